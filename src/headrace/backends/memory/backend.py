@@ -1,0 +1,257 @@
+"""The verbs of the contract: each takes the lock once, lets the store do its step, and waits outside it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import count
+from time import monotonic
+
+from headrace.core.backend import (
+    Answer,
+    Backend,
+    CancelAnswer,
+    DeadFilter,
+    Order,
+    Promoted,
+    Reclaimed,
+    Renewal,
+    Renewer,
+    ReplayAnswer,
+    Standing,
+)
+from headrace.core.claim import Claim
+from headrace.core.clock import Clock
+from headrace.core.errors import BackendUnavailable
+from headrace.core.message import Batch, Source, Stream
+from headrace.core.outcome import Settlement, Verdict
+from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+
+from .bell import Bell
+from .shelf import Shelf
+from .store import Listener, Store
+from .view import counts_of, page_of_dead, page_of_records, record_of
+
+
+class MemoryBackend(Backend):
+    def __init__(self, store: Store, *, name: str, clock: Clock) -> None:
+        self._store = store
+        self._lock = store.lock
+        self._name = name
+        self._now_us = clock.now_us
+        self._turns = count(1)
+        self._claiming: defaultdict[str, set[Bell[None]]] = defaultdict(set)
+        self._woken: set[str] = set()
+        self._watching: set[Bell[Record | None]] = set()
+
+    @property
+    def description(self) -> str:
+        return f"memory ({self._name or 'private'})"
+
+    async def open(self) -> None:
+        """There is nothing to connect to."""
+
+    async def close(self) -> None:
+        for consumer in list(self._claiming):
+            self.wake(consumer)
+        for watching in self._watching:
+            watching.ring(BackendUnavailable("the memory store was closed while somebody waited for it"))
+
+    # --- the path of a message ---------------------------------------------------------------------------
+
+    async def ensure(self, source: Source, lease_us: int) -> int | None:
+        with self._lock:
+            return self._store.shelf(source.stream).ensure(lease_us)
+
+    async def append(self, batch: Batch) -> list[Answer]:
+        with self._lock:
+            return self._store.shelf(batch.stream).append(batch, self._now_us())
+
+    async def claim(
+        self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
+    ) -> list[Claim]:
+        turn = next(self._turns)
+        until = monotonic() + wait
+        while True:
+            with self._lock:
+                claims = self._store.take(sources, turn, consumer, limit, suspects, self._now_us())
+                left = until - monotonic()
+                if self._was_woken(consumer) or claims or left <= 0:
+                    return claims
+                # Hung up under the same lock, so that nothing can arrive in between unnoticed.
+                bell = self._hang_bell(sources, consumer)
+            try:
+                await bell.heard(left, otherwise=None)
+            finally:
+                self._take_down(bell, sources, consumer)
+
+    def _was_woken(self, consumer: str) -> bool:
+        woken = consumer in self._woken
+        self._woken.discard(consumer)
+        return woken
+
+    def _hang_bell(self, sources: Sequence[Source], consumer: str) -> Bell[None]:
+        bell: Bell[None] = Bell()
+        self._claiming[consumer].add(bell)
+        for source in sources:
+            self._store.shelf(source.stream).bells.add(bell)
+        return bell
+
+    def _take_down(self, bell: Bell[None], sources: Sequence[Source], consumer: str) -> None:
+        self._claiming[consumer].discard(bell)
+        with self._lock:
+            for source in sources:
+                self._store.shelf(source.stream).bells.discard(bell)
+
+    def wake(self, consumer: str) -> None:
+        self._woken.add(consumer)
+        for bell in self._claiming[consumer]:
+            bell.ring(None)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        with self._lock:
+            return self._store.settle(settlements, self._now_us())
+
+    def renewer(self) -> Renewer:
+        return MemoryRenewer(self._store, self._now_us)
+
+    # --- upkeep ------------------------------------------------------------------------------------------
+
+    async def reclaim(self, sources: Sequence[Source], *, limit: int) -> Reclaimed:
+        with self._lock:
+            return self._store.reclaim(sources, limit, self._now_us())
+
+    async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
+        with self._lock:
+            return self._store.promote(sources, limit, self._now_us())
+
+    async def prune(self, *, limit: int) -> int:
+        with self._lock:
+            return self._store.prune(limit, self._now_us())
+
+    async def beat(self, worker: WorkerInfo) -> Standing:
+        with self._lock:
+            self._store.beat(worker, self._now_us())
+            return Standing(
+                frozenset(stream for stream, shelf in self._store.shelves.items() if shelf.paused)
+            )
+
+    async def retire(self, sources: Sequence[Source], consumer: str) -> None:
+        with self._lock:
+            self._store.retire(consumer)
+        self._claiming.pop(consumer, None)
+        self._woken.discard(consumer)
+
+    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
+        listener = Listener(hear)
+        with self._lock:
+            self._store.listeners.add(listener)
+
+        def stop() -> None:
+            listener.silence()
+            with self._lock:
+                self._store.listeners.discard(listener)
+
+        return stop
+
+    # --- one message -------------------------------------------------------------------------------------
+
+    async def look(self, stream: Stream, id: str) -> Record | None:
+        with self._lock:
+            shelf = self._store.shelves.get(stream)
+            return record_of(shelf, id, self._now_us()) if shelf else None
+
+    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+        with self._lock:
+            shelf = self._store.shelf(stream)
+            record = record_of(shelf, id, self._now_us())
+            if record is None or record.status.over:
+                return record or Record(stream, id, JobStatus.UNKNOWN)
+            bell = shelf.watch(id)
+        self._watching.add(bell)
+        try:
+            return await bell.heard(timeout, otherwise=None)
+        finally:
+            self._watching.discard(bell)
+            self._unwatch(shelf, id, bell)
+
+    def _unwatch(self, shelf: Shelf, id: str, bell: Bell[Record | None]) -> None:
+        with self._lock:
+            shelf.unwatch(id, bell)
+
+    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
+        with self._lock:
+            return self._store.shelf(stream).cancel(id, mark_us, self._now_us())
+
+    # --- look and steer ----------------------------------------------------------------------------------
+
+    async def streams(self) -> list[Stream]:
+        with self._lock:
+            return [stream for stream, shelf in self._store.shelves.items() if shelf.established]
+
+    async def counts(self, stream: Stream) -> Counts:
+        with self._lock:
+            return counts_of(self._store.shelf(stream), self._now_us())
+
+    async def records(
+        self,
+        stream: Stream,
+        *,
+        status: JobStatus | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Record]:
+        with self._lock:
+            shelf = self._store.shelf(stream)
+            return page_of_records(shelf, status, task, cursor, limit, self._now_us())
+
+    async def workers(self) -> list[WorkerInfo]:
+        with self._lock:
+            return self._store.workers(self._now_us())
+
+    async def pause(self, stream: Stream, *, paused: bool) -> None:
+        with self._lock:
+            self._store.shelf(stream).pause(paused=paused)
+
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:
+        with self._lock:
+            return self._store.shelf(stream).purge(mark_us, limit, self._now_us())
+
+    async def dead(
+        self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
+    ) -> Page[DeadLetter]:
+        with self._lock:
+            return page_of_dead(self._store.shelf(stream), only, cursor, limit)
+
+    async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
+        with self._lock:
+            shelf, now_us = self._store.shelf(stream), self._now_us()
+            return [shelf.replay(id, now_us) for id in ids]
+
+    async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
+        with self._lock:
+            shelf = self._store.shelf(stream)
+            return sum(shelf.discard(id) for id in ids)
+
+    async def hasten(self, stream: Stream, id: str) -> bool:
+        with self._lock:
+            return self._store.shelf(stream).hasten(id, self._now_us())
+
+    async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
+        with self._lock:
+            return self._store.shelf(stream).rewrite(id, body)
+
+
+class MemoryRenewer(Renewer):
+    def __init__(self, store: Store, now_us: Callable[[], int]) -> None:
+        self._store = store
+        self._now_us = now_us
+
+    def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
+        with self._store.lock:
+            now_us = self._now_us()
+            return [self._store.shelf(claim.source.stream).renew(claim, now_us) for claim in claims]
+
+    def close(self) -> None:
+        """There is no connection."""

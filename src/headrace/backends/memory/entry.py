@@ -1,0 +1,45 @@
+"""A message as the store holds it, while it lives and after its end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.message import FRESH, Message, State
+from headrace.core.outcome import DeadReason, Failure
+from headrace.core.record import JobStatus
+
+
+class Entry(msgspec.Struct, gc=False):
+    """A message that waits, runs or is dead. Nothing it refers to leads back to it, hence `gc=False`.
+
+    `number` and every token come from one counter of the shelf: a token above the number was handed out for
+    this entry, one below it for an earlier message of the same id.
+    """
+
+    message: Message
+    number: int
+    status: JobStatus
+    since_us: int  # when it got into this state
+    expires_us: int = 0
+    state: State = FRESH
+    due_us: int = 0
+    token: int = 0
+    worker: str = ""
+    leased_us: int = 0  # when the lease began or was last renewed
+    cancelled_for_us: int | None = None  # cancellation was asked for, with a mark for that long
+    reason: DeadReason | None = None
+    failure: Failure | None = None
+    died: int = 0  # the order of deaths
+
+
+class Mark(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of a message after its end, for a time."""
+
+    id: str
+    task: str
+    number: int
+    status: JobStatus
+    ended_us: int
+    until_us: int
+    result: bytes | None = None
+    note: str = ""

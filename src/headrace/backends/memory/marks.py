@@ -1,0 +1,36 @@
+"""What is kept of the ended messages of a stream, each for its time."""
+
+from __future__ import annotations
+
+import heapq
+
+from .entry import Mark
+
+
+class Marks:
+    """By id, with a heap of the times at which they pass. One whose time has passed is not seen."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Mark] = {}
+        self._passing: list[tuple[int, int, Mark]] = []
+
+    def keep(self, mark: Mark) -> None:
+        self.by_id[mark.id] = mark
+        heapq.heappush(self._passing, (mark.until_us, mark.number, mark))
+
+    def get(self, id: str, now_us: int) -> Mark | None:
+        mark = self.by_id.get(id)
+        if mark is None or mark.until_us > now_us:
+            return mark
+        # Removed here, so that a later mark of the same id goes to the end of the dictionary.
+        del self.by_id[id]
+        return None
+
+    def prune(self, limit: int, now_us: int) -> int:
+        pruned = 0
+        while pruned < limit and self._passing and self._passing[0][0] <= now_us:
+            mark = heapq.heappop(self._passing)[2]
+            if self.by_id.get(mark.id) is mark:
+                del self.by_id[mark.id]
+                pruned += 1
+        return pruned

@@ -1,0 +1,407 @@
+"""One stream: its messages in every state, and the steps that move them. The caller holds the lock."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import count
+
+import msgspec
+
+from headrace.core.backend import (
+    CRASH_LIMIT,
+    CRASHED,
+    Answer,
+    CancelAnswer,
+    CancelOrder,
+    DueOrder,
+    Order,
+    PauseOrder,
+    Recovery,
+    Renewal,
+    ReplayAnswer,
+)
+from headrace.core.claim import Claim
+from headrace.core.clock import SECOND
+from headrace.core.message import FRESH, Batch, Message, Source, State, Stream, Trouble
+from headrace.core.outcome import (
+    Cancelled,
+    Dead,
+    DeadReason,
+    Done,
+    Expired,
+    Failure,
+    Outcome,
+    Released,
+    Retry,
+    Snoozed,
+    Verdict,
+)
+from headrace.core.record import JobStatus, Record
+
+from .agenda import Agenda
+from .bell import Bell
+from .entry import Entry, Mark
+from .keys import Keys
+from .lanes import FIRST_PRIORITY, RETURNED, SUSPECT, Lanes
+from .marks import Marks
+from .producers import Producers
+from .view import record_of
+
+#: The lease of a stream that nobody has ensured yet, in microseconds.
+DEFAULT_LEASE = 15 * SECOND
+
+#: The room in a stream without a limit.
+UNLIMITED = 1 << 62
+
+# Looked up once: a member of an enumeration is slower to get at than a global name.
+_QUEUED, _RUNNING, _SCHEDULED = JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.SCHEDULED
+_RETRYING, _DEAD, _SUCCEEDED = JobStatus.RETRYING, JobStatus.DEAD, JobStatus.SUCCEEDED
+_KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
+
+
+class Shelf:
+    def __init__(self, stream: Stream, announce: Callable[[Order], None]) -> None:
+        self.stream = stream
+        self.lease_us: int | None = None
+        self.established = False  # ensured or appended to
+        self.paused = False
+        #: Rung when something can be claimed.
+        self.bells: set[Bell[None]] = set()
+        #: Rung with the record of a message when it is over.
+        self.watchers: dict[str, list[Bell[Record | None]]] = {}
+
+        self.entries: dict[str, Entry] = {}  # waiting, running or dead; the oldest first
+        self.lanes = Lanes()
+        self.agenda = Agenda()
+        self.running: OrderedDict[int, Entry] = OrderedDict()  # by token; the longest since renewal first
+        self.dead: dict[str, Entry] = {}  # the latest death last
+        self.marks = Marks()
+        self.keys = Keys()
+        self._producers = Producers()
+        self._numbers = count(1)
+        self._announce = announce
+
+    def ensure(self, lease_us: int) -> int | None:
+        previous, self.lease_us = self.lease_us, lease_us
+        self.established = True
+        return previous if previous != lease_us else None
+
+    # --- in ----------------------------------------------------------------------------------------------
+
+    def append(self, batch: Batch, now_us: int) -> list[Answer]:
+        self.established = True
+        repeated = self._producers.recall(batch, now_us)
+        if repeated is not None:
+            return repeated
+        answers: list[Answer] = []
+        room = self._room(batch.limit)
+        for message in batch.messages:
+            answer = self._refusal(message, room, now_us)
+            if answer is None:
+                self._add(message, now_us)
+                answer = Answer(message.id)
+                room -= 1
+            answers.append(answer)
+        self._producers.remember(batch, answers, now_us)
+        self._ring()
+        return answers
+
+    def _room(self, limit: int | None) -> int:
+        if limit is None:
+            return UNLIMITED
+        return limit - len(self.lanes) - self.agenda.count(_SCHEDULED)
+
+    def _refusal(self, message: Message, room: int, now_us: int) -> Answer | None:
+        id = message.id
+        if id in self.entries or self.marks.get(id, now_us):
+            return Answer(id, "duplicate")
+        if message.unique and (owner := self.keys.owner(message.unique.key, now_us)):
+            return Answer(owner, "duplicate")
+        return None if room > 0 else Answer(id, "full")
+
+    def _add(self, message: Message, now_us: int) -> None:
+        entry = Entry(message, next(self._numbers), _QUEUED, now_us)
+        self.entries[message.id] = entry
+        if message.unique:
+            self.keys.take(message.unique, message.id, now_us)
+        due_us = max(message.due_us, now_us + message.delay_us)
+        if message.lifetime_us:
+            entry.expires_us = due_us + message.lifetime_us
+        if due_us > now_us:
+            self._schedule(entry, _SCHEDULED, due_us, now_us)
+        else:
+            self.lanes.put(FIRST_PRIORITY + message.priority, entry)
+
+    # --- out and back ------------------------------------------------------------------------------------
+
+    def take(self, source: Source, lane: int, limit: int, consumer: str, now_us: int) -> list[Claim]:
+        claims: list[Claim] = []
+        for entry in self.lanes.take(lane, limit):
+            message = entry.message
+            token = next(self._numbers)
+            entry.status = _RUNNING
+            entry.since_us = entry.leased_us = now_us
+            entry.token = token
+            entry.worker = consumer
+            self.running[token] = entry
+            if message.unique:
+                self.keys.release(message.unique, message.id, "started")
+            claims.append(
+                Claim(
+                    source,
+                    message.id,
+                    message.body,
+                    token,
+                    now_us,
+                    entry.state,
+                    message.priority,
+                    entry.expires_us,
+                )
+            )
+        return claims
+
+    def settle(self, claim: Claim, outcome: Outcome, now_us: int) -> Verdict:
+        entry = self.running.pop(claim.token, None)
+        if type(outcome) is Done:
+            entry = entry or self._taken_from_another(claim)
+            if entry is None:
+                return _GONE
+            kept = outcome.kept
+            if kept is None:
+                self._end(entry, _SUCCEEDED, 0, now_us)
+            else:
+                self._end(entry, _SUCCEEDED, kept.ttl_us, now_us, result=kept.value, note=kept.note)
+            return _KEPT
+        if entry is None:
+            return _LOST
+        self._settle_other(entry, outcome, now_us)
+        return _KEPT
+
+    def _taken_from_another(self, claim: Claim) -> Entry | None:
+        """What a late success still finds queued, or running elsewhere, taken out of there."""
+        entry = self.entries.get(claim.id)
+        if entry is None or claim.token < entry.number:
+            return None
+        if entry.status is _RUNNING:
+            return self.running.pop(entry.token)
+        if entry.status is _QUEUED:
+            self.lanes.forget(entry)
+            return entry
+        return None
+
+    def _settle_other(self, entry: Entry, outcome: Outcome, now_us: int) -> None:
+        match outcome:
+            case Dead():
+                self._bury(entry, outcome.state, outcome.reason, outcome.failure, now_us)
+            case Cancelled():
+                self._end(entry, JobStatus.CANCELLED, outcome.ttl_us, now_us)
+            case Expired():
+                self._end(entry, JobStatus.EXPIRED, outcome.ttl_us, now_us)
+            case Retry() | Snoozed() | Released():
+                self._run_again(entry, outcome, now_us)
+
+    def _run_again(self, entry: Entry, outcome: Retry | Snoozed | Released, now_us: int) -> None:
+        if entry.cancelled_for_us is not None:
+            self._end(entry, JobStatus.CANCELLED, entry.cancelled_for_us, now_us)
+            return
+        entry.state = outcome.state
+        if outcome.delay_us > 0:
+            status = _RETRYING if isinstance(outcome, Retry) else _SCHEDULED
+            self._schedule(entry, status, now_us + outcome.delay_us, now_us)
+        else:
+            self._queue(entry, now_us, returned=isinstance(outcome, Released))
+
+    def renew(self, claim: Claim, now_us: int) -> Renewal:
+        entry = self.running.get(claim.token)
+        if entry is None:
+            return Renewal.LOST
+        entry.leased_us = now_us
+        self.running.move_to_end(claim.token)
+        return Renewal.KEPT if entry.cancelled_for_us is None else Renewal.CANCELLED
+
+    # --- upkeep ------------------------------------------------------------------------------------------
+
+    def recover(self, source: Source, limit: int, now_us: int) -> list[Recovery]:
+        recovered: list[Recovery] = []
+        while len(recovered) < limit and self.overdue(now_us):
+            _, entry = self.running.popitem(last=False)
+            recovered.append(self._recover(source, entry, now_us))
+        return recovered
+
+    def overdue(self, now_us: int) -> bool:
+        """Whether a lease ran out. All are equally long, so the one not renewed for longest tells it."""
+        first = next(iter(self.running.values()), None)
+        lease_us = self.lease_us or DEFAULT_LEASE
+        return first is not None and first.leased_us + lease_us <= now_us
+
+    def _recover(self, source: Source, entry: Entry, now_us: int) -> Recovery:
+        state = entry.state.crashed(Trouble(now_us, "crashed", entry.worker))
+        worker = entry.worker
+        if entry.cancelled_for_us is not None:
+            self._end(entry, JobStatus.CANCELLED, entry.cancelled_for_us, now_us)
+        elif state.crashes >= CRASH_LIMIT:
+            self._bury(entry, state, DeadReason.CRASHED, CRASHED, now_us)
+        else:
+            entry.state = state
+            self._queue(entry, now_us)
+        message = entry.message
+        return Recovery(source, message.id, message.task, worker, state.crashes, entry.status)
+
+    def promote(self, now_us: int) -> None:
+        """Queue the entry that is due first."""
+        self._queue(self.agenda.pop(), now_us)
+
+    def prune(self, limit: int, now_us: int) -> int:
+        pruned = self.marks.prune(limit, now_us)
+        pruned += self.keys.prune(limit - pruned, now_us)
+        pruned += self._producers.prune(limit - pruned, now_us)
+        return pruned
+
+    # --- steering ----------------------------------------------------------------------------------------
+
+    def pause(self, *, paused: bool) -> None:
+        self.paused = paused
+        self._announce(PauseOrder(self.stream, paused))
+        self._ring()
+
+    def cancel(self, id: str, mark_us: int, now_us: int) -> CancelAnswer:
+        entry = self.entries.get(id)
+        if entry is None or entry.status is _DEAD:
+            return CancelAnswer.GONE
+        if entry.status is _RUNNING:
+            entry.cancelled_for_us = mark_us
+            self._announce(CancelOrder(self.stream, id))
+            return CancelAnswer.TOLD
+        self._take_out(entry)
+        self._end(entry, JobStatus.CANCELLED, mark_us, now_us)
+        return CancelAnswer.REMOVED
+
+    def purge(self, mark_us: int, limit: int, now_us: int) -> int:
+        entries = self.lanes.take_any(limit)
+        while len(entries) < limit and self.agenda.first_us() is not None:
+            entries.append(self.agenda.pop())
+        for entry in entries:
+            self._end(entry, JobStatus.CANCELLED, mark_us, now_us)
+        return len(entries)
+
+    def replay(self, id: str, now_us: int) -> ReplayAnswer:
+        entry = self.dead.get(id)
+        if entry is None:
+            return ReplayAnswer.GONE
+        unique = entry.message.unique
+        if unique and unique.until == "finished":
+            if self.keys.owner(unique.key, now_us):
+                return ReplayAnswer.DUPLICATE
+            self.keys.take(unique, id, now_us)
+        del self.dead[id]
+        # Whoever replays a message wants it to run: neither an old cancellation nor its age prevents that.
+        entry.state, entry.cancelled_for_us, entry.expires_us = FRESH, None, 0
+        entry.reason = entry.failure = None
+        self._queue(entry, now_us)
+        return ReplayAnswer.REPLAYED
+
+    def discard(self, id: str) -> bool:
+        if self.dead.pop(id, None) is None:
+            return False
+        del self.entries[id]
+        return True
+
+    def hasten(self, id: str, now_us: int) -> bool:
+        entry = self.entries.get(id)
+        if entry is None or entry.status not in (_SCHEDULED, _RETRYING):
+            return False
+        self._take_out(entry)
+        self._queue(entry, now_us)
+        return True
+
+    def rewrite(self, id: str, body: bytes) -> bool:
+        entry = self.entries.get(id)
+        if entry is None or entry.status not in (_SCHEDULED, _RETRYING, _DEAD):
+            return False
+        entry.message = msgspec.structs.replace(entry.message, body=body)
+        return True
+
+    def watch(self, id: str) -> Bell[Record | None]:
+        """A bell that rings when this message is over."""
+        bell: Bell[Record | None] = Bell()
+        self.watchers.setdefault(id, []).append(bell)
+        return bell
+
+    def unwatch(self, id: str, bell: Bell[Record | None]) -> None:
+        bells = self.watchers.get(id, [])
+        if bell in bells:
+            bells.remove(bell)
+            if not bells:
+                del self.watchers[id]
+
+    # --- moves -------------------------------------------------------------------------------------------
+
+    def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
+        entry.status = _QUEUED
+        entry.since_us = now_us
+        entry.due_us = 0
+        if entry.state.crashes:
+            lane = SUSPECT
+        elif returned:
+            lane = RETURNED
+        else:
+            lane = FIRST_PRIORITY + entry.message.priority
+        self.lanes.put(lane, entry)
+        self._ring()
+
+    def _schedule(self, entry: Entry, status: JobStatus, due_us: int, now_us: int) -> None:
+        entry.status = status
+        entry.since_us = now_us
+        entry.due_us = due_us
+        if self.agenda.put(entry):
+            self._announce(DueOrder(self.stream))
+
+    def _take_out(self, entry: Entry) -> None:
+        """Remove a waiting entry from where it waits."""
+        if entry.status is _QUEUED:
+            self.lanes.forget(entry)
+        else:
+            self.agenda.forget(entry)
+
+    def _bury(self, entry: Entry, state: State, reason: DeadReason, failure: Failure, now_us: int) -> None:
+        message = entry.message
+        entry.status, entry.since_us = _DEAD, now_us
+        entry.state, entry.reason, entry.failure = state, reason, failure
+        entry.died = next(self._numbers)
+        self.dead[message.id] = entry
+        self._part(entry, now_us)
+
+    def _end(
+        self,
+        entry: Entry,
+        status: JobStatus,
+        ttl_us: int,
+        now_us: int,
+        *,
+        result: bytes | None = None,
+        note: str = "",
+    ) -> None:
+        message = entry.message
+        entry.status = status
+        del self.entries[message.id]
+        if ttl_us > 0:
+            number, until_us = next(self._numbers), now_us + ttl_us
+            self.marks.keep(Mark(message.id, message.task, number, status, now_us, until_us, result, note))
+        self._part(entry, now_us)
+
+    def _part(self, entry: Entry, now_us: int) -> None:
+        """What every end has in common: the key is released, whoever waits for it is told."""
+        message = entry.message
+        if message.unique:
+            self.keys.release(message.unique, message.id, "finished", "started")
+        if self.watchers and (bells := self.watchers.pop(message.id, None)):
+            record = record_of(self, message.id, now_us)
+            for bell in bells:
+                bell.ring(record)
+
+    def _ring(self) -> None:
+        if self.bells and not self.paused:
+            for bell in self.bells:
+                bell.ring(None)
+            self.bells.clear()

@@ -1,0 +1,165 @@
+"""All streams of one store, its workers and its listeners, shared by backends in any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from headrace.core.backend import Order, Promoted, Reclaimed, Recovery
+from headrace.core.claim import Claim
+from headrace.core.clock import SECOND
+from headrace.core.message import Source, Stream
+from headrace.core.outcome import Settlement, Verdict
+from headrace.core.record import WorkerInfo
+
+from .lanes import BOTTOM_UP, RETURNED, SUSPECT, TOP_DOWN
+from .shelf import Shelf
+
+#: How long a worker is remembered after it announced itself, in microseconds.
+WORKER_TTL = 60 * SECOND
+
+#: Every so many claims take the priorities from the bottom.
+BOTTOM_TURN = 10
+
+
+class Seen(msgspec.Struct, frozen=True):
+    worker: WorkerInfo
+    until_us: int
+
+
+class Listener:
+    """A function that hears orders on its own loop until it is silenced."""
+
+    def __init__(self, hear: Callable[[Order], None]) -> None:
+        self._hear: Callable[[Order], None] | None = hear
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def tell(self, order: Order) -> None:
+        same_thread = threading.get_ident() == self._thread
+        call = self._loop.call_soon if same_thread else self._loop.call_soon_threadsafe
+        try:
+            call(self._heard, order)
+        except RuntimeError:
+            pass  # That loop is closed: nobody listens any more.
+
+    def silence(self) -> None:
+        self._hear = None
+
+    def _heard(self, order: Order) -> None:
+        if self._hear is not None:
+            self._hear(order)
+
+
+class Store:
+    """Whoever calls a method holds `lock`: one acquisition serves a whole batch."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.shelves: dict[Stream, Shelf] = {}
+        self.listeners: set[Listener] = set()
+        self._workers: OrderedDict[str, Seen] = OrderedDict()  # the longest silent first
+
+    def shelf(self, stream: Stream) -> Shelf:
+        """The shelf of a stream, made when it is first asked for."""
+        shelf = self.shelves.get(stream)
+        if shelf is None:
+            shelf = self.shelves[stream] = Shelf(stream, self.announce)
+        return shelf
+
+    def announce(self, order: Order) -> None:
+        for listener in self.listeners:
+            listener.tell(order)
+
+    def take(
+        self, sources: Sequence[Source], turn: int, consumer: str, limit: int, suspects: int, now_us: int
+    ) -> list[Claim]:
+        open_shelves = self._open_shelves(sources, turn)
+
+        def take(lane: int, limit: int) -> list[Claim]:
+            claims: list[Claim] = []
+            for source, shelf in open_shelves:
+                if len(claims) == limit:
+                    break
+                claims += shelf.take(source, lane, limit - len(claims), consumer, now_us)
+            return claims
+
+        claims = take(SUSPECT, min(suspects, limit))
+        for lane in (RETURNED, *(TOP_DOWN if turn % BOTTOM_TURN else BOTTOM_UP)):
+            if len(claims) == limit:
+                break
+            claims += take(lane, limit - len(claims))
+        return claims
+
+    def _open_shelves(self, sources: Sequence[Source], turn: int) -> list[tuple[Source, Shelf]]:
+        # Turns that start from the bottom must not all begin with the same source.
+        first = (turn + turn // BOTTOM_TURN) % len(sources) if sources else 0
+        shelves = [(source, self.shelf(source.stream)) for source in (*sources[first:], *sources[:first])]
+        return [(source, shelf) for source, shelf in shelves if not shelf.paused]
+
+    def settle(self, settlements: Sequence[Settlement], now_us: int) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        stream: Stream | None = None
+        for settlement in settlements:
+            claim = settlement.claim
+            # Claims of a batch mostly share one source object: compare that before hashing.
+            if claim.source.stream is not stream:
+                stream = claim.source.stream
+                shelf = self.shelf(stream)
+            verdicts.append(shelf.settle(claim, settlement.outcome, now_us))
+        return verdicts
+
+    def reclaim(self, sources: Sequence[Source], limit: int, now_us: int) -> Reclaimed:
+        recovered: list[Recovery] = []
+        for source in sources:
+            recovered += self.shelf(source.stream).recover(source, limit - len(recovered), now_us)
+        more = any(self.shelf(source.stream).overdue(now_us) for source in sources)
+        return Reclaimed(tuple(recovered), more)
+
+    def promote(self, sources: Sequence[Source], limit: int, now_us: int) -> Promoted:
+        shelves = [self.shelf(source.stream) for source in sources]
+        for count in range(limit + 1):
+            due = [(due_us, shelf) for shelf in shelves if (due_us := shelf.agenda.first_us()) is not None]
+            if not due:
+                return Promoted(count, None)
+            due_us, shelf = min(due, key=lambda pair: pair[0])
+            if due_us > now_us or count == limit:
+                return Promoted(count, max(due_us - now_us, 0))
+            shelf.promote(now_us)
+        raise AssertionError("unreachable")
+
+    def prune(self, limit: int, now_us: int) -> int:
+        pruned = 0
+        for shelf in self.shelves.values():
+            pruned += shelf.prune(limit - pruned, now_us)
+        while pruned < limit and self._workers:
+            consumer, seen = next(iter(self._workers.items()))
+            if seen.until_us > now_us:
+                break
+            del self._workers[consumer]
+            pruned += 1
+        return pruned
+
+    def beat(self, worker: WorkerInfo, now_us: int) -> None:
+        self._workers[worker.consumer] = Seen(worker, now_us + WORKER_TTL)
+        self._workers.move_to_end(worker.consumer)
+
+    def retire(self, consumer: str) -> None:
+        self._workers.pop(consumer, None)
+
+    def workers(self, now_us: int) -> list[WorkerInfo]:
+        return [seen.worker for seen in self._workers.values() if seen.until_us > now_us]
+
+
+_shared: dict[tuple[str, str], Store] = {}
+_shared_lock = threading.Lock()
+
+
+def shared_store(namespace: str, name: str) -> Store:
+    """The store of that name in this process; it lives as long as the process."""
+    with _shared_lock:
+        return _shared.setdefault((namespace, name), Store())

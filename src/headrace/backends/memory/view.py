@@ -1,0 +1,156 @@
+"""What a shelf looks like from outside: records, counts and pages."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.core.backend import DeadFilter
+from headrace.core.clock import SECOND
+from headrace.core.errors import ConfigurationError
+from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record
+
+from .entry import Entry, Mark
+
+if TYPE_CHECKING:
+    from .shelf import Shelf
+
+#: A page looks at no more than this many rows, however few of them fit.
+SCAN_LIMIT = 1000
+
+Row = TypeVar("Row")
+Item = TypeVar("Item")
+#: Where a row stands in a listing; rows are listed by ascending place.
+Place = tuple[int, int]
+
+
+def record_of(shelf: Shelf, id: str, now_us: int) -> Record | None:
+    row = shelf.entries.get(id) or shelf.marks.get(id, now_us)
+    return _record(shelf, row) if row else None
+
+
+def counts_of(shelf: Shelf, now_us: int) -> Counts:
+    return Counts(
+        queued=len(shelf.lanes),
+        running=len(shelf.running),
+        scheduled=shelf.agenda.count(JobStatus.SCHEDULED),
+        retrying=shelf.agenda.count(JobStatus.RETRYING),
+        dead=len(shelf.dead),
+        due=shelf.agenda.count_due(now_us),
+        oldest_us=shelf.lanes.oldest_us(),
+        paused=shelf.paused,
+    )
+
+
+def page_of_records(
+    shelf: Shelf, status: JobStatus | None, task: str | None, cursor: str | None, limit: int, now_us: int
+) -> Page[Record]:
+    """First what lives, then the marks, so that a message which ends between two pages is not missed."""
+
+    def place(row: Entry | Mark) -> Place:
+        return isinstance(row, Mark), row.number
+
+    def show(row: Entry | Mark) -> Record | None:
+        if isinstance(row, Mark) and row.until_us <= now_us:
+            return None
+        record = _record(shelf, row)
+        return record if status in (None, record.status) and task in (None, record.task) else None
+
+    rows: list[Entry | Mark] = [*shelf.entries.values(), *shelf.marks.by_id.values()]
+    return _page(rows, place, show, cursor, limit)
+
+
+def page_of_dead(shelf: Shelf, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
+    def place(entry: Entry) -> Place:
+        return 0, -entry.died
+
+    def show(entry: Entry) -> DeadLetter | None:
+        fits = only.task in (None, entry.message.task) and only.reason in (None, entry.reason)
+        return _dead_letter(shelf, entry) if fits else None
+
+    return _page(list(reversed(shelf.dead.values())), place, show, cursor, limit)
+
+
+def _page(
+    rows: Sequence[Row],
+    place: Callable[[Row], Place],
+    show: Callable[[Row], Item | None],
+    cursor: str | None,
+    limit: int,
+) -> Page[Item]:
+    # The caller copied all references, which is quicker than it sounds; only one window is looked at.
+    start = bisect_right(rows, _read_cursor(cursor), key=place) if cursor else 0
+    end = start
+    items: list[Item] = []
+    while end < min(len(rows), start + SCAN_LIMIT) and len(items) < limit:
+        item = show(rows[end])
+        if item is not None:
+            items.append(item)
+        end += 1
+    more = start < end < len(rows)
+    return Page(tuple(items), "{}:{}".format(*place(rows[end - 1])) if more else None)
+
+
+def _read_cursor(cursor: str) -> Place:
+    part, _, number = cursor.partition(":")
+    try:
+        return int(part), int(number)
+    except ValueError:
+        raise ConfigurationError(
+            f"{cursor!r} is no cursor of this listing: pass one that a page gave"
+        ) from None
+
+
+def _record(shelf: Shelf, row: Entry | Mark) -> Record:
+    return _record_of_mark(shelf, row) if isinstance(row, Mark) else _record_of_entry(shelf, row)
+
+
+def _record_of_mark(shelf: Shelf, mark: Mark) -> Record:
+    return Record(
+        shelf.stream,
+        mark.id,
+        mark.status,
+        task=mark.task,
+        ended_us=mark.ended_us,
+        result=mark.result,
+        note=mark.note,
+    )
+
+
+def _record_of_entry(shelf: Shelf, entry: Entry) -> Record:
+    message = entry.message
+    running = entry.status is JobStatus.RUNNING
+    return Record(
+        shelf.stream,
+        message.id,
+        entry.status,
+        task=message.task,
+        body=message.body,
+        state=entry.state,
+        priority=message.priority,
+        due_us=entry.due_us,
+        claimed_us=entry.since_us if running else 0,
+        worker=entry.worker if running else "",
+        ended_us=entry.since_us if entry.status is JobStatus.DEAD else 0,
+        reason=entry.reason,
+        failure=entry.failure,
+    )
+
+
+def _dead_letter(shelf: Shelf, entry: Entry) -> DeadLetter:
+    message, failure, stream = entry.message, entry.failure, shelf.stream
+    return DeadLetter(
+        id=message.id,
+        task=message.task,
+        reason=entry.reason or "",
+        error=failure.error if failure else "",
+        traceback=failure.traceback if failure else "",
+        attempts=entry.state.failures + entry.state.crashes,
+        died_at=datetime.fromtimestamp(entry.since_us / SECOND, UTC),
+        payload=message.body,
+        error_type=failure.error_type if failure else "",
+        queue=stream.name if stream.kind == "queue" else None,
+        topic=stream.name if stream.kind == "topic" else None,
+    )

@@ -1,0 +1,356 @@
+"""The contract between the engine and a store: everything a store must do, and nothing it may decide.
+
+**One idea.** A message lies in a stream and is read by a group. A queue is a stream with one unnamed group.
+The verbs below carry jobs today and events on the same terms: a topic's `Source` names its group.
+
+**States and lanes.** A message of a queue is in exactly one place:
+
+    scheduled   waits for its due time (delayed, snoozed, or handed back with a delay)
+    retrying    the same, after a failure or crash
+    queued      in one of five lanes: `suspect` (it has crashed before), `returned` (handed back),
+                then its priority: `high`, `normal`, `low`; within a lane the first ready is the first out
+    running     held under a lease
+    dead        in the dead letters, with body, state, reason and failure
+    ended       succeeded, cancelled or expired, kept as a mark with a time to live, or forgotten at once
+
+Whatever moves a message to `queued` puts it in the `suspect` lane when its state counts a crash, else in
+`returned` when it was handed back without delay, else in the lane of its priority.
+
+**Atomic.** Each settlement, each append of a batch, each promotion, recovery, cancellation and replay is one
+step for each message: another process sees all of it or nothing, whenever a process or the store dies.
+
+**Fenced.** A claim's token belongs to one hand-out. A verb that meets a token which no longer holds the
+message refuses it; see `settle` for the one exception, a success.
+
+**Idempotent.** Whatever may be sent again after a lost answer says so: `append` by its batch number,
+everything else because the second time finds nothing left to do.
+
+**Clock.** Every time is compared on the store's clock, in microseconds.
+
+**Unique keys** belong to a message id, within a stream. `finished`: released in the step that ends the
+message (done, dead, cancelled, expired), and taken over by an append that finds the owner neither waiting
+nor running. `started`: released when it is first claimed, or ends before that. `elapsed`: a plain time to
+live, which the message's end does not shorten, never taken over. A replay takes the key again (`finished`
+only) or answers `duplicate`.
+
+**Cancellation** of a running message is a request. It is announced as an order, answered to every renewal,
+and holds for good: retry, snooze, release and recovery of such a message end it as cancelled.
+
+**Waiters.** `ended` registers the caller, and the step that ends a message wakes those registered. Nobody
+polls, and a message that nobody waits for costs nothing.
+
+**Errors.** A store that cannot be reached or cannot write raises `BackendUnavailable`, with `uncertain` when
+the request may have been carried out. No error of a client library leaves a backend, and nothing is lost by
+one: the caller may repeat the verb.
+
+**Where the later verbs go.** Schedules: `tick(schedule, expected, next, messages) → bool`, a compare-and-set
+that advances a schedule and appends its messages in one step. Outbox: `Done` carries messages for other
+streams, written in the step that settles; `relay(limit)` appends them with derived ids, so that a repeat
+changes nothing. Topics: `append` to a topic's stream keeps the message for every group; `claim` with a
+named group reads from its position; retry, release and death of an event stay in that group's own lanes.
+Limits by key: a `Limiter` of two verbs, asked by the claim step.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from .claim import Claim
+from .message import Batch, Source, Stream
+from .outcome import DeadReason, Failure, Settlement, Verdict
+from .record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+
+#: Claims whose lease ran out this often, counting this time, are dead instead of queued again.
+CRASH_LIMIT = 3
+
+#: What the dead letter of such a message says.
+CRASHED = Failure("WorkerCrashed", f"its lease ran out, or its process died, {CRASH_LIMIT} times")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What `append` says to one message: taken, already there under `id`, or refused because it is full."""
+
+    id: str
+    verdict: Literal["accepted", "duplicate", "full"] = "accepted"
+
+
+class Promoted(msgspec.Struct, frozen=True):
+    """How many became ready, and microseconds until the next is due (None: nothing is scheduled)."""
+
+    count: int
+    next_in_us: int | None
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """A message whose lease ran out: queued again, buried at the crash limit, or ended by a cancellation."""
+
+    source: Source
+    id: str
+    task: str
+    worker: str
+    crashes: int
+    status: JobStatus
+
+
+class Reclaimed(msgspec.Struct, frozen=True):
+    """What one step of `reclaim` found; `more`: the scan has not come round yet, call again."""
+
+    recovered: tuple[Recovery, ...] = ()
+    more: bool = False
+
+
+class Renewal(StrEnum):
+    """What a renewal says to one claim."""
+
+    KEPT = "kept"
+    LOST = "lost"
+    CANCELLED = "cancelled"  # still held, but its cancellation was asked for
+
+
+class CancelAnswer(StrEnum):
+    """What `cancel` did."""
+
+    REMOVED = "removed"  # it was waiting or scheduled and has ended as cancelled
+    TOLD = "told"  # it is running; its worker is told
+    GONE = "gone"  # it is over, or was never there
+
+
+class ReplayAnswer(StrEnum):
+    """What `replay` did with one dead letter."""
+
+    REPLAYED = "replayed"
+    DUPLICATE = "duplicate"  # another message holds its unique key by now; it stays dead
+    GONE = "gone"  # there is no such dead letter
+
+
+class CancelOrder(msgspec.Struct, frozen=True):
+    """A message that someone runs is to be cancelled."""
+
+    stream: Stream
+    id: str
+
+
+class PauseOrder(msgspec.Struct, frozen=True):
+    """A stream was paused or resumed."""
+
+    stream: Stream
+    paused: bool
+
+
+class DueOrder(msgspec.Struct, frozen=True):
+    """Something was scheduled that is due sooner than anything before it."""
+
+    stream: Stream
+
+
+Order = CancelOrder | PauseOrder | DueOrder
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Orders as they stand now, for a worker that may have missed an announcement."""
+
+    paused: frozenset[Stream] = frozenset()
+
+
+class DeadFilter(msgspec.Struct, frozen=True):
+    """Which dead letters are meant; None: any."""
+
+    task: str | None = None
+    reason: DeadReason | None = None
+
+
+class Renewer(ABC):
+    """Extends leases, synchronously, from the keeper's own thread, on a connection of its own."""
+
+    @abstractmethod
+    def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
+        """Extend each lease to a full one from now, and answer each.
+
+        Fenced: a claim that is no longer held is answered `LOST` and nothing is changed. Raises no count.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the connection. The renewer may be used again and then connects anew."""
+
+
+class Inspector(ABC):
+    """Look-and-steer verbs, for `app.admin` alone; the engine does without them."""
+
+    @abstractmethod
+    async def streams(self) -> list[Stream]:
+        """Every stream that was ever ensured or appended to."""
+
+    @abstractmethod
+    async def counts(self, stream: Stream) -> Counts:
+        """How many messages are in each state; the cost does not grow with their number."""
+
+    @abstractmethod
+    async def records(
+        self,
+        stream: Stream,
+        *,
+        status: JobStatus | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Record]:
+        """Messages that exist or left a mark, at most `limit` of them; a page may be shorter than asked for
+        and still have a cursor."""
+
+    @abstractmethod
+    async def workers(self) -> list[WorkerInfo]:
+        """Workers that announced themselves lately (see `beat`)."""
+
+    @abstractmethod
+    async def pause(self, stream: Stream, *, paused: bool) -> None:
+        """Hand out nothing from this stream until it is resumed. Announced as an order; repeatable."""
+
+    @abstractmethod
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:
+        """End at most `limit` queued, scheduled and retrying messages as cancelled, in one step: unique keys
+        released, waiters woken, marks kept for `mark_us`. Answers how many; 0: nothing is left. Running and
+        dead ones stay."""
+
+    @abstractmethod
+    async def dead(
+        self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
+    ) -> Page[DeadLetter]:
+        """Dead letters, the latest first, with the reason, error, traceback and bytes."""
+
+    @abstractmethod
+    async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
+        """Queue dead letters again under the same id, priority and body, with a fresh state, and neither an
+        expiry nor a cancellation from before."""
+
+    @abstractmethod
+    async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
+        """Forget dead letters for good; answers how many there were."""
+
+    @abstractmethod
+    async def hasten(self, stream: Stream, id: str) -> bool:
+        """Queue a scheduled or retrying message now, with its counts as they are; False: it is neither."""
+
+    @abstractmethod
+    async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
+        """Replace the body of a scheduled, retrying or dead message; False: it is none of these."""
+
+
+class Backend(Inspector):
+    """A store. One instance belongs to one app and one event loop; many instances share one store."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """The store in a few words for a person, without a password."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect, check that the store can do its work, prepare it. May be called again after `close`."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of every connection and thread. Claims that are still held run out by themselves."""
+
+    @abstractmethod
+    async def ensure(self, source: Source, lease_us: int) -> int | None:
+        """Make the source claimable and store its lease, which belongs to the stream and holds for all.
+
+        Answers the lease that stood there before when it was another. Repeatable.
+        """
+
+    @abstractmethod
+    async def append(self, batch: Batch) -> list[Answer]:
+        """Store the messages of a batch, in order, in one step; one answer each.
+
+        A message goes to its lane, or to `scheduled` when it is due in the future. `duplicate` when the id is
+        still known (waiting, running, dead, or a mark) or its unique key is held; the answer names the job
+        that stands there. Otherwise `full` when as many are queued and scheduled as the limit allows (those
+        retrying do not count). A repeat of the producer's last batch number
+        changes nothing and gets the same answers (remembered for 10 minutes). The lifetime counts from the
+        moment the message could first run. Works for streams that nobody ensured yet.
+        """
+
+    @abstractmethod
+    async def claim(
+        self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
+    ) -> list[Claim]:
+        """Hand out up to `limit` queued messages under the lease of their stream; an empty list after `wait`
+        seconds, or sooner when `wake` was called for this consumer.
+
+        Order: at most `suspects` from the suspect lanes, then returned, then high, normal, low over all
+        sources; every tenth claim takes the priorities from the bottom, so that none starves. Sources take
+        turns within a lane. Nothing is taken from a paused stream. Releases unique keys of kind `started`.
+        Nothing is lost when the caller is cancelled or the answer is: what was handed out and not settled is
+        offered to the same consumer again, or its lease runs out.
+        """
+
+    @abstractmethod
+    def wake(self, consumer: str) -> None:
+        """Make a waiting `claim` of this consumer return soon; the next one too, if none is waiting now."""
+
+    @abstractmethod
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        """Write how claims ended; one verdict each, each settlement one atomic step with all that follows
+        from it: the lease ends, the message moves or goes, result and mark are kept, the unique key is
+        released, waiters are woken.
+
+        Every outcome but `Done` is fenced: `LOST` when the token no longer holds the message. The first
+        `Done` of whoever held it counts while the message is queued or running anywhere; one that finds it
+        retrying, scheduled, dead or gone is answered `GONE` and writes nothing. The states inside the
+        outcomes are stored as they are. A delay of 0 queues at once; a time to live of 0 keeps nothing. A
+        lease that ran out holds until `reclaim` takes the message. Repeating a settlement is harmless.
+        """
+
+    @abstractmethod
+    def renewer(self) -> Renewer:
+        """A new renewer for a keeper's thread."""
+
+    @abstractmethod
+    async def reclaim(self, sources: Sequence[Source], *, limit: int) -> Reclaimed:
+        """Take messages whose lease ran out from workers that are gone, at most `limit` in one step.
+
+        Each counts one crash more and is queued again in the suspect lane with a `Trouble` in its trail; at
+        `CRASH_LIMIT` it goes to the dead letters instead, without running. The scan keeps its place from call
+        to call, so that none is starved.
+        """
+
+    @abstractmethod
+    async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
+        """Queue at most `limit` scheduled and retrying messages that are due, the earliest first."""
+
+    @abstractmethod
+    async def prune(self, *, limit: int) -> int:
+        """Forget at most `limit` marks, producers and workers whose time has passed; answers how many."""
+
+    @abstractmethod
+    async def beat(self, worker: WorkerInfo) -> Standing:
+        """Announce a worker (remembered for a minute) and answer the orders as they stand."""
+
+    @abstractmethod
+    async def retire(self, sources: Sequence[Source], consumer: str) -> None:
+        """Forget a worker that is leaving, but nothing that is still held in its name. Repeatable."""
+
+    @abstractmethod
+    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
+        """Have `hear` called, on the event loop, for every order announced from now on by any process; the
+        answer ends it. An announcement may be missed when the store is away: see `beat` and `Renewer`."""
+
+    @abstractmethod
+    async def look(self, stream: Stream, id: str) -> Record | None:
+        """All that is known of a message; None: nothing."""
+
+    @abstractmethod
+    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+        """Wait until a message is over and answer its record, with status `unknown` when nothing of it is
+        (or was) kept; None after `timeout` seconds. Woken by the step that ends it, in any process."""
+
+    @abstractmethod
+    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
+        """End a waiting message as cancelled with a mark for `mark_us`, or have its worker told.
+        Repeatable."""

@@ -1,0 +1,31 @@
+"""A message held under a lease."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .message import FRESH, NORMAL, Source, State
+
+
+class Claim(msgspec.Struct, frozen=True, eq=False):
+    """What a worker holds until it settles it or its lease runs out.
+
+    `token` is the fence: it belongs to this one hand-out of the message, and only the store that made it
+    knows how to read it. `claimed_us` is the store's clock at that moment.
+    """
+
+    source: Source
+    id: str
+    body: bytes
+    token: Any
+    claimed_us: int
+    state: State = FRESH
+    priority: int = NORMAL
+    expires_us: int = 0
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it has crashed before, so that a worker runs at most one such at a time."""
+        return self.state.crashes > 0

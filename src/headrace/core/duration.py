@@ -1,0 +1,29 @@
+"""Spans of time as users write them: seconds or a timedelta."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from .errors import ConfigurationError
+
+Duration = float | timedelta
+
+#: About 30 years: beyond it a span is a mistake, and microseconds stay far inside 63 bits.
+LONGEST = 1e9
+
+
+def seconds(name: str, value: object) -> float:
+    """`value` as seconds, 0 or more; anything else is a `ConfigurationError` that names the option."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST:
+        return float(value)
+    raise ConfigurationError(f"{name} must be seconds or a timedelta, 0 or more, not {value!r}")
+
+
+def positive_seconds(name: str, value: object) -> float:
+    """As `seconds`, and more than zero."""
+    result = seconds(name, value)
+    if result == 0:
+        raise ConfigurationError(f"{name} must be more than 0")
+    return result

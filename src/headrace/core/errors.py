@@ -1,0 +1,116 @@
+"""Every error that headrace raises on purpose.
+
+HeadraceError
+├── ConfigurationError       a wrong URL, option, name or combination; nothing was sent
+├── AppClosed                the app is closing or closed under the caller
+├── BackendUnavailable       the store cannot be reached or cannot write (.uncertain: it may have taken it)
+│   └── NotDurable           stored, but not as safely as was asked (.job)
+├── QueueFull                the queue refused more (.accepted: what it took of the batch)
+├── PayloadError
+│   ├── PayloadTooLarge      more bytes than `max_payload`
+│   └── InvalidPayload       cannot be encoded, or does not fit the annotated types
+├── UnknownTask              no task of that name is registered here
+├── ResultError              what `Job.result()` raises
+│   ├── JobFailed            it ended in the dead letters (.error_type, .error, .traceback)
+│   ├── JobCancelled
+│   ├── JobExpired
+│   ├── ResultTimeout        not over within `timeout`; the job goes on
+│   └── ResultNotKept        nothing was kept to return
+└── AlreadySettled           a delivery was acknowledged, rejected or retried twice
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class HeadraceError(Exception):
+    """The root of the tree: catch this to catch everything headrace raises."""
+
+
+class ConfigurationError(HeadraceError):
+    """Something that was declared cannot work; nothing was sent or changed."""
+
+
+class AppClosed(HeadraceError):
+    """The app was used while it closes, or from a place where its event loop is gone."""
+
+
+class BackendUnavailable(HeadraceError):
+    """The store cannot be reached, or cannot write.
+
+    With `uncertain` the request was sent and its answer is not known: the store may have taken it. With
+    `transient` the same call may well succeed in a moment (a restart, a lost connection).
+    """
+
+    def __init__(self, message: str, *, uncertain: bool = False, transient: bool = False) -> None:
+        super().__init__(message)
+        self.uncertain = uncertain
+        self.transient = transient
+
+
+class NotDurable(BackendUnavailable):
+    """The store took the job but could not confirm the durability asked for; `job` may still run."""
+
+    def __init__(self, message: str, *, job: Any) -> None:
+        super().__init__(message, uncertain=True)
+        self.job = job
+
+
+class QueueFull(HeadraceError):
+    """The queue's limit is reached; `accepted` holds the jobs of this call that were taken before it was."""
+
+    def __init__(self, message: str, *, accepted: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.accepted = list(accepted)
+
+
+class PayloadError(HeadraceError):
+    """What was to be sent, or what arrived, is no payload for this task."""
+
+
+class PayloadTooLarge(PayloadError):
+    """The encoded payload is larger than the app's `max_payload`."""
+
+
+class InvalidPayload(PayloadError):
+    """The arguments cannot be encoded, or do not fit the parameters' types."""
+
+
+class UnknownTask(HeadraceError):
+    """No task of this name is registered in this app."""
+
+
+class ResultError(HeadraceError):
+    """There is no value to return; the subclass says why."""
+
+
+class JobFailed(ResultError):
+    """The job is dead. The remote error travels as text: its type's name, its message, its traceback."""
+
+    def __init__(self, message: str, *, error_type: str = "", error: str = "", traceback: str = "") -> None:
+        super().__init__(message)
+        self.error_type = error_type
+        self.error = error
+        self.traceback = traceback
+
+
+class JobCancelled(ResultError):
+    """The job was cancelled before it finished."""
+
+
+class JobExpired(ResultError):
+    """The job was not started before it expired."""
+
+
+class ResultTimeout(ResultError, TimeoutError):
+    """The job was not over in time. It goes on; ask again."""
+
+
+class ResultNotKept(ResultError):
+    """No result is kept for this job: the task keeps none, it was too large, or its time has passed."""
+
+
+class AlreadySettled(HeadraceError):
+    """A delivery can be acknowledged, rejected or retried once."""

@@ -1,0 +1,74 @@
+"""A job as users see it in `info()`, listings and pages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from .message import PRIORITIES, PriorityName, Trouble, decode_envelope
+from .record import JobStatus, Record, moment
+
+_PRIORITY_NAMES: dict[int, PriorityName] = {number: name for name, number in PRIORITIES.items()}
+
+
+class JobInfo(msgspec.Struct, frozen=True):
+    """What is known of a job now. `attempts` counts runs that were begun; a hand-back undoes one."""
+
+    id: str
+    queue: str
+    task: str
+    status: JobStatus
+    attempts: int = 0
+    failures: int = 0
+    crashes: int = 0
+    releases: int = 0
+    priority: PriorityName = "normal"
+    enqueued_at: datetime | None = None
+    due_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    worker: str = ""
+    error: str = ""
+    error_type: str = ""
+    traceback: str = ""
+    reason: str = ""
+    note: str = ""
+    trail: tuple[Trouble, ...] = ()
+
+
+def job_info(record: Record) -> JobInfo:
+    """A store's record as users see it."""
+    state, failure = record.state, record.failure
+    begun = record.status in (JobStatus.RUNNING, JobStatus.SUCCEEDED)
+    return JobInfo(
+        id=record.id,
+        queue=record.stream.name,
+        task=record.task,
+        status=record.status,
+        attempts=state.failures + state.crashes + (1 if begun else 0),
+        failures=state.failures,
+        crashes=state.crashes,
+        releases=state.releases,
+        priority=_PRIORITY_NAMES.get(record.priority, "normal"),
+        enqueued_at=_enqueued_at(record.body),
+        due_at=moment(record.due_us),
+        started_at=moment(record.claimed_us),
+        ended_at=moment(record.ended_us),
+        worker=record.worker,
+        error=failure.error if failure else (state.trail[-1].text if state.trail else ""),
+        error_type=failure.error_type if failure else "",
+        traceback=failure.traceback if failure else "",
+        reason=record.reason.value if record.reason else "",
+        note=record.note,
+        trail=state.trail,
+    )
+
+
+def _enqueued_at(body: bytes | None) -> datetime | None:
+    if body is None:
+        return None
+    try:
+        return moment(decode_envelope(body).enqueued_us)
+    except (msgspec.DecodeError, RecursionError):
+        return None

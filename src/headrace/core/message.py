@@ -1,0 +1,154 @@
+"""A message in a stream: what producers append and stores keep without looking inside.
+
+A job is a message in a queue, an event is a message in a topic. The body is an `Envelope`, encoded once by
+the producer and never changed; beside it a store keeps a small `State` that says what went wrong so far.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from .options import Overrides
+
+StreamKind = Literal["queue", "topic"]
+PriorityName = Literal["high", "normal", "low"]
+
+#: Priorities as stores number them: the lower number is claimed first.
+PRIORITIES: Final[dict[PriorityName, int]] = {"high": 0, "normal": 1, "low": 2}
+HIGH, NORMAL, LOW = 0, 1, 2
+
+#: The envelope's layout. A worker that meets another version hands the message back, as for an unknown task.
+ENVELOPE_VERSION = 1
+
+#: How many troubles a message remembers; older ones are forgotten.
+TRAIL_LENGTH = 20
+
+
+class Stream(msgspec.Struct, frozen=True, array_like=True):
+    """Where messages are kept: a queue's or a topic's."""
+
+    kind: StreamKind
+    name: str
+
+
+class Source(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker claims from: a stream, read by a group. A queue has one group, which has no name."""
+
+    stream: Stream
+    group: str = ""
+
+
+class UniqueKey(msgspec.Struct, frozen=True):
+    """A key that only one message of the stream may hold, and until when.
+
+    `finished`: until the message's end. `started`: until it is claimed. `elapsed`: for `window_us`.
+    """
+
+    key: str
+    until: Literal["finished", "started", "elapsed"] = "finished"
+    window_us: int = 0
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message to append. Spans count from the moment the store takes it, on the store's clock."""
+
+    id: str
+    task: str
+    body: bytes
+    priority: int = NORMAL
+    delay_us: int = 0
+    due_us: int = 0  # an absolute time; with a delay the later of the two holds
+    lifetime_us: int = 0  # from the moment it could first run until it expires; 0: it never does
+    unique: UniqueKey | None = None
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Messages appended in one step. `(producer, number)` makes a repeat of it recognisable.
+
+    A producer has one batch in flight for a stream and numbers them upwards from 1. `limit` is the number of
+    waiting and scheduled messages that the stream may hold; messages beyond it are refused.
+    """
+
+    stream: Stream
+    producer: str
+    number: int
+    messages: list[Message]
+    limit: int | None = None
+
+
+class Trouble(msgspec.Struct, frozen=True, array_like=True):
+    """One thing that went wrong with a message, kept for its timeline."""
+
+    at_us: int
+    what: Literal["failed", "timed out", "crashed", "released", "snoozed", "unknown"]
+    worker: str
+    text: str = ""
+
+
+class State(msgspec.Struct, frozen=True, array_like=True):
+    """What a message went through. Nothing is written for what goes right.
+
+    `failures` are errors of the handler, `crashes` are leases that ran out or processes that died,
+    `releases` are hand-backs, which cost nothing.
+    """
+
+    failures: int = 0
+    crashes: int = 0
+    releases: int = 0
+    unknown_since_us: int = 0
+    trail: tuple[Trouble, ...] = ()
+
+    @property
+    def attempt(self) -> int:
+        """The number of the next run: 1 for the first."""
+        return self.failures + self.crashes + 1
+
+    def failed(self, trouble: Trouble) -> State:
+        return self._after(trouble, failures=self.failures + 1)
+
+    def crashed(self, trouble: Trouble) -> State:
+        return self._after(trouble, crashes=self.crashes + 1)
+
+    def released(self, trouble: Trouble | None = None) -> State:
+        return self._after(trouble, releases=self.releases + 1)
+
+    def snoozed(self, trouble: Trouble) -> State:
+        return self._after(trouble)
+
+    def unknown(self, trouble: Trouble) -> State:
+        since = self.unknown_since_us or trouble.at_us
+        return self._after(trouble, releases=self.releases + 1, unknown_since_us=since)
+
+    def _after(self, trouble: Trouble | None, **counts: int) -> State:
+        trail = (*self.trail, trouble)[-TRAIL_LENGTH:] if trouble else self.trail
+        return msgspec.structs.replace(self, trail=trail, **counts)
+
+
+FRESH = State()
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
+    """The body of a job: who it is for and the encoded arguments, with the options given for this call.
+
+    Everything else about the job is decided by the registry of the worker that runs it.
+    """
+
+    version: int
+    id: str
+    task: str
+    enqueued_us: int
+    headers: dict[str, str] | None
+    overrides: Overrides | None
+    payload: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_envelope = msgspec.msgpack.Decoder(Envelope)
+_state = msgspec.msgpack.Decoder(State)
+
+encode_envelope = _encoder.encode
+decode_envelope = _envelope.decode
+encode_state = _encoder.encode
+decode_state = _state.decode

@@ -1,0 +1,131 @@
+"""What a store tells about messages, queues and workers: values for status, listings and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+import msgspec
+
+from .message import FRESH, NORMAL, State, Stream
+from .outcome import DeadReason, Failure
+
+T = TypeVar("T")
+
+
+class JobStatus(StrEnum):
+    """Where a job is. `unknown`: it never existed, or it is over and nothing of it was kept."""
+
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    UNKNOWN = "unknown"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more happens to it by itself."""
+        return self in _OVER
+
+
+_OVER = frozenset(
+    {JobStatus.SUCCEEDED, JobStatus.DEAD, JobStatus.CANCELLED, JobStatus.EXPIRED, JobStatus.UNKNOWN}
+)
+
+
+class Record(msgspec.Struct, frozen=True):
+    """All that a store knows of one message. Times are microseconds on its clock; 0: not (yet)."""
+
+    stream: Stream
+    id: str
+    status: JobStatus
+    task: str = ""
+    body: bytes | None = None
+    state: State = FRESH
+    priority: int = NORMAL
+    due_us: int = 0
+    claimed_us: int = 0
+    worker: str = ""
+    ended_us: int = 0
+    result: bytes | None = None
+    note: str = ""
+    reason: DeadReason | None = None
+    failure: Failure | None = None
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many messages of a stream are in each state. `due` of the scheduled should run already."""
+
+    queued: int = 0
+    running: int = 0
+    scheduled: int = 0
+    retrying: int = 0
+    dead: int = 0
+    due: int = 0
+    oldest_us: int = 0  # when the longest-waiting queued message became ready
+    paused: bool = False
+
+
+class RunningJob(msgspec.Struct, frozen=True, array_like=True):
+    """A job that a worker has in hand, since when."""
+
+    id: str
+    task: str
+    since_us: int
+
+
+class WorkerInfo(msgspec.Struct, frozen=True):
+    """A worker as it announces itself."""
+
+    consumer: str
+    host: str
+    pid: int
+    started_us: int
+    queues: tuple[str, ...]
+    concurrency: int
+    polled_us: int = 0  # the last successful claim
+    running: tuple[RunningJob, ...] = ()
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A message that will not run again by itself, with its bytes and the reason.
+
+    `attempts` are the runs that failed or crashed.
+    """
+
+    id: str
+    task: str
+    reason: str
+    error: str
+    traceback: str
+    attempts: int
+    died_at: datetime
+    payload: bytes
+    error_type: str = ""
+    queue: str | None = None
+    topic: str | None = None
+    group: str | None = None
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """A part of a listing. `cursor` asks for the next part; None: there is none."""
+
+    items: tuple[T, ...]
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def moment(us: int) -> datetime | None:
+    """A stored time as an aware datetime; None for 0."""
+    return datetime.fromtimestamp(us / 1_000_000, UTC) if us else None

@@ -1,0 +1,64 @@
+"""When a failed run is tried again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Literal
+
+import msgspec
+
+from .duration import Duration, seconds
+from .errors import ConfigurationError
+
+#: On the decorator a policy may be any function of (failures, error) that gives a delay, or None to give up.
+RetryFunction = Callable[[int, BaseException], float | timedelta | None]
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
+    """How often and how soon. `max_retries` counts retries: the first run is not one."""
+
+    kind: Literal["none", "fixed", "exponential"]
+    max_retries: int = 0
+    base: float = 0.0
+    cap: float = 600.0
+    jitter: bool = False
+
+    @classmethod
+    def none(cls) -> RetryPolicy:
+        """A failure is final."""
+        return cls("none")
+
+    @classmethod
+    def fixed(cls, max_retries: int, delay: Duration) -> RetryPolicy:
+        """`max_retries` times, always after `delay`."""
+        base = seconds("delay", delay)
+        return cls("fixed", _checked(max_retries), base, cap=base)
+
+    @classmethod
+    def exponential(
+        cls, max_retries: int, base: Duration, cap: Duration = 600, jitter: bool = True
+    ) -> RetryPolicy:
+        """After base, 2·base, 4·base … up to `cap`; with jitter somewhere between zero and that."""
+        return cls("exponential", _checked(max_retries), seconds("base", base), seconds("cap", cap), jitter)
+
+    def delay(self, failures: int, error: BaseException | None = None) -> float | None:
+        """Seconds until the next try after this many failures, or None when there is none."""
+        if failures > self.max_retries:
+            return None
+        if self.kind == "fixed":
+            return self.base
+        # 2**1000 no longer fits a float; the cap has long been reached by then.
+        ceiling = min(self.cap, self.base * 2.0 ** min(failures - 1, 200))
+        return random.uniform(0, ceiling) if self.jitter else ceiling
+
+
+def _checked(max_retries: object) -> int:
+    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or max_retries < 0:
+        raise ConfigurationError(f"max_retries must be a whole number of 0 or more, not {max_retries!r}")
+    return max_retries
+
+
+#: What tasks get that name no policy, in an app that names none.
+DEFAULT_RETRY = RetryPolicy.exponential(3, 1.0)

@@ -1,0 +1,1 @@
+"""Runs claims: knows the contract of a store, never a store."""

@@ -1,0 +1,61 @@
+"""Timeouts of running jobs: one heap and one timer, instead of a timer for each job."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+from .run import Run
+
+#: Ended runs stay in the heap until their time, so it is swept whenever it has doubled beyond this.
+SMALLEST_SWEEP = 1024
+
+
+class Deadlines:
+    """Tells `strike` of runs whose time is up. Only tasks with a timeout ever come here."""
+
+    def __init__(self, strike: Callable[[Run], None]) -> None:
+        self._strike = strike
+        self._heap: list[tuple[float, int, Run]] = []
+        self._order = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._sweep_at = SMALLEST_SWEEP
+
+    def watch(self, run: Run, timeout: float) -> None:
+        """Strike `run` in `timeout` seconds unless it has ended by then."""
+        if len(self._heap) >= self._sweep_at:
+            self._sweep()
+        at = asyncio.get_running_loop().time() + timeout
+        heapq.heappush(self._heap, (at, next(self._order), run))
+        if self._timer is None or at < self._timer.when():
+            self._arm(at)
+
+    def close(self) -> None:
+        self._heap.clear()
+        self._disarm()
+
+    def _sweep(self) -> None:
+        self._heap = [entry for entry in self._heap if not entry[2].ended]
+        heapq.heapify(self._heap)
+        self._sweep_at = max(SMALLEST_SWEEP, 2 * len(self._heap))
+
+    def _arm(self, at: float) -> None:
+        self._disarm()
+        self._timer = asyncio.get_running_loop().call_at(at, self._fire)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._timer = None
+        while self._heap and (self._heap[0][0] <= now or self._heap[0][2].ended):
+            _, _, run = heapq.heappop(self._heap)
+            if not run.ended:
+                self._strike(run)
+        if self._heap:
+            self._arm(self._heap[0][0])

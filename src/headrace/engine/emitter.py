@@ -1,0 +1,83 @@
+"""Carries signals to those who listen."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from headrace.core.signals import Signal
+
+S = TypeVar("S", bound=Signal)
+Listener = Callable[[Any], Awaitable[None] | None]
+
+logger = logging.getLogger("headrace")
+
+
+class Emitter:
+    """Listeners by signal type. A listener to a base class hears its subclasses too.
+
+    `wants` answers from a small table, so that a signal nobody listens to need not even be made.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: list[tuple[type[Signal], Listener]] = []
+        self._by_type: dict[type[Signal], tuple[Listener, ...]] = {}
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def on(self, signal: type[S], listener: Callable[[S], Awaitable[None] | None]) -> Callable[[], None]:
+        """Call `listener` for each `signal`; the answer ends it."""
+        entry = (signal, listener)
+        self._listeners.append(entry)
+        self._by_type.clear()
+
+        def off() -> None:
+            if entry in self._listeners:
+                self._listeners.remove(entry)
+                self._by_type.clear()
+
+        return off
+
+    def wants(self, signal: type[Signal]) -> bool:
+        """Whether anyone listens to this type."""
+        return bool(self._listening(signal))
+
+    def emit(self, signal: Signal) -> None:
+        """Tell every listener. Their errors are logged and go no further."""
+        for listener in self._listening(type(signal)):
+            try:
+                answer = listener(signal)
+                if inspect.isawaitable(answer):
+                    self._follow(answer)
+            except Exception:
+                _complain(listener, signal)
+
+    async def settle(self) -> None:
+        """Wait for listeners that are still at work."""
+        while self._under_way:
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    def _listening(self, signal: type[Signal]) -> tuple[Listener, ...]:
+        found = self._by_type.get(signal)
+        if found is None:
+            found = tuple(listener for wanted, listener in self._listeners if issubclass(signal, wanted))
+            self._by_type[signal] = found
+        return found
+
+    def _follow(self, answer: Awaitable[None]) -> None:
+        task = asyncio.get_running_loop().create_task(_await(answer))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+
+async def _await(answer: Awaitable[None]) -> None:
+    try:
+        await answer
+    except Exception:
+        _complain(answer, None)
+
+
+def _complain(listener: object, signal: object) -> None:
+    logger.exception("a listener failed and was passed over: %r on %r", listener, signal)

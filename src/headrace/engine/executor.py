@@ -1,0 +1,211 @@
+"""Claim → outcome, in named steps. No I/O but the user's own function."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from typing import Any
+
+import msgspec
+
+from headrace.core.claim import Claim
+from headrace.core.errors import PayloadError
+from headrace.core.message import ENVELOPE_VERSION, Envelope, decode_envelope
+from headrace.core.outcome import DeadReason, Expired, Failure, Outcome
+from headrace.core.signals import JobStarted, ThreadOverdue
+
+from .deadlines import Deadlines
+from .emitter import Emitter
+from .judge import Judge
+from .registry import Handler, Registry
+from .run import Run, current_run
+from .suspension import Suspension
+from .threads import Threads
+
+
+class Finished(msgspec.Struct, frozen=True, eq=False):
+    """A claim with its outcome, and what is to be said about it."""
+
+    claim: Claim
+    outcome: Outcome
+    task: str = ""
+    seconds: float = 0.0
+    failure: Failure | None = None
+    lost: bool = False  # the lease was known to be lost before the handler ended
+
+
+class Executor:
+    """Runs claims. The slots that call it share what is below: who is running, threads, deadlines."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        emitter: Emitter,
+        judge: Judge,
+        consumer: str,
+        max_payload: int,
+        concurrency: int,
+        clock_us: Callable[[Claim], int],
+    ) -> None:
+        self.running: dict[Claim, Run] = {}
+        self.on_suspend: Callable[[], None] = lambda: None
+        self._find = registry.find
+        self._folded = registry.fold(self._call)
+        self._emitter = emitter
+        self._judge = judge
+        self._consumer = consumer
+        # Headers and the envelope itself come on top of the payload that the producer measured.
+        self._max_body = max_payload + 64 * 1024
+        self._max_payload = max_payload
+        self._clock_us = clock_us
+        self._threads = Threads(concurrency)
+        self._deadlines = Deadlines(self._strike)
+
+    async def run(self, claim: Claim, slot: asyncio.Task[None]) -> Finished:
+        """Decode, find, run through the middleware, judge."""
+        run = self._prepare(claim)
+        if not isinstance(run, Run):
+            return run
+        self.running[claim] = run
+        self._announce_start(run)
+        began = time.perf_counter()
+        failure: Failure | None = None
+        try:
+            value = await self._perform(run, slot)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            outcome, failure = self._judge.raised(run, error)
+        else:
+            if run.interruption == "timeout" and run.handler.run_in != "loop":
+                outcome, failure = self._judge.overdue(run)
+            else:
+                outcome = self._judge.returned(run, value)
+        finally:
+            run.ended = True
+            del self.running[claim]
+        if slot.cancelling():
+            await _cleanse(slot)
+        seconds = time.perf_counter() - began
+        return Finished(claim, outcome, run.envelope.task, seconds, failure, run.interruption == "lost")
+
+    def close(self) -> None:
+        self._deadlines.close()
+        self._threads.close()
+
+    def _prepare(self, claim: Claim) -> Run | Finished:
+        body = claim.body
+        if len(body) > self._max_body:
+            return self._refuse(claim, DeadReason.OVERSIZED, f"the message has {len(body):,} bytes")
+        try:
+            envelope = decode_envelope(body)
+        except (msgspec.DecodeError, RecursionError, MemoryError) as error:
+            return self._undecodable(claim, error)
+        if envelope.version != ENVELOPE_VERSION:
+            return self._of_another_version(claim, envelope.version, envelope.task)
+        handler = self._find(envelope.task)
+        if handler is None:
+            text = f"no task called {envelope.task!r} is registered here"
+            outcome = self._judge.unknown(claim, DeadReason.UNKNOWN_TASK, text)
+            return Finished(claim, outcome, envelope.task)
+        return self._fitted(claim, envelope, handler)
+
+    def _fitted(self, claim: Claim, envelope: Envelope, handler: Handler) -> Run | Finished:
+        if len(envelope.payload) > self._max_payload:
+            text = f"the payload has {len(envelope.payload):,} bytes, more than {self._max_payload:,}"
+            return self._refuse(claim, DeadReason.OVERSIZED, text, envelope.task)
+        if claim.expires_us and claim.state.attempt == 1 and self._clock_us(claim) >= claim.expires_us:
+            return Finished(claim, Expired(self._judge.mark_us), envelope.task)
+        try:
+            args, kwargs = handler.decode(envelope.payload)
+        except PayloadError as error:
+            return self._refuse(claim, DeadReason.INVALID, str(error), envelope.task)
+        return Run(claim, envelope, handler, args, kwargs)
+
+    async def _perform(self, run: Run, slot: asyncio.Task[None]) -> Any:
+        handler = run.handler
+        overrides = run.envelope.overrides
+        timeout = handler.timeout if overrides is None or overrides.timeout is None else overrides.timeout
+        if timeout:
+            run.timeout = timeout
+            run.timeout_at = slot.get_loop().time() + timeout
+            self._deadlines.watch(run, timeout)
+        current_run.set(run)
+        if self._folded is not None:
+            return await self._drive(run, slot, self._folded(run))  # type: ignore[arg-type]
+        if handler.run_in == "loop":
+            return await self._drive(run, slot, handler.function(*run.args, **run.kwargs))
+        return await self._in_thread(run)
+
+    async def _drive(self, run: Run, slot: asyncio.Task[None], coroutine: Coroutine[Any, Any, Any]) -> Any:
+        # The first step by hand: a handler that never suspends costs no trip through the event loop.
+        context = copy_context()
+        run.begin_on_loop(slot)
+        try:
+            yielded = context.run(coroutine.send, None)
+        except StopIteration as stop:
+            return stop.value
+        self.on_suspend()
+        return await Suspension(coroutine, context, yielded)
+
+    async def _in_thread(self, run: Run) -> Any:
+        future = self._threads.submit(copy_context(), run.handler.function, run.args, run.kwargs)
+        run.begin_in_thread(future)
+        self.on_suspend()
+        return await future
+
+    async def _call(self, run: Run) -> object:
+        """The innermost of the middleware: the user's function."""
+        if run.handler.run_in == "loop":
+            return await run.handler.function(*run.args, **run.kwargs)
+        return await self._in_thread(run)
+
+    def _announce_start(self, run: Run) -> None:
+        if self._emitter.wants(JobStarted):
+            waited = max(0, run.claim.claimed_us - run.envelope.enqueued_us) / 1e6
+            self._emitter.emit(
+                JobStarted(
+                    run.id, run.task, run.queue, attempt=run.attempt, worker=self._consumer, waited=waited
+                )
+            )
+
+    def _strike(self, run: Run) -> None:
+        run.interrupt("timeout")
+        if run.in_thread:
+            self._emitter.emit(ThreadOverdue(run.id, run.task, run.queue, timeout=run.timeout or 0.0))
+
+    def _undecodable(self, claim: Claim, error: BaseException) -> Finished:
+        version = _version_of(claim.body)
+        if version is not None and version != ENVELOPE_VERSION:
+            return self._of_another_version(claim, version, "")
+        return self._refuse(claim, DeadReason.UNDECODABLE, f"{type(error).__name__}: {error}")
+
+    def _of_another_version(self, claim: Claim, version: int, task: str) -> Finished:
+        text = f"the message has version {version}; this worker reads version {ENVELOPE_VERSION}"
+        return Finished(claim, self._judge.unknown(claim, DeadReason.UNKNOWN_VERSION, text), task)
+
+    def _refuse(self, claim: Claim, reason: DeadReason, text: str, task: str = "") -> Finished:
+        outcome = self._judge.refused(claim, reason, text)
+        return Finished(claim, outcome, task, failure=outcome.failure)
+
+
+async def _cleanse(slot: asyncio.Task[None]) -> None:
+    """Bring the slot's task back to a clean state: what a handler did to itself must not reach the next."""
+    while slot.cancelling():
+        slot.uncancel()
+    try:
+        await asyncio.sleep(0)  # takes a cancellation that was asked for and not yet delivered
+    except asyncio.CancelledError:
+        pass
+
+
+def _version_of(body: bytes) -> int | None:
+    try:
+        decoded = msgspec.msgpack.decode(body)
+    except (msgspec.DecodeError, RecursionError, MemoryError):
+        return None
+    first = decoded[0] if isinstance(decoded, list) and decoded else None
+    return first if isinstance(first, int) else None

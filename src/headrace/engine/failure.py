@@ -1,0 +1,52 @@
+"""Errors as text of a bounded length: what is kept of an exception after it was raised."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from headrace.core.outcome import Failure
+
+#: Characters kept of an error's message and of its traceback.
+ERROR_LENGTH = 8 * 1024
+TRACEBACK_LENGTH = 32 * 1024
+
+_ENGINE = str(Path(__file__).parent)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The error's type, message and traceback, from the handler's own frames on."""
+    text = "".join(traceback.format_exception(type(error), error, _from_handler(error.__traceback__)))
+    return Failure(
+        error_type=_type_name(error), error=_cut(_message(error), ERROR_LENGTH), traceback=_cut_front(text)
+    )
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    module = kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"<its message could not be made: {type(broken).__name__}>"
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _cut_front(text: str) -> str:
+    # The end of a traceback says what happened; the beginning only how one got there.
+    return text if len(text) <= TRACEBACK_LENGTH else "…" + text[-TRACEBACK_LENGTH + 1 :]
+
+
+def _from_handler(frames: TracebackType | None) -> TracebackType | None:
+    first = frames
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(_ENGINE):
+        first = first.tb_next
+    return first if first is not None else frames

@@ -1,0 +1,47 @@
+"""What a worker holds: every claim from its hand-out until its settlement is written."""
+
+from __future__ import annotations
+
+import time
+
+from headrace.core.claim import Claim
+from headrace.core.clock import microseconds
+
+
+class Holdings:
+    """Claims by the moment they were taken. Written on the event loop, read by the keeper's thread."""
+
+    def __init__(self) -> None:
+        self._since: dict[Claim, float] = {}
+        self.suspects = 0
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def __contains__(self, claim: Claim) -> bool:
+        return claim in self._since
+
+    def take(self, claims: list[Claim]) -> None:
+        now = time.monotonic()
+        for claim in claims:
+            self._since[claim] = now
+            if claim.state.crashes:
+                self.suspects += 1
+
+    def drop(self, claim: Claim) -> None:
+        if self._since.pop(claim, None) is not None and claim.state.crashes:
+            self.suspects -= 1
+
+    def age(self, claim: Claim) -> float:
+        """Seconds since the claim was taken; 0 when it is not held."""
+        since = self._since.get(claim)
+        return 0.0 if since is None else time.monotonic() - since
+
+    def older_than(self, seconds: float) -> list[Claim]:
+        """Claims taken at least this long ago. Safe from any thread: copying a dict's items is one step."""
+        limit = time.monotonic() - seconds
+        return [claim for claim, since in list(self._since.items()) if since <= limit]
+
+    def store_clock_us(self, claim: Claim) -> int:
+        """The store's clock now, reckoned from what it was when the claim was taken."""
+        return claim.claimed_us + microseconds(self.age(claim))

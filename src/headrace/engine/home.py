@@ -1,0 +1,154 @@
+"""The event loop that an app lives on, and its store's life there.
+
+An app belongs to the loop that first used it. Calls from other loops are carried there; when that loop is
+closed the next use binds the app to its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from headrace.core.backend import Backend
+from headrace.core.errors import AppClosed, ConfigurationError
+
+T = TypeVar("T")
+
+_homes: weakref.WeakSet[Home] = weakref.WeakSet()
+
+
+class Home:
+    """Opens the store on first use, on one loop, and closes what was opened in the reverse order."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._open = False
+        self._closing = False
+        self._residents: set[object] = set()
+        self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._forgetters: list[Callable[[], None]] = []
+        self._after_fork: list[Callable[[], None]] = []
+        _homes.add(self)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop the app lives on, while that one is alive."""
+        if self._loop is not None and self._loop.is_closed():
+            return None
+        return self._loop
+
+    def before_close(self, closer: Callable[[], Awaitable[None]]) -> None:
+        """Await `closer` when the app closes, before the store does; the last added goes first."""
+        self._closers.append(closer)
+
+    def when_abandoned(self, forget: Callable[[], None]) -> None:
+        """Call `forget` when the loop died without a close, so that nothing of it is used again."""
+        self._forgetters.append(forget)
+
+    def when_forked(self, forget: Callable[[], None]) -> None:
+        """Call `forget` in a child process, where no thread and no loop of the parent's goes on."""
+        self._after_fork.append(forget)
+
+    async def call(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+        """Run `function` on the app's loop with the store open, and bring back what it returns."""
+        loop = self._bind()
+        if loop is not asyncio.get_running_loop():
+            return await asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(self.call(function, *args, **kwargs), loop)
+            )
+        if not self._open:
+            await self._opened()
+        return await function(*args, **kwargs)
+
+    async def move_here(self) -> None:
+        """Bind the app to the running loop: a worker lives where it runs, not where it was made."""
+        loop = self.loop
+        if loop is None or loop is asyncio.get_running_loop() or not loop.is_running():
+            return
+        if self._residents:
+            raise ConfigurationError("a worker of this app runs on another event loop; make a second App")
+        await self.close()
+
+    def enter(self, resident: object) -> None:
+        """A worker lives here now."""
+        self._residents.add(resident)
+
+    def leave(self, resident: object) -> None:
+        self._residents.discard(resident)
+
+    async def close(self) -> None:
+        """Finish what is under way, then close the store. The next use opens it again."""
+        loop = self.loop
+        if loop is None or not loop.is_running():
+            self._abandon()
+            return
+        if loop is not asyncio.get_running_loop():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.close(), loop))
+            return
+        await self._close()
+
+    async def _close(self) -> None:
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
+        if not self._open or self._closing:
+            return
+        self._closing = True
+        try:
+            for closer in reversed(self._closers):
+                await closer()
+            await self.backend.close()
+        finally:
+            self._open = self._closing = False
+            self._loop = None
+
+    def _bind(self) -> asyncio.AbstractEventLoop:
+        if self._closing:
+            raise AppClosed("the app is closing; wait for close() to end, then use it again")
+        loop = self._loop
+        if loop is not None and not loop.is_closed() and loop.is_running():
+            return loop
+        if loop is not None:
+            self._abandon()
+        self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def forget_parent(self) -> None:
+        """Begin anew in a child process: its parent's loop must never be waited for here."""
+        for forget in self._after_fork:
+            forget()
+        self._abandon()
+        self._closing = False
+
+    def _abandon(self) -> None:
+        for forget in self._forgetters:
+            forget()
+        self._residents.clear()
+        self._loop = self._opening = None
+        self._open = False
+
+    async def _opened(self) -> None:
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._do_open())
+        try:
+            await asyncio.shield(self._opening)
+        finally:
+            if self._opening.done():
+                self._opening = None
+
+    async def _do_open(self) -> None:
+        await self.backend.open()
+        self._open = True
+
+
+def _forget_parents() -> None:
+    for home in list(_homes):
+        home.forget_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents)

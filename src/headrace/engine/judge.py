@@ -1,0 +1,144 @@
+"""Decides what becomes of a job: from what came back to one `Outcome`. Writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from headrace.core.claim import Claim
+from headrace.core.clock import microseconds
+from headrace.core.directives import RetryLater, Snooze, Unrecoverable
+from headrace.core.duration import LONGEST, seconds
+from headrace.core.errors import ConfigurationError
+from headrace.core.message import Trouble
+from headrace.core.outcome import (
+    DONE,
+    Cancelled,
+    Dead,
+    DeadReason,
+    Done,
+    Failure,
+    Kept,
+    Outcome,
+    Released,
+    Retry,
+    Snoozed,
+)
+from headrace.core.retry import RetryFunction, RetryPolicy
+
+from .failure import failure_of
+from .run import Abandoned, Run
+
+#: Seconds for which an unknown name or envelope version is handed back before the message is dead.
+UNKNOWN_FOR = 3600.0
+LONGEST_UNKNOWN_DELAY = 60.0
+
+#: Characters of an error that a message's trail remembers.
+TRAIL_TEXT = 200
+
+
+class Judge:
+    """Knows the worker's name and limits; everything else comes with the run."""
+
+    def __init__(self, *, consumer: str, max_payload: int, mark_ttl: float) -> None:
+        self._consumer = consumer
+        self._max_payload = max_payload
+        self.mark_us = microseconds(mark_ttl)
+
+    def returned(self, run: Run, value: object) -> Outcome:
+        """The handler came to its end."""
+        if run.interruption == "cancelled":
+            return Cancelled(self.mark_us)
+        ttl = self._result_ttl(run)
+        return Done(self._kept(run, value, ttl)) if ttl else DONE
+
+    def raised(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
+        """The handler raised, or was made to."""
+        match run.interruption, error:
+            case "cancelled", _:
+                return Cancelled(self.mark_us), None
+            case "shutdown" | "lost", asyncio.CancelledError() | Abandoned():
+                return self.released(run.claim), None
+            case _, Snooze(delay=delay):
+                state = run.claim.state.snoozed(self._trouble(run.claim, "snoozed", str(error)))
+                return Snoozed(state, microseconds(delay)), None
+            case "timeout", asyncio.CancelledError():
+                return self._failed(run, _timed_out(run), what="timed out")
+            case _:
+                return self._failed(run, error)
+
+    def overdue(self, run: Run) -> tuple[Outcome, Failure | None]:
+        """A thread came to its end, but after its timeout."""
+        return self._failed(run, _timed_out(run), what="timed out")
+
+    def released(self, claim: Claim) -> Released:
+        """Handed back at once, at no cost."""
+        return Released(claim.state.released(self._trouble(claim, "released")))
+
+    def unknown(self, claim: Claim, reason: DeadReason, text: str) -> Outcome:
+        """Perhaps another worker knows it (a rolling deploy): hand it back for an hour, then bury it."""
+        state = claim.state.unknown(self._trouble(claim, "unknown", text))
+        if claim.claimed_us - state.unknown_since_us >= microseconds(UNKNOWN_FOR):
+            return self.refused(claim, reason, text)
+        delay = min(LONGEST_UNKNOWN_DELAY, 2.0 ** min(claim.state.releases, 10))
+        return Released(state, microseconds(delay))
+
+    def refused(self, claim: Claim, reason: DeadReason, text: str) -> Dead:
+        """It never came to a handler."""
+        state = claim.state.failed(self._trouble(claim, "failed", text))
+        return Dead(state, reason, Failure(error_type=reason.value, error=text))
+
+    def _failed(self, run: Run, error: BaseException, what: str = "failed") -> tuple[Outcome, Failure]:
+        failure = failure_of(error)
+        text = f"{failure.error_type}: {failure.error}"
+        label = "timed out" if what == "timed out" else "failed"
+        state = run.claim.state.failed(self._trouble(run.claim, label, text))
+        if isinstance(error, Unrecoverable):
+            return Dead(state, DeadReason.UNRECOVERABLE, failure), failure
+        delay = self._delay(run, state.failures, error)
+        if delay is None:
+            return Dead(state, DeadReason.EXHAUSTED, failure), failure
+        return Retry(state, microseconds(delay)), failure
+
+    def _delay(self, run: Run, failures: int, error: BaseException) -> float | None:
+        overrides = run.envelope.overrides
+        policy = (overrides and overrides.retry) or run.handler.retry
+        delay = _ask(policy, failures, error)
+        if delay is not None and isinstance(error, RetryLater):
+            return error.delay
+        return delay
+
+    def _result_ttl(self, run: Run) -> float:
+        overrides = run.envelope.overrides
+        if overrides is not None and overrides.result_ttl is not None:
+            return overrides.result_ttl
+        return run.handler.result_ttl
+
+    def _kept(self, run: Run, value: object, ttl: float) -> Kept:
+        try:
+            encoded = run.handler.encode(value)
+        except Exception as error:
+            return Kept(None, microseconds(ttl), f"the result cannot be encoded: {error}")
+        if len(encoded) > self._max_payload:
+            note = f"the result has {len(encoded):,} bytes, more than the {self._max_payload:,} allowed"
+            return Kept(None, microseconds(ttl), note)
+        return Kept(encoded, microseconds(ttl))
+
+    def _trouble(self, claim: Claim, what: str, text: str = "") -> Trouble:
+        return Trouble(claim.claimed_us, what, self._consumer, text[:TRAIL_TEXT])  # type: ignore[arg-type]
+
+
+def _timed_out(run: Run) -> TimeoutError:
+    return TimeoutError(f"{run.task} did not end within its timeout of {run.timeout:g} s")
+
+
+def _ask(policy: RetryPolicy | RetryFunction, failures: int, error: BaseException) -> float | None:
+    if isinstance(policy, RetryPolicy):
+        return policy.delay(failures, error)
+    try:
+        delay: float | timedelta | None = policy(failures, error)
+        return None if delay is None else min(seconds("the retry function's delay", delay), LONGEST)
+    except ConfigurationError:
+        raise
+    except Exception:
+        return None  # a policy that fails has nothing to say: the job is dead, with its own error kept

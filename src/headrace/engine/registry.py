@@ -1,0 +1,91 @@
+"""Name → handler: all that a worker knows of the work it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from headrace.core.errors import ConfigurationError
+from headrace.core.retry import RetryFunction, RetryPolicy
+
+if TYPE_CHECKING:
+    from .run import Run
+
+#: What is wrapped around every run: `async def middleware(run, call_next) -> object`.
+CallNext = Callable[["Run"], Awaitable[object]]
+Middleware = Callable[["Run", CallNext], Awaitable[object]]
+Decode = Callable[[bytes], tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+class Handler(msgspec.Struct, frozen=True, eq=False):
+    """A function under a name, with everything needed to run it decided beforehand."""
+
+    name: str
+    queue: str
+    function: Callable[..., Any]
+    run_in: Literal["loop", "thread"]
+    decode: Decode
+    encode: Callable[[object], bytes]
+    retry: RetryPolicy | RetryFunction
+    timeout: float | None
+    result_ttl: float  # 0: no result is kept
+
+
+class Registry:
+    """Handlers by name, and the middleware around them."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+        self._middleware: list[Middleware] = []
+        self.find = self._handlers.get
+
+    def add(self, handler: Handler) -> None:
+        known = self._handlers.get(handler.name)
+        if known is not None and not _same_function(known.function, handler.function):
+            raise ConfigurationError(
+                f"two tasks are called {handler.name!r}: {_where(known.function)} and "
+                f"{_where(handler.function)}; give one of them another name="
+            )
+        self._handlers[handler.name] = handler
+
+    def use(self, middleware: Middleware) -> None:
+        """Wrap every run; the first added is the outermost."""
+        self._middleware.append(middleware)
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self._handlers.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._handlers
+
+    def queues(self) -> set[str]:
+        return {handler.queue for handler in self}
+
+    def fold(self, innermost: CallNext) -> CallNext | None:
+        """The middleware around `innermost` as one function; None when there is none."""
+        if not self._middleware:
+            return None
+        call = innermost
+        for middleware in reversed(self._middleware):
+            call = _wrapped(middleware, call)
+        return call
+
+
+def _wrapped(middleware: Middleware, call_next: CallNext) -> CallNext:
+    def call(run: Run) -> Coroutine[Any, Any, object]:
+        return middleware(run, call_next)  # type: ignore[return-value]
+
+    return call
+
+
+def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    # A module that is imported twice (as __main__ and by its name) or reloaded declares its tasks again.
+    return _where(one) == _where(other)
+
+
+def _where(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    place = f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+    return f"{getattr(function, '__qualname__', function)} ({place})"

@@ -1,0 +1,147 @@
+"""One run of one job: what `current_job()` gives to a handler and what middleware wraps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Literal
+
+from headrace.core.claim import Claim
+from headrace.core.message import Envelope
+
+from .registry import Handler
+
+#: Why a run is asked to end before its handler returns.
+Interruption = Literal["timeout", "cancelled", "lost", "shutdown"]
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class Abandoned(Exception):
+    """A thread was left behind at the end of its worker's grace."""
+
+
+class Run:
+    """A job in the hands of a handler."""
+
+    __slots__ = (
+        "_future",
+        "_slot",
+        "args",
+        "claim",
+        "ended",
+        "envelope",
+        "handler",
+        "interruption",
+        "kwargs",
+        "timeout",
+        "timeout_at",
+    )
+
+    def __init__(
+        self,
+        claim: Claim,
+        envelope: Envelope,
+        handler: Handler,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.claim = claim
+        self.envelope = envelope
+        self.handler = handler
+        self.args = args
+        self.kwargs = kwargs
+        self.timeout: float | None = None
+        self.timeout_at = 0.0
+        self.interruption: Interruption | None = None
+        self.ended = False
+        self._slot: asyncio.Task[None] | None = None
+        self._future: asyncio.Future[Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Run of {self.task} {self.id} attempt {self.attempt}>"
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.claim.id
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self.envelope.task
+
+    @property
+    def queue(self) -> str:
+        return self.claim.source.stream.name
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first run, one more after each failure and each crash."""
+        return self.claim.state.attempt
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether an earlier run was cut off, by a crash or a shutdown, and may have done a part."""
+        state = self.claim.state
+        return state.crashes > 0 or state.releases > 0
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.envelope.headers or NO_HEADERS
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the run's timeout strikes; None for a task without one."""
+        if self.timeout is None:
+            return None
+        left = self.timeout_at - asyncio.get_running_loop().time() if _on_loop() else self.timeout
+        return datetime.now(UTC) + timedelta(seconds=left)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this run should end: cancelled, out of time, its lease lost, or its worker stopping.
+
+        A coroutine is cancelled as well; a plain function in a thread has to ask.
+        """
+        return self.interruption is not None
+
+    def begin_on_loop(self, slot: asyncio.Task[None]) -> None:
+        """From now on an interruption cancels `slot`."""
+        self._slot = slot
+
+    def begin_in_thread(self, future: asyncio.Future[Any]) -> None:
+        """From now on the run is in a thread, which nothing can stop: it is only told."""
+        self._slot = None
+        self._future = future
+
+    def interrupt(self, reason: Interruption) -> None:
+        """Ask the run to end. The last reason counts."""
+        if self.ended:
+            return
+        self.interruption = reason
+        if self._slot is not None:
+            self._slot.cancel(f"headrace: {reason}")
+
+    @property
+    def in_thread(self) -> bool:
+        return self._future is not None and not self._future.done()
+
+    def abandon(self) -> None:
+        """Stop waiting for a thread that did not end in time."""
+        if self._future is not None and not self._future.done():
+            self._future.set_exception(Abandoned())
+
+
+current_run: ContextVar[Run] = ContextVar("headrace_run")
+
+
+def _on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""A supervised loop: written once, used for every loop of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from headrace.core.signals import BackendError
+
+from .emitter import Emitter
+
+#: Seconds: after the n-th failure in a row a loop waits up to 0.1·2ⁿ, full jitter, at most this.
+LONGEST_BACKOFF = 5.0
+
+#: A step says how long to wait until the next one: seconds, or None to go on at once.
+Step = Callable[[], Awaitable[float | None]]
+
+
+def backoff(failures: int) -> float:
+    """Seconds to wait after this many failures in a row."""
+    return random.uniform(0.02, min(LONGEST_BACKOFF, 0.1 * 2.0 ** min(failures, 10)))
+
+
+class Service:
+    """Repeats a step until it is stopped. An error is announced, backed off and forgotten: no loop dies."""
+
+    def __init__(self, name: str, step: Step, *, emitter: Emitter) -> None:
+        self.name = name
+        self.failures = 0
+        self._step = step
+        self._emitter = emitter
+        self._stopping = False
+        self._poked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._stopping = False
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"headrace {self.name}")
+
+    def poke(self) -> None:
+        """Take the next step now, without waiting out the pause."""
+        self._poked.set()
+
+    async def stop(self) -> None:
+        """Let the step under way end, then end the loop. A step is never cancelled in flight."""
+        self._stopping = True
+        self._poked.set()
+        if self._task is not None:
+            await self._task
+            self._task = None
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            self._poked.clear()
+            pause = await self._guarded_step()
+            if pause is not None:
+                await self._sleep(pause)
+
+    async def _guarded_step(self) -> float | None:
+        try:
+            pause = await self._step()
+        except Exception as error:
+            self.failures += 1
+            pause = backoff(self.failures)
+            text = f"{type(error).__name__}: {error}"
+            self._emitter.emit(BackendError(service=self.name, error=text, delay=pause))
+        else:
+            self.failures = 0
+        return pause
+
+    async def _sleep(self, pause: float) -> None:
+        handle = asyncio.get_running_loop().call_later(pause, self._poked.set)
+        try:
+            await self._poked.wait()
+        finally:
+            handle.cancel()

@@ -1,0 +1,91 @@
+"""Gathers outcomes and writes them in batches: whatever came while the last write was under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.core.backend import Backend
+from headrace.core.errors import BackendUnavailable
+from headrace.core.outcome import Settlement, Verdict
+
+from .emitter import Emitter
+from .executor import Finished
+from .service import Service
+
+#: Settlements in one write.
+BATCH = 500
+
+
+class Settler:
+    """No timers: a lone outcome is written at once, a flood in hundreds."""
+
+    def __init__(
+        self, backend: Backend, *, emitter: Emitter, written: Callable[[Finished, Verdict, bool], None]
+    ) -> None:
+        self._backend = backend
+        self._written = written
+        self._gathered: list[Finished] = []
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._doubtful = False  # the last write failed: some of it may have been carried out
+        self._service = Service("settler", self._step, emitter=emitter)
+        self.start = self._service.start
+        self.stop = self._service.stop
+
+    def __len__(self) -> int:
+        return len(self._gathered)
+
+    def put(self, finished: Finished) -> None:
+        if not self._gathered:
+            self._empty.clear()
+            self._service.poke()
+        self._gathered.append(finished)
+
+    async def flushed(self, timeout: float) -> bool:
+        """Wait until everything is written; False after `timeout` seconds."""
+        try:
+            await asyncio.wait_for(self._empty.wait(), timeout)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _step(self) -> float | None:
+        if not self._gathered:
+            self._empty.set()
+            return 3600.0  # put() pokes
+        batch = self._gathered[:BATCH]
+        try:
+            await self._write(batch)
+        except BackendUnavailable:
+            self._doubtful = True
+            raise
+        except Exception:
+            await self._write_one_by_one(batch)
+        self._doubtful = False
+        return None
+
+    async def _write(self, batch: list[Finished]) -> None:
+        verdicts = await self._backend.settle([Settlement(each.claim, each.outcome) for each in batch])
+        doubtful = self._doubtful
+        self._forget(batch)
+        for finished, verdict in zip(batch, verdicts, strict=True):
+            self._written(finished, verdict, doubtful)
+
+    async def _write_one_by_one(self, batch: list[Finished]) -> None:
+        trouble: Exception | None = None
+        for finished in batch:
+            try:
+                await self._write([finished])
+            except BackendUnavailable:
+                raise
+            except Exception as error:
+                # Nothing will ever write this one. Let its lease run out, so that it is found and counted.
+                self._forget([finished])
+                self._written(finished, Verdict.LOST, True)
+                trouble = error
+        if trouble is not None:
+            raise trouble
+
+    def _forget(self, batch: list[Finished]) -> None:
+        del self._gathered[: len(batch)]

@@ -1,0 +1,121 @@
+"""Slots, not tasks: long-lived coroutines that take the next claim and await its handler inline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from headrace.core.claim import Claim
+
+from .executor import Executor, Finished
+
+#: After this many jobs that never suspended a slot lets the event loop turn, so that writes go out meanwhile.
+STREAK = 100
+
+#: A slot whose handler suspends wakes this many others: all hundred are awake after a few turns of the loop,
+#: while handlers that never suspend are run by one slot, without waking anybody.
+WAKE = 4
+
+
+class Slots:
+    """`size` slots over one buffer of claims."""
+
+    def __init__(self, size: int, *, executor: Executor, finish: Callable[[Finished], None]) -> None:
+        self.size = size
+        self.ready: deque[Claim] = deque()
+        self.started = 0
+        self._executor = executor
+        self._finish = finish
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
+        self._changed = asyncio.Event()
+        executor.on_suspend = self._wake_others
+
+    @property
+    def free(self) -> int:
+        """How many slots have nothing to do."""
+        return max(0, self.size - len(self._executor.running) - len(self.ready))
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is buffered or running."""
+        return not self.ready and not self._executor.running
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._slot(), name=f"headrace slot {n}") for n in range(self.size)]
+
+    def put(self, claims: Iterable[Claim]) -> None:
+        """Buffer claims and wake a slot. Suspects go first: they are never kept waiting in a buffer."""
+        for claim in claims:
+            if claim.suspect:
+                self.ready.appendleft(claim)
+            else:
+                self.ready.append(claim)
+        self._wake(1)
+
+    def take_back(self, wanted: Callable[[Claim], bool] = lambda claim: True) -> list[Claim]:
+        """Remove buffered claims that no slot has begun."""
+        taken = [claim for claim in self.ready if wanted(claim)]
+        if taken:
+            kept = [claim for claim in self.ready if not wanted(claim)]
+            self.ready.clear()
+            self.ready.extend(kept)
+        return taken
+
+    async def until_quiet(self, timeout: float) -> bool:
+        """Wait until nothing is buffered or running; False after `timeout` seconds."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        while not self.quiet:
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                return False
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except TimeoutError:
+                return self.quiet
+        return True
+
+    async def stop(self) -> None:
+        """End the slots. Call it when nothing is buffered or running any more."""
+        self._closed = True
+        self._wake(self.size)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def _slot(self) -> None:
+        slot = asyncio.current_task()
+        assert slot is not None
+        ready, run, finish = self.ready, self._executor.run, self._finish
+        streak = 0
+        while not self._closed:
+            if not ready:
+                streak = 0
+                await self._until_woken()
+                continue
+            self.started += 1
+            finish(await run(ready.popleft(), slot))
+            streak += 1
+            if not ready:
+                self._changed.set()
+            elif streak >= STREAK:
+                streak = 0
+                await asyncio.sleep(0)
+
+    async def _until_woken(self) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append(woken)
+        await woken
+
+    def _wake_others(self) -> None:
+        if self.ready:
+            self._wake(WAKE)
+
+    def _wake(self, count: int) -> None:
+        for _ in range(min(count, len(self._idle))):
+            woken = self._idle.popleft()
+            if not woken.done():
+                woken.set_result(None)

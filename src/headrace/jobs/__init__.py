@@ -1,0 +1,1 @@
+"""Face one of the engine: tasks, calls and jobs."""

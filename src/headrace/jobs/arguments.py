@@ -1,0 +1,144 @@
+"""A task's arguments as payload bytes, and back as the annotated types.
+
+The payload is `[args]` or `[args, kwargs]`. The first form, by far the most frequent, is decoded by one
+decoder straight into the types; the second parameter by parameter.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from inspect import Parameter
+from typing import Any, NoReturn
+
+import msgspec
+
+from headrace.core.errors import InvalidPayload
+
+from . import values
+from .hints import hints_of
+
+#: The first byte of a payload that is an array of one.
+ONLY_POSITIONAL = 0x91
+
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<not given>"})()
+
+
+class _Parts(msgspec.Struct, array_like=True):
+    args: list[msgspec.Raw]
+    kwargs: dict[str, msgspec.Raw] = {}
+
+
+_parts = msgspec.msgpack.Decoder(_Parts)
+
+
+class Arguments:
+    """Encodes and decodes the arguments of one function."""
+
+    def __init__(self, function: Callable[..., Any], local_names: Mapping[str, Any]) -> None:
+        self._function = function
+        self._local_names = local_names
+        self._signature = inspect.signature(function)
+        parameters = self._signature.parameters.values()
+        self._positional = [each for each in parameters if each.kind in _POSITIONAL]
+        self._most = len(self._positional)
+        self._least = sum(each.default is Parameter.empty for each in self._positional)
+        # Keyword-only parameters without a default, and *args, need the careful way.
+        self._plain = not any(
+            each.kind is Parameter.VAR_POSITIONAL
+            or (each.kind is Parameter.KEYWORD_ONLY and each.default is Parameter.empty)
+            for each in parameters
+        )
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, ordered: bool = False) -> bytes:
+        """The payload; `InvalidPayload` when the arguments do not fit the parameters or cannot be sent."""
+        if kwargs or not self._plain or not self._least <= len(args) <= self._most:
+            args, kwargs = self._bound(args, kwargs)
+        encode = values.encode_ordered if ordered else values.encode
+        try:
+            return encode((args, kwargs) if kwargs else (args,))
+        except InvalidPayload as error:
+            raise InvalidPayload(f"{self._function.__qualname__}: {error}") from error.__cause__
+
+    def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments in the annotated types; `InvalidPayload` when the bytes do not fit them."""
+        try:
+            if self._plain and payload[0] == ONLY_POSITIONAL:
+                args = msgspec.structs.astuple(self._decoder.decode(payload).args)
+                if args and args[-1] is _MISSING:
+                    args = tuple(value for value in args if value is not _MISSING)
+                return args, {}
+            return self._decode_parts(payload)
+        except values.DECODE_ERRORS as error:
+            self._refuse(error)
+        except IndexError as error:
+            self._refuse(error)
+
+    def resolve(self) -> None:
+        """Build the decoders now, so that an annotation that cannot work is found before the first job."""
+        if self._plain:
+            _ = self._decoder
+        else:
+            _ = self._decoders
+
+    @cached_property
+    def hints(self) -> dict[str, Any]:
+        return hints_of(self._function, self._local_names)
+
+    @cached_property
+    def _decoder(self) -> msgspec.msgpack.Decoder[Any]:
+        fields = [
+            (f"p{place}", self._type(each))
+            if each.default is Parameter.empty
+            else (f"p{place}", self._type(each), _MISSING)
+            for place, each in enumerate(self._positional)
+        ]
+        strict = {"array_like": True, "forbid_unknown_fields": True}
+        args = msgspec.defstruct("Args", fields, **strict)  # type: ignore[arg-type]
+        return values.decoder(msgspec.defstruct("Payload", [("args", args)], **strict))  # type: ignore[arg-type]
+
+    @cached_property
+    def _decoders(self) -> dict[str, msgspec.msgpack.Decoder[Any]]:
+        parameters = self._signature.parameters
+        return {name: values.decoder(self._type(each)) for name, each in parameters.items()}
+
+    def _type(self, parameter: Parameter) -> Any:
+        return self.hints.get(parameter.name, Any)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidPayload(f"{self._function.__qualname__}: {error}") from None
+        return bound.args, bound.kwargs
+
+    def _decode_parts(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        parts = _parts.decode(payload)
+        args = [self._decoders[self._name_at(place)].decode(value) for place, value in enumerate(parts.args)]
+        kwargs = {
+            name: self._decoders[self._name_of(name)].decode(value) for name, value in parts.kwargs.items()
+        }
+        self._signature.bind(*args, **kwargs)
+        return tuple(args), kwargs
+
+    def _name_at(self, place: int) -> str:
+        if place < self._most:
+            return self._positional[place].name
+        return self._variadic(Parameter.VAR_POSITIONAL, f"argument {place + 1}")
+
+    def _name_of(self, name: str) -> str:
+        return name if name in self._decoders else self._variadic(Parameter.VAR_KEYWORD, repr(name))
+
+    def _variadic(self, kind: object, what: str) -> str:
+        for each in self._signature.parameters.values():
+            if each.kind is kind:
+                return each.name
+        raise ValueError(f"there is no parameter for {what}")
+
+    def _refuse(self, error: BaseException) -> NoReturn:
+        text = str(error).replace("$.args[", "$.args[").replace("`p", "`")
+        raise InvalidPayload(
+            f"the arguments do not fit {self._function.__qualname__}{self._signature}: {text}"
+        ) from error

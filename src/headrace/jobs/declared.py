@@ -1,0 +1,82 @@
+"""A task as its app knows it: its options, and how its arguments and results become bytes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headrace.core.codec import Codec
+from headrace.core.errors import InvalidPayload
+
+from . import values
+from .arguments import Arguments
+from .options import TaskOptions
+
+
+class Declared:
+    """Options, arguments and results of one task."""
+
+    def __init__(
+        self, options: TaskOptions, arguments: Arguments, result_ttl: float, codec: Codec | None
+    ) -> None:
+        self.options = options
+        self.arguments = arguments
+        self.result_ttl = result_ttl
+        self._codec = codec
+        self.decode = arguments.decode if codec is None else self._decode_wrapped
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """Arguments as the bytes that are stored."""
+        return self._wrap(self.arguments.encode(args, kwargs))
+
+    def encode_result(self, value: object) -> bytes:
+        return self._wrap(values.encode(value))
+
+    def decode_result(self, result: bytes) -> Any:
+        """A stored result in the type that the function is annotated to return."""
+        try:
+            return self._result_decoder.decode(self._unwrap(result))
+        except values.DECODE_ERRORS as error:
+            raise InvalidPayload(
+                f"a result of {self.options.name} is not what it returns: {error}"
+            ) from error
+
+    def _decode_wrapped(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return self.arguments.decode(self._unwrap(payload))
+
+    def _wrap(self, payload: bytes) -> bytes:
+        return payload if self._codec is None else self._codec.encode(payload)
+
+    def _unwrap(self, data: bytes) -> bytes:
+        if self._codec is None:
+            return data
+        try:
+            return self._codec.decode(data)
+        except Exception as error:
+            raise InvalidPayload(f"the app's codec refused the bytes: {error}") from error
+
+    @cached_property
+    def _result_decoder(self) -> msgspec.msgpack.Decoder[Any]:
+        return values.decoder(self.arguments.hints.get("return", Any))
+
+
+def default_name(function: Callable[..., Any]) -> str:
+    """`module.qualname`; a script's `__main__` is called by its file, as its importers would call it."""
+    module = function.__module__
+    if module == "__main__":
+        module = _main_module()
+    return f"{module}.{function.__qualname__}".replace("<locals>.", "")
+
+
+def _main_module() -> str:
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name:
+        return str(spec.name.removesuffix(".__main__"))
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else "__main__"

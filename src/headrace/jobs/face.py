@@ -1,0 +1,193 @@
+"""The jobs half of an app: declares tasks and enqueues calls."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec import UNSET
+
+from headrace.core.backend import Answer
+from headrace.core.clock import Clock
+from headrace.core.codec import Codec
+from headrace.core.errors import ConfigurationError, QueueFull, UnknownTask
+from headrace.core.message import Message, Stream
+from headrace.core.retry import RetryFunction, RetryPolicy
+from headrace.core.signals import JobEnqueued
+from headrace.engine.emitter import Emitter
+from headrace.engine.home import Home
+from headrace.engine.producer import Producer
+from headrace.engine.registry import Handler, Registry
+
+from .arguments import Arguments
+from .declared import Declared, default_name
+from .job import Job
+from .letters import Letters
+from .lookup import JobLookup
+from .options import TaskOptions, task_options
+from .task import AsyncTask, Call, SyncTask, Task
+
+R = TypeVar("R")
+
+
+class Jobs:
+    """Composed by the app from the engine's parts."""
+
+    def __init__(
+        self,
+        *,
+        home: Home,
+        registry: Registry,
+        producer: Producer,
+        emitter: Emitter,
+        clock: Clock,
+        codec: Codec | None,
+        max_payload: int,
+        queue_limit: int | None,
+        result_ttl: float,
+        retry: RetryPolicy | RetryFunction,
+    ) -> None:
+        self._home = home
+        self._registry = registry
+        self._producer = producer
+        self._emitter = emitter
+        self._codec = codec
+        self._queue_limit = queue_limit
+        self._result_ttl = result_ttl
+        self._retry = retry
+        self._declared: dict[str, Declared] = {}
+        self._letters = Letters(clock=clock, max_payload=max_payload)
+        self.lookup = JobLookup(home=home, declared=self._declared, mark_ttl=result_ttl)
+
+    def declare(
+        self, function: Callable[..., Any], given: Mapping[str, Any], local_names: Mapping[str, Any]
+    ) -> Task[Any, Any]:
+        """Make a task of a function and register its handler."""
+        _check_function(function)
+        given = dict(given)
+        options = task_options(given.pop("name", None) or default_name(function), given)
+        arguments = Arguments(function, local_names)
+        is_async = inspect.iscoroutinefunction(function)
+        declared = Declared(options, arguments, self._kept_for(function, options), self._codec)
+        self._registry.add(
+            Handler(
+                name=options.name,
+                queue=options.queue,
+                function=function,
+                run_in="loop" if is_async else "thread",
+                decode=declared.decode,
+                encode=declared.encode_result,
+                retry=options.retry or self._retry,
+                timeout=options.timeout or None,
+                result_ttl=declared.result_ttl,
+            )
+        )
+        self._declared[options.name] = declared
+        kind: type[Task[Any, Any]] = AsyncTask if is_async else SyncTask
+        return kind(function, options=options, enqueuer=self)
+
+    def resolve(self) -> None:
+        """Check every task's annotations; a worker does so before its first job."""
+        for declared in self._declared.values():
+            declared.arguments.resolve()
+
+    async def enqueue(self, call: Call[R], /) -> Job[R]:
+        """Store one job."""
+        stream, message = self._letter(call)
+        [answer] = await self._home.call(self._producer.append, stream, [message], self._queue_limit)
+        if answer.verdict == "full":
+            raise self._full(stream, [])
+        job = self._job(call, stream, answer)
+        self._announce([job])
+        return job
+
+    async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
+        """Store many jobs of any tasks; the jobs in the order of the calls."""
+        calls = list(calls)
+        parts: dict[Stream, list[tuple[int, Message]]] = {}
+        for place, call in enumerate(calls):
+            stream, message = self._letter(call)
+            parts.setdefault(stream, []).append((place, message))
+        appended = await asyncio.gather(
+            *(self._append(stream, part) for stream, part in parts.items()), return_exceptions=True
+        )
+        jobs: list[Job[Any] | None] = [None] * len(calls)
+        for (stream, part), answers in zip(parts.items(), appended, strict=True):
+            if isinstance(answers, list):
+                for (place, _), answer in zip(part, answers, strict=True):
+                    if answer.verdict != "full":
+                        jobs[place] = self._job(calls[place], stream, answer)
+        accepted = [job for job in jobs if job is not None]
+        self._announce(accepted)
+        for stream, answers in zip(parts, appended, strict=True):
+            self._raise_if_refused(stream, answers, accepted)
+        return accepted
+
+    def payload(self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Arguments for a task of this app, as the bytes that are stored."""
+        declared = self._declared.get(task)
+        if declared is None:
+            raise UnknownTask(f"no task called {task!r} is declared in this app")
+        return self._letters.payload(declared, tuple(args), dict(kwargs))
+
+    def _kept_for(self, function: Callable[..., Any], options: TaskOptions) -> float:
+        if options.result_ttl is not None:
+            return options.result_ttl
+        returns = function.__annotations__.get("return", "")
+        return 0.0 if returns is None or returns == "None" else self._result_ttl
+
+    def _letter(self, call: Call[Any]) -> tuple[Stream, Message]:
+        if not isinstance(call, Call):
+            raise ConfigurationError(f"a call is wanted, such as task.call(1, 2), not {call!r}")
+        declared = self._declared.get(call.task.name)
+        if declared is None:
+            raise UnknownTask(f"{call.task.name!r} is no task of this app")
+        return self._letters.write(call, declared)
+
+    async def _append(self, stream: Stream, part: list[tuple[int, Message]]) -> list[Answer]:
+        messages = [message for _, message in part]
+        return await self._home.call(self._producer.append, stream, messages, self._queue_limit)
+
+    def _raise_if_refused(
+        self, stream: Stream, answers: list[Answer] | BaseException, accepted: list[Job[Any]]
+    ) -> None:
+        if isinstance(answers, BaseException):
+            raise answers
+        if any(answer.verdict == "full" for answer in answers):
+            raise self._full(stream, accepted)
+
+    def _full(self, stream: Stream, accepted: list[Job[Any]]) -> QueueFull:
+        return QueueFull(
+            f"queue {stream.name!r} holds its limit of {self._queue_limit} jobs; try again when workers have "
+            "caught up, or raise queue_limit",
+            accepted=accepted,
+        )
+
+    def _announce(self, jobs: Sequence[Job[Any]]) -> None:
+        if self._emitter.wants(JobEnqueued):
+            for job in jobs:
+                self._emitter.emit(
+                    JobEnqueued(job.id, job.task or "", job.queue or "", duplicate=job.duplicate)
+                )
+
+    def _job(self, call: Call[R], stream: Stream, answer: Answer) -> Job[R]:
+        duplicate = answer.verdict == "duplicate"
+        ttl = call.options.result_ttl
+        keeps = (self._declared[call.task.name].result_ttl if ttl is UNSET else ttl) > 0
+        return Job(
+            answer.id,
+            lookup=self.lookup,
+            task=call.task.name,
+            queue=stream.name,
+            duplicate=duplicate,
+            keeps=None if duplicate else keeps,  # the job that stands there may have been asked for otherwise
+        )
+
+
+def _check_function(function: object) -> None:
+    if isinstance(function, Task) or not callable(function):
+        raise ConfigurationError(f"a task is made of a function, not of {function!r}")
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise ConfigurationError(f"{function!r} is a generator, which cannot be a task")

@@ -1,0 +1,133 @@
+"""A job that was enqueued, seen from outside: ask how it is, wait for it, cancel it."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Protocol, TypeVar
+
+from headrace.core.duration import Duration, seconds
+from headrace.core.errors import (
+    JobCancelled,
+    JobExpired,
+    JobFailed,
+    ResultNotKept,
+    ResultTimeout,
+)
+from headrace.core.info import JobInfo, job_info
+from headrace.core.record import JobStatus, Record
+
+R = TypeVar("R")
+
+
+class Lookup(Protocol):
+    """What a handle needs of its app."""
+
+    async def find(self, id: str, queue: str | None) -> Record | None: ...
+    async def ended(self, id: str, queue: str | None, timeout: float | None) -> Record | None: ...
+    async def cancel(self, id: str, queue: str | None) -> bool: ...
+    def keeps_result(self, task: str) -> bool: ...
+    def decoded_result(self, task: str, result: bytes) -> Any: ...
+
+
+class Job(Generic[R]):
+    """A handle on a job. It holds no state: every question goes to the store."""
+
+    __slots__ = ("_keeps", "_lookup", "duplicate", "id", "queue", "task")
+
+    def __init__(
+        self,
+        id: str,
+        *,
+        lookup: Lookup,
+        task: str | None = None,
+        queue: str | None = None,
+        duplicate: bool = False,
+        keeps: bool | None = None,
+    ) -> None:
+        self.id = id
+        self.task = task
+        self.queue = queue
+        self.duplicate = duplicate
+        self._keeps = keeps
+        self._lookup = lookup
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}{f' of {self.task}' if self.task else ''}>"
+
+    async def status(self) -> JobStatus:
+        """Where it is. `unknown`: it never existed, or it is over and nothing of it was kept."""
+        record = await self._lookup.find(self.id, self.queue)
+        return record.status if record else JobStatus.UNKNOWN
+
+    async def info(self) -> JobInfo:
+        """Status, attempts, times and the last error."""
+        record = await self._lookup.find(self.id, self.queue)
+        if record is None:
+            return JobInfo(self.id, self.queue or "", self.task or "", JobStatus.UNKNOWN)
+        return job_info(record)
+
+    async def wait(self, timeout: Duration | None = None) -> JobStatus:
+        """Wait until it is over, however it ends; `ResultTimeout` after `timeout`."""
+        return (await self._ended(timeout)).status
+
+    async def result(self, timeout: Duration | None = None) -> R:
+        """Wait for its result. Raises `JobFailed`, `JobCancelled`, `JobExpired`, `ResultTimeout`, or
+        `ResultNotKept`, the last at once where the task keeps none."""
+        await self._must_keep()
+        record = await self._ended(timeout)
+        match record.status:
+            case JobStatus.SUCCEEDED if record.result is not None:
+                return self._decoded(record, record.result)
+            case JobStatus.SUCCEEDED:
+                raise ResultNotKept(
+                    f"job {self.id} succeeded, but {record.note or 'its result was not kept'}"
+                )
+            case JobStatus.DEAD:
+                raise _failed(record)
+            case JobStatus.CANCELLED:
+                raise JobCancelled(f"job {self.id} was cancelled")
+            case JobStatus.EXPIRED:
+                raise JobExpired(f"job {self.id} was not started before it expired")
+            case _:
+                raise ResultNotKept(
+                    f"nothing is known of job {self.id}: never enqueued, or already forgotten"
+                )
+
+    async def cancel(self) -> bool:
+        """Remove it if it waits, have its worker told if it runs; False when it is over."""
+        return await self._lookup.cancel(self.id, self.queue)
+
+    async def _ended(self, timeout: Duration | None) -> Record:
+        limit = None if timeout is None else seconds("timeout", timeout)
+        record = await self._lookup.ended(self.id, self.queue, limit)
+        if record is None:
+            raise ResultTimeout(f"job {self.id} is not over after {limit:g} s; it goes on, ask again")
+        return record
+
+    async def _must_keep(self) -> None:
+        keeps = self._keeps
+        if keeps is None:
+            record = await self._lookup.find(self.id, self.queue)
+            if record is None or record.status.over:
+                return
+            keeps = self._lookup.keeps_result(record.task)
+        if not keeps:
+            raise ResultNotKept(
+                f"{self.task or 'this task'} keeps no result: annotate what it returns, or give it a "
+                "result_ttl; wait() waits for its end"
+            )
+
+    def _decoded(self, record: Record, result: bytes) -> R:
+        value: R = self._lookup.decoded_result(record.task or self.task or "", result)
+        return value
+
+
+def _failed(record: Record) -> JobFailed:
+    failure = record.failure
+    if failure is None:
+        return JobFailed(f"job {record.id} is dead ({record.reason})")
+    return JobFailed(
+        f"job {record.id} is dead ({record.reason}): {failure.error_type}: {failure.error}",
+        error_type=failure.error_type,
+        error=failure.error,
+        traceback=failure.traceback,
+    )

@@ -1,0 +1,114 @@
+"""From a call to the message that is stored."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from msgspec import UNSET
+
+from headrace.core.clock import SECOND, Clock, microseconds
+from headrace.core.errors import PayloadTooLarge
+from headrace.core.ids import new_id
+from headrace.core.message import (
+    ENVELOPE_VERSION,
+    PRIORITIES,
+    Envelope,
+    Message,
+    Stream,
+    UniqueKey,
+    encode_envelope,
+)
+from headrace.core.options import Overrides
+
+from .declared import Declared
+from .options import AS_DECLARED, CallOptions, UniqueUntil
+from .task import Call
+
+_streams: dict[str, Stream] = {}
+
+
+class Letters:
+    """Writes messages: encodes once, checks the size, carries the options given for this call."""
+
+    def __init__(self, *, clock: Clock, max_payload: int) -> None:
+        self._now_us = clock.now_us
+        self._max_payload = max_payload
+
+    def write(self, call: Call[Any], declared: Declared) -> tuple[Stream, Message]:
+        """The message of a call, and where it belongs."""
+        payload = self.payload(declared, call.args, call.kwargs)
+        task, options = declared.options, call.options
+        if options is AS_DECLARED and not task.unique and not task.expires:
+            id = new_id()
+            envelope = Envelope(ENVELOPE_VERSION, id, task.name, self._now_us(), None, None, payload)
+            return queue_stream(task.queue), Message(
+                id, task.name, encode_envelope(envelope), PRIORITIES[task.priority]
+            )
+        return self._with_options(call, declared, payload)
+
+    def payload(self, declared: Declared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """Arguments as bytes within the limit."""
+        payload = declared.encode(args, kwargs)
+        if len(payload) > self._max_payload:
+            raise PayloadTooLarge(
+                f"the arguments of {declared.options.name} have {len(payload):,} bytes, more than the "
+                f"{self._max_payload:,} allowed: send a reference instead, or raise max_payload on both ends"
+            )
+        return payload
+
+    def _with_options(self, call: Call[Any], declared: Declared, payload: bytes) -> tuple[Stream, Message]:
+        task, options = declared.options, call.options
+        id = new_id() if options.job_id is UNSET else options.job_id
+        headers = None if options.headers is UNSET else options.headers
+        envelope = Envelope(
+            ENVELOPE_VERSION, id, task.name, self._now_us(), headers, _overrides(options), payload
+        )
+        expires = task.expires if options.expires is UNSET else options.expires
+        return queue_stream(task.queue if options.queue is UNSET else options.queue), Message(
+            id,
+            task.name,
+            encode_envelope(envelope),
+            PRIORITIES[task.priority if options.priority is UNSET else options.priority],
+            delay_us=0 if options.delay is UNSET else microseconds(options.delay),
+            due_us=0 if options.at is UNSET else round(options.at.timestamp() * SECOND),
+            lifetime_us=microseconds(expires) if expires else 0,
+            unique=_unique_key(call, declared),
+        )
+
+
+def queue_stream(queue: str) -> Stream:
+    """The stream of a queue; one object for each name."""
+    found = _streams.get(queue)
+    if found is None:
+        found = _streams[queue] = Stream("queue", queue)
+    return found
+
+
+def _overrides(options: CallOptions) -> Overrides | None:
+    retry = None if options.retry is UNSET else options.retry
+    timeout = None if options.timeout is UNSET else options.timeout
+    result_ttl = None if options.result_ttl is UNSET else options.result_ttl
+    if retry is None and timeout is None and result_ttl is None:
+        return None
+    return Overrides(retry, timeout, result_ttl)
+
+
+def _unique_key(call: Call[Any], declared: Declared) -> UniqueKey | None:
+    task, options = declared.options, call.options
+    given = options.unique_key
+    wanted = (task.unique or given is not UNSET) if options.unique is UNSET else options.unique
+    if not wanted:
+        return None
+    if given is UNSET:
+        payload = declared.arguments.encode(call.args, call.kwargs, ordered=True)
+        key = f"arguments:{task.name}:{hashlib.blake2b(payload, digest_size=16).hexdigest()}"
+    else:
+        key = f"given:{given}"
+    return _with_window(key, task.unique_until if options.unique_until is UNSET else options.unique_until)
+
+
+def _with_window(key: str, until: UniqueUntil) -> UniqueKey:
+    if isinstance(until, str):
+        return UniqueKey(key, until)
+    return UniqueKey(key, "elapsed", microseconds(until))

@@ -1,0 +1,1 @@
+"""Listeners to signals: logs here, metrics and traces beside them."""

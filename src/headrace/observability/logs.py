@@ -1,0 +1,123 @@
+"""Signals as log lines for a person: one line, one fact, on the logger `headrace`."""
+
+from __future__ import annotations
+
+import logging
+
+from headrace.core.signals import (
+    BackendError,
+    JobCancelled,
+    JobDied,
+    JobExpired,
+    JobFailed,
+    JobRecovered,
+    JobRetrying,
+    JobStarted,
+    JobSucceeded,
+    LeaseChanged,
+    LeaseLost,
+    Signal,
+    ThreadOverdue,
+    WorkerStarted,
+    WorkerStopped,
+    WorkerStopping,
+)
+from headrace.engine.emitter import Emitter
+
+logger = logging.getLogger("headrace")
+
+
+def log_signals(emitter: Emitter) -> None:
+    """Log what goes wrong, and what a worker does as a whole."""
+    for signal in (
+        JobDied,
+        JobExpired,
+        JobRecovered,
+        JobRetrying,
+        JobCancelled,
+        LeaseLost,
+        LeaseChanged,
+        ThreadOverdue,
+        BackendError,
+        WorkerStarted,
+        WorkerStopping,
+        WorkerStopped,
+    ):
+        emitter.on(signal, _log)
+
+
+def log_every_job(emitter: Emitter) -> None:
+    """Log starts, successes and tracebacks as well: a line or two for each job."""
+    for signal in (JobStarted, JobSucceeded, JobFailed):
+        emitter.on(signal, _log)
+
+
+def _log(signal: Signal) -> None:
+    level, text = _line(signal)
+    logger.log(level, text)
+
+
+def _line(signal: Signal) -> tuple[int, str]:
+    match signal:
+        case JobRetrying(task=task, id=id, delay=delay, why="snoozed"):
+            return logging.INFO, f"{task} {id} snoozed for {span(delay)}"
+        case JobRetrying(task=task, id=id, attempt=attempt, delay=delay, why=why):
+            return logging.WARNING, f"{task} {id} failed on attempt {attempt}, again in {span(delay)}: {why}"
+        case JobDied(task=task, id=id, attempt=attempt, reason=reason, error_type=kind, error=error):
+            cause = f"{kind}: {error}" if kind and kind != reason else error
+            return logging.ERROR, f"{task} {id} is dead after {attempt} ({reason}): {cause}"
+        case JobRecovered(task=task, id=id, worker=worker, crashes=crashes):
+            return logging.WARNING, f"{task} {id} recovered from {worker}, which is gone (crash {crashes})"
+        case JobExpired(task=task, id=id):
+            return logging.WARNING, f"{task} {id} expired before it could start"
+        case JobCancelled(task=task, id=id):
+            return logging.INFO, f"{task} {id} cancelled"
+        case LeaseLost(task=task, id=id):
+            return (
+                logging.WARNING,
+                f"{task} {id} is no longer ours: its lease ran out, its outcome is refused",
+            )
+        case ThreadOverdue(task=task, id=id, timeout=timeout):
+            text = (
+                f"{task} {id} is past its timeout of {span(timeout)}; its thread keeps a slot until it ends"
+            )
+            return logging.WARNING, text
+        case _:
+            return _worker_line(signal)
+
+
+def _worker_line(signal: Signal) -> tuple[int, str]:
+    match signal:
+        case WorkerStarted(worker=worker, queues=queues, concurrency=concurrency, lease=lease, store=store):
+            served = ", ".join(queues)
+            text = f"worker {worker} serves {served} on {store}, {concurrency} at a time, lease {span(lease)}"
+            return logging.INFO, text
+        case WorkerStopping(running=0):
+            return logging.INFO, "stopping: nothing is running"
+        case WorkerStopping(running=running, grace=grace):
+            return logging.INFO, f"stopping: {running} running, they have {span(grace)} to end"
+        case WorkerStopped(processed=processed, released=released):
+            return logging.INFO, f"stopped after {processed:,} jobs, {released:,} handed back"
+        case LeaseChanged(queue=queue, previous=previous, lease=lease):
+            return logging.WARNING, f"the lease of {queue} is now {span(lease)} for all, was {span(previous)}"
+        case BackendError(service=service, error=error, delay=delay):
+            return logging.WARNING, f"the {service} could not go on, tries again in {span(delay)}: {error}"
+        case JobStarted(task=task, id=id, attempt=attempt):
+            return logging.DEBUG, f"{task} {id} started, attempt {attempt}"
+        case JobSucceeded(task=task, id=id, seconds=seconds):
+            return logging.DEBUG, f"{task} {id} done in {span(seconds)}"
+        case JobFailed(task=task, id=id, traceback=traceback):
+            return logging.DEBUG, f"{task} {id} raised\n{traceback}"
+        case _:
+            return logging.DEBUG, repr(signal)
+
+
+def span(seconds: float) -> str:
+    """A span of time as a person says it."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.0f} min"

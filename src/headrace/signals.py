@@ -1,0 +1,43 @@
+"""The signals to listen to with `@app.on(...)`."""
+
+from headrace.core.signals import (
+    BackendError,
+    JobCancelled,
+    JobDied,
+    JobEnqueued,
+    JobExpired,
+    JobFailed,
+    JobRecovered,
+    JobRetrying,
+    JobSignal,
+    JobStarted,
+    JobSucceeded,
+    LeaseChanged,
+    LeaseLost,
+    Signal,
+    ThreadOverdue,
+    WorkerStarted,
+    WorkerStopped,
+    WorkerStopping,
+)
+
+__all__ = [
+    "BackendError",
+    "JobCancelled",
+    "JobDied",
+    "JobEnqueued",
+    "JobExpired",
+    "JobFailed",
+    "JobRecovered",
+    "JobRetrying",
+    "JobSignal",
+    "JobStarted",
+    "JobSucceeded",
+    "LeaseChanged",
+    "LeaseLost",
+    "Signal",
+    "ThreadOverdue",
+    "WorkerStarted",
+    "WorkerStopped",
+    "WorkerStopping",
+]
