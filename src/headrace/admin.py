@@ -192,7 +192,7 @@ class Admin:
                 page = await self._home.backend.dead(
                     stream, only=only, cursor=place, limit=limit - len(found)
                 )
-                found += page
+                found += map(_with_arguments_only, page)
                 place = page.cursor
                 if place is None:
                     break
@@ -292,6 +292,15 @@ def _chosen(
         raise ConfigurationError("give ids=, or task= and reason=, not both")
     only = DeadFilter(task, None if reason is None else _reason(reason))
     return _Chosen(None if ids is None else _listed(ids), queue, only)
+
+
+def _with_arguments_only(letter: DeadLetter) -> DeadLetter:
+    """Stores keep whole bodies. The payload is the arguments in it, or all of it when it cannot be read."""
+    try:
+        payload = decode_envelope(letter.payload).payload
+    except (msgspec.DecodeError, RecursionError):
+        return letter
+    return msgspec.structs.replace(letter, payload=payload)
 
 
 def _listed(ids: Sequence[str]) -> list[str]:

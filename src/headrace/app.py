@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Sequence
-from types import TracebackType
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from headrace.admin import Admin
@@ -26,7 +26,7 @@ from headrace.jobs.face import Jobs
 from headrace.jobs.hints import names_in_sight
 from headrace.jobs.job import Job
 from headrace.jobs.options import UniqueUntil, unknown_option
-from headrace.jobs.task import AsyncTask, Call, SyncTask, TaskDecorator
+from headrace.jobs.task import AsyncTask, Call, SyncTask, Task, TaskDecorator
 from headrace.observability.logs import log_signals
 from headrace.sync import Portal, Sync
 
@@ -101,7 +101,17 @@ class App:
         log_signals(self._emitter)
 
     def __repr__(self) -> str:
-        return f"<App on {self._home.backend.description}>"
+        return f"<App on {self.store}>"
+
+    @property
+    def store(self) -> str:
+        """The store in a few words, without a password."""
+        return self._home.backend.description
+
+    @property
+    def tasks(self) -> Mapping[str, Task[Any, Any]]:
+        """The app's tasks by name."""
+        return MappingProxyType(self._jobs.tasks)
 
     @overload
     def task(  # type: ignore[overload-overlap]
@@ -124,7 +134,7 @@ class App:
         expires: Duration = ...,
     ) -> TaskDecorator: ...
 
-    def task(self, function: Any = None, /, **options: Any) -> Any:
+    def task(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
         """Make a task of a function: `async def` runs on the worker's event loop, `def` in a thread."""
         local_names = names_in_sight(1)
         if function is not None:

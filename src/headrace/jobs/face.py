@@ -57,6 +57,7 @@ class Jobs:
         self._queue_limit = queue_limit
         self._result_ttl = result_ttl
         self._retry = retry
+        self.tasks: dict[str, Task[Any, Any]] = {}
         self._declared: dict[str, Declared] = {}
         self._letters = Letters(clock=clock, max_payload=max_payload)
         self.lookup = JobLookup(home=home, declared=self._declared, mark_ttl=result_ttl)
@@ -86,7 +87,8 @@ class Jobs:
         )
         self._declared[options.name] = declared
         kind: type[Task[Any, Any]] = AsyncTask if is_async else SyncTask
-        return kind(function, options=options, enqueuer=self)
+        task = self.tasks[options.name] = kind(function, options=options, enqueuer=self)
+        return task
 
     def resolve(self) -> None:
         """Check every task's annotations; a worker does so before its first job."""

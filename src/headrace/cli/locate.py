@@ -1,0 +1,52 @@
+"""`module:app` → the App."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+from headrace.app import App
+from headrace.core.errors import ConfigurationError
+
+
+def locate(target: str) -> App:
+    """Import the module, with the working directory on the path, and find the app in it."""
+    module_name, found, attribute = target.partition(":")
+    if not found or not module_name or not attribute:
+        raise ConfigurationError(
+            f"{target!r} does not say where the app is: write module:app, such as shop:app"
+        )
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    app = _attribute(_imported(module_name), attribute, target)
+    if not isinstance(app, App):
+        raise ConfigurationError(f"{target} is a {type(app).__name__}, not an App")
+    return app
+
+
+def _imported(name: str) -> object:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            place = os.getcwd()
+            raise ConfigurationError(
+                f"there is no module {name!r} in {place} or on the Python path"
+            ) from None
+        raise ConfigurationError(f"{name} cannot be imported: {error}") from error
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _attribute(module: object, path: str, target: str) -> object:
+    found = module
+    for name in path.split("."):
+        if not hasattr(found, name):
+            apps = [key for key, value in vars(module).items() if isinstance(value, App)]
+            hint = f"; it has {', '.join(apps)}" if apps else "; it has no App at all"
+            raise ConfigurationError(f"{target.partition(':')[0]} has no {path!r}{hint}")
+        found = getattr(found, name)
+    return found

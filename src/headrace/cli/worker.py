@@ -1,0 +1,144 @@
+"""`headrace worker`: run jobs until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+
+import click
+
+from headrace.app import App
+from headrace.engine.worker import Worker
+from headrace.observability.logs import log_every_job, span
+
+from .locate import locate
+from .logging import start_logging
+from .pulse import Pulse
+from .supervisor import SUPERVISOR, Supervisor
+
+LEVELS = click.Choice(["debug", "info", "warning", "error"])
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:APP")
+@click.option(
+    "--queues", envvar="HEADRACE_QUEUES", metavar="A,B", help="Queues to serve; default: all the app's."
+)
+@click.option(
+    "--concurrency", envvar="HEADRACE_CONCURRENCY", type=click.IntRange(1), default=100, show_default=True
+)
+@click.option(
+    "--processes", envvar="HEADRACE_PROCESSES", type=click.IntRange(1), default=1, show_default=True
+)
+@click.option("--burst", envvar="HEADRACE_BURST", is_flag=True, help="Stop when nothing is left to do.")
+@click.option(
+    "--grace",
+    envvar="HEADRACE_GRACE",
+    type=click.FloatRange(0),
+    default=25.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that running jobs have to end after the first SIGTERM.",
+)
+@click.option(
+    "--lease",
+    envvar="HEADRACE_LEASE",
+    type=click.FloatRange(0, min_open=True),
+    default=15.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds after which the jobs of a worker that died are taken over.",
+)
+@click.option("--log-level", envvar="HEADRACE_LOG_LEVEL", type=LEVELS, default="info", show_default=True)
+def worker(
+    target: str,
+    queues: str | None,
+    concurrency: int,
+    processes: int,
+    burst: bool,
+    grace: float,
+    lease: float,
+    log_level: str,
+) -> None:
+    """Run the jobs of MODULE:APP, such as shop:app, until SIGTERM or Ctrl-C.
+
+    The first signal lets running jobs end within --grace seconds and hands the rest back; the second
+    stops at once.
+
+    \b
+    Examples:
+      headrace worker shop:app
+      headrace worker shop:app --queues mails,reports --concurrency 20
+      headrace worker shop:app --processes 4
+      headrace worker shop:app --burst
+    """
+    start_logging(log_level)
+    if processes > 1:
+        sys.exit(Supervisor(target, processes, burst=burst, arguments=_arguments()).run())
+    app = locate(target)
+    if log_level == "debug":
+        log_every_job(app._emitter)
+    names = None if queues is None else [name.strip() for name in queues.split(",") if name.strip()]
+    _run(
+        lambda: _serve(
+            app, target, app.worker(queues=names, concurrency=concurrency, lease=lease, grace=grace), burst
+        )
+    )
+
+
+async def _serve(app: App, target: str, worker: Worker, burst: bool) -> None:
+    if SUPERVISOR not in os.environ:
+        _banner(app, target, worker)
+    async with app, Pulse(worker):
+        await worker.run(burst=burst)
+
+
+def _run(main: Callable[[], object]) -> None:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(main())  # type: ignore[arg-type]
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _banner(app: App, target: str, worker: Worker) -> None:
+    options = worker.options
+    loop = "asyncio" if _loop_factory() is None else "uvloop"
+    lines = (
+        ("app", f"{target}, {_count(len(list(app.tasks)), 'task')}"),
+        ("store", app.store),
+        ("queues", ", ".join(options.queues)),
+        (
+            "slots",
+            f"{options.concurrency} on {loop}, lease {span(options.lease)}, grace {span(options.grace)}",
+        ),
+        ("stop", "Ctrl-C lets running jobs end, twice stops at once"),
+    )
+    click.echo(f"\n  headrace {version('headrace')}", err=True)
+    for name, text in lines:
+        click.echo(f"    {name:<7} {text}", err=True)
+    click.echo(err=True)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _arguments() -> list[str]:
+    """This command's own arguments, for the children: the same, but for the number of processes."""
+    context = click.get_current_context()
+    arguments: list[str] = []
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if not isinstance(parameter, click.Option) or parameter.name == "processes" or value in (None, False):
+            continue
+        arguments += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
+    return arguments
