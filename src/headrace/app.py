@@ -98,7 +98,7 @@ class App:
         self._home.when_forked(portal.forget)
         self.admin = Admin(self._home, encode=self._jobs.payload, mark_ttl=self._result_ttl)
         self.sync = Sync(portal, self._jobs, self.admin)
-        log_signals(self._emitter)
+        log_signals(self._emitter.on)
 
     def __repr__(self) -> str:
         return f"<App on {self.store}>"

@@ -80,7 +80,7 @@ def worker(
         sys.exit(Supervisor(target, processes, burst=burst, arguments=_arguments()).run())
     app = locate(target)
     if log_level == "debug":
-        log_every_job(app._emitter)
+        log_every_job(lambda signal, listener: app.on(signal)(listener))
     names = None if queues is None else [name.strip() for name in queues.split(",") if name.strip()]
     _run(
         lambda: _serve(

@@ -255,7 +255,10 @@ class Backend(Inspector):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of every connection and thread. Claims that are still held run out by themselves."""
+        """Let go of every connection and thread. Claims that are still held run out by themselves.
+
+        May be called from another event loop than the one that opened the store, when that one is gone.
+        """
 
     @abstractmethod
     async def ensure(self, source: Source, lease_us: int) -> int | None:

@@ -65,6 +65,14 @@ class Executor:
         self._deadlines = Deadlines(self._strike)
 
     async def run(self, claim: Claim, slot: asyncio.Task[None]) -> Finished:
+        """As `_run`; an error of our own is an outcome too, so that no claim is held and never settled."""
+        try:
+            return await self._run(claim, slot)
+        except Exception as error:
+            outcome, failure = self._judge.broken(claim, error)
+            return Finished(claim, outcome, failure=failure)
+
+    async def _run(self, claim: Claim, slot: asyncio.Task[None]) -> Finished:
         """Decode, find, run through the middleware, judge."""
         run = self._prepare(claim)
         if not isinstance(run, Run):

@@ -28,6 +28,7 @@ class Home:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening: asyncio.Task[None] | None = None
         self._open = False
+        self._left_open = False  # by a loop that died: close it first
         self._closing = False
         self._residents: set[object] = set()
         self._closers: list[Callable[[], Awaitable[None]]] = []
@@ -128,6 +129,7 @@ class Home:
         for forget in self._forgetters:
             forget()
         self._residents.clear()
+        self._left_open = self._left_open or self._open
         self._loop = self._opening = None
         self._open = False
 
@@ -141,6 +143,9 @@ class Home:
                 self._opening = None
 
     async def _do_open(self) -> None:
+        if self._left_open:
+            self._left_open = False
+            await self.backend.close()
         await self.backend.open()
         self._open = True
 

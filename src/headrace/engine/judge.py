@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 
 from headrace.core.claim import Claim
 from headrace.core.clock import microseconds
 from headrace.core.directives import RetryLater, Snooze, Unrecoverable
 from headrace.core.duration import LONGEST, seconds
-from headrace.core.errors import ConfigurationError
 from headrace.core.message import Trouble
 from headrace.core.outcome import (
     DONE,
@@ -24,7 +24,7 @@ from headrace.core.outcome import (
     Retry,
     Snoozed,
 )
-from headrace.core.retry import RetryFunction, RetryPolicy
+from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
 
 from .failure import failure_of
 from .run import Abandoned, Run
@@ -40,8 +40,11 @@ TRAIL_TEXT = 200
 class Judge:
     """Knows the worker's name and limits; everything else comes with the run."""
 
-    def __init__(self, *, consumer: str, max_payload: int, mark_ttl: float) -> None:
+    def __init__(
+        self, *, consumer: str, max_payload: int, mark_ttl: float, clock_us: Callable[[Claim], int]
+    ) -> None:
         self._consumer = consumer
+        self._clock_us = clock_us
         self._max_payload = max_payload
         self.mark_us = microseconds(mark_ttl)
 
@@ -88,6 +91,15 @@ class Judge:
         state = claim.state.failed(self._trouble(claim, "failed", text))
         return Dead(state, reason, Failure(error_type=reason.value, error=text))
 
+    def broken(self, claim: Claim, error: BaseException) -> tuple[Outcome, Failure]:
+        """The engine itself failed on this one: let it be tried again, and in the end be seen."""
+        failure = failure_of(error)
+        state = claim.state.failed(self._trouble(claim, "failed", f"{failure.error_type}: {failure.error}"))
+        delay = DEFAULT_RETRY.delay(state.failures)
+        if delay is None:
+            return Dead(state, DeadReason.EXHAUSTED, failure), failure
+        return Retry(state, microseconds(delay)), failure
+
     def _failed(self, run: Run, error: BaseException, what: str = "failed") -> tuple[Outcome, Failure]:
         failure = failure_of(error)
         text = f"{failure.error_type}: {failure.error}"
@@ -125,7 +137,7 @@ class Judge:
         return Kept(encoded, microseconds(ttl))
 
     def _trouble(self, claim: Claim, what: str, text: str = "") -> Trouble:
-        return Trouble(claim.claimed_us, what, self._consumer, text[:TRAIL_TEXT])  # type: ignore[arg-type]
+        return Trouble(self._clock_us(claim), what, self._consumer, text[:TRAIL_TEXT])  # type: ignore[arg-type]
 
 
 def _timed_out(run: Run) -> TimeoutError:
@@ -138,7 +150,5 @@ def _ask(policy: RetryPolicy | RetryFunction, failures: int, error: BaseExceptio
     try:
         delay: float | timedelta | None = policy(failures, error)
         return None if delay is None else min(seconds("the retry function's delay", delay), LONGEST)
-    except ConfigurationError:
-        raise
     except Exception:
         return None  # a policy that fails has nothing to say: the job is dead, with its own error kept

@@ -13,6 +13,9 @@ from .executor import Executor, Finished
 #: After this many jobs that never suspended a slot lets the event loop turn, so that writes go out meanwhile.
 STREAK = 100
 
+#: Seconds that a handler has to end after it was cancelled for good.
+STUBBORN = 1.0
+
 #: A slot whose handler suspends wakes this many others: all hundred are awake after a few turns of the loop,
 #: while handlers that never suspend are run by one slot, without waking anybody.
 WAKE = 4
@@ -63,6 +66,7 @@ class Slots:
             kept = [claim for claim in self.ready if not wanted(claim)]
             self.ready.clear()
             self.ready.extend(kept)
+            self._changed.set()
         return taken
 
     async def until_quiet(self, timeout: float) -> bool:
@@ -80,10 +84,11 @@ class Slots:
         return True
 
     async def stop(self) -> None:
-        """End the slots. Call it when nothing is buffered or running any more."""
+        """End the slots. A handler that will not end is left behind: nothing can make it."""
         self._closed = True
         self._wake(self.size)
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STUBBORN)
         self._tasks = []
 
     async def _slot(self) -> None:

@@ -15,7 +15,7 @@ from headrace.core.claim import Claim
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.message import Source, Stream
-from headrace.core.outcome import Verdict
+from headrace.core.outcome import Released, Verdict
 from headrace.core.record import RunningJob, WorkerInfo
 from headrace.core.signals import LeaseChanged, LeaseLost, WorkerStarted, WorkerStopped, WorkerStopping
 
@@ -33,7 +33,7 @@ from .process_signals import StopSignals
 from .registry import Registry
 from .service import Service
 from .settler import Settler
-from .slots import Slots
+from .slots import STUBBORN, Slots
 
 #: Seconds that the last writes of a stopping worker may take; what is not written by then is recovered.
 LAST_WRITES = 5.0
@@ -184,7 +184,12 @@ class Worker:
 
     def _build(self) -> None:
         options, backend, emitter = self.options, self._backend, self._emitter
-        self._judge = Judge(consumer=self.id, max_payload=options.max_payload, mark_ttl=options.mark_ttl)
+        self._judge = Judge(
+            consumer=self.id,
+            max_payload=options.max_payload,
+            mark_ttl=options.mark_ttl,
+            clock_us=self._holdings.store_clock_us,
+        )
         self._executor = Executor(
             registry=self._registry,
             emitter=emitter,
@@ -224,6 +229,8 @@ class Worker:
 
     def _finish(self, finished: Finished) -> None:
         """A slot is done with a claim."""
+        if self._state != "running" and finished.claim not in self._holdings:
+            return  # it was handed back over the head of a handler that would not end
         self._settler.put(finished)
         if self._fetcher.hungry:
             self._fetcher.room_made()
@@ -231,7 +238,8 @@ class Worker:
     def _written(self, finished: Finished, verdict: Verdict, doubtful: bool) -> None:
         """The store has answered. `doubtful`: an earlier try may have been carried out unseen."""
         self._holdings.drop(finished.claim)
-        self._processed += 1
+        if not isinstance(finished.outcome, Released):
+            self._processed += 1
         if finished.claim.suspect:
             self._fetcher.suspect_ended()
         if self._fetcher.hungry:
@@ -255,8 +263,9 @@ class Worker:
         for run in runs:
             run.interrupt("shutdown")
             run.abandon()
-        # A coroutine that will not be cancelled is left behind; its lease runs out and it is recovered.
-        await self._slots.until_quiet(LAST_WRITES)
+        if not await self._slots.until_quiet(STUBBORN):
+            # Coroutines that will not be cancelled are left behind, and what they do later is ignored.
+            self._hand_back(list(self._executor.running))
 
     async def _retire(self) -> None:
         try:
@@ -315,8 +324,11 @@ class Worker:
         while True:
             await self._slots.until_quiet(3600.0)
             await self._settler.flushed(3600.0)
-            if await self._nothing_left():
-                return
+            try:
+                if await self._nothing_left():
+                    return
+            except BackendUnavailable:
+                pass  # the services announce it; look again when the store is back
             await asyncio.sleep(BURST_LOOK)
 
     async def _nothing_left(self) -> bool:

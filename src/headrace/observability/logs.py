@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from headrace.core.signals import (
     BackendError,
@@ -22,12 +23,14 @@ from headrace.core.signals import (
     WorkerStopped,
     WorkerStopping,
 )
-from headrace.engine.emitter import Emitter
+
+#: How a listener is added: `on(signal, listener)`.
+On = Callable[[type[Signal], Callable[[Signal], None]], object]
 
 logger = logging.getLogger("headrace")
 
 
-def log_signals(emitter: Emitter) -> None:
+def log_signals(on: On) -> None:
     """Log what goes wrong, and what a worker does as a whole."""
     for signal in (
         JobDied,
@@ -43,13 +46,13 @@ def log_signals(emitter: Emitter) -> None:
         WorkerStopping,
         WorkerStopped,
     ):
-        emitter.on(signal, _log)
+        on(signal, _log)
 
 
-def log_every_job(emitter: Emitter) -> None:
+def log_every_job(on: On) -> None:
     """Log starts, successes and tracebacks as well: a line or two for each job."""
     for signal in (JobStarted, JobSucceeded, JobFailed):
-        emitter.on(signal, _log)
+        on(signal, _log)
 
 
 def _log(signal: Signal) -> None:
