@@ -1,0 +1,1 @@
+"""Benchmarks: ours on each store, with the raw limit of the machine beside them."""

@@ -1,0 +1,37 @@
+"""One case in a process of its own: a store on one event loop, figures as JSON on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+
+from .measures import measure_all
+from .raw import raw_limit
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=["store", "raw"])
+    parser.add_argument("url")
+    parser.add_argument("--loop", choices=["asyncio", "uvloop"], default="asyncio")
+    parser.add_argument("--scale", type=float, default=1.0)
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)
+    measure = measure_all if options.kind == "store" else raw_limit
+    with asyncio.Runner(loop_factory=_factory(options.loop)) as runner:
+        print(json.dumps(runner.run(measure(options.url, options.scale))))
+
+
+def _factory(loop: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if loop == "asyncio":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+if __name__ == "__main__":
+    main()
