@@ -11,10 +11,12 @@ import msgspec
 
 from headrace.core.backend import CancelAnswer, DeadFilter, ReplayAnswer
 from headrace.core.clock import microseconds
+from headrace.core.codec import Codec
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.info import JobInfo, job_info
 from headrace.core.message import Stream, decode_envelope, encode_envelope
 from headrace.core.names import checked_name
+from headrace.core.number import positive_number
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, JobStatus, Page, Record, WorkerInfo, moment
 from headrace.engine.home import Home
@@ -45,12 +47,22 @@ class Replayed(int):
     duplicates: tuple[str, ...] = ()
 
 
+class Contents(msgspec.Struct, frozen=True):
+    """What a job carries, as plain data for people to read; `problem`: why its arguments cannot be read."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
+    headers: dict[str, str] = {}
+    problem: str = ""
+
+
 class Admin:
     """The verbs of `app.admin`."""
 
-    def __init__(self, home: Home, *, encode: Encode, mark_ttl: float) -> None:
+    def __init__(self, home: Home, *, encode: Encode, mark_ttl: float, codec: Codec | None = None) -> None:
         self._home = home
         self._encode = encode
+        self._codec = codec
         self._mark_us = microseconds(mark_ttl)
 
     async def queues(self) -> list[QueueInfo]:
@@ -68,6 +80,7 @@ class Admin:
     ) -> Page[JobInfo]:
         """Jobs of a queue, at most `limit`; the page's cursor asks for the next."""
         status = None if state is None else _status(state)
+        limit = positive_number("limit", limit)
         page = await self._home.call(
             self._home.backend.records, _stream(queue), status=status, task=task, cursor=cursor, limit=limit
         )
@@ -77,6 +90,11 @@ class Admin:
         """All that is known of one job; None: nothing."""
         record = await self._home.call(self._find, id, queue)
         return None if record is None else job_info(record)
+
+    async def contents(self, id: str, *, queue: str | None = None) -> Contents | None:
+        """The arguments and headers of a job; None when it is unknown, or over and they are gone."""
+        record = await self._home.call(self._find, id, queue)
+        return None if record is None or record.body is None else _contents(record.body, self._codec)
 
     async def workers(self) -> list[WorkerInfo]:
         """Workers that announced themselves within the last minute."""
@@ -104,7 +122,7 @@ class Admin:
     ) -> Page[DeadLetter]:
         """Dead letters of one queue or of all, the latest of each queue first."""
         only = DeadFilter(task, None if reason is None else _reason(reason))
-        return await self._home.call(self._dead, queue, only, cursor, limit)
+        return await self._home.call(self._dead, queue, only, cursor, positive_number("limit", limit))
 
     async def replay(
         self,
@@ -275,6 +293,11 @@ class Admin:
         return await self._home.backend.rewrite(record.stream, id, body)
 
 
+class _PlainArguments(msgspec.Struct, array_like=True):
+    args: list[Any]
+    kwargs: dict[str, Any] = {}
+
+
 class _Chosen(msgspec.Struct, frozen=True):
     """Which dead letters a verb is about."""
 
@@ -301,6 +324,20 @@ def _with_arguments_only(letter: DeadLetter) -> DeadLetter:
     except (msgspec.DecodeError, RecursionError):
         return letter
     return msgspec.structs.replace(letter, payload=payload)
+
+
+def _contents(body: bytes, codec: Codec | None) -> Contents:
+    try:
+        envelope = decode_envelope(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return Contents(problem=f"the message cannot be read: {error}")
+    headers = envelope.headers or {}
+    try:
+        payload = envelope.payload if codec is None else codec.decode(envelope.payload)
+        arguments = msgspec.msgpack.decode(payload, type=_PlainArguments)
+    except Exception as error:  # a codec may raise anything
+        return Contents(headers=headers, problem=f"the arguments cannot be read: {error}")
+    return Contents(tuple(arguments.args), arguments.kwargs, headers)
 
 
 def _listed(ids: Sequence[str]) -> list[str]:

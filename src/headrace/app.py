@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
 
 from headrace.admin import Admin
 from headrace.backends import open_backend
@@ -15,6 +15,7 @@ from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.message import PriorityName
 from headrace.core.names import checked_name
+from headrace.core.number import positive_number
 from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
 from headrace.core.signals import Signal
 from headrace.engine.emitter import Emitter
@@ -25,7 +26,7 @@ from headrace.engine.worker import Worker, WorkerOptions
 from headrace.jobs.face import Jobs
 from headrace.jobs.hints import names_in_sight
 from headrace.jobs.job import Job
-from headrace.jobs.options import UniqueUntil, unknown_option
+from headrace.jobs.options import UniqueWindow, unknown_option
 from headrace.jobs.task import AsyncTask, Call, SyncTask, Task, TaskDecorator
 from headrace.observability.logs import log_signals
 from headrace.sync import Portal, Sync
@@ -61,13 +62,13 @@ class App:
         result_ttl: Duration = 3600,
         retry: RetryPolicy | RetryFunction = DEFAULT_RETRY,
         clock: Clock | None = None,
-        **unknown: Any,
+        **unknown: Never,
     ) -> None:
         for name in unknown:
             raise unknown_option("App()", name, _APP_OPTIONS)
         self.url = _checked_url(url)
         self._clock = clock or SystemClock()
-        self._max_payload = _positive("max_payload", max_payload)
+        self._max_payload = positive_number("max_payload", max_payload)
         self._result_ttl = seconds("result_ttl", result_ttl)
         backend = open_backend(
             self.url,
@@ -81,6 +82,7 @@ class App:
         producer = Producer(backend)
         self._home.before_close(self._emitter.settle)
         self._home.before_close(producer.close)
+        self._home.when_abandoned(self._emitter.forget)
         self._home.when_abandoned(producer.forget)
         self._jobs = Jobs(
             home=self._home,
@@ -90,7 +92,7 @@ class App:
             clock=self._clock,
             codec=_checked_codec(codec),
             max_payload=self._max_payload,
-            queue_limit=None if queue_limit is None else _positive("queue_limit", queue_limit),
+            queue_limit=None if queue_limit is None else positive_number("queue_limit", queue_limit),
             result_ttl=self._result_ttl,
             retry=_checked_retry(retry),
         )
@@ -130,7 +132,7 @@ class App:
         timeout: Duration | None = ...,
         result_ttl: Duration = ...,
         unique: bool = ...,
-        unique_until: UniqueUntil = ...,
+        unique_until: UniqueWindow = ...,
         expires: Duration = ...,
     ) -> TaskDecorator: ...
 
@@ -164,7 +166,7 @@ class App:
         concurrency: int = 100,
         lease: Duration = 15,
         grace: Duration = 25,
-        **unknown: Any,
+        **unknown: Never,
     ) -> Worker:
         """A worker for this event loop: `async with` it, or `await` its `run()`.
 
@@ -175,7 +177,7 @@ class App:
         self._jobs.resolve()
         options = WorkerOptions(
             queues=self._queues(queues),
-            concurrency=_positive("concurrency", concurrency),
+            concurrency=positive_number("concurrency", concurrency),
             lease=positive_seconds("lease", lease),
             grace=seconds("grace", grace),
             max_payload=self._max_payload,
@@ -185,12 +187,17 @@ class App:
 
     def use(self, middleware: Middleware) -> Middleware:
         """Wrap every run: `async def middleware(run, call_next)`. The first added is the outermost."""
+        if not callable(middleware):
+            raise ConfigurationError(
+                f"middleware is `async def middleware(run, call_next)`, not {middleware!r}"
+            )
         self._registry.use(middleware)
         return middleware
 
     def on(self, signal: type[Signal]) -> Callable[[L], L]:
         """Listen: `@app.on(signals.JobDied)` over a function or coroutine function that takes the signal."""
-        if not issubclass(signal, Signal):
+        given: object = signal
+        if not isinstance(given, type) or not issubclass(given, Signal):
             raise ConfigurationError(f"{signal!r} is no signal; they are in headrace.signals")
 
         def listen(listener: L) -> L:
@@ -243,12 +250,6 @@ def _checked_url(url: object) -> str:
     if not isinstance(url, str):
         raise ConfigurationError(f"a store's URL is a text such as {DEFAULT_URL!r}, not {url!r}")
     return url
-
-
-def _positive(option: str, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    raise ConfigurationError(f"{option} must be a whole number of 1 or more, not {value!r}")
 
 
 def _checked_retry(value: object) -> RetryPolicy | RetryFunction:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
-from headrace.admin import Admin, QueueInfo, Replayed
+from headrace.admin import Admin, Contents, QueueInfo, Replayed
 from headrace.core.duration import Duration
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import AppClosed, ConfigurationError
 from headrace.core.info import JobInfo
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, JobStatus, Page, WorkerInfo
@@ -42,7 +43,10 @@ class Portal:
                 "app.sync was called on the event loop that the app lives on, which would wait for itself: "
                 "await the method of the app instead"
             )
-        return asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop).result()
+        except CancelledError:
+            raise AppClosed("the app was closed before it answered") from None
 
     def close(self) -> None:
         """Close the app, and end the portal's thread if there is one."""
@@ -102,6 +106,9 @@ class SyncAdmin:
 
     def job(self, id: str, *, queue: str | None = None) -> JobInfo | None:
         return self._run(self._admin.job, id, queue=queue)
+
+    def contents(self, id: str, *, queue: str | None = None) -> Contents | None:
+        return self._run(self._admin.contents, id, queue=queue)
 
     def workers(self) -> list[WorkerInfo]:
         return self._run(self._admin.workers)
@@ -210,4 +217,15 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:
+        loop.run_until_complete(_end_all())
         loop.close()
+
+
+async def _end_all() -> None:
+    """Whoever still waits for an answer gets to know that there will be none."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+    await asyncio.get_running_loop().shutdown_default_executor()

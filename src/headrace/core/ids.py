@@ -27,7 +27,9 @@ def new_id() -> str:
 
 def derived_id(*parts: str) -> str:
     """The id that follows from `parts`: made twice it is the same, so that a repeat is recognised."""
-    digest = hashlib.blake2b("\x00".join(parts).encode(), digest_size=16).digest()
+    # With their lengths: no two lists of parts may run together into the same text.
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     return _text(int.from_bytes(digest, "big"))
 
 

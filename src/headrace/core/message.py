@@ -22,6 +22,9 @@ HIGH, NORMAL, LOW = 0, 1, 2
 #: The envelope's layout. A worker that meets another version hands the message back, as for an unknown task.
 ENVELOPE_VERSION = 1
 
+#: Bytes of a body beside its payload: headers, and the envelope itself.
+ENVELOPE_ROOM = 64 * 1024
+
 #: How many troubles a message remembers; older ones are forgotten.
 TRAIL_LENGTH = 20
 

@@ -50,7 +50,7 @@ class Emitter:
             try:
                 answer = listener(signal)
                 if inspect.isawaitable(answer):
-                    self._follow(answer)
+                    self._follow(answer, listener, signal)
             except Exception:
                 _complain(listener, signal)
 
@@ -59,6 +59,10 @@ class Emitter:
         while self._under_way:
             await asyncio.gather(*self._under_way, return_exceptions=True)
 
+    def forget(self) -> None:
+        """The loop that listeners were at work on is gone, and they with it."""
+        self._under_way.clear()
+
     def _listening(self, signal: type[Signal]) -> tuple[Listener, ...]:
         found = self._by_type.get(signal)
         if found is None:
@@ -66,18 +70,18 @@ class Emitter:
             self._by_type[signal] = found
         return found
 
-    def _follow(self, answer: Awaitable[None]) -> None:
-        task = asyncio.get_running_loop().create_task(_await(answer))
+    def _follow(self, answer: Awaitable[None], listener: Listener, signal: Signal) -> None:
+        task = asyncio.get_running_loop().create_task(_await(answer, listener, signal))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
 
-async def _await(answer: Awaitable[None]) -> None:
+async def _await(answer: Awaitable[None], listener: Listener, signal: Signal) -> None:
     try:
         await answer
     except Exception:
-        _complain(answer, None)
+        _complain(listener, signal)
 
 
-def _complain(listener: object, signal: object) -> None:
+def _complain(listener: Listener, signal: Signal) -> None:
     logger.exception("a listener failed and was passed over: %r on %r", listener, signal)

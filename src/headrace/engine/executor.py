@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 
 from headrace.core.claim import Claim
 from headrace.core.errors import PayloadError
-from headrace.core.message import ENVELOPE_VERSION, Envelope, decode_envelope
+from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, decode_envelope
 from headrace.core.outcome import DeadReason, Expired, Failure, Outcome
 from headrace.core.signals import JobStarted, ThreadOverdue
 
@@ -21,7 +22,7 @@ from .emitter import Emitter
 from .judge import Judge
 from .registry import Handler, Registry
 from .run import Run, current_run
-from .suspension import Suspension
+from .suspension import NOT_CLOSING, Suspension
 from .threads import Threads
 
 
@@ -57,8 +58,7 @@ class Executor:
         self._emitter = emitter
         self._judge = judge
         self._consumer = consumer
-        # Headers and the envelope itself come on top of the payload that the producer measured.
-        self._max_body = max_payload + 64 * 1024
+        self._max_body = max_payload + ENVELOPE_ROOM
         self._max_payload = max_payload
         self._clock_us = clock_us
         self._threads = Threads(concurrency)
@@ -78,6 +78,7 @@ class Executor:
         if not isinstance(run, Run):
             return run
         self.running[claim] = run
+        current_run.set(run)
         self._announce_start(run)
         began = time.perf_counter()
         failure: Failure | None = None
@@ -95,7 +96,7 @@ class Executor:
         finally:
             run.ended = True
             del self.running[claim]
-        if slot.cancelling():
+        if slot.cancelling() or slot._must_cancel:  # type: ignore[attr-defined]
             await _cleanse(slot)
         seconds = time.perf_counter() - began
         return Finished(claim, outcome, run.envelope.task, seconds, failure, run.interruption == "lost")
@@ -131,6 +132,9 @@ class Executor:
             args, kwargs = handler.decode(envelope.payload)
         except PayloadError as error:
             return self._refuse(claim, DeadReason.INVALID, str(error), envelope.task)
+        except Exception as error:  # a type of the user's may raise whatever it likes when it is made
+            text = f"the arguments cannot be made: {type(error).__name__}: {error}"
+            return self._refuse(claim, DeadReason.INVALID, text, envelope.task)
         return Run(claim, envelope, handler, args, kwargs)
 
     async def _perform(self, run: Run, slot: asyncio.Task[None]) -> Any:
@@ -139,11 +143,10 @@ class Executor:
         timeout = handler.timeout if overrides is None or overrides.timeout is None else overrides.timeout
         if timeout:
             run.timeout = timeout
-            run.timeout_at = slot.get_loop().time() + timeout
+            run.timeout_at = time.time() + timeout
             self._deadlines.watch(run, timeout)
-        current_run.set(run)
         if self._folded is not None:
-            return await self._drive(run, slot, self._folded(run))  # type: ignore[arg-type]
+            return await self._drive(run, slot, _coroutine(self._folded(run)))
         if handler.run_in == "loop":
             return await self._drive(run, slot, handler.function(*run.args, **run.kwargs))
         return await self._in_thread(run)
@@ -156,6 +159,8 @@ class Executor:
             yielded = context.run(coroutine.send, None)
         except StopIteration as stop:
             return stop.value
+        except GeneratorExit as error:
+            raise RuntimeError(NOT_CLOSING) from error
         self.on_suspend()
         return await Suspension(coroutine, context, yielded)
 
@@ -163,7 +168,7 @@ class Executor:
         future = self._threads.submit(copy_context(), run.handler.function, run.args, run.kwargs)
         run.begin_in_thread(future)
         self.on_suspend()
-        return await future
+        return _checked_value(run, await future)
 
     async def _call(self, run: Run) -> object:
         """The innermost of the middleware: the user's function."""
@@ -198,6 +203,29 @@ class Executor:
     def _refuse(self, claim: Claim, reason: DeadReason, text: str, task: str = "") -> Finished:
         outcome = self._judge.refused(claim, reason, text)
         return Finished(claim, outcome, task, failure=outcome.failure)
+
+
+def _coroutine(awaitable: object) -> Coroutine[Any, Any, Any]:
+    """What the outermost middleware gave, as something that can be driven by hand."""
+    if inspect.iscoroutine(awaitable):
+        return awaitable
+    if inspect.isawaitable(awaitable):
+        return _awaited(awaitable)
+    raise TypeError(f"middleware must be `async def` or give an awaitable, not {awaitable!r}")
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def _checked_value(run: Run, value: Any) -> Any:
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError(
+            f"{run.task} returned a coroutine that nobody awaits: declare the task with `async def`, also "
+            "where a decorator wraps it"
+        )
+    return value
 
 
 async def _cleanse(slot: asyncio.Task[None]) -> None:

@@ -19,8 +19,15 @@ def failure_of(error: BaseException) -> Failure:
     """The error's type, message and traceback, from the handler's own frames on."""
     text = "".join(traceback.format_exception(type(error), error, _from_handler(error.__traceback__)))
     return Failure(
-        error_type=_type_name(error), error=_cut(_message(error), ERROR_LENGTH), traceback=_cut_front(text)
+        error_type=storable(_type_name(error)),
+        error=_cut(storable(_message(error)), ERROR_LENGTH),
+        traceback=_cut_front(storable(text)),
     )
+
+
+def storable(text: str) -> str:
+    """`text` in characters that can be encoded: half a surrogate pair (from a file's name, say) cannot."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _type_name(error: BaseException) -> str:

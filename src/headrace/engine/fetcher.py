@@ -94,11 +94,10 @@ class Fetcher:
         if self._stopped or self._unwritten() >= UNWRITTEN_MOST:
             return 0
         ahead = min(AHEAD_MOST, int(self._measured_pace() * AHEAD_SECONDS))
-        buffered = len(self._slots.ready)
+        # Below zero: so many slots are free, also when what is buffered has been taken by the others.
+        waiting = self._slots.waiting
         # Refill when half is used up: a claim for each job that ends would be a round trip for each.
-        if buffered > ahead // 2:
-            return 0
-        return self._slots.free + ahead
+        return ahead - waiting if waiting <= ahead // 2 else 0
 
     def _measured_pace(self) -> float:
         now = time.monotonic()

@@ -59,10 +59,8 @@ class Home:
         """Run `function` on the app's loop with the store open, and bring back what it returns."""
         loop = self._bind()
         if loop is not asyncio.get_running_loop():
-            return await asyncio.wrap_future(
-                asyncio.run_coroutine_threadsafe(self.call(function, *args, **kwargs), loop)
-            )
-        if not self._open:
+            return await _carried(self.call(function, *args, **kwargs), loop)
+        while not self._open:
             await self._opened()
         return await function(*args, **kwargs)
 
@@ -89,7 +87,7 @@ class Home:
             self._abandon()
             return
         if loop is not asyncio.get_running_loop():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.close(), loop))
+            await _carried(self.close(), loop)
             return
         await self._close()
 
@@ -134,12 +132,13 @@ class Home:
         self._open = False
 
     async def _opened(self) -> None:
-        if self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._do_open())
+        opening = self._opening
+        if opening is None:
+            opening = self._opening = asyncio.get_running_loop().create_task(self._do_open())
         try:
-            await asyncio.shield(self._opening)
+            await asyncio.shield(opening)
         finally:
-            if self._opening.done():
+            if opening.done() and self._opening is opening:
                 self._opening = None
 
     async def _do_open(self) -> None:
@@ -148,6 +147,18 @@ class Home:
             await self.backend.close()
         await self.backend.open()
         self._open = True
+
+
+async def _carried(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Run `coroutine` on another thread's loop and wait for it on this one."""
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise AppClosed("the event loop that the app lived on ended before it answered") from None
 
 
 def _forget_parents() -> None:

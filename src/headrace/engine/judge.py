@@ -26,7 +26,7 @@ from headrace.core.outcome import (
 )
 from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
 
-from .failure import failure_of
+from .failure import failure_of, storable
 from .run import Abandoned, Run
 
 #: Seconds for which an unknown name or envelope version is handed back before the message is dead.
@@ -89,7 +89,7 @@ class Judge:
     def refused(self, claim: Claim, reason: DeadReason, text: str) -> Dead:
         """It never came to a handler."""
         state = claim.state.failed(self._trouble(claim, "failed", text))
-        return Dead(state, reason, Failure(error_type=reason.value, error=text))
+        return Dead(state, reason, Failure(error_type=reason.value, error=storable(text)))
 
     def broken(self, claim: Claim, error: BaseException) -> tuple[Outcome, Failure]:
         """The engine itself failed on this one: let it be tried again, and in the end be seen."""
@@ -130,7 +130,7 @@ class Judge:
         try:
             encoded = run.handler.encode(value)
         except Exception as error:
-            return Kept(None, microseconds(ttl), f"the result cannot be encoded: {error}")
+            return Kept(None, microseconds(ttl), storable(f"the result cannot be encoded: {error}"))
         if len(encoded) > self._max_payload:
             note = f"the result has {len(encoded):,} bytes, more than the {self._max_payload:,} allowed"
             return Kept(None, microseconds(ttl), note)

@@ -79,8 +79,7 @@ class Producer:
 
     async def _send_all(self, lane: _Lane, stream: Stream, limit: int | None) -> None:
         try:
-            while lane.requests:
-                parts = _next_batch(lane.requests)
+            while parts := _next_batch(lane.requests):
                 messages = [message for request, part in parts for message in part]
                 lane.number += 1
                 # The limit is a part of the name: batches with another limit have numbers of their own.
@@ -126,6 +125,9 @@ def _next_batch(requests: deque[_Request]) -> list[tuple[_Request, list[Message]
     messages = size = 0
     while requests and messages < BATCH_MESSAGES:
         request = requests[0]
+        if request.taken == len(request.messages):  # an earlier part of it failed: the rest is not sent
+            requests.popleft()
+            continue
         part: list[Message] = []
         for message in request.messages[request.taken : request.taken + BATCH_MESSAGES - messages]:
             if (parts or part) and size + len(message.body) > BATCH_BYTES:

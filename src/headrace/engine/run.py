@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -20,14 +20,15 @@ Interruption = Literal["timeout", "cancelled", "lost", "shutdown"]
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-class Abandoned(Exception):
-    """A thread was left behind at the end of its worker's grace."""
+class Abandoned(BaseException):
+    """A thread was left behind at the end of its worker's grace. No middleware may take it for an error."""
 
 
 class Run:
     """A job in the hands of a handler."""
 
     __slots__ = (
+        "_asked",
         "_future",
         "_slot",
         "args",
@@ -55,9 +56,10 @@ class Run:
         self.args = args
         self.kwargs = kwargs
         self.timeout: float | None = None
-        self.timeout_at = 0.0
+        self.timeout_at = 0.0  # seconds since 1970
         self.interruption: Interruption | None = None
         self.ended = False
+        self._asked: Interruption | None = None
         self._slot: asyncio.Task[None] | None = None
         self._future: asyncio.Future[Any] | None = None
 
@@ -96,10 +98,7 @@ class Run:
     @property
     def deadline(self) -> datetime | None:
         """When the run's timeout strikes; None for a task without one."""
-        if self.timeout is None:
-            return None
-        left = self.timeout_at - asyncio.get_running_loop().time() if _on_loop() else self.timeout
-        return datetime.now(UTC) + timedelta(seconds=left)
+        return None if self.timeout is None else datetime.fromtimestamp(self.timeout_at, UTC)
 
     @property
     def cancelled(self) -> bool:
@@ -114,16 +113,20 @@ class Run:
         self._slot = slot
 
     def begin_in_thread(self, future: asyncio.Future[Any]) -> None:
-        """From now on the run is in a thread, which nothing can stop: it is only told."""
-        self._slot = None
+        """Until the future is done the run is in a thread, which nothing can stop: it is only told."""
         self._future = future
 
     def interrupt(self, reason: Interruption) -> None:
-        """Ask the run to end. The last reason counts."""
-        if self.ended:
+        """Ask the run to end. The last reason counts, but what is cancelled stays so, and what is lost.
+
+        The same reason again says nothing new: a handler that is cleaning up is not cancelled twice for it.
+        """
+        if self.ended or reason == self._asked:
             return
-        self.interruption = reason
-        if self._slot is not None:
+        self._asked = reason
+        if reason == "lost" or self.interruption not in ("cancelled", "lost"):
+            self.interruption = reason
+        if self._slot is not None and not self.in_thread:
             self._slot.cancel(f"headrace: {reason}")
 
     @property
@@ -137,11 +140,3 @@ class Run:
 
 
 current_run: ContextVar[Run] = ContextVar("headrace_run")
-
-
-def _on_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

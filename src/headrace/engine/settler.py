@@ -54,38 +54,43 @@ class Settler:
         if not self._gathered:
             self._empty.set()
             return 3600.0  # put() pokes
-        batch = self._gathered[:BATCH]
+        doubtful, self._doubtful = self._doubtful, False
         try:
-            await self._write(batch)
+            await self._write(self._gathered[:BATCH], doubtful)
         except BackendUnavailable:
             self._doubtful = True
             raise
-        except Exception:
-            await self._write_one_by_one(batch)
-        self._doubtful = False
         return None
 
-    async def _write(self, batch: list[Finished]) -> None:
-        verdicts = await self._backend.settle([Settlement(each.claim, each.outcome) for each in batch])
-        doubtful = self._doubtful
-        self._forget(batch)
-        for finished, verdict in zip(batch, verdicts, strict=True):
-            self._written(finished, verdict, doubtful)
+    async def _write(self, batch: list[Finished], doubtful: bool) -> None:
+        try:
+            verdicts = await self._settle(batch)
+        except BackendUnavailable:
+            raise
+        except Exception:
+            await self._write_one_by_one(batch)
+        else:
+            self._conclude(batch, verdicts, doubtful)
 
     async def _write_one_by_one(self, batch: list[Finished]) -> None:
         trouble: Exception | None = None
         for finished in batch:
             try:
-                await self._write([finished])
+                verdicts = await self._settle([finished])
             except BackendUnavailable:
                 raise
             except Exception as error:
                 # Nothing will ever write this one. Let its lease run out, so that it is found and counted.
-                self._forget([finished])
-                self._written(finished, Verdict.LOST, True)
-                trouble = error
+                verdicts, trouble = [Verdict.LOST], error
+            self._conclude([finished], verdicts, doubtful=True)
         if trouble is not None:
             raise trouble
 
-    def _forget(self, batch: list[Finished]) -> None:
+    async def _settle(self, batch: list[Finished]) -> list[Verdict]:
+        return await self._backend.settle([Settlement(each.claim, each.outcome) for each in batch])
+
+    def _conclude(self, batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
+        """The store has answered: let go of the batch, and tell."""
         del self._gathered[: len(batch)]
+        for finished, verdict in zip(batch, verdicts, strict=True):
+            self._written(finished, verdict, doubtful)

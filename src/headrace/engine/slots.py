@@ -31,7 +31,7 @@ class Slots:
         self._executor = executor
         self._finish = finish
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._changed = asyncio.Event()
         executor.on_suspend = self._wake_others
@@ -39,7 +39,12 @@ class Slots:
     @property
     def free(self) -> int:
         """How many slots have nothing to do."""
-        return max(0, self.size - len(self._executor.running) - len(self.ready))
+        return max(0, -self.waiting)
+
+    @property
+    def waiting(self) -> int:
+        """How many buffered claims there is no slot for; below zero: how many slots have nothing to do."""
+        return len(self._executor.running) + len(self.ready) - self.size
 
     @property
     def quiet(self) -> bool:
@@ -47,8 +52,8 @@ class Slots:
         return not self.ready and not self._executor.running
 
     def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._slot(), name=f"headrace slot {n}") for n in range(self.size)]
+        for _ in range(self.size):
+            self._begin()
 
     def put(self, claims: Iterable[Claim]) -> None:
         """Buffer claims and wake a slot. Suspects go first: they are never kept waiting in a buffer."""
@@ -89,7 +94,18 @@ class Slots:
         self._wake(self.size)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STUBBORN)
-        self._tasks = []
+
+    def _begin(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._slot(), name="headrace slot")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Slots end when the worker stops. One that was ended by anything else (a handler kept its task and
+        cancelled it later, say) is replaced."""
+        self._tasks.discard(task)
+        if not self._closed:
+            self._begin()
 
     async def _slot(self) -> None:
         slot = asyncio.current_task()
@@ -120,7 +136,8 @@ class Slots:
             self._wake(WAKE)
 
     def _wake(self, count: int) -> None:
-        for _ in range(min(count, len(self._idle))):
+        while count and self._idle:
             woken = self._idle.popleft()
             if not woken.done():
                 woken.set_result(None)
+                count -= 1

@@ -6,6 +6,9 @@ from collections.abc import Coroutine, Generator
 from contextvars import Context
 from typing import Any
 
+#: What a handler's own GeneratorExit becomes; from a slot that is being closed it would look the same.
+NOT_CLOSING = "a handler raised GeneratorExit"
+
 
 class Suspension:
     """A coroutine that was started by hand and gave `yielded`: await this to have its value.
@@ -25,11 +28,13 @@ class Suspension:
         run = self._context.run
         send, throw = self._coroutine.send, self._coroutine.throw
         yielded = self._yielded
+        closing = False
         try:
             while True:
                 try:
                     sent = yield yielded
                 except GeneratorExit:
+                    closing = True
                     run(self._coroutine.close)
                     raise
                 except BaseException as error:
@@ -38,3 +43,7 @@ class Suspension:
                     yielded = run(send, sent)
         except StopIteration as stop:
             return stop.value
+        except GeneratorExit as error:
+            if closing:
+                raise
+            raise RuntimeError(NOT_CLOSING) from error

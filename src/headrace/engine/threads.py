@@ -13,6 +13,9 @@ from contextvars import Context
 from queue import SimpleQueue
 from typing import Any
 
+#: What would end the slot or the loop instead of the job, if it were raised there.
+_LOOPS_OWN = (StopIteration, GeneratorExit, KeyboardInterrupt)
+
 
 class _Work:
     """A function to run, and the future on the event loop that waits for it."""
@@ -47,10 +50,9 @@ class _Work:
 
     def _fail(self, error: BaseException) -> None:
         if not self.future.done():
-            if isinstance(error, StopIteration):
-                error = RuntimeError("a plain function raised StopIteration").with_traceback(
-                    error.__traceback__
-                )
+            if isinstance(error, _LOOPS_OWN):
+                text = f"a plain function raised {type(error).__name__}"
+                error = RuntimeError(text).with_traceback(error.__traceback__)
             self.future.set_exception(error)
 
 

@@ -31,6 +31,7 @@ from .keeper import Keeper
 from .maintenance import Maintenance
 from .process_signals import StopSignals
 from .registry import Registry
+from .run import Run
 from .service import Service
 from .settler import Settler
 from .slots import STUBBORN, Slots
@@ -109,14 +110,18 @@ class Worker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Leaving must not be cut short by the cancellation that made us leave.
+        # A cancellation does not cut the leaving short, but takes the grace away; then it goes on its way.
         stopping = asyncio.get_running_loop().create_task(self.stop())
+        cancelled: asyncio.CancelledError | None = None
         while not stopping.done():
             try:
                 await asyncio.shield(stopping)
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as cancellation:
                 self._hurry.set()
+                cancelled = cancellation
         stopping.result()
+        if cancelled is not None:
+            raise cancelled
 
     async def run(self, *, burst: bool = False) -> None:
         """Work until SIGTERM or SIGINT; a second one cuts the grace short. With `burst`, until nothing is
@@ -238,7 +243,9 @@ class Worker:
     def _written(self, finished: Finished, verdict: Verdict, doubtful: bool) -> None:
         """The store has answered. `doubtful`: an earlier try may have been carried out unseen."""
         self._holdings.drop(finished.claim)
-        if not isinstance(finished.outcome, Released):
+        if isinstance(finished.outcome, Released):
+            self._released += 1
+        else:
             self._processed += 1
         if finished.claim.suspect:
             self._fetcher.suspect_ended()
@@ -247,7 +254,6 @@ class Worker:
         self._announcer.settled(finished, verdict, doubtful)
 
     def _hand_back(self, claims: list[Claim]) -> None:
-        self._released += len(claims)
         for claim in claims:
             self._settler.put(Finished(claim, self._judge.released(claim)))
 
@@ -258,9 +264,7 @@ class Worker:
         return HOARDED / 2
 
     async def _interrupt_all(self) -> None:
-        runs = list(self._executor.running.values())
-        self._released += len(runs)
-        for run in runs:
+        for run in list(self._executor.running.values()):
             run.interrupt("shutdown")
             run.abandon()
         if not await self._slots.until_quiet(STUBBORN):
@@ -302,10 +306,14 @@ class Worker:
                 self._cancel(claim.source.stream, claim.id)
             elif run is not None:
                 # Still in a handler, so no settlement under way explains it: the lease is really gone.
-                run.interrupt("lost")
-                self._emitter.emit(LeaseLost(run.id, run.task, run.queue, worker=self.id))
+                self._lost(run)
             elif self._slots.take_back(lambda buffered, lost=claim: buffered is lost):  # type: ignore[misc]
                 self._holdings.drop(claim)
+
+    def _lost(self, run: Run) -> None:
+        if run.interruption != "lost":  # each renewal says so until the handler has ended
+            run.interrupt("lost")
+            self._emitter.emit(LeaseLost(run.id, run.task, run.queue, worker=self.id))
 
     def _describe(self) -> WorkerInfo:
         runs = list(self._executor.running.values())[:NAMED_RUNNING]

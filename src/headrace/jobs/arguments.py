@@ -7,6 +7,7 @@ decoder straight into the types; the second parameter by parameter.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from inspect import Parameter
@@ -23,10 +24,14 @@ from .hints import hints_of
 ONLY_POSITIONAL = 0x91
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+#: How msgspec says where an argument of a plain payload is wrong.
+_PLACE = re.compile(r"`\$\[0\]\[(\d+)\]")
 _MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<not given>"})()
 
 
-class _Parts(msgspec.Struct, array_like=True):
+class _Parts(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     args: list[msgspec.Raw]
     kwargs: dict[str, msgspec.Raw] = {}
 
@@ -71,9 +76,7 @@ class Arguments:
                     args = tuple(value for value in args if value is not _MISSING)
                 return args, {}
             return self._decode_parts(payload)
-        except values.DECODE_ERRORS as error:
-            self._refuse(error)
-        except IndexError as error:
+        except (*values.DECODE_ERRORS, IndexError) as error:
             self._refuse(error)
 
     def resolve(self) -> None:
@@ -116,29 +119,40 @@ class Arguments:
 
     def _decode_parts(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         parts = _parts.decode(payload)
-        args = [self._decoders[self._name_at(place)].decode(value) for place, value in enumerate(parts.args)]
-        kwargs = {
-            name: self._decoders[self._name_of(name)].decode(value) for name, value in parts.kwargs.items()
-        }
+        args = tuple(self._decode_one(self._at(place), value) for place, value in enumerate(parts.args))
+        kwargs = {name: self._decode_one(self._called(name), value) for name, value in parts.kwargs.items()}
         self._signature.bind(*args, **kwargs)
-        return tuple(args), kwargs
+        return args, kwargs
 
-    def _name_at(self, place: int) -> str:
+    def _decode_one(self, parameter: Parameter, value: msgspec.Raw) -> Any:
+        try:
+            return self._decoders[parameter.name].decode(value)
+        except values.DECODE_ERRORS as error:
+            text = str(error)
+            place = text if " - at `$" in text else f"{text} - at `$`"
+            raise ValueError(place.replace("`$", f"`{parameter.name}", 1)) from error
+
+    def _at(self, place: int) -> Parameter:
+        """The parameter that takes the argument at this place."""
         if place < self._most:
-            return self._positional[place].name
-        return self._variadic(Parameter.VAR_POSITIONAL, f"argument {place + 1}")
+            return self._positional[place]
+        return self._of_kind(Parameter.VAR_POSITIONAL, f"argument {place + 1}")
 
-    def _name_of(self, name: str) -> str:
-        return name if name in self._decoders else self._variadic(Parameter.VAR_KEYWORD, repr(name))
+    def _called(self, name: str) -> Parameter:
+        """The parameter that takes the argument of this name."""
+        parameter = self._signature.parameters.get(name)
+        if parameter is not None and parameter.kind in _NAMED:
+            return parameter
+        return self._of_kind(Parameter.VAR_KEYWORD, repr(name))
 
-    def _variadic(self, kind: object, what: str) -> str:
+    def _of_kind(self, kind: object, what: str) -> Parameter:
         for each in self._signature.parameters.values():
             if each.kind is kind:
-                return each.name
+                return each
         raise ValueError(f"there is no parameter for {what}")
 
     def _refuse(self, error: BaseException) -> NoReturn:
-        text = str(error).replace("$.args[", "$.args[").replace("`p", "`")
+        text = _PLACE.sub(lambda found: f"`{self._positional[int(found[1])].name}", str(error))
         raise InvalidPayload(
             f"the arguments do not fit {self._function.__qualname__}{self._signature}: {text}"
         ) from error

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from headrace.core.codec import Codec
-from headrace.core.errors import InvalidPayload
+from headrace.core.errors import ConfigurationError, InvalidPayload
+from headrace.core.names import PATTERN
 
 from . import values
 from .arguments import Arguments
@@ -39,30 +40,35 @@ class Declared:
 
     def decode_result(self, result: bytes) -> Any:
         """A stored result in the type that the function is annotated to return."""
-        try:
-            return self._result_decoder.decode(self._unwrap(result))
-        except values.DECODE_ERRORS as error:
-            raise InvalidPayload(
-                f"a result of {self.options.name} is not what it returns: {error}"
-            ) from error
+        return decoded(self._result_decoder, unwrapped(result, self._codec), self.options.name)
 
     def _decode_wrapped(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return self.arguments.decode(self._unwrap(payload))
+        return self.arguments.decode(unwrapped(payload, self._codec))
 
     def _wrap(self, payload: bytes) -> bytes:
         return payload if self._codec is None else self._codec.encode(payload)
 
-    def _unwrap(self, data: bytes) -> bytes:
-        if self._codec is None:
-            return data
-        try:
-            return self._codec.decode(data)
-        except Exception as error:
-            raise InvalidPayload(f"the app's codec refused the bytes: {error}") from error
-
     @cached_property
     def _result_decoder(self) -> msgspec.msgpack.Decoder[Any]:
         return values.decoder(self.arguments.hints.get("return", Any))
+
+
+def unwrapped(data: bytes, codec: Codec | None) -> bytes:
+    """What the app's codec wrapped; `InvalidPayload` when it refuses the bytes."""
+    if codec is None:
+        return data
+    try:
+        return codec.decode(data)
+    except Exception as error:
+        raise InvalidPayload(f"the app's codec refused the bytes: {error}") from error
+
+
+def decoded(decoder: msgspec.msgpack.Decoder[Any], result: bytes, task: str) -> Any:
+    """A result's value; `InvalidPayload` when the bytes are no such value."""
+    try:
+        return decoder.decode(result)
+    except values.DECODE_ERRORS as error:
+        raise InvalidPayload(f"a result of {task} is not what it returns: {error}") from error
 
 
 def default_name(function: Callable[..., Any]) -> str:
@@ -70,7 +76,10 @@ def default_name(function: Callable[..., Any]) -> str:
     module = function.__module__
     if module == "__main__":
         module = _main_module()
-    return f"{module}.{function.__qualname__}".replace("<locals>.", "")
+    name = f"{module}.{function.__qualname__}".replace("<locals>.", "")
+    if not PATTERN.fullmatch(name):
+        raise ConfigurationError(f"{name!r} is too long, or no name for a task: give it one with name=")
+    return name
 
 
 def _main_module() -> str:

@@ -60,7 +60,7 @@ class Jobs:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._declared: dict[str, Declared] = {}
         self._letters = Letters(clock=clock, max_payload=max_payload)
-        self.lookup = JobLookup(home=home, declared=self._declared, mark_ttl=result_ttl)
+        self.lookup = JobLookup(home=home, declared=self._declared, codec=codec, mark_ttl=result_ttl)
 
     def declare(
         self, function: Callable[..., Any], given: Mapping[str, Any], local_names: Mapping[str, Any]
@@ -68,7 +68,8 @@ class Jobs:
         """Make a task of a function and register its handler."""
         _check_function(function)
         given = dict(given)
-        options = task_options(given.pop("name", None) or default_name(function), given)
+        name = given.pop("name") if "name" in given else default_name(function)
+        options = task_options(name, given)
         arguments = Arguments(function, local_names)
         is_async = inspect.iscoroutinefunction(function)
         declared = Declared(options, arguments, self._kept_for(function, options), self._codec)
@@ -98,12 +99,7 @@ class Jobs:
     async def enqueue(self, call: Call[R], /) -> Job[R]:
         """Store one job."""
         stream, message = self._letter(call)
-        [answer] = await self._home.call(self._producer.append, stream, [message], self._queue_limit)
-        if answer.verdict == "full":
-            raise self._full(stream, [])
-        job = self._job(call, stream, answer)
-        self._announce([job])
-        return job
+        return await self._home.call(self._enqueue, call, stream, message)
 
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
         """Store many jobs of any tasks; the jobs in the order of the calls."""
@@ -112,6 +108,26 @@ class Jobs:
         for place, call in enumerate(calls):
             stream, message = self._letter(call)
             parts.setdefault(stream, []).append((place, message))
+        return await self._home.call(self._enqueue_many, calls, parts)
+
+    def payload(self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Arguments for a task of this app, as the bytes that are stored."""
+        declared = self._declared.get(task)
+        if declared is None:
+            raise UnknownTask(f"no task called {task!r} is declared in this app")
+        return self._letters.payload(declared, tuple(args), dict(kwargs))
+
+    async def _enqueue(self, call: Call[R], stream: Stream, message: Message) -> Job[R]:
+        [answer] = await self._producer.append(stream, [message], self._queue_limit)
+        if answer.verdict == "full":
+            raise self._full(stream, [])
+        job = self._job(call, stream, answer)
+        self._announce([job])
+        return job
+
+    async def _enqueue_many(
+        self, calls: list[Call[Any]], parts: dict[Stream, list[tuple[int, Message]]]
+    ) -> list[Job[Any]]:
         appended = await asyncio.gather(
             *(self._append(stream, part) for stream, part in parts.items()), return_exceptions=True
         )
@@ -126,13 +142,6 @@ class Jobs:
         for stream, answers in zip(parts, appended, strict=True):
             self._raise_if_refused(stream, answers, accepted)
         return accepted
-
-    def payload(self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """Arguments for a task of this app, as the bytes that are stored."""
-        declared = self._declared.get(task)
-        if declared is None:
-            raise UnknownTask(f"no task called {task!r} is declared in this app")
-        return self._letters.payload(declared, tuple(args), dict(kwargs))
 
     def _kept_for(self, function: Callable[..., Any], options: TaskOptions) -> float:
         if options.result_ttl is not None:
@@ -150,7 +159,7 @@ class Jobs:
 
     async def _append(self, stream: Stream, part: list[tuple[int, Message]]) -> list[Answer]:
         messages = [message for _, message in part]
-        return await self._home.call(self._producer.append, stream, messages, self._queue_limit)
+        return await self._producer.append(stream, messages, self._queue_limit)
 
     def _raise_if_refused(
         self, stream: Stream, answers: list[Answer] | BaseException, accepted: list[Job[Any]]
@@ -189,7 +198,8 @@ class Jobs:
 
 
 def _check_function(function: object) -> None:
-    if isinstance(function, Task) or not callable(function):
-        raise ConfigurationError(f"a task is made of a function, not of {function!r}")
+    written = hasattr(function, "__qualname__") and hasattr(function, "__annotations__")
+    if isinstance(function, Task | type) or not callable(function) or not written:
+        raise ConfigurationError(f"a task is made of a function (`def` or `async def`), not of {function!r}")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ConfigurationError(f"{function!r} is a generator, which cannot be a task")

@@ -11,6 +11,7 @@ from headrace.core.clock import SECOND, Clock, microseconds
 from headrace.core.errors import PayloadTooLarge
 from headrace.core.ids import new_id
 from headrace.core.message import (
+    ENVELOPE_ROOM,
     ENVELOPE_VERSION,
     PRIORITIES,
     Envelope,
@@ -64,11 +65,17 @@ class Letters:
         envelope = Envelope(
             ENVELOPE_VERSION, id, task.name, self._now_us(), headers, _overrides(options), payload
         )
+        body = encode_envelope(envelope)
+        if len(body) - len(payload) > ENVELOPE_ROOM:
+            raise PayloadTooLarge(
+                f"the headers of a call of {task.name} have more than the {ENVELOPE_ROOM:,} bytes that there "
+                "are for them: what is large belongs into the arguments"
+            )
         expires = task.expires if options.expires is UNSET else options.expires
         return queue_stream(task.queue if options.queue is UNSET else options.queue), Message(
             id,
             task.name,
-            encode_envelope(envelope),
+            body,
             PRIORITIES[task.priority if options.priority is UNSET else options.priority],
             delay_us=0 if options.delay is UNSET else microseconds(options.delay),
             due_us=0 if options.at is UNSET else round(options.at.timestamp() * SECOND),

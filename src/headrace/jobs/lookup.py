@@ -10,19 +10,25 @@ import msgspec
 
 from headrace.core.backend import CancelAnswer
 from headrace.core.clock import microseconds
+from headrace.core.codec import Codec
 from headrace.core.record import JobStatus, Record
 from headrace.engine.home import Home
 
-from .declared import Declared
+from .declared import Declared, decoded, unwrapped
 from .letters import queue_stream
+
+_ANYTHING = msgspec.msgpack.Decoder()
 
 
 class JobLookup:
     """Answers a handle's questions. An id alone is asked of every queue that the store knows."""
 
-    def __init__(self, *, home: Home, declared: Mapping[str, Declared], mark_ttl: float) -> None:
+    def __init__(
+        self, *, home: Home, declared: Mapping[str, Declared], codec: Codec | None, mark_ttl: float
+    ) -> None:
         self._home = home
         self._declared = declared
+        self._codec = codec
         self._mark_us = microseconds(mark_ttl)
 
     async def find(self, id: str, queue: str | None) -> Record | None:
@@ -45,7 +51,9 @@ class JobLookup:
     def decoded_result(self, task: str, result: bytes) -> Any:
         """A result in the type its task returns, or as plain data when the task is not known here."""
         declared = self._declared.get(task)
-        return msgspec.msgpack.decode(result) if declared is None else declared.decode_result(result)
+        if declared is not None:
+            return declared.decode_result(result)
+        return decoded(_ANYTHING, unwrapped(result, self._codec), task)
 
     async def _find(self, id: str, queue: str | None) -> Record | None:
         backend = self._home.backend

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypedDict, cast, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -17,7 +17,9 @@ from headrace.core.names import checked_name
 from headrace.core.retry import RetryFunction, RetryPolicy
 
 UniqueUntil = Literal["started", "finished"] | float
-RunIn = Literal["thread"]
+
+#: The same as users write it: the seconds may be a timedelta.
+UniqueWindow = Literal["started", "finished"] | Duration
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
@@ -32,6 +34,24 @@ class TaskOptions(msgspec.Struct, frozen=True):
     unique: bool = False
     unique_until: UniqueUntil = "finished"
     expires: float | None = None
+
+
+class CallOverrides(TypedDict, total=False):
+    """What `with_` takes, as users write it."""
+
+    delay: Duration
+    at: datetime
+    queue: str
+    priority: PriorityName
+    retry: RetryPolicy
+    timeout: Duration | None
+    job_id: str
+    unique: bool
+    unique_key: str
+    unique_until: UniqueWindow
+    expires: Duration
+    headers: Mapping[str, str]
+    result_ttl: Duration
 
 
 class CallOptions(msgspec.Struct, frozen=True):
@@ -81,9 +101,9 @@ def unknown_option(where: str, name: str, known: Mapping[str, Any]) -> Configura
 
 
 def _priority(option: str, value: object) -> PriorityName:
-    if value not in PRIORITIES:
-        raise ConfigurationError(f"priority must be one of {', '.join(PRIORITIES)}, not {value!r}")
-    return value
+    if isinstance(value, str) and value in PRIORITIES:
+        return value
+    raise ConfigurationError(f"priority must be one of {', '.join(PRIORITIES)}, not {value!r}")
 
 
 def _queue(option: str, value: object) -> str:
@@ -136,7 +156,7 @@ def _flag(option: str, value: object) -> bool:
 
 
 def _unique_key(option: str, value: object) -> str:
-    if isinstance(value, str) and 0 < len(value.encode()) <= 500:
+    if isinstance(value, str) and _can_be_sent(value) and 0 < len(value.encode()) <= 500:
         return value
     raise ConfigurationError(f"unique_key must be a text of 1 to 500 bytes, not {value!r}")
 
@@ -151,10 +171,19 @@ def _unique_until(option: str, value: object) -> UniqueUntil:
 
 def _headers(option: str, value: object) -> dict[str, str]:
     if isinstance(value, Mapping) and all(
-        isinstance(k, str) and isinstance(v, str) for k, v in value.items()
+        isinstance(text, str) and _can_be_sent(text) for pair in value.items() for text in pair
     ):
         return dict(value)
     raise ConfigurationError(f"headers must be a mapping of text to text, not {value!r}")
+
+
+def _can_be_sent(text: str) -> bool:
+    """Half a surrogate pair is a character in Python, and none in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 Check = Callable[[str, Any], Any]
@@ -185,5 +214,3 @@ _CALL_CHECKS: dict[str, Check] = {
     "headers": _headers,
     "result_ttl": _seconds,
 }
-
-__all__ = ["AS_DECLARED", "CallOptions", "Duration", "RunIn", "TaskOptions", "UniqueUntil", "task_options"]

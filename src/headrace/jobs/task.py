@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 import msgspec
 
 from .job import Job
-from .options import AS_DECLARED, CallOptions, TaskOptions
+from .options import AS_DECLARED, CallOptions, CallOverrides, TaskOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,7 +23,7 @@ class Call(msgspec.Struct, Generic[R], frozen=True, eq=False):
     kwargs: dict[str, Any]
     options: CallOptions = AS_DECLARED
 
-    def with_(self, **options: Any) -> Call[R]:
+    def with_(self, **options: Unpack[CallOverrides]) -> Call[R]:
         """The same call with other options; see `Task.with_`."""
         return msgspec.structs.replace(self, options=self.options.merged(options))
 
@@ -77,7 +77,7 @@ class Task(Generic[P, R]):
         """Have a worker run it with these arguments. When this returns, the job is stored."""
         return await self._enqueuer.enqueue(Call(self, args, kwargs, self._overrides))
 
-    def with_(self, **options: Any) -> Self:
+    def with_(self, **options: Unpack[CallOverrides]) -> Self:
         """The same task with other options for the next calls: delay, at, queue, priority, retry, timeout,
         job_id, unique, unique_key, unique_until, expires, headers, result_ttl."""
         return type(self)(

@@ -16,15 +16,21 @@ def _reduce(value: Any) -> Any:
     """What MessagePack does not know: pydantic's models as plain data."""
     dump = getattr(value, "model_dump", None)
     if dump is not None:
-        return dump(mode="json")
+        # As it will be read again: under the names that validation knows, and without what is computed.
+        return dump(mode="json", by_alias=True, round_trip=True)
     raise NotImplementedError(f"{type(value).__name__} objects cannot be sent")
 
 
-def _restore(wanted: type, value: Any) -> Any:
-    validate = getattr(wanted, "model_validate", None)
-    if validate is not None:
-        return validate(value)
-    raise NotImplementedError(f"a {wanted.__name__} cannot be made from what was sent")
+def _restore(wanted: Any, value: Any) -> Any:
+    if isinstance(wanted, type) and isinstance(value, wanted):
+        return value  # `object`, say: anything will do
+    if not hasattr(wanted, "model_validate"):
+        raise NotImplementedError(f"a {wanted.__name__} cannot be made from what was sent")
+    try:
+        return wanted.model_validate(value)
+    except ValueError:
+        # A strict model takes a date or an enumeration from text only when it knows that this was JSON.
+        return wanted.model_validate_json(msgspec.json.encode(value))
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_reduce)

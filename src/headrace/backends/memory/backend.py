@@ -30,7 +30,7 @@ from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, Wo
 from .bell import Bell
 from .shelf import Shelf
 from .store import Listener, Store
-from .view import counts_of, page_of_dead, page_of_records, record_of
+from .view import counts_of, end_of, page_of_dead, page_of_records, record_of
 
 
 class MemoryBackend(Backend):
@@ -164,9 +164,9 @@ class MemoryBackend(Backend):
     async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         with self._lock:
             shelf = self._store.shelf(stream)
-            record = record_of(shelf, id, self._now_us())
-            if record is None or record.status.over:
-                return record or Record(stream, id, JobStatus.UNKNOWN)
+            record = end_of(shelf, id, self._now_us())
+            if record is not None:
+                return record
             bell = shelf.watch(id)
         self._watching.add(bell)
         try:

@@ -46,7 +46,7 @@ from .keys import Keys
 from .lanes import FIRST_PRIORITY, RETURNED, SUSPECT, Lanes
 from .marks import Marks
 from .producers import Producers
-from .view import record_of
+from .view import end_of
 
 #: The lease of a stream that nobody has ensured yet, in microseconds.
 DEFAULT_LEASE = 15 * SECOND
@@ -396,7 +396,7 @@ class Shelf:
         if message.unique:
             self.keys.release(message.unique, message.id, "finished", "started")
         if self.watchers and (bells := self.watchers.pop(message.id, None)):
-            record = record_of(self, message.id, now_us)
+            record = end_of(self, message.id, now_us)
             for bell in bells:
                 bell.ring(record)
 

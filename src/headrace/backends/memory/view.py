@@ -31,6 +31,14 @@ def record_of(shelf: Shelf, id: str, now_us: int) -> Record | None:
     return _record(shelf, row) if row else None
 
 
+def end_of(shelf: Shelf, id: str, now_us: int) -> Record | None:
+    """The record of a message that is over, of which nothing may be kept; None: it is not over."""
+    record = record_of(shelf, id, now_us)
+    if record is None:
+        return Record(shelf.stream, id, JobStatus.UNKNOWN)
+    return record if record.status.over else None
+
+
 def counts_of(shelf: Shelf, now_us: int) -> Counts:
     return Counts(
         queued=len(shelf.lanes),
@@ -50,7 +58,7 @@ def page_of_records(
     """First what lives, then the marks, so that a message which ends between two pages is not missed."""
 
     def place(row: Entry | Mark) -> Place:
-        return isinstance(row, Mark), row.number
+        return int(isinstance(row, Mark)), row.number
 
     def show(row: Entry | Mark) -> Record | None:
         if isinstance(row, Mark) and row.until_us <= now_us:

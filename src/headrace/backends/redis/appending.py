@@ -1,0 +1,82 @@
+"""Batches as script calls of a bounded size, and their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headrace.core.backend import Answer
+from headrace.core.message import NORMAL, Batch, Message
+
+from .connection import Word
+from .queue import Call, Queue
+from .scripts import APPEND
+
+#: What one script may hold: messages, and bytes of bodies (or a single message).
+ITEMS, BYTES = 500, 1 << 20
+
+#: Milliseconds for which the answers to a producer's last batch are remembered.
+REMEMBERED = 600_000
+
+_UNLIMITED = -1
+_KINDS = {"finished": "f", "started": "s", "elapsed": "e"}
+
+
+def calls_of(queue: Queue, batch: Batch) -> list[Call]:
+    """One call, or several for a large batch: each chunk is remembered on its own and a repeat recognised."""
+    return [_call(queue, batch, number, chunk) for number, chunk in enumerate(_chunks(batch.messages))]
+
+
+def answers_of(batch: Batch, replies: Sequence[Any]) -> list[Answer]:
+    answers = [Answer(message.id) for message in batch.messages]
+    for reply, first in zip(replies, _firsts(batch), strict=True):
+        for index, verdict, id in zip(reply[::3], reply[1::3], reply[2::3], strict=True):
+            answers[first + index] = Answer(id.decode(), "duplicate" if verdict == b"d" else "full")
+    return answers
+
+
+def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> Call:
+    words: list[Word] = []
+    simple = len({message.id for message in messages}) == len(messages)
+    for message in messages:
+        options = _options(message)
+        simple = simple and not options
+        words += (message.id, message.task, message.body, options)
+    limit = _UNLIMITED if batch.limit is None else batch.limit
+    head = (f"{batch.producer}/{number}", batch.number, limit, REMEMBERED, int(simple))
+    return queue.call(APPEND, *head, *words)
+
+
+def _options(message: Message) -> str:
+    """Empty for a message that goes straight to its lane; else as the script's header says."""
+    plain = message.priority == NORMAL and not message.lifetime_us and message.unique is None
+    if plain and not message.delay_us and not message.due_us:
+        return ""
+    unique = message.unique
+    kind, key, window = (_KINDS[unique.until], unique.key, unique.window_us) if unique else ("-", "", 0)
+    times = f"{max(0, message.delay_us)} {max(0, message.due_us)} {message.lifetime_us}"
+    return f"{message.priority} {times} {kind} {window} {key}"
+
+
+def _chunks(messages: list[Message]) -> Iterator[list[Message]]:
+    if len(messages) <= ITEMS and sum(len(message.body) for message in messages) <= BYTES:
+        yield messages
+        return
+    chunk: list[Message] = []
+    size = 0
+    for message in messages:
+        if chunk and (len(chunk) == ITEMS or size + len(message.body) > BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(message)
+        size += len(message.body)
+    if chunk:
+        yield chunk
+
+
+def _firsts(batch: Batch) -> Iterator[int]:
+    """The index of each chunk's first message."""
+    first = 0
+    for chunk in _chunks(batch.messages):
+        yield first
+        first += len(chunk)

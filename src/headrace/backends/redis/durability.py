@@ -1,0 +1,59 @@
+"""How safely an append is stored before it is answered, where more is asked than the server does anyway."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hiredis import ReplyError
+
+from headrace.core.errors import ConfigurationError, NotDurable
+
+from .connection import Link, Wire, Word, pack
+
+#: Milliseconds to wait for a confirmation.
+PATIENCE = 2000
+
+
+class Confirmation(msgspec.Struct, frozen=True):
+    """A command that waits, on the connection that made the append: it is about what that one has written."""
+
+    command: tuple[Word, ...]
+    missing: str
+
+    def is_given(self, reply: Any) -> bool:
+        number = reply[0] if isinstance(reply, list) else reply
+        return isinstance(number, int) and number >= 1
+
+
+#: A replica has it: survives the loss of the server, as far as failover picks that replica.
+REPLICATED = Confirmation(("WAIT", 1, PATIENCE), "no replica has confirmed it")
+
+#: It is on the server's disk: survives a power failure there.
+SYNCED = Confirmation(("WAITAOF", 1, 0, PATIENCE), "it is not on disk yet")
+
+CONFIRMATIONS = {"default": None, "replicated": REPLICATED, "fsync": SYNCED}
+
+
+def confirmation_of(durability: str) -> Confirmation | None:
+    if durability not in CONFIRMATIONS:
+        known = ", ".join(map(repr, CONFIRMATIONS))
+        raise ConfigurationError(f"durability {durability!r} is not to be had on Redis: there are {known}")
+    return CONFIRMATIONS[durability]
+
+
+async def confirm(confirmation: Confirmation, link: Link, job: Any) -> None:
+    """Wait until what was written on this link is safe; `NotDurable` when it is not in time."""
+    [reply] = await link.ask(pack(confirmation.command), patience=PATIENCE / 1000)
+    if not confirmation.is_given(reply):
+        raise NotDurable(f"the store has taken the job, but {confirmation.missing} ({reply})", job=job)
+
+
+async def check_durability(confirmation: Confirmation | None, wire: Wire) -> None:
+    """Refuse at the start what this server can never confirm."""
+    if confirmation is SYNCED:
+        [reply] = await wire.send(pack(("WAITAOF", 1, 0, 1)))
+        if isinstance(reply, ReplyError):
+            raise ConfigurationError(
+                f"durability 'fsync' needs Redis 7.2 or Valkey with appendonly on; the server says: {reply}"
+            )

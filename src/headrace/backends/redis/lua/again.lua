@@ -1,0 +1,48 @@
+-- Settles what is to run again: queued at once, or parked until it is due. What was asked to be cancelled
+-- ends instead. Acknowledges first, so that it passes when the server has no memory left.
+--
+-- requires: queue message place queueing ending
+-- keys:     those of the queue
+-- args:     for each message: id · lane · entry · consumer · where to (S, R, or L: a lane) · delay ·
+--           1 or 0: it was handed back · state, empty: as it is
+-- answers:  the indices, from 0, of those that were lost
+local lost, before, soonest = {}, nil, nil
+local asked = false
+
+local function again(id, lane, entry, consumer, to, delay, returned, state)
+  local is_held, flags = held(id, lane, entry, consumer)
+  local message = is_held and message_in(lane, entry)
+  if not message then
+    return false
+  end
+  take_out(lane, entry)
+  local ttl = cancelled_for(id, flags)
+  if ttl then
+    finish_cancelled(id, flags, message, ttl)
+    return true
+  end
+  if state ~= '' then
+    put(message, 's', state)
+  end
+  put(message, 'o', get(message, 'o') or (lane .. entry))
+  if to == 'L' then
+    enqueue(id, flags, message, returned == '1')
+    return true
+  end
+  if not asked then
+    asked, before = true, first_due()
+  end
+  local due = clock() + delay
+  park(id, flags, message, to, due)
+  soonest = math.min(soonest or due, due)
+  return true
+end
+
+for at = 5, #ARGV, 8 do
+  local lane = tonumber(ARGV[at + 1])
+  if not again(ARGV[at], lane, unpack(ARGV, at + 2, at + 7)) then
+    lost[#lost + 1] = (at - 5) / 8
+  end
+end
+announce_if_sooner(before, soonest)
+return lost

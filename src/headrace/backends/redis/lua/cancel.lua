@@ -1,0 +1,30 @@
+-- Ends a waiting message as cancelled, or asks for the cancellation of a running one.
+--
+-- requires: queue message place queueing ending
+-- keys:     those of the queue
+-- args:     id · microseconds for which the mark stays
+-- answers:  removed, told or gone
+local id, ttl = ARGV[5], ARGV[6]
+local place, flags = place_of(id)
+local message = place and message_at(place, id)
+if not message or place == 'D' then
+  return 'gone'
+end
+
+local lane, entry = entry_at(place)
+if lane and holder(lane, entry) then
+  if not string.find(flags, 'c', 1, true) then
+    set_place(id, place, flags .. 'c')
+  end
+  redis.call('HSET', CANCEL, id, ttl)
+  redis.call('PUBLISH', ORDERS, 'cancel ' .. LABEL .. ' ' .. id)
+  return 'told'
+end
+
+if lane then
+  redis.call('XDEL', KEYS[lane], entry)
+else
+  unpark(id, place)
+end
+finish_cancelled(id, flags, message, tonumber(ttl))
+return 'removed'

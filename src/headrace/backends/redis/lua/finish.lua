@@ -1,0 +1,93 @@
+-- Settles successes. Those of a section are in one lane, have no unique key and were never requeued: as long as
+-- all of them are held, they cost no work in Lua but what is written for a kept result.
+--
+-- requires: queue message place ending
+-- keys:     those of the queue
+-- args:     number of sections, for each: lane · count · 1 or 0: results are kept · that many entries · their
+--           ids · time to live and what the mark says for each, if results are kept;
+--           then for each other success: id · lane · entry · origin · unique key · time to live · what it says
+-- answers:  the indices, from 0 in the order of the arguments, of those that were already over
+local gone, index = {}, 0
+
+-- What a late success still finds queued, or running elsewhere: the same message at another place.
+local function follow(place, origin)
+  local lane, entry = entry_at(place)
+  local message = lane and message_in(lane, entry)
+  if message and (get(message, 'o') or place) == origin then
+    return lane, entry
+  end
+end
+
+local function succeed(id, lane, entry, origin, unique, ttl, says)
+  local place, flags = place_of(id)
+  if place and place ~= lane .. entry then
+    lane, entry = follow(place, origin)
+  elseif not place and redis.call('XACK', KEYS[lane], GROUP, entry) == 0 then
+    lane = nil
+  end
+  if not lane then
+    gone[#gone + 1] = index
+    return
+  end
+  take_out(lane, entry)
+  finish(id, flags, unique, ttl, says)
+end
+
+-- Wakes those who wait for one of these, before their places are forgotten.
+local function flags_of(first, last)
+  local flagged = {}
+  if redis.call('EXISTS', CANCEL, WAITERS) > 0 then
+    for at, value in ipairs(redis.call('HMGET', IDS, unpack(ARGV, first, last))) do
+      flagged[ARGV[first + at - 1]] = value and string.match(value, ';(.*)$')
+    end
+  end
+  return flagged
+end
+
+local function finish_held(lane, count, entries, ids, marks)
+  local flagged = flags_of(ids, ids + count - 1)
+  redis.call('XDEL', KEYS[lane], unpack(ARGV, entries, ids - 1))
+  redis.call('HDEL', IDS, unpack(ARGV, ids, ids + count - 1))
+  if marks then
+    local now = clock()
+    for at = 0, count - 1 do
+      mark(ARGV[ids + at], now, tonumber(ARGV[marks + 2 * at]), ARGV[marks + 2 * at + 1])
+    end
+  end
+  for id, flags in pairs(flagged) do
+    forget_cancellation(id, flags)
+    wake(id, flags)
+  end
+  index = index + count
+end
+
+local function finish_section(at)
+  local lane, count, kept = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2] == '1'
+  local entries = at + 3
+  local ids = entries + count
+  local marks = kept and ids + count
+  if redis.call('XACK', KEYS[lane], GROUP, unpack(ARGV, entries, ids - 1)) == count then
+    finish_held(lane, count, entries, ids, marks)
+  else
+    for number = 0, count - 1 do
+      local entry = ARGV[entries + number]
+      local ttl = kept and tonumber(ARGV[marks + 2 * number]) or 0
+      local says = kept and ARGV[marks + 2 * number + 1]
+      succeed(ARGV[ids + number], lane, entry, lane .. entry, nil, ttl, says)
+      index = index + 1
+    end
+  end
+  return kept and marks + 2 * count or ids + count
+end
+
+local at = 6
+for _ = 1, tonumber(ARGV[5]) do
+  at = finish_section(at)
+end
+while at <= #ARGV do
+  local id, lane, entry, origin, unique, ttl, says = unpack(ARGV, at, at + 6)
+  succeed(id, tonumber(lane), entry, origin, unique, tonumber(ttl), says)
+  index = index + 1
+  at = at + 7
+end
+return gone

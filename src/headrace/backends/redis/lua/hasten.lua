@@ -1,0 +1,15 @@
+-- Queues a scheduled or retrying message now.
+--
+-- requires: queue message place queueing
+-- keys:     those of the queue
+-- args:     id
+-- answers:  1, or 0 when it is neither
+local id = ARGV[5]
+local place, flags = place_of(id)
+local packed = (place == 'S' or place == 'R') and redis.call('HGET', MESSAGES, id)
+if not packed then
+  return 0
+end
+enqueue(id, flags, cmsgpack.unpack(packed))
+unpark(id, place)
+return 1

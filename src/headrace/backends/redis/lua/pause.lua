@@ -1,0 +1,12 @@
+-- Pauses or resumes a queue, and announces it.
+--
+-- requires: queue
+-- keys:     those of the queue
+-- args:     1 or 0
+if ARGV[5] == '1' then
+  redis.call('HSET', META, 'paused', '1')
+else
+  redis.call('HDEL', META, 'paused')
+end
+redis.call('PUBLISH', ORDERS, 'pause ' .. LABEL .. ' ' .. ARGV[5])
+return 1

@@ -1,0 +1,51 @@
+-- Ends queued, scheduled and retrying messages as cancelled.
+--
+-- requires: queue message place queueing counting ending
+-- keys:     those of the queue
+-- args:     microseconds for which the marks stay · limit · bytes after which it stops
+-- answers:  how many; 0: nothing is left
+local ttl, limit, bytes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local count, largest = 0, bytes
+
+local function purge(id, message)
+  local _, flags = place_of(id)
+  finish_cancelled(id, flags, message, ttl)
+  count = count + 1
+  local size = #get(message, 'm')
+  largest = math.max(count == 1 and 1 or largest, size)
+  bytes = bytes - size
+end
+
+local function purge_lane(lane)
+  local after = group_of(lane) or '0-0'
+  while count < limit and bytes > 0 do
+    local fit = math.min(limit - count, 10, math.max(1, math.floor(bytes / largest)))
+    local rows = redis.call('XRANGE', KEYS[lane], '(' .. after, '+', 'COUNT', fit)
+    if #rows == 0 then
+      return
+    end
+    for _, row in ipairs(rows) do
+      redis.call('XDEL', KEYS[lane], row[1])
+      purge(get(row[2], 'i'), row[2])
+    end
+  end
+end
+
+local function purge_agenda(key, place)
+  while count < limit and bytes > 0 do
+    local id = redis.call('ZRANGE', key, 0, 0)[1]
+    if not id then
+      return
+    end
+    local packed = redis.call('HGET', MESSAGES, id)
+    unpark(id, place)
+    purge(id, packed and cmsgpack.unpack(packed) or { 'm', '' })
+  end
+end
+
+for lane = 1, 5 do
+  purge_lane(lane)
+end
+purge_agenda(DUE, 'S')
+purge_agenda(RETRY, 'R')
+return count

@@ -1,0 +1,40 @@
+-- Takes messages from holders whose lease ran out: queued again, buried, or ended when their cancellation was
+-- asked for. Looks again whether each is still held beyond its lease. Acknowledges first.
+--
+-- requires: queue message place queueing ending
+-- keys:     those of the queue
+-- args:     lease in milliseconds, then for each: lane · entry · id · state · reason and failure, empty unless
+--           it is to be buried
+-- answers:  for each: queued, dead, cancelled, or nothing when it was settled or renewed in the meantime
+local lease = tonumber(ARGV[5])
+
+local function recover(lane, entry, id, state, reason, failure)
+  local row = holder(lane, entry)
+  if not row or row[3] < lease then
+    return ''
+  end
+  local message = message_in(lane, entry)
+  take_out(lane, entry)
+  local place, flags = place_of(id)
+  if not message or (place and place ~= lane .. entry) then
+    return ''
+  end
+  put(message, 'o', get(message, 'o') or (lane .. entry))
+  local ttl = cancelled_for(id, flags)
+  if ttl then
+    finish_cancelled(id, flags, message, ttl)
+    return 'cancelled'
+  elseif reason ~= '' then
+    bury(id, flags, message, state, reason, failure)
+    return 'dead'
+  end
+  put(message, 's', state)
+  enqueue(id, flags, message)
+  return 'queued'
+end
+
+local answers = {}
+for at = 6, #ARGV, 6 do
+  answers[#answers + 1] = recover(tonumber(ARGV[at]), unpack(ARGV, at + 1, at + 5))
+end
+return answers

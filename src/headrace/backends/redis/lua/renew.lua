@@ -1,0 +1,28 @@
+-- Extends leases of entries that are still held, and never takes one back from somebody else.
+--
+-- The delivery count is not needed as such, so from the first renewal on it holds the millisecond at which
+-- the message was claimed: renewals overwrite the only other trace of it.
+--
+-- requires: queue place
+-- keys:     those of the queue
+-- args:     for each claim: id · lane · entry · consumer
+-- answers:  for each: k kept, l lost, c kept, but its cancellation was asked for
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function renew(id, lane, entry, consumer)
+  local place, flags = place_of(id)
+  local row = place == lane .. entry and holder(lane, entry)
+  if not row or row[2] ~= consumer then
+    return 'l'
+  end
+  local claimed = row[4] > 1000000000 and row[4] or now - row[3]
+  redis.call('XCLAIM', KEYS[lane], GROUP, consumer, 0, entry, 'RETRYCOUNT', claimed, 'JUSTID')
+  return string.find(flags, 'c', 1, true) and 'c' or 'k'
+end
+
+local answers = {}
+for at = 5, #ARGV, 4 do
+  answers[#answers + 1] = renew(ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3])
+end
+return answers

@@ -1,0 +1,52 @@
+-- Queues dead letters again under the same id, with a fresh state. Appends first and removes after.
+--
+-- requires: queue message place queueing
+-- keys:     those of the queue
+-- args:     bytes of bodies after which it stops · ids
+-- answers:  for each: replayed, duplicate or gone; fewer than there are ids when it stopped
+local bytes = tonumber(ARGV[5])
+
+-- Takes the unique key again; false when another message holds it.
+local function take_key(unique, id)
+  if not unique or string.sub(unique, 1, 1) ~= 'f' then
+    return true
+  end
+  local key = UNIQUE .. string.sub(unique, 2)
+  local value = redis.call('GET', key)
+  if value then
+    local expiry, owner = string.match(value, '^(%d+) (.*)$')
+    local place = owner ~= id and redis.call('HGET', IDS, owner)
+    if (expiry == '0' and place and place ~= 'D') or tonumber(expiry) > clock() then
+      return false
+    end
+  end
+  redis.call('SET', key, '0 ' .. id)
+  return true
+end
+
+local function replay(id)
+  local packed = place_of(id) == 'D' and redis.call('HGET', MESSAGES, id)
+  if not packed then
+    return 'gone'
+  end
+  local message = cmsgpack.unpack(packed)
+  if not take_key(get(message, 'u'), id) then
+    return 'duplicate'
+  end
+  for _, name in ipairs({ 's', 'r', 'f', 'e' }) do
+    put(message, name, nil)
+  end
+  enqueue(id, '', message)
+  bytes = bytes - #packed
+  redis.call('ZREM', DEAD, id)
+  redis.call('HDEL', MESSAGES, id)
+  return 'replayed'
+end
+
+local answers = {}
+for at = 6, #ARGV do
+  if bytes > 0 then
+    answers[#answers + 1] = replay(ARGV[at])
+  end
+end
+return answers

@@ -1,0 +1,16 @@
+-- Forgets a consumer in every lane where it holds nothing: with a consumer its held entries would vanish.
+--
+-- requires: queue
+-- keys:     those of the queue
+-- args:     consumer
+-- answers:  in how many lanes it is still needed
+local needed = 0
+for lane = 1, 5 do
+  local rows = redis.pcall('XPENDING', KEYS[lane], GROUP, '-', '+', 1, ARGV[5])
+  if #rows == 0 then
+    redis.pcall('XGROUP', 'DELCONSUMER', KEYS[lane], GROUP, ARGV[5])
+  else
+    needed = needed + 1
+  end
+end
+return needed

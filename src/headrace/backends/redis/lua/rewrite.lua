@@ -1,0 +1,14 @@
+-- Replaces the body of a scheduled, retrying or dead message.
+--
+-- requires: queue message
+-- keys:     those of the queue
+-- args:     id · body
+-- answers:  1, or 0 when it is none of these
+local packed = redis.call('HGET', MESSAGES, ARGV[5])
+if not packed then
+  return 0
+end
+local message = cmsgpack.unpack(packed)
+put(message, 'm', ARGV[6])
+redis.call('HSET', MESSAGES, ARGV[5], cmsgpack.pack(message))
+return 1

@@ -1,0 +1,64 @@
+-- A message as a row for people: id · status · time (claimed, due or died, else 0) · worker · message.
+-- A mark as a row: id · status · time of its end · empty · {t, task, n, note} and {v, value} if there is one.
+
+-- Who holds an entry, and the millisecond at which it was claimed or last renewed. The server tells how long
+-- ago that was, so the clock must not have moved on in between.
+local function holder_since(lane, entry)
+  for _ = 1, 5 do
+    local before = math.floor((clock() - OFFSET) / 1000)
+    local row = holder(lane, entry)
+    if not row or math.floor((clock() - OFFSET) / 1000) == before then
+      return row, row and before - row[3]
+    end
+  end
+  local row = holder(lane, entry)
+  return row, row and math.floor((clock() - OFFSET) / 1000) - row[3]
+end
+
+local function row_of(id, place, message)
+  local lane, entry = entry_at(place)
+  if not lane then
+    local key = place == 'S' and DUE or place == 'R' and RETRY or DEAD
+    local status = place == 'S' and 'scheduled' or place == 'R' and 'retrying' or 'dead'
+    return { id, status, redis.call('ZSCORE', key, id), '', message }
+  end
+  local row, since = holder_since(lane, entry)
+  if not row then
+    return { id, 'queued', '0', '', message }
+  end
+  -- See renew.lua for what the count holds.
+  local claimed = row[4] > 1000000000 and row[4] or since
+  return { id, 'running', digits(claimed * 1000 + OFFSET), row[2], message }
+end
+
+local function row_of_mark(id, now)
+  local value = redis.call('GET', MARK .. id)
+  if not value then
+    return nil
+  end
+  local ended, expiry, says = string.match(value, '^(%d+) (%d+) (.*)$')
+  if tonumber(expiry) <= now then
+    return nil
+  end
+  local status, task_length, note_length, has_value, rest = string.match(says, '^(%a+) (%d+) (%d+) ([01]) (.*)$')
+  local note = 1 + task_length
+  local value_at = note + note_length
+  local fields = { 't', string.sub(rest, 1, task_length), 'n', string.sub(rest, note, value_at - 1) }
+  if has_value == '1' then
+    fields[5], fields[6] = 'v', string.sub(rest, value_at)
+  end
+  return { id, status, ended, '', fields }
+end
+
+-- All that is known of an id; nil: nothing.
+local function row_of_id(id, now)
+  local place = place_of(id)
+  if place then
+    local message = message_at(place, id)
+    if message then
+      return row_of(id, place, message)
+    end
+    redis.call('HDEL', IDS, id)
+  end
+  return row_of_mark(id, now)
+end

@@ -1,0 +1,74 @@
+-- What follows from the end of a message.
+
+-- A unique key holds '<until> <id>'; until is 0 when it is held until it is released.
+local function release(unique, id)
+  if unique and string.sub(unique, 1, 1) ~= 'e' then
+    local key = UNIQUE .. string.sub(unique, 2)
+    if redis.call('GET', key) == '0 ' .. id then
+      redis.call('DEL', key)
+    end
+  end
+end
+
+local function wake(id, flags)
+  if string.find(flags, 'w', 1, true) then
+    local channels = redis.call('HGET', WAITERS, id)
+    redis.call('HDEL', WAITERS, id)
+    for channel in string.gmatch(channels or '', '%S+') do
+      redis.call('PUBLISH', channel, LABEL .. ' ' .. id)
+    end
+  end
+end
+
+local function forget_cancellation(id, flags)
+  if string.find(flags, 'c', 1, true) then
+    redis.call('HDEL', CANCEL, id)
+  end
+end
+
+-- What a mark says: 'status length-of-task length-of-note 1-or-0 ' and then task, note, and the value if there
+-- is one. (Of a success it is put together in settling.py.)
+local function saying(status, task)
+  return status .. ' ' .. #(task or '') .. ' 0 0 ' .. (task or '')
+end
+
+-- A mark stays for `ttl` microseconds; 0: none. It holds '<ended> <until> <what it says>': the time in it hides
+-- it when a test moves the clock.
+local function mark(id, now, ttl, says)
+  if ttl > 0 then
+    local value = digits(now) .. ' ' .. digits(now + ttl) .. ' ' .. says
+    redis.call('SET', MARK .. id, value, 'PX', math.ceil(ttl / 1000))
+  end
+end
+
+-- The message has left its place: nothing but a mark remains of it.
+local function finish(id, flags, unique, ttl, says)
+  redis.call('HDEL', IDS, id)
+  forget_cancellation(id, flags)
+  release(unique, id)
+  mark(id, clock(), ttl, says)
+  wake(id, flags)
+end
+
+local function finish_cancelled(id, flags, message, ttl)
+  finish(id, flags, get(message, 'u'), ttl, saying('cancelled', get(message, 't')))
+end
+
+local function bury(id, flags, message, state, reason, failure)
+  put(message, 's', state)
+  put(message, 'r', reason)
+  put(message, 'f', failure)
+  redis.call('ZADD', DEAD, digits(clock()), id)
+  redis.call('HSET', MESSAGES, id, cmsgpack.pack(message))
+  set_place(id, 'D', '')
+  forget_cancellation(id, flags)
+  release(get(message, 'u'), id)
+  wake(id, flags)
+end
+
+-- For how long the mark of a message stays whose cancellation was asked for; nil: it was not.
+local function cancelled_for(id, flags)
+  if string.find(flags, 'c', 1, true) then
+    return tonumber(redis.call('HGET', CANCEL, id) or 0)
+  end
+end

@@ -1,0 +1,61 @@
+-- Where a message is: `:ids` holds for each id its place and, after a semicolon, flags.
+--   place: a lane's number followed by the entry's id, or S scheduled, R retrying, D dead
+--   flags: c its cancellation was asked for (see `:cancel`), w somebody waits for its end (see `:w`)
+local function place_of(id)
+  local value = redis.call('HGET', IDS, id)
+  if not value then
+    return nil, ''
+  end
+  return string.match(value, '^([^;]*);?(.*)$')
+end
+
+local function set_place(id, place, flags)
+  if flags ~= '' then
+    place = place .. ';' .. flags
+  end
+  redis.call('HSET', IDS, id, place)
+end
+
+-- The lane and entry of a place, or nothing when it is not in a lane.
+local function entry_at(place)
+  local lane, entry = string.match(place, '^(%d)(.+)$')
+  return tonumber(lane), entry
+end
+
+-- Who holds an entry: {entry, consumer, milliseconds since the last renewal, count}; nil: nobody.
+local function holder(lane, entry)
+  local rows = redis.pcall('XPENDING', KEYS[lane], GROUP, entry, entry, 1)
+  return rows[1]
+end
+
+local function message_in(lane, entry)
+  local rows = redis.call('XRANGE', KEYS[lane], entry, entry)
+  return rows[1] and rows[1][2]
+end
+
+-- The message at a place; nil when the place is empty, since someone deleted the stream by hand.
+local function message_at(place, id)
+  local lane, entry = entry_at(place)
+  if lane then
+    return message_in(lane, entry)
+  end
+  local packed = redis.call('HGET', MESSAGES, id)
+  return packed and cmsgpack.unpack(packed)
+end
+
+-- Whether this consumer still holds the message by this very hand-out. An entry is handed out once: whoever
+-- takes a message from its holder makes a new entry. Only a group that was destroyed and made again hands the
+-- same entry to another, hence the look at the consumer.
+local function held(id, lane, entry, consumer)
+  local place, flags = place_of(id)
+  if place ~= lane .. entry then
+    return false
+  end
+  local row = holder(lane, entry)
+  return row and row[2] == consumer, flags
+end
+
+local function take_out(lane, entry)
+  redis.call('XACK', KEYS[lane], GROUP, entry)
+  redis.call('XDEL', KEYS[lane], entry)
+end

@@ -1,0 +1,18 @@
+-- The keys and the first four arguments of every script about one queue, by name (made in keys.py), and the
+-- store's clock. KEYS[1] to KEYS[5] are the lanes; a lane's number is its index.
+local IDS, MESSAGES, DUE, RETRY, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local CANCEL, WAITERS, META = KEYS[11], KEYS[12], KEYS[13]
+local MARK, UNIQUE, PRODUCER = KEYS[14], KEYS[15], KEYS[16] -- prefixes
+local OFFSET, GROUP, ORDERS, LABEL = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local SUSPECT, RETURNED, HIGH = 1, 2, 3
+
+-- Microseconds. The offset is 0 but in tests that move time.
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2] + OFFSET
+end
+
+-- A time as text: `..` would cut it to 14 digits.
+local function digits(number)
+  return string.format('%.0f', number)
+end

@@ -1,0 +1,63 @@
+-- Puts messages into lanes and onto the agenda.
+local function lane_of(message, returned)
+  local state = get(message, 's')
+  if state and cmsgpack.unpack(state)[2] > 0 then
+    return SUSPECT
+  elseif returned then
+    return RETURNED
+  end
+  return HIGH + (tonumber(get(message, 'p')) or 1)
+end
+
+-- The id for an entry: the server makes it, from its clock. Where a test has moved time it is made here.
+local function next_entry(lane)
+  if OFFSET == 0 then
+    return '*'
+  end
+  local now = math.floor(clock() / 1000)
+  local last, number = 0, 0
+  local stream = redis.pcall('XINFO', 'STREAM', KEYS[lane])
+  for at = 1, #stream, 2 do
+    if stream[at] == 'last-generated-id' then
+      last, number = string.match(stream[at + 1], '^(%d+)-(%d+)$')
+    end
+  end
+  if tonumber(last) >= now then
+    return last .. '-' .. (number + 1)
+  end
+  return digits(now) .. '-0'
+end
+
+local function enqueue(id, flags, message, returned)
+  local lane = lane_of(message, returned)
+  local entry = redis.call('XADD', KEYS[lane], next_entry(lane), unpack(message))
+  set_place(id, lane .. entry, flags)
+end
+
+-- The earliest due time of all that is scheduled or retrying; nil: there is none.
+local function first_due()
+  local due = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
+  local retry = redis.call('ZRANGE', RETRY, 0, 0, 'WITHSCORES')[2]
+  if due and retry then
+    return math.min(tonumber(due), tonumber(retry))
+  end
+  return tonumber(due or retry)
+end
+
+local function park(id, flags, message, place, due)
+  redis.call('ZADD', place == 'R' and RETRY or DUE, digits(due), id)
+  redis.call('HSET', MESSAGES, id, cmsgpack.pack(message))
+  set_place(id, place, flags)
+end
+
+local function announce_if_sooner(before, due)
+  if due and (not before or due < before) then
+    redis.call('PUBLISH', ORDERS, 'due ' .. LABEL)
+  end
+end
+
+-- Takes a parked message off its agenda; its place is set by whoever takes it.
+local function unpark(id, place)
+  redis.call('ZREM', place == 'R' and RETRY or DUE, id)
+  redis.call('HDEL', MESSAGES, id)
+end

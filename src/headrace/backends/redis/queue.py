@@ -1,0 +1,36 @@
+"""One queue's keys and labels, bound to the arguments that every script about it begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.core.message import Source, Stream
+
+from .connection import Word, pack
+from .keys import GROUP, NamespaceKeys, QueueKeys, label_of
+from .scripts import Script
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A script with its keys and arguments, packed and ready to be sent, once or again."""
+
+    script: Script
+    packed: bytes
+
+
+class Queue:
+    def __init__(self, namespace: str, stream: Stream, offset_us: Callable[[], int]) -> None:
+        self.stream = stream
+        self.source = Source(stream)
+        self.keys = QueueKeys(namespace, stream)
+        self.label = label_of(stream)
+        self._offset_us = offset_us
+        self._head: tuple[Word, ...] = (len(self.keys.all), *self.keys.all)
+        self._context: tuple[Word, ...] = (GROUP, NamespaceKeys(namespace).orders, self.label)
+
+    def call(self, script: Script, *args: Word) -> Call:
+        """`script` about this queue. What comes before `args` is named in lua/shared/queue.lua."""
+        words = (b"EVALSHA", script.digest, *self._head, self._offset_us(), *self._context, *args)
+        return Call(script, pack(words))

@@ -1,0 +1,150 @@
+"""Appending a batch: recognise a repeat, decide about each message, write what is accepted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from headrace.core.backend import Answer
+from headrace.core.clock import SECOND
+from headrace.core.message import Batch, Message
+
+from . import queries
+from .parcel import Parcel, listed, unlisted
+from .places import FIRST_PRIORITY, SCHEDULED, SUCCEEDED
+from .transaction import StreamRow, Transaction, new_number
+from .unique_keys import KeyRing
+
+#: How long the answers to a producer's last batch are remembered, in microseconds.
+PRODUCER_TTL: Final = 600 * SECOND
+
+#: The room in a stream without a limit.
+UNLIMITED: Final = 1 << 62
+
+#: What `queries.ADD_MESSAGES` wants of a message.
+Row = tuple[str, str, int, int, int, int, int, str | None, str | None, int | None, int]
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Answer]).decode
+
+
+def append(transaction: Transaction, batch: Batch) -> list[Answer]:
+    if not batch.messages:
+        return []
+    stream = transaction.stream(batch.stream)
+    answers = _recall(transaction, stream.number, batch)
+    if answers is None:
+        accepted = batch.messages
+        if not (_is_plain(batch) and _write(transaction, stream.number, batch, accepted)):
+            answers, accepted = _decide(transaction, stream, batch)
+            _write(transaction, stream.number, batch, accepted)
+        answers = answers or [Answer(message.id) for message in accepted]
+        _remember(transaction, stream.number, batch, answers, complete=len(accepted) == len(answers))
+    return answers
+
+
+def _is_plain(batch: Batch) -> bool:
+    """Whether nothing but a known id could stand in its way. Writing it finds out about those for less."""
+    return batch.limit is None and all(message.unique is None for message in batch.messages)
+
+
+def _recall(transaction: Transaction, stream: int, batch: Batch) -> list[Answer] | None:
+    """What was answered to this very batch before."""
+    last = transaction.connection.row(queries.READ_PRODUCER, (stream, batch.producer))
+    if last is None:
+        return None
+    number, at_us, answers = last
+    if number != batch.number or at_us + PRODUCER_TTL <= transaction.now_us:
+        return None
+    return [Answer(message.id) for message in batch.messages] if answers is None else _decode(answers)
+
+
+def _remember(
+    transaction: Transaction, stream: int, batch: Batch, answers: list[Answer], *, complete: bool
+) -> None:
+    stored = None if complete else _encode(answers)
+    row = (stream, batch.producer, batch.number, transaction.now_us, stored)
+    transaction.connection.change(queries.WRITE_PRODUCER, row)
+
+
+def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[list[Answer], list[Message]]:
+    messages = batch.messages
+    known = _known_ids(transaction, stream.number, messages)
+    keys = KeyRing(transaction, stream.number, [message.unique.key for message in messages if message.unique])
+    room = _room(transaction, stream, batch.limit)
+    answers: list[Answer] = []
+    accepted: list[Message] = []
+    for message in messages:
+        id, unique = message.id, message.unique
+        if id in known:
+            answers.append(Answer(id, "duplicate"))
+        elif unique is not None and (owner := keys.owner(unique.key)) is not None:
+            answers.append(Answer(owner, "duplicate"))
+        elif len(accepted) >= room:
+            answers.append(Answer(id, "full"))
+        else:
+            known.add(id)
+            if unique is not None:
+                keys.take(unique, id)
+            accepted.append(message)
+            answers.append(Answer(id))
+    keys.write()
+    return answers, accepted
+
+
+def _known_ids(transaction: Transaction, stream: int, messages: list[Message]) -> set[str]:
+    """Which of these ids are taken. Marks whose time has passed make way."""
+    ids = listed([message.id for message in messages])
+    rows = unlisted(transaction.connection.value(queries.FIND_IDS, (stream, ids)))
+    past = [seq for seq, _, place, at_us in rows if place >= SUCCEEDED and at_us <= transaction.now_us]
+    if past:
+        transaction.connection.change(queries.FORGET, (listed(past),))
+    gone = set(past)
+    return {id for seq, id, _, _ in rows if seq not in gone}
+
+
+def _room(transaction: Transaction, stream: StreamRow, limit: int | None) -> int:
+    if limit is None:
+        return UNLIMITED
+    queued = stream.queued + transaction.counted(stream.number, FIRST_PRIORITY)
+    scheduled = stream.scheduled + transaction.counted(stream.number, SCHEDULED)
+    return limit - queued - scheduled
+
+
+def _write(transaction: Transaction, stream: int, batch: Batch, accepted: list[Message]) -> bool:
+    """All of the accepted messages, or none of them when an id is known."""
+    if not accepted:
+        return True
+    connection, now_us = transaction.connection, transaction.now_us
+    bodies = Parcel()
+    rows = [_row(message, bodies, now_us) for message in accepted]
+    later = [at_us for _, _, place, at_us, *_ in rows if place == SCHEDULED]
+    before_us = transaction.next_due_us([stream]) if later else None
+    number = new_number()
+    written = connection.change(
+        queries.ADD_MESSAGES, (stream, listed(rows), bodies.content(), now_us, number)
+    )
+    if written < len(rows):
+        ids = listed(message.id for message in accepted)
+        connection.change(queries.TAKE_BACK, (stream, ids, number))
+        return False
+    if later:
+        transaction.announce_if_due_sooner(batch.stream, before_us, min(later))
+    if len(later) < len(rows):
+        transaction.news.ready.add(batch.stream)
+    transaction.count(stream, SCHEDULED, len(later))
+    transaction.count(stream, FIRST_PRIORITY, len(rows) - len(later))
+    return True
+
+
+def _row(message: Message, bodies: Parcel, now_us: int) -> Row:
+    priority, unique = message.priority, message.unique
+    due_us = max(message.due_us, now_us + message.delay_us)
+    lane = FIRST_PRIORITY + priority
+    place, at_us = (SCHEDULED, due_us) if due_us > now_us else (lane, now_us)
+    expires_us = due_us + message.lifetime_us if message.lifetime_us else 0
+    # A key that ends by itself is not the message's to release.
+    key, until = (unique.key, unique.until) if unique and unique.until != "elapsed" else (None, None)
+    start, length = bodies.put(message.body)
+    return message.id, message.task, place, at_us, lane, priority, expires_us, key, until, start, length

@@ -1,0 +1,316 @@
+"""The verbs of the contract: each is a step for the writer's thread or a question to the reader's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from time import monotonic
+from typing import TypeVar
+
+from headrace.core.backend import (
+    Answer,
+    Backend,
+    CancelAnswer,
+    DeadFilter,
+    Order,
+    Promoted,
+    Reclaimed,
+    Renewer,
+    ReplayAnswer,
+    Standing,
+)
+from headrace.core.claim import Claim
+from headrace.core.clock import Clock
+from headrace.core.errors import BackendUnavailable
+from headrace.core.message import Batch, Source, Stream
+from headrace.core.outcome import Settlement, Verdict
+from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+
+from . import records, recovery, steering, workers
+from .appends import append
+from .claims import Request, claim, is_something_ready
+from .connection import Connection, Synchronous
+from .filesystem import check_folder
+from .records import Listing
+from .renewer import SqliteRenewer
+from .session import Session
+from .settlements import hand_back, parts_of, settle
+from .step import Answered, Step
+from .transaction import Transaction
+
+T = TypeVar("T")
+
+
+class SqliteBackend(Backend):
+    def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
+        self._path = path
+        self._namespace = namespace
+        self._synchronous: Synchronous = synchronous
+        self._clock = clock
+        self._session: Session | None = None
+        self._turns = count(1)
+        self._woken: set[str] = set()
+
+    @property
+    def description(self) -> str:
+        return f"SQLite file {self._path}"
+
+    async def open(self) -> None:
+        if self._session is not None:
+            if self._session.at_home:
+                return
+            self._session.leave()
+        check_folder(self._path)
+        session = Session(
+            self._path, namespace=self._namespace, synchronous=self._synchronous, clock=self._clock
+        )
+        self._session = session
+        try:
+            await session.open()
+        except BaseException:
+            self._session = None
+            raise
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None and session.at_home:
+            await session.close()
+
+    # --- the path of a message ---------------------------------------------------------------------------
+
+    async def ensure(self, source: Source, lease_us: int) -> int | None:
+        stream = source.stream
+
+        def stands(connection: Connection) -> Answered[int | None] | None:
+            same = steering.read_lease(connection, self._namespace, stream) == lease_us
+            return Answered(None) if same else None
+
+        return await self._write(
+            lambda transaction: steering.ensure(transaction, stream, lease_us), shortcut=stands
+        )
+
+    async def append(self, batch: Batch) -> list[Answer]:
+        return await self._write(lambda transaction: append(transaction, batch), weight=len(batch.messages))
+
+    async def claim(
+        self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
+    ) -> list[Claim]:
+        session = self._use()
+        request = Request(sources, consumer, limit, suspects, next(self._turns))
+        until = monotonic() + wait
+        with session.watch.claiming(sources, consumer, suspects=suspects > 0) as bell:
+            while not session.closing:
+                bell.reset()
+                claims = await self._try_to_claim(session, request)
+                left = until - monotonic()
+                if self._was_woken(consumer) or claims or left <= 0:
+                    return claims
+                await bell.heard(left)
+        return []
+
+    async def _try_to_claim(self, session: Session, request: Request) -> list[Claim]:
+        def nothing(connection: Connection) -> Answered[list[Claim]] | None:
+            ready = request.limit > 0 and is_something_ready(
+                connection, self._namespace, request.sources, suspects=request.suspects > 0
+            )
+            return None if ready else Answered([])
+
+        step = Step(
+            lambda transaction: claim(transaction, request),
+            shortcut=nothing,
+            durable=False,
+            weight=request.limit,
+        )
+        try:
+            return await asyncio.shield(session.write(step))
+        except asyncio.CancelledError:
+            step.future.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, claimed: asyncio.Future[list[Claim]]) -> None:
+        """Whoever claimed these was cancelled and will never see them."""
+        session = self._session
+        if claimed.cancelled() or claimed.exception() or session is None or session.closing:
+            return  # Their leases run out.
+        settlements = [hand_back(claim) for claim in claimed.result()]
+        step = Step(lambda transaction: settle(transaction, settlements), durable=False)
+        session.write(step).add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _was_woken(self, consumer: str) -> bool:
+        woken = consumer in self._woken
+        self._woken.discard(consumer)
+        return woken
+
+    def wake(self, consumer: str) -> None:
+        self._woken.add(consumer)
+        if self._session is not None:
+            self._session.watch.wake(consumer)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        for part in parts_of(settlements):
+            verdicts += await self._write(partial(settle, settlements=part), weight=len(part))
+        return verdicts
+
+    def renewer(self) -> Renewer:
+        return SqliteRenewer(self._path, self._clock)
+
+    # --- upkeep ------------------------------------------------------------------------------------------
+
+    async def reclaim(self, sources: Sequence[Source], *, limit: int) -> Reclaimed:
+        def nothing(connection: Connection) -> Answered[Reclaimed] | None:
+            now_us = self._clock.now_us()
+            overdue = recovery.is_something_overdue(connection, self._namespace, sources, now_us)
+            return None if overdue else Answered(Reclaimed())
+
+        return await self._write(
+            lambda transaction: recovery.reclaim(transaction, sources, limit),
+            shortcut=nothing,
+            durable=False,
+            weight=limit,
+        )
+
+    async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
+        def nothing(connection: Connection) -> Answered[Promoted] | None:
+            due_us, now_us = recovery.next_due(connection, self._namespace, sources), self._clock.now_us()
+            later = due_us is None or due_us > now_us
+            return Answered(recovery.promoted(0, due_us, now_us)) if later else None
+
+        return await self._write(
+            lambda transaction: recovery.promote(transaction, sources, limit),
+            shortcut=nothing,
+            durable=False,
+            weight=limit,
+        )
+
+    async def prune(self, *, limit: int) -> int:
+        def nothing(connection: Connection) -> Answered[int] | None:
+            past = recovery.is_something_past(connection, self._namespace, self._clock.now_us())
+            return None if past else Answered(0)
+
+        return await self._write(
+            lambda transaction: recovery.prune(transaction, limit),
+            shortcut=nothing,
+            durable=False,
+            weight=limit,
+        )
+
+    async def beat(self, worker: WorkerInfo) -> Standing:
+        return await self._write(lambda transaction: workers.beat(transaction, worker), durable=False)
+
+    async def retire(self, sources: Sequence[Source], consumer: str) -> None:
+        self._woken.discard(consumer)
+        await self._write(lambda transaction: workers.retire(transaction, consumer), durable=False)
+
+    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
+        return self._use().watch.listen(hear)
+
+    # --- one message -------------------------------------------------------------------------------------
+
+    async def look(self, stream: Stream, id: str) -> Record | None:
+        return await self._read(
+            lambda connection: records.look(connection, self._namespace, stream, id, self._clock.now_us())
+        )
+
+    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+        session = self._use()
+        until = None if timeout is None else monotonic() + timeout
+        with session.watch.ending(stream, id) as bell:
+            while True:
+                bell.reset()
+                record = await self.look(stream, id)
+                if record is None or record.status.over:
+                    return record or Record(stream, id, JobStatus.UNKNOWN)
+                if not await bell.heard(None if until is None else max(0.0, until - monotonic())):
+                    return None
+
+    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
+        return await self._write(lambda transaction: steering.cancel(transaction, stream, id, mark_us))
+
+    # --- look and steer ----------------------------------------------------------------------------------
+
+    async def streams(self) -> list[Stream]:
+        return await self._read(lambda connection: records.list_streams(connection, self._namespace))
+
+    async def counts(self, stream: Stream) -> Counts:
+        return await self._read(
+            lambda connection: records.count(connection, self._namespace, stream, self._clock.now_us())
+        )
+
+    async def records(
+        self,
+        stream: Stream,
+        *,
+        status: JobStatus | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Record]:
+        listing = Listing(stream, cursor, limit, status, task)
+        return await self._read(
+            lambda connection: records.list_records(
+                connection, self._namespace, listing, self._clock.now_us()
+            )
+        )
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._read(
+            lambda connection: workers.list_workers(connection, self._namespace, self._clock.now_us())
+        )
+
+    async def pause(self, stream: Stream, *, paused: bool) -> None:
+        await self._write(lambda transaction: steering.pause(transaction, stream, paused=paused))
+
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:
+        return await self._write(
+            lambda transaction: steering.purge(transaction, stream, mark_us, limit), weight=limit
+        )
+
+    async def dead(
+        self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
+    ) -> Page[DeadLetter]:
+        listing = Listing(stream, cursor, limit, task=only.task, reason=only.reason)
+        return await self._read(lambda connection: records.list_dead(connection, self._namespace, listing))
+
+    async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
+        return await self._write(
+            lambda transaction: steering.replay(transaction, stream, ids), weight=len(ids)
+        )
+
+    async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
+        return await self._write(
+            lambda transaction: steering.discard(transaction, stream, ids), weight=len(ids)
+        )
+
+    async def hasten(self, stream: Stream, id: str) -> bool:
+        return await self._write(lambda transaction: steering.hasten(transaction, stream, id))
+
+    async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
+        return await self._write(lambda transaction: steering.rewrite(transaction, stream, id, body))
+
+    # --- to the threads ----------------------------------------------------------------------------------
+
+    def _use(self) -> Session:
+        session = self._session
+        if session is None or not session.at_home:
+            raise BackendUnavailable(
+                f"the SQLite store {self._path} is not open in this process and event loop: open it first"
+            )
+        return session
+
+    async def _write(
+        self,
+        run: Callable[[Transaction], T],
+        *,
+        shortcut: Callable[[Connection], Answered[T] | None] | None = None,
+        durable: bool = True,
+        weight: int = 1,
+    ) -> T:
+        step = Step(run, shortcut=shortcut, durable=durable, weight=weight)
+        return await self._use().write(step)
+
+    async def _read(self, run: Callable[[Connection], T]) -> T:
+        return await self._use().read(run)

@@ -1,0 +1,128 @@
+"""Handing out queued messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from headrace.core.claim import Claim
+from headrace.core.message import FRESH, Source, State, decode_state
+
+from . import queries
+from .connection import Connection
+from .parcel import Unpacking, listed, unlisted
+from .places import BOTTOM_UP, FIRST_PRIORITY, RETURNED, RUNNING, SUSPECT, TOP_DOWN
+from .settlements import Token
+from .transaction import OpenStream, Transaction, new_number, resolve
+from .unique_keys import HeldKey, release_keys
+
+#: Every so many claims take the priorities from the bottom.
+BOTTOM_TURN: Final = 10
+
+#: Bytes of bodies that one claim hands out at most, or a single message.
+MOST_BYTES: Final = 8 * 1024 * 1024
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What a worker asks for. `turn` counts the claims of this process."""
+
+    sources: Sequence[Source]
+    consumer: str
+    limit: int
+    suspects: int
+    turn: int
+
+
+def is_something_ready(
+    connection: Connection, namespace: str, sources: Sequence[Source], *, suspects: bool
+) -> bool:
+    """Whether a claim would find something; asked first, since an empty claim must not lock the file."""
+    wanted = listed(source.stream for source in sources)
+    first = SUSPECT if suspects else RETURNED
+    return bool(connection.value(queries.IS_SOMETHING_READY, (namespace, wanted, first)))
+
+
+def claim(transaction: Transaction, request: Request) -> list[Claim]:
+    streams = _open_streams(transaction, request)
+    seqs = _choose(transaction.connection, [stream.number for stream in streams], request)
+    return _hand_out(transaction, streams, seqs, request.consumer) if seqs else []
+
+
+def _open_streams(transaction: Transaction, request: Request) -> list[OpenStream]:
+    """In turns: the first of this claim is the last of the next."""
+    sources, turn = request.sources, request.turn
+    # Turns that start from the bottom must not all begin with the same source.
+    first = (turn + turn // BOTTOM_TURN) % len(sources)
+    streams = resolve(transaction.connection, transaction.namespace, [*sources[first:], *sources[:first]])
+    return [stream for stream in streams if not stream.paused]
+
+
+def _choose(connection: Connection, streams: list[int], request: Request) -> list[int]:
+    """The messages to hand out, in their order."""
+    lanes = TOP_DOWN if request.turn % BOTTOM_TURN else BOTTOM_UP
+    bindings = (listed(streams), listed(lanes), min(request.suspects, request.limit), request.limit)
+    found = unlisted(connection.value(queries.FIND_READY, bindings))[: request.limit]
+    chosen: list[int] = []
+    size = 0
+    for seq, length in found:
+        size += length or 0
+        if chosen and size > MOST_BYTES:
+            break
+        chosen.append(seq)
+    return chosen
+
+
+def _hand_out(
+    transaction: Transaction, streams: list[OpenStream], seqs: list[int], consumer: str
+) -> list[Claim]:
+    connection, now_us = transaction.connection, transaction.now_us
+    sources = {stream.number: stream.source for stream in streams}
+    number = new_number()
+    array = listed(seqs)
+    connection.change(queries.LEASE, (array, now_us, number, _worker(transaction, consumer)))
+    rows, states, bodies = connection.row(queries.READ_LEASED, (array,))
+    unpack_state, unpack_body = Unpacking(states), Unpacking(bodies)
+    claims: dict[int, Claim] = {}
+    started: dict[int, HeldKey] = {}
+    taken = dict.fromkeys(sources, 0)
+    for seq, stream, id, priority, expires_us, key, until, state_length, body_length in unlisted(rows):
+        state = read_state(unpack_state.take(state_length))
+        body = unpack_body.take(body_length) or b""
+        claims[seq] = Claim(
+            sources[stream], id, body, Token(seq, number), now_us, state, priority, expires_us
+        )
+        taken[stream] += 1
+        if until == "started":
+            started[seq] = (stream, key, id)
+    for stream, count in taken.items():
+        transaction.count(stream, FIRST_PRIORITY, -count)
+        transaction.count(stream, RUNNING, count)
+    _release_started(transaction, started)
+    return [claims[seq] for seq in seqs]
+
+
+def _worker(transaction: Transaction, consumer: str) -> int:
+    """The number of a worker's name: it is written into rows that must keep their size."""
+    connection, namespace = transaction.connection, transaction.namespace
+    worker: int | None = connection.value(queries.FIND_WORKER, (namespace, consumer))
+    if worker is None:
+        worker = connection.value(queries.ADD_WORKER, (namespace, consumer, transaction.now_us))
+    return worker or 0
+
+
+def _release_started(transaction: Transaction, started: dict[int, HeldKey]) -> None:
+    if started:
+        release_keys(transaction, list(started.values()))
+        transaction.connection.change(queries.FORGET_STARTED_KEYS, (listed(started),))
+
+
+def read_state(data: bytes | None) -> State:
+    """What it went through; bytes that are no state must not keep the others of a batch from running."""
+    if data is None:
+        return FRESH
+    try:
+        return decode_state(data)
+    except msgspec.DecodeError:
+        return FRESH

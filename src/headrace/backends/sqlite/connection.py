@@ -1,0 +1,219 @@
+"""One connection of one thread: opened when it is first needed, set up, and opened anew after a mishap."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import apsw
+
+from headrace.core.errors import BackendUnavailable, ConfigurationError
+
+from .faults import fault_of, unavailable
+from .turnstile import Turnstile
+
+Synchronous = Literal["FULL", "NORMAL"]
+Bindings = Sequence[int | str | bytes | None]
+
+#: Before this version two connections could corrupt a file by resetting its write-ahead log at the same time
+#: (sqlite.org/wal.html#walresetbug).
+OLDEST: Final = (3, 51, 3)
+
+#: Milliseconds that a statement waits for the write lock of another process.
+BUSY_TIMEOUT = 5000
+
+#: Bytes to which the write-ahead log is cut back once a checkpoint has emptied it. It grows while a long
+#: reader keeps the checkpoint from finishing.
+JOURNAL_SIZE_LIMIT: Final = 16 * 1024 * 1024
+
+#: Every connection of this process, so that a forked child can let go of those it inherited.
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+class Connection:
+    """Every method runs in the thread that owns it. Errors are the library's; see `failed`."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        synchronous: Synchronous = "NORMAL",
+        query_only: bool = False,
+        busy_timeout: int | None = None,
+        prepare: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self.path = path
+        self._synchronous = synchronous
+        self._query_only = query_only
+        self._busy_timeout = busy_timeout or BUSY_TIMEOUT
+        self._prepare = prepare
+        self._handle: apsw.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._turnstile = Turnstile(path)
+        self.opened = 0  # how often
+        _connections.add(self)
+
+    def open(self) -> None:
+        """Connect, unless that is so already; a file that was deleted or replaced is noticed here."""
+        if self._handle is not None:
+            if self._file == _identity(self.path):
+                return
+            self.close()
+            raise BackendUnavailable(
+                f"the SQLite store {self.path} was deleted or replaced while it was open; the next call goes"
+                " on with the file that is there now. Stop all workers before touching it",
+                transient=True,
+            )
+        try:
+            self._connect()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._turnstile.close()
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.close()
+
+    def abandon(self) -> None:
+        """This process is a fork of the one that connected, so the connection must never be closed here, not
+        even when the interpreter ends: that could take the write-ahead log away from the parent."""
+        self._turnstile.close()
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+
+    def failed(self, error: apsw.Error, *, committing: bool = False) -> BackendUnavailable:
+        """End what was under way, connect anew next time if need be; answers the error to raise."""
+        try:
+            self.roll_back()
+        except apsw.Error:
+            self.close()
+        if fault_of(error).reopen:
+            self.close()
+        return unavailable(self.path, error, committing=committing)
+
+    # --- statements --------------------------------------------------------------------------------------
+
+    def row(self, sql: str, bindings: Bindings = ()) -> Any:
+        """The first row, None when there is none."""
+        # All rows are fetched, since a statement that is not finished would hold its snapshot.
+        rows = self._use().execute(sql, bindings).fetchall()
+        return rows[0] if rows else None
+
+    def rows(self, sql: str, bindings: Bindings = ()) -> list[Any]:
+        return self._use().execute(sql, bindings).fetchall()
+
+    def value(self, sql: str, bindings: Bindings = ()) -> Any:
+        """The only column of the first row."""
+        row = self.row(sql, bindings)
+        return row[0] if row else None
+
+    def change(self, sql: str, bindings: Bindings = ()) -> int:
+        """Carry out an INSERT, UPDATE or DELETE; answers how many rows it touched."""
+        handle = self._use()
+        handle.execute(sql, bindings)
+        return handle.changes()
+
+    def run(self, sql: str) -> None:
+        """A statement that answers nothing, or a script of many."""
+        for _ in self._use().execute(sql):
+            pass
+
+    def begin(self) -> None:
+        # IMMEDIATE: a transaction that reads first and then wants to write is refused at once when somebody
+        # else wrote in between, whatever the timeout.
+        handle = self._use()
+        passing = self._turnstile.enter()
+        try:
+            handle.execute("BEGIN IMMEDIATE")
+        finally:
+            if passing:
+                self._turnstile.leave()
+
+    def commit(self) -> None:
+        self._use().execute("COMMIT")
+
+    def roll_back(self) -> None:
+        if self._handle is not None and self._handle.in_transaction:
+            self._handle.execute("ROLLBACK")
+
+    def synchronise(self, synchronous: Synchronous) -> None:
+        """How safe the next commits are; costs nothing when it is so already."""
+        if synchronous != self._synchronous:
+            self._synchronous = synchronous
+            self._use().pragma("synchronous", synchronous)
+
+    # --- connecting --------------------------------------------------------------------------------------
+
+    def _use(self) -> apsw.Connection:
+        if self._handle is None:
+            raise apsw.ConnectionClosedError("the connection was closed")
+        return self._handle
+
+    def _connect(self) -> None:
+        check_version()
+        handle = self._handle = apsw.Connection(str(self.path))
+        handle.set_busy_timeout(self._busy_timeout)  # before anything that could find the file locked
+        # Else statements are prepared anew for each binding, for plans that ours do not need: 13 µs, not 5.
+        handle.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        self._enter_wal(handle)
+        handle.pragma("synchronous", self._synchronous)
+        handle.pragma("journal_size_limit", JOURNAL_SIZE_LIMIT)
+        if self._prepare is not None:
+            self._prepare(self)
+        if self._query_only:
+            handle.pragma("query_only", True)
+        self._file = _identity(self.path)
+        self.opened += 1
+
+    def _enter_wal(self, handle: apsw.Connection) -> None:
+        """Changing the journal of a new file answers "busy" without waiting when two processes do it."""
+        until = time.monotonic() + self._busy_timeout / 1000
+        while True:
+            try:
+                mode = handle.pragma("journal_mode", "WAL")
+            except apsw.BusyError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.005)
+                continue
+            if mode != "wal":
+                raise ConfigurationError(
+                    f"{self.path} cannot be used with a write-ahead log (its journal is {mode!r}): this file"
+                    " system lacks shared memory; use a local disk"
+                )
+            return
+
+
+def check_version() -> None:
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < OLDEST:
+        raise ConfigurationError(
+            f"SQLite {apsw.sqlite_lib_version()} has a bug that can corrupt a file which several processes"
+            " use: install a newer one with pip install --upgrade apsw"
+        )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file this is; None when it is gone."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _abandon_all() -> None:
+    for connection in list(_connections):
+        connection.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

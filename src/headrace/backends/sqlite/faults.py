@@ -1,0 +1,79 @@
+"""What SQLite's errors mean to a caller: one table, from the library's error to words that say what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from headrace.core.errors import BackendUnavailable
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """`transient`: it may well pass by itself in a moment. `reopen`: the connection is not to be trusted any
+    more. `doubtful`: a commit that met it may be found in the file after a crash."""
+
+    what: str
+    advice: str
+    transient: bool = False
+    reopen: bool = False
+    doubtful: bool = False
+
+
+FAULTS: dict[type[apsw.Error], Fault] = {
+    apsw.BusyError: Fault(
+        "is locked by another process",
+        "look for one that keeps a transaction open (a shell, a backup, a debugger)",
+        transient=True,
+    ),
+    apsw.LockedError: Fault("is locked by another connection of this process", "try again", transient=True),
+    apsw.ReadOnlyError: Fault(
+        "cannot be written to",
+        "give this user the right to write the file and its folder, or mount the disk for writing",
+        reopen=True,
+    ),
+    apsw.PermissionsError: Fault(
+        "may not be opened by this user", "give it the right to read and write the file", reopen=True
+    ),
+    apsw.FullError: Fault(
+        "cannot grow: the disk, a quota or max_page_count is full", "make room; nothing was lost"
+    ),
+    apsw.IOError: Fault(
+        "met an error of the disk",
+        "look at the system's log; the store goes on when the disk does",
+        reopen=True,
+        doubtful=True,
+    ),
+    apsw.CantOpenError: Fault(
+        "cannot be opened", "check that its folder is there and that this user may write in it", reopen=True
+    ),
+    apsw.CorruptError: Fault(
+        "is damaged",
+        "stop the workers, and recover it with the sqlite3 shell's .recover, or take a backup",
+        reopen=True,
+    ),
+    apsw.NotADBError: Fault("is no SQLite database", "name another file in the URL", reopen=True),
+    apsw.ProtocolError: Fault("is contended by too many processes", "try again", transient=True),
+    apsw.SchemaChangeError: Fault("was changed by another process", "try again", transient=True),
+    apsw.NoMemError: Fault("cannot be used: memory is short", "free some", transient=True),
+    apsw.InterruptError: Fault("was interrupted", "try again", transient=True),
+    apsw.ConnectionClosedError: Fault("was closed", "open the app again", reopen=True),
+}
+
+#: For everything that is not listed. A transaction that met it was rolled back.
+UNFORESEEN = Fault("refused a statement", "please report this")
+
+
+def fault_of(error: apsw.Error) -> Fault:
+    return next((FAULTS[kind] for kind in type(error).__mro__ if kind in FAULTS), UNFORESEEN)
+
+
+def unavailable(path: Path, error: apsw.Error, *, committing: bool = False) -> BackendUnavailable:
+    """The error for the caller. `committing`: it came from the commit itself."""
+    fault = fault_of(error)
+    return BackendUnavailable(
+        f"the SQLite store {path} {fault.what} ({error}): {fault.advice}",
+        uncertain=committing and fault.doubtful,
+        transient=fault.transient,
+    )

@@ -1,0 +1,59 @@
+"""Orders as the file keeps them, so that every process hears of them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from headrace.core.backend import CancelOrder, DueOrder, Order, PauseOrder
+from headrace.core.message import Stream
+
+from . import queries
+from .connection import Connection
+from .parcel import listed, unlisted
+
+#: How many orders the file remembers. Watchers look forty times a second.
+REMEMBERED: Final = 10_000
+
+
+class Announcement(NamedTuple):
+    seq: int
+    at_us: int
+    order: Order
+
+
+def write_orders(connection: Connection, namespace: str, orders: list[Order], now_us: int) -> None:
+    contents = [listed(_words(order)) for order in dict.fromkeys(orders)]
+    connection.change(queries.ADD_ORDERS, (namespace, now_us, listed(contents)))
+    connection.change(queries.FORGET_ORDERS, (REMEMBERED,))
+
+
+def read_orders(connection: Connection, namespace: str, after: int) -> list[Announcement]:
+    """What was announced since the order of that number, in order."""
+    rows = unlisted(connection.value(queries.READ_ORDERS, (namespace, after)))
+    read = ((seq, at_us, _order(*unlisted(content))) for seq, at_us, content in rows)
+    return [Announcement(seq, at_us, order) for seq, at_us, order in read if order is not None]
+
+
+def _words(order: Order) -> list[str]:
+    stream = order.stream
+    match order:
+        case CancelOrder(id=id):
+            return ["cancel", stream.kind, stream.name, id]
+        case PauseOrder(paused=paused):
+            return ["pause" if paused else "resume", stream.kind, stream.name]
+        case DueOrder():
+            return ["due", stream.kind, stream.name]
+
+
+def _order(what: str, kind: str = "", name: str = "", id: str = "", *_: object) -> Order | None:
+    """None for an order that only a newer version understands."""
+    stream = Stream("topic" if kind == "topic" else "queue", name)
+    match what:
+        case "cancel":
+            return CancelOrder(stream, id)
+        case "due":
+            return DueOrder(stream)
+        case "pause" | "resume":
+            return PauseOrder(stream, paused=what == "pause")
+        case _:
+            return None

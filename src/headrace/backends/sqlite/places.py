@@ -1,0 +1,49 @@
+"""Where a message is, as a number, in the order in which lanes are claimed from.
+
+Rows keep their size while a message moves from lane to lane and is claimed: SQLite then overwrites the row
+where it lies. A number from 2 on takes one byte; 0 and 1 would take none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.core.message import State
+from headrace.core.record import JobStatus
+
+SUSPECT: Final = 2
+RETURNED: Final = 3
+#: The lane of a priority is this plus its number.
+FIRST_PRIORITY: Final = 4
+LOWEST: Final = 6
+RUNNING: Final = 7
+SCHEDULED: Final = 8
+RETRYING: Final = 9
+DEAD: Final = 10
+SUCCEEDED: Final = 11
+CANCELLED: Final = 12
+EXPIRED: Final = 13
+
+TOP_DOWN: Final = (RETURNED, 4, 5, 6)
+BOTTOM_UP: Final = (RETURNED, 6, 5, 4)
+
+#: First and last place of each status.
+RANGES: Final[dict[JobStatus, tuple[int, int]]] = {
+    JobStatus.QUEUED: (SUSPECT, LOWEST),
+    JobStatus.RUNNING: (RUNNING, RUNNING),
+    JobStatus.SCHEDULED: (SCHEDULED, SCHEDULED),
+    JobStatus.RETRYING: (RETRYING, RETRYING),
+    JobStatus.DEAD: (DEAD, DEAD),
+    JobStatus.SUCCEEDED: (SUCCEEDED, SUCCEEDED),
+    JobStatus.CANCELLED: (CANCELLED, CANCELLED),
+    JobStatus.EXPIRED: (EXPIRED, EXPIRED),
+}
+
+STATUS: Final[dict[int, JobStatus]] = {
+    place: status for status, (first, last) in RANGES.items() for place in range(first, last + 1)
+}
+
+
+def lane_of(state: State, priority: int) -> int:
+    """The lane in which a message is queued when its time has come."""
+    return SUSPECT if state.crashes else FIRST_PRIORITY + priority

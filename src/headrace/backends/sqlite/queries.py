@@ -1,0 +1,433 @@
+"""Every statement of the store, by what it is about. Rows come and go as JSON arrays (see parcel.py).
+
+`json_each` stands on the left of a CROSS JOIN wherever the order matters: SQLite keeps to that order, and
+walks each range of the index as it is sorted, so that no statement sorts and LIMIT ends it early. `substr` of
+an empty blob is NULL, hence `coalesce(..., x'')`.
+"""
+
+from __future__ import annotations
+
+# --- streams ----------------------------------------------------------------------------------------------
+
+FIND_STREAM = """
+SELECT stream, established, queued, scheduled FROM headrace_streams
+WHERE namespace = ? AND kind = ? AND name = ?
+"""
+
+ADD_STREAM = """
+INSERT INTO headrace_streams (namespace, kind, name, established) VALUES (?, ?, ?, ?)
+RETURNING stream, established, queued, scheduled
+"""
+
+ESTABLISH_STREAM = "UPDATE headrace_streams SET established = 1 WHERE stream = ?"
+
+READ_LEASE = """
+SELECT lease_us FROM headrace_streams WHERE namespace = ? AND kind = ? AND name = ? AND established
+"""
+
+WRITE_LEASE = "UPDATE headrace_streams SET lease_us = ? WHERE stream = ?"
+
+WRITE_PAUSED = "UPDATE headrace_streams SET paused = ? WHERE stream = ?"
+
+LIST_STREAMS = """
+SELECT kind, name FROM headrace_streams WHERE namespace = ? AND established ORDER BY stream
+"""
+
+LIST_PAUSED = "SELECT kind, name FROM headrace_streams WHERE namespace = ? AND paused"
+
+# [[kind, name], ...] → [[its index, number, lease, paused], ...]
+RESOLVE_STREAMS = """
+SELECT json_group_array(json_array(wanted.key, stream, lease_us, paused))
+FROM json_each(?2) AS wanted CROSS JOIN headrace_streams
+WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND name = wanted.value ->> 1
+"""
+
+# How many more of each.
+ADD_COUNTS = """
+UPDATE headrace_streams SET
+    queued = queued + ?2, running = running + ?3, scheduled = scheduled + ?4, retrying = retrying + ?5,
+    dead = dead + ?6
+WHERE stream = ?1
+"""
+
+# `due` is counted up to a bound, the rest costs the same however many there are.
+READ_COUNTS = """
+SELECT queued, running, scheduled, retrying, dead, paused,
+    (SELECT count(*) FROM (
+        SELECT 1 FROM headrace_messages
+        WHERE stream = streams.stream AND place = 8 AND at_us <= ?4 LIMIT ?5)) +
+    (SELECT count(*) FROM (
+        SELECT 1 FROM headrace_messages
+        WHERE stream = streams.stream AND place = 9 AND at_us <= ?4 LIMIT ?5)),
+    (SELECT min(ready_us) FROM (
+        SELECT (SELECT min(at_us) FROM headrace_messages
+                WHERE stream = streams.stream AND place = lane.value) AS ready_us
+        FROM json_each('[2, 3, 4, 5, 6]') AS lane))
+FROM headrace_streams AS streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3
+"""
+
+# --- appending --------------------------------------------------------------------------------------------
+
+# [id, ...] → [[seq, id, place, at_us], ...]
+FIND_IDS = """
+SELECT json_group_array(json_array(seq, id, place, at_us)) FROM headrace_messages
+WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2))
+"""
+
+# [[id, task, place, at_us, lane, priority, expires_us, unique_key, unique_until, start and length of the
+# body], ...]
+ADD_MESSAGES = """
+INSERT INTO headrace_messages
+    (stream, id, task, place, at_us, lane, priority, expires_us, unique_key, unique_until, body,
+     since_us, claim, worker)
+SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
+    value ->> 7, value ->> 8, coalesce(substr(?3, value ->> 9, value ->> 10), x''), ?4, ?5, 1 << 40
+FROM json_each(?2) WHERE true ON CONFLICT DO NOTHING
+"""
+
+# Undoes ADD_MESSAGES: what it wrote has its number where the number of a hand-out will be.
+TAKE_BACK = """
+DELETE FROM headrace_messages
+WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2)) AND claim = ?3
+"""
+
+READ_PRODUCER = """
+SELECT number, at_us, answers FROM headrace_producers WHERE stream = ? AND producer = ?
+"""
+
+WRITE_PRODUCER = """
+INSERT INTO headrace_producers (stream, producer, number, at_us, answers) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET number = excluded.number, at_us = excluded.at_us, answers = excluded.answers
+"""
+
+# --- unique keys ------------------------------------------------------------------------------------------
+
+# [key, ...] → [[key, id, expires_us, whether the owner waits or runs], ...]
+FIND_KEYS = """
+SELECT json_group_array(json_array(key, id, expires_us, EXISTS (
+    SELECT 1 FROM headrace_messages AS owner
+    WHERE owner.stream = ?1 AND owner.id = keys.id AND owner.place <= 9)))
+FROM headrace_unique_keys AS keys WHERE stream = ?1 AND key IN (SELECT value FROM json_each(?2))
+"""
+
+# [[key, id, expires_us], ...]
+TAKE_KEYS = """
+INSERT OR REPLACE INTO headrace_unique_keys (stream, key, id, expires_us)
+SELECT ?1, value ->> 0, value ->> 1, value ->> 2 FROM json_each(?2)
+"""
+
+# [[stream, key, id], ...]: only what that message still holds until it is finished or started
+RELEASE_KEYS = """
+DELETE FROM headrace_unique_keys WHERE expires_us IS NULL AND (stream, key, id) IN (
+    SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))
+"""
+
+# --- claiming ---------------------------------------------------------------------------------------------
+
+# [[kind, name], ...], from which lane on
+IS_SOMETHING_READY = """
+SELECT EXISTS (
+    SELECT 1 FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams CROSS JOIN headrace_messages
+    WHERE namespace = ?1 AND streams.kind = wanted.value ->> 0 AND streams.name = wanted.value ->> 1
+        AND NOT paused AND headrace_messages.stream = streams.stream AND place BETWEEN ?3 AND 6)
+"""
+
+# streams and lanes in the order in which they are wanted, how many suspects, how many others
+# → [[seq, length of its body], ...]
+FIND_READY = """
+SELECT json_group_array(json_array(seq, size)) FROM (
+    SELECT * FROM (
+        SELECT seq, length(body) AS size FROM json_each(?1) AS wanted CROSS JOIN headrace_messages
+        WHERE stream = wanted.value AND place = 2 LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (
+        SELECT seq, length(body) AS size
+        FROM json_each(?2) AS lane CROSS JOIN json_each(?1) AS wanted CROSS JOIN headrace_messages
+        WHERE stream = wanted.value AND place = lane.value LIMIT ?4))
+"""
+
+# [seq, ...]
+LEASE = """
+UPDATE headrace_messages SET place = 7, at_us = ?2, since_us = ?2, claim = ?3, worker = ?4
+WHERE seq IN (SELECT value FROM json_each(?1))
+"""
+
+# [seq, ...] → [[seq, stream, id, priority, expires_us, unique_key, unique_until, length of state, of body],
+# ...], the states, the bodies
+READ_LEASED = """
+SELECT
+    json_group_array(json_array(
+        seq, stream, id, priority, expires_us, unique_key, unique_until, length(state), length(body))),
+    CAST(group_concat(state, '') AS BLOB),
+    CAST(group_concat(body, '') AS BLOB)
+FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))
+"""
+
+# [seq, ...]
+FORGET_STARTED_KEYS = """
+UPDATE headrace_messages SET unique_key = NULL, unique_until = NULL
+WHERE seq IN (SELECT value FROM json_each(?))
+"""
+
+FIND_WORKER = "SELECT worker FROM headrace_workers WHERE namespace = ? AND consumer = ?"
+
+ADD_WORKER = """
+INSERT INTO headrace_workers (namespace, consumer, seen_us) VALUES (?, ?, ?) RETURNING worker
+"""
+
+# --- settling ---------------------------------------------------------------------------------------------
+
+# [seq, ...] → [[seq, stream, place, claim, priority, cancel_us, unique_key, id], ...]
+READ_HELD = """
+SELECT json_group_array(json_array(seq, stream, place, claim, priority, cancel_us, unique_key, id))
+FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))
+"""
+
+# [seq, ...]
+FORGET = "DELETE FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))"
+
+# [[seq, place, at_us, lane, state's start and length], ...]
+MOVE = """
+UPDATE headrace_messages SET
+    place = change.value ->> 1, at_us = change.value ->> 2, lane = change.value ->> 3,
+    state = iif(change.value ->> 4 IS NULL, NULL, substr(?2, change.value ->> 4, change.value ->> 5))
+FROM json_each(?1) AS change WHERE seq = change.value ->> 0
+"""
+
+# [[seq, place, kept until, note, result's start and length], ...]
+MARK = """
+UPDATE headrace_messages SET
+    place = change.value ->> 1, at_us = change.value ->> 2, since_us = ?3, note = change.value ->> 3,
+    result = iif(change.value ->> 4 IS NULL, NULL,
+        coalesce(substr(?2, change.value ->> 4, change.value ->> 5), x'')),
+    body = NULL, state = NULL
+FROM json_each(?1) AS change WHERE seq = change.value ->> 0
+"""
+
+# [[seq, reason, state's start and length, failure's start and length], ...]
+BURY = """
+UPDATE headrace_messages SET
+    place = 10, at_us = ?3, since_us = ?3, reason = change.value ->> 1,
+    state = iif(change.value ->> 2 IS NULL, NULL, substr(?2, change.value ->> 2, change.value ->> 3)),
+    failure = substr(?2, change.value ->> 4, change.value ->> 5)
+FROM json_each(?1) AS change WHERE seq = change.value ->> 0
+"""
+
+# --- leases -----------------------------------------------------------------------------------------------
+
+# [seq, ...] → [[seq, claim, whether its cancellation was asked for], ...]
+READ_RUNNING = """
+SELECT json_group_array(json_array(seq, claim, cancel_us IS NOT NULL)) FROM headrace_messages
+WHERE seq IN (SELECT value FROM json_each(?)) AND place = 7
+"""
+
+# [seq, ...]
+RENEW = "UPDATE headrace_messages SET at_us = ?2 WHERE seq IN (SELECT value FROM json_each(?1))"
+
+# [[stream, leases up to here ran out], ...], now
+IS_SOMETHING_OVERDUE = """
+SELECT EXISTS (
+    SELECT 1 FROM json_each(?1) AS wanted CROSS JOIN headrace_messages
+    WHERE stream = wanted.value ->> 0 AND place = 7 AND at_us <= wanted.value ->> 1
+) OR EXISTS (
+    SELECT 1 FROM json_each(?1) AS wanted CROSS JOIN headrace_messages
+    WHERE stream = wanted.value ->> 0 AND place = 7 AND at_us > ?2
+)
+"""
+
+# [stream, ...]
+SHORTEN_LEASES = """
+UPDATE headrace_messages SET at_us = ?2
+WHERE seq IN (
+    SELECT seq FROM json_each(?1) AS wanted CROSS JOIN headrace_messages
+    WHERE stream = wanted.value AND place = 7 AND at_us > ?2)
+"""
+
+# [[stream, leases up to here ran out], ...]
+# → [[seq, stream, id, task, priority, cancel_us, unique_key, worker, length of state], ...]
+READ_OVERDUE = """
+SELECT
+    json_group_array(json_array(
+        seq, stream, id, task, priority, cancel_us, unique_key, consumer, length(state))),
+    CAST(group_concat(state, '') AS BLOB)
+FROM (
+    SELECT seq, stream, message.id, task, priority, cancel_us, unique_key, state,
+        (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker) AS consumer
+    FROM json_each(?1) AS wanted CROSS JOIN headrace_messages AS message
+    WHERE stream = wanted.value ->> 0 AND place = 7 AND at_us <= wanted.value ->> 1
+    LIMIT ?2)
+"""
+
+# --- due times --------------------------------------------------------------------------------------------
+
+# [stream, ...]
+NEXT_DUE = """
+SELECT min(due_us) FROM (
+    SELECT (SELECT min(at_us) FROM headrace_messages WHERE stream = wanted.value AND place = 8) AS due_us
+    FROM json_each(?1) AS wanted
+    UNION ALL
+    SELECT (SELECT min(at_us) FROM headrace_messages WHERE stream = wanted.value AND place = 9)
+    FROM json_each(?1) AS wanted)
+"""
+
+# → [[at_us, seq], ...], the earliest first
+FIND_DUE = """
+SELECT json_group_array(json_array(at_us, seq)) FROM (
+    SELECT at_us, seq FROM headrace_messages WHERE stream = ? AND place = ? AND at_us <= ?
+    ORDER BY at_us, seq LIMIT ?)
+"""
+
+# [seq, ...]; its due time is the time since which it is ready
+PROMOTE = "UPDATE headrace_messages SET place = lane WHERE seq IN (SELECT value FROM json_each(?))"
+
+# --- pruning ----------------------------------------------------------------------------------------------
+
+PRUNE_MARKS = """
+DELETE FROM headrace_messages WHERE seq IN (
+    SELECT seq FROM headrace_streams AS streams CROSS JOIN json_each('[11, 12, 13]') AS mark
+        CROSS JOIN headrace_messages AS message
+    WHERE namespace = ?1 AND message.stream = streams.stream AND place = mark.value AND at_us <= ?2
+    LIMIT ?3)
+"""
+
+PRUNE_KEYS = """
+DELETE FROM headrace_unique_keys WHERE (stream, key) IN (
+    SELECT stream, key FROM headrace_unique_keys INDEXED BY headrace_unique_keys_expiry
+    WHERE expires_us <= ?2
+    AND stream IN (SELECT stream FROM headrace_streams WHERE namespace = ?1) LIMIT ?3)
+"""
+
+PRUNE_PRODUCERS = """
+DELETE FROM headrace_producers WHERE (stream, producer) IN (
+    SELECT stream, producer FROM headrace_producers WHERE at_us <= ?2
+    AND stream IN (SELECT stream FROM headrace_streams WHERE namespace = ?1) LIMIT ?3)
+"""
+
+PRUNE_WORKERS = """
+UPDATE headrace_workers SET info = NULL WHERE worker IN (
+    SELECT worker FROM headrace_workers WHERE namespace = ?1 AND info IS NOT NULL AND seen_us <= ?2 LIMIT ?3)
+"""
+
+PRUNE_WORKER_NAMES = """
+DELETE FROM headrace_workers WHERE namespace = ?1 AND info IS NULL AND seen_us <= ?2
+"""
+
+IS_SOMETHING_PAST = """
+SELECT EXISTS (
+    SELECT 1 FROM headrace_streams AS streams CROSS JOIN json_each('[11, 12, 13]') AS mark
+        CROSS JOIN headrace_messages AS message
+    WHERE namespace = ?1 AND message.stream = streams.stream AND place = mark.value AND at_us <= ?2
+) OR EXISTS (
+    SELECT 1 FROM headrace_unique_keys WHERE expires_us <= ?2
+) OR EXISTS (
+    SELECT 1 FROM headrace_producers WHERE at_us <= ?3
+) OR EXISTS (
+    SELECT 1 FROM headrace_workers WHERE namespace = ?1 AND info IS NOT NULL AND seen_us <= ?4
+)
+"""
+
+# --- workers ----------------------------------------------------------------------------------------------
+
+WRITE_WORKER = """
+INSERT INTO headrace_workers (namespace, consumer, seen_us, info) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET seen_us = excluded.seen_us, info = excluded.info
+"""
+
+FORGET_WORKER = "UPDATE headrace_workers SET info = NULL WHERE namespace = ? AND consumer = ?"
+
+LIST_WORKERS = """
+SELECT info FROM headrace_workers WHERE namespace = ? AND info IS NOT NULL AND seen_us > ? ORDER BY worker
+"""
+
+# --- orders -----------------------------------------------------------------------------------------------
+
+ADD_ORDERS = """
+INSERT INTO headrace_orders (namespace, at_us, content) SELECT ?1, ?2, value FROM json_each(?3)
+"""
+
+FORGET_ORDERS = """
+DELETE FROM headrace_orders WHERE seq <= (SELECT max(seq) FROM headrace_orders) - ?
+"""
+
+LAST_ORDER = "SELECT coalesce(max(seq), 0) FROM headrace_orders"
+
+READ_ORDERS = """
+SELECT json_group_array(json_array(seq, at_us, content)) FROM (
+    SELECT seq, at_us, content FROM headrace_orders WHERE namespace = ? AND seq > ? ORDER BY seq)
+"""
+
+# --- one message, and listings ----------------------------------------------------------------------------
+
+_RECORD = """
+SELECT seq, id, place, at_us, since_us, priority, task, reason, note, state, failure, result, body,
+    (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker)
+FROM headrace_messages AS message
+"""
+
+READ_RECORD = f"""{_RECORD}
+WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3)
+    AND id = ?4
+"""
+
+# [seq, ...]
+READ_RECORDS = f"{_RECORD} WHERE seq IN (SELECT value FROM json_each(?))"
+
+# The listings answer [[seq, id, place, at_us, task, reason], ...]; bodies are read for what is shown alone.
+# By id, an order that a message keeps from its append to its mark: pages neither miss nor repeat one.
+LIST_RECORDS = """
+SELECT json_group_array(json_array(seq, id, place, at_us, task, reason)) FROM (
+    SELECT seq, id, place, at_us, task, reason FROM headrace_messages
+    WHERE stream = ?1 AND id > ?2 ORDER BY id LIMIT ?3)
+"""
+
+LIST_RECORDS_OF_STATUS = """
+SELECT json_group_array(json_array(seq, id, place, at_us, task, reason)) FROM (
+    SELECT seq, id, place, at_us, task, reason FROM headrace_messages
+    WHERE stream = ?1 AND place BETWEEN ?2 AND ?3 AND (place, at_us, seq) > (?4, ?5, ?6)
+    ORDER BY place, at_us, seq LIMIT ?7)
+"""
+
+LIST_DEAD = """
+SELECT json_group_array(json_array(seq, id, place, at_us, task, reason)) FROM (
+    SELECT seq, id, place, at_us, task, reason FROM headrace_messages
+    WHERE stream = ?1 AND place = 10 AND (at_us, seq) < (?2, ?3)
+    ORDER BY at_us DESC, seq DESC LIMIT ?4)
+"""
+
+# [[kind, name, id], ...] → the indexes of those that wait or run
+STILL_GOING = """
+SELECT json_group_array(wanted.key) FROM json_each(?2) AS wanted
+    CROSS JOIN headrace_streams AS streams CROSS JOIN headrace_messages AS message
+WHERE namespace = ?1 AND streams.kind = wanted.value ->> 0 AND streams.name = wanted.value ->> 1
+    AND message.stream = streams.stream AND message.id = wanted.value ->> 2 AND message.place <= 9
+"""
+
+# --- steering ---------------------------------------------------------------------------------------------
+
+# [id, ...] → [[seq, stream, place, priority, unique_key, id], ...]
+READ_BY_ID = """
+SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id))
+FROM headrace_messages WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2))
+"""
+
+# → the same as READ_BY_ID, of what is queued, scheduled or retrying
+READ_WAITING = """
+SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id)) FROM (
+    SELECT seq, stream, place, priority, unique_key, message.id
+    FROM json_each('[2, 3, 4, 5, 6, 8, 9]') AS waiting CROSS JOIN headrace_messages AS message
+    WHERE stream = ?1 AND place = waiting.value LIMIT ?2)
+"""
+
+ASK_TO_CANCEL = "UPDATE headrace_messages SET cancel_us = ? WHERE seq = ?"
+
+HASTEN = "UPDATE headrace_messages SET place = lane, at_us = ? WHERE seq = ?"
+
+REWRITE = "UPDATE headrace_messages SET body = ? WHERE seq = ?"
+
+# [seq, ...]; a microsecond apart, so that they are ready in the order in which they were named
+REPLAY = """
+UPDATE headrace_messages SET
+    place = 4 + priority, lane = 4 + priority, at_us = ?2 + dead.key, expires_us = 0, state = NULL,
+    reason = NULL, failure = NULL, cancel_us = NULL
+FROM json_each(?1) AS dead WHERE seq = dead.value
+"""

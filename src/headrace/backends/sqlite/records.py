@@ -1,0 +1,229 @@
+"""What the file tells of messages and streams: records, counts, dead letters, pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headrace.core.clock import SECOND
+from headrace.core.errors import ConfigurationError
+from headrace.core.message import Stream
+from headrace.core.outcome import DeadReason, Failure
+from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record
+
+from . import queries
+from .claims import read_state
+from .connection import Connection
+from .parcel import listed, unlisted
+from .places import DEAD, RANGES, RETRYING, RUNNING, SCHEDULED, STATUS, SUCCEEDED
+
+#: A page looks at no more than this many rows, however few of them fit.
+SCAN_LIMIT: Final = 1000
+
+#: How far messages that are due are counted, for each of scheduled and retrying.
+DUE_LIMIT: Final = 10_000
+
+#: After every time.
+ETERNITY: Final = (1 << 63) - 1
+
+_decode_failure = msgspec.msgpack.Decoder(Failure).decode
+
+
+class Row(NamedTuple):
+    """The columns of `queries._RECORD`."""
+
+    seq: int
+    id: str
+    place: int
+    at_us: int
+    since_us: int
+    priority: int
+    task: str
+    reason: str | None
+    note: str | None
+    state: bytes | None
+    failure: bytes | None
+    result: bytes | None
+    body: bytes | None
+    worker: str | None
+
+
+# --- one message ------------------------------------------------------------------------------------------
+
+
+def look(connection: Connection, namespace: str, stream: Stream, id: str, now_us: int) -> Record | None:
+    found = connection.row(queries.READ_RECORD, (namespace, stream.kind, stream.name, id))
+    return _record(stream, Row(*found), now_us) if found else None
+
+
+def which_are_over(
+    connection: Connection, namespace: str, messages: list[tuple[Stream, str]]
+) -> set[tuple[Stream, str]]:
+    """Those of the messages that neither wait nor run."""
+    wanted = listed((stream.kind, stream.name, id) for stream, id in messages)
+    going = set(unlisted(connection.value(queries.STILL_GOING, (namespace, wanted))))
+    return {message for index, message in enumerate(messages) if index not in going}
+
+
+def _record(stream: Stream, row: Row, now_us: int) -> Record | None:
+    """None for a mark whose time has passed."""
+    place = row.place
+    if place >= SUCCEEDED and row.at_us <= now_us:
+        return None
+    running = place == RUNNING
+    return Record(
+        stream,
+        row.id,
+        STATUS[place],
+        task=row.task,
+        body=row.body,
+        state=read_state(row.state),
+        priority=row.priority,
+        due_us=row.at_us if place in (SCHEDULED, RETRYING) else 0,
+        claimed_us=row.since_us if running else 0,
+        worker=(row.worker or "") if running else "",
+        ended_us=row.since_us if place >= DEAD else 0,
+        result=row.result,
+        note=row.note or "",
+        reason=_reason(row.reason),
+        failure=_failure(row.failure),
+    )
+
+
+def _reason(reason: str | None) -> DeadReason | None:
+    try:
+        return DeadReason(reason) if reason else None
+    except ValueError:
+        return None  # of a newer version
+
+
+def _failure(data: bytes | None) -> Failure | None:
+    try:
+        return _decode_failure(data) if data else None
+    except msgspec.DecodeError:
+        return None
+
+
+# --- listings ---------------------------------------------------------------------------------------------
+
+
+def list_streams(connection: Connection, namespace: str) -> list[Stream]:
+    return [Stream(*row) for row in connection.rows(queries.LIST_STREAMS, (namespace,))]
+
+
+def count(connection: Connection, namespace: str, stream: Stream, now_us: int) -> Counts:
+    key = (namespace, stream.kind, stream.name)
+    row = connection.row(queries.READ_COUNTS, (*key, now_us, DUE_LIMIT))
+    if row is None:
+        return Counts()
+    queued, running, scheduled, retrying, dead, paused, due, oldest_us = row
+    return Counts(queued, running, scheduled, retrying, dead, due, oldest_us or 0, bool(paused))
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """Which part of a stream's messages is wanted."""
+
+    stream: Stream
+    cursor: str | None
+    limit: int
+    status: JobStatus | None = None
+    task: str | None = None
+    reason: DeadReason | None = None
+
+    def fits(self, line: Line) -> bool:
+        return self.task in (None, line.task) and self.reason in (None, line.reason)
+
+
+class Line(NamedTuple):
+    """A row as the listings answer it: enough to choose by."""
+
+    seq: int
+    id: str
+    place: int
+    at_us: int
+    task: str
+    reason: str | None
+
+
+def list_records(connection: Connection, namespace: str, listing: Listing, now_us: int) -> Page[Record]:
+    number = _number(connection, namespace, listing.stream)
+    if number is None or listing.status is JobStatus.UNKNOWN:
+        return Page(())
+    if listing.status is None:
+        array = connection.value(queries.LIST_RECORDS, (number, listing.cursor or "", SCAN_LIMIT))
+        lines, cursor = _choose(array, listing, lambda line: line.id)
+    else:
+        first, last = RANGES[listing.status]
+        after = _read_cursor(listing.cursor, 3) if listing.cursor else (first, 0, 0)
+        bindings = (number, first, last, *after, SCAN_LIMIT)
+        array = connection.value(queries.LIST_RECORDS_OF_STATUS, bindings)
+        lines, cursor = _choose(array, listing, lambda line: f"{line.place}:{line.at_us}:{line.seq}")
+    records = (_record(listing.stream, row, now_us) for row in _read(connection, lines))
+    return Page(tuple(record for record in records if record is not None), cursor)
+
+
+def list_dead(connection: Connection, namespace: str, listing: Listing) -> Page[DeadLetter]:
+    number = _number(connection, namespace, listing.stream)
+    if number is None:
+        return Page(())
+    before = _read_cursor(listing.cursor, 2) if listing.cursor else (ETERNITY, ETERNITY)
+    array = connection.value(queries.LIST_DEAD, (number, *before, SCAN_LIMIT))
+    lines, cursor = _choose(array, listing, lambda line: f"{line.at_us}:{line.seq}")
+    return Page(tuple(_dead_letter(listing.stream, row) for row in _read(connection, lines)), cursor)
+
+
+def _number(connection: Connection, namespace: str, stream: Stream) -> int | None:
+    row = connection.row(queries.FIND_STREAM, (namespace, stream.kind, stream.name))
+    return row[0] if row else None
+
+
+def _choose(
+    array: str | None, listing: Listing, place: Callable[[Line], str]
+) -> tuple[list[Line], str | None]:
+    """What fits, and the cursor of the next page."""
+    lines = [Line(*row) for row in unlisted(array)]
+    chosen: list[Line] = []
+    for index, line in enumerate(lines, 1):
+        if listing.fits(line):
+            chosen.append(line)
+        if len(chosen) == listing.limit and index < len(lines):
+            return chosen, place(line)
+    return chosen, place(lines[-1]) if len(lines) == SCAN_LIMIT else None
+
+
+def _read(connection: Connection, lines: list[Line]) -> list[Row]:
+    rows = (Row(*row) for row in connection.rows(queries.READ_RECORDS, (listed(line.seq for line in lines),)))
+    by_seq = {row.seq: row for row in rows}
+    # One that ended in between is left out.
+    return [by_seq[line.seq] for line in lines if line.seq in by_seq]
+
+
+def _read_cursor(cursor: str, parts: int) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(part) for part in cursor.split(":"))
+    except ValueError:
+        numbers = ()
+    if len(numbers) != parts:
+        raise ConfigurationError(f"{cursor!r} is no cursor of this listing: pass one that a page gave")
+    return numbers
+
+
+def _dead_letter(stream: Stream, row: Row) -> DeadLetter:
+    failure = _failure(row.failure) or Failure("", "")
+    state = read_state(row.state)
+    return DeadLetter(
+        id=row.id,
+        task=row.task,
+        reason=row.reason or "",
+        error=failure.error,
+        traceback=failure.traceback,
+        attempts=state.failures + state.crashes,
+        died_at=datetime.fromtimestamp(row.since_us / SECOND, UTC),
+        payload=row.body or b"",
+        error_type=failure.error_type,
+        queue=stream.name if stream.kind == "queue" else None,
+        topic=stream.name if stream.kind == "topic" else None,
+    )

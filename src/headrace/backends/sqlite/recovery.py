@@ -1,0 +1,118 @@
+"""What is done from time to time: leases that ran out, messages that are due, things to forget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from headrace.core.backend import CRASH_LIMIT, CRASHED, Promoted, Reclaimed, Recovery
+from headrace.core.clock import SECOND
+from headrace.core.message import Source, Trouble
+from headrace.core.outcome import DeadReason
+
+from . import queries
+from .appends import PRODUCER_TTL
+from .claims import read_state
+from .connection import Connection
+from .ledger import Ledger, Subject
+from .parcel import Unpacking, listed, unlisted
+from .places import CANCELLED, FIRST_PRIORITY, RETRYING, RUNNING, SCHEDULED, STATUS
+from .transaction import OpenStream, Transaction, resolve
+from .workers import WORKER_TTL
+
+#: How long the name of a worker that left is remembered, for messages that it may still hold.
+NAME_TTL: Final = 86_400 * SECOND
+
+
+# --- leases -----------------------------------------------------------------------------------------------
+
+
+def is_something_overdue(
+    connection: Connection, namespace: str, sources: Sequence[Source], now_us: int
+) -> bool:
+    streams = resolve(connection, namespace, sources)
+    return bool(connection.value(queries.IS_SOMETHING_OVERDUE, (_overdue(streams, now_us), now_us)))
+
+
+def reclaim(transaction: Transaction, sources: Sequence[Source], limit: int) -> Reclaimed:
+    connection, now_us = transaction.connection, transaction.now_us
+    streams = {stream.number: stream for stream in resolve(connection, transaction.namespace, sources)}
+    # The clock was set back: a lease must not hold for longer than one lease from now.
+    connection.change(queries.SHORTEN_LEASES, (listed(streams), now_us))
+    rows, states = connection.row(queries.READ_OVERDUE, (_overdue(streams.values(), now_us), limit))
+    unpack_state = Unpacking(states)
+    ledger = Ledger(transaction)
+    recovered: list[Recovery] = []
+    for seq, number, id, task, priority, cancel_us, key, worker, length in unlisted(rows):
+        source = streams[number].source
+        subject = Subject(seq, source.stream, number, id, RUNNING, priority, 0, cancel_us, key)
+        trouble = Trouble(now_us, "crashed", worker or "")
+        state = read_state(unpack_state.take(length)).crashed(trouble)
+        if cancel_us is not None:
+            ledger.end(subject, CANCELLED, ttl_us=cancel_us)
+        elif state.crashes >= CRASH_LIMIT:
+            ledger.bury(subject, state, DeadReason.CRASHED, CRASHED)
+        else:
+            ledger.queue(subject, state)
+        status = STATUS[subject.place]
+        recovered.append(Recovery(source, id, task, trouble.worker, state.crashes, status))
+    ledger.write()
+    return Reclaimed(tuple(recovered), more=len(recovered) == limit)
+
+
+def _overdue(streams: Iterable[OpenStream], now_us: int) -> str:
+    return listed((stream.number, now_us - stream.lease_us) for stream in streams)
+
+
+# --- due times --------------------------------------------------------------------------------------------
+
+
+def next_due(connection: Connection, namespace: str, sources: Sequence[Source]) -> int | None:
+    """When the next scheduled or retrying message is due."""
+    numbers = [stream.number for stream in resolve(connection, namespace, sources)]
+    due_us: int | None = connection.value(queries.NEXT_DUE, (listed(numbers),))
+    return due_us
+
+
+def promoted(count: int, due_us: int | None, now_us: int) -> Promoted:
+    return Promoted(count, None if due_us is None else max(due_us - now_us, 0))
+
+
+def promote(transaction: Transaction, sources: Sequence[Source], limit: int) -> Promoted:
+    connection, now_us = transaction.connection, transaction.now_us
+    due: list[tuple[int, int, OpenStream, int]] = []
+    for stream in resolve(connection, transaction.namespace, sources):
+        for place in (SCHEDULED, RETRYING):
+            found = connection.value(queries.FIND_DUE, (stream.number, place, now_us, limit))
+            due += [(at_us, seq, stream, place) for at_us, seq in unlisted(found)]
+    due = sorted(due, key=lambda row: row[:2])[:limit]
+    if due:
+        connection.change(queries.PROMOTE, (listed(seq for _, seq, _, _ in due),))
+    for _, _, stream, place in due:
+        transaction.count(stream.number, place, -1)
+        transaction.count(stream.number, FIRST_PRIORITY, 1)
+        transaction.news.ready.add(stream.source.stream)
+    return promoted(len(due), next_due(connection, transaction.namespace, sources), now_us)
+
+
+# --- forgetting -------------------------------------------------------------------------------------------
+
+
+def is_something_past(connection: Connection, namespace: str, now_us: int) -> bool:
+    times = (now_us, now_us - PRODUCER_TTL, now_us - WORKER_TTL)
+    return bool(connection.value(queries.IS_SOMETHING_PAST, (namespace, *times)))
+
+
+def prune(transaction: Transaction, limit: int) -> int:
+    connection, namespace, now_us = transaction.connection, transaction.namespace, transaction.now_us
+    steps = (
+        (queries.PRUNE_MARKS, now_us),
+        (queries.PRUNE_KEYS, now_us),
+        (queries.PRUNE_PRODUCERS, now_us - PRODUCER_TTL),
+        (queries.PRUNE_WORKERS, now_us - WORKER_TTL),
+    )
+    pruned = 0
+    for statement, until_us in steps:
+        pruned += connection.change(statement, (namespace, until_us, limit - pruned))
+    connection.change(queries.PRUNE_WORKER_NAMES, (namespace, now_us - NAME_TTL))
+    return pruned

@@ -1,0 +1,63 @@
+"""Renews leases from the keeper's thread, on a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from headrace.core.backend import Renewal, Renewer
+from headrace.core.claim import Claim
+from headrace.core.clock import Clock
+
+from . import queries
+from .connection import Connection
+from .parcel import listed, unlisted
+from .schema import bring_up_to_date
+
+#: Milliseconds to wait for the write lock. The keeper comes again long before a lease runs out.
+BUSY_TIMEOUT: Final = 2000
+
+
+class SqliteRenewer(Renewer):
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._clock = clock
+        # A renewal that a power failure undoes was for a worker that is gone too: no wait for the disk.
+        self._connection = Connection(
+            path, synchronous="NORMAL", busy_timeout=BUSY_TIMEOUT, prepare=bring_up_to_date
+        )
+
+    def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
+        try:
+            return self._renew(claims)
+        except apsw.Error as error:
+            raise self._connection.failed(error) from error
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _renew(self, claims: Sequence[Claim]) -> list[Renewal]:
+        connection = self._connection
+        connection.open()
+        connection.begin()
+        seqs = listed(claim.token[0] for claim in claims)
+        rows = unlisted(connection.value(queries.READ_RUNNING, (seqs,)))
+        running = {(seq, number): cancelled for seq, number, cancelled in rows}
+        answers = [_answer(running.get(claim.token)) for claim in claims]
+        kept = [
+            claim.token[0]
+            for claim, answer in zip(claims, answers, strict=True)
+            if answer is not Renewal.LOST
+        ]
+        if kept:
+            connection.change(queries.RENEW, (listed(kept), self._clock.now_us()))
+        connection.commit()
+        return answers
+
+
+def _answer(cancelled: int | None) -> Renewal:
+    if cancelled is None:
+        return Renewal.LOST
+    return Renewal.CANCELLED if cancelled else Renewal.KEPT

@@ -1,0 +1,124 @@
+"""Settling claims: read how they stand, judge each, write all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from headrace.core.claim import Claim
+from headrace.core.outcome import (
+    Cancelled,
+    Dead,
+    Done,
+    Expired,
+    Outcome,
+    Released,
+    Retry,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+
+from . import queries
+from .ledger import Ledger, Subject
+from .parcel import listed, unlisted
+from .places import CANCELLED, EXPIRED, RETRYING, RETURNED, RUNNING, SCHEDULED, SUCCEEDED
+from .transaction import Transaction
+
+#: The bounds of one transaction: settlements, and bytes of their results.
+MOST_SETTLEMENTS: Final = 1000
+MOST_BYTES: Final = 8 * 1024 * 1024
+
+_KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
+
+
+class Token(NamedTuple):
+    """The fence: a message, and the number of the hand-out."""
+
+    seq: int
+    claim: int
+
+
+def parts_of(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
+    """Portions for one transaction each. A settlement is a step of its own, so they may be divided."""
+    part: list[Settlement] = []
+    size = 0
+    for settlement in settlements:
+        part.append(settlement)
+        outcome = settlement.outcome
+        if isinstance(outcome, Done) and outcome.kept and outcome.kept.value:
+            size += len(outcome.kept.value)
+        if len(part) == MOST_SETTLEMENTS or size > MOST_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
+    ledger = Ledger(transaction)
+    held = _read(transaction, [settlement.claim for settlement in settlements])
+    verdicts = [
+        _judge(ledger, held.get(settlement.claim.token[0]), settlement, transaction.now_us)
+        for settlement in settlements
+    ]
+    ledger.write()
+    return verdicts
+
+
+def _read(transaction: Transaction, claims: list[Claim]) -> dict[int, Subject]:
+    """The messages as the file has them now."""
+    streams = {claim.token[0]: claim.source.stream for claim in claims}
+    rows = unlisted(transaction.connection.value(queries.READ_HELD, (listed(streams),)))
+    return {
+        seq: Subject(seq, streams[seq], number, id, place, priority, claim, cancel_us, unique_key)
+        for seq, number, place, claim, priority, cancel_us, unique_key, id in rows
+    }
+
+
+def _judge(ledger: Ledger, subject: Subject | None, settlement: Settlement, now_us: int) -> Verdict:
+    """A second settlement of the same message in one batch finds the place that the first one gave it."""
+    outcome = settlement.outcome
+    if isinstance(outcome, Done):
+        # The id too: in a file that was replaced its number belongs to another message.
+        if subject is None or subject.place > RUNNING or subject.id != settlement.claim.id:
+            return _GONE
+        kept = outcome.kept
+        if kept is None:
+            ledger.end(subject, SUCCEEDED, ttl_us=0)
+        else:
+            ledger.end(subject, SUCCEEDED, ttl_us=kept.ttl_us, result=kept.value, note=kept.note)
+        return _KEPT
+    if subject is None or subject.place != RUNNING or subject.claim != settlement.claim.token[1]:
+        return _LOST
+    _enter(ledger, subject, outcome, now_us)
+    return _KEPT
+
+
+def _enter(ledger: Ledger, subject: Subject, outcome: Outcome, now_us: int) -> None:
+    match outcome:
+        case Dead(state=state, reason=reason, failure=failure):
+            ledger.bury(subject, state, reason, failure)
+        case Cancelled(ttl_us=ttl_us):
+            ledger.end(subject, CANCELLED, ttl_us=ttl_us)
+        case Expired(ttl_us=ttl_us):
+            ledger.end(subject, EXPIRED, ttl_us=ttl_us)
+        case Retry() | Snoozed() | Released():
+            _run_again(ledger, subject, outcome, now_us)
+
+
+def _run_again(ledger: Ledger, subject: Subject, outcome: Retry | Snoozed | Released, now_us: int) -> None:
+    state = outcome.state
+    if subject.cancel_us is not None:
+        ledger.end(subject, CANCELLED, ttl_us=subject.cancel_us)
+    elif outcome.delay_us > 0:
+        place = RETRYING if isinstance(outcome, Retry) else SCHEDULED
+        ledger.schedule(subject, state, place=place, due_us=now_us + outcome.delay_us)
+    else:
+        returned = isinstance(outcome, Released) and not state.crashes
+        ledger.queue(subject, state, place=RETURNED if returned else None)
+
+
+def hand_back(claim: Claim) -> Settlement:
+    """For a claim that nobody took: as if it had never been handed out, but before everything else."""
+    return Settlement(claim, Released(claim.state))

@@ -1,0 +1,141 @@
+"""Verbs by which people and programs intervene: pause, cancel, purge, replay and their like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.core.backend import CancelAnswer, CancelOrder, PauseOrder, ReplayAnswer
+from headrace.core.message import Stream, UniqueKey
+
+from . import queries
+from .connection import Connection
+from .ledger import Ledger, Subject
+from .parcel import listed, unlisted
+from .places import CANCELLED, DEAD, FIRST_PRIORITY, RETRYING, RUNNING, SCHEDULED
+from .transaction import Transaction
+from .unique_keys import KeyRing
+
+
+def ensure(transaction: Transaction, stream: Stream, lease_us: int) -> int | None:
+    number = transaction.stream(stream).number
+    previous = read_lease(transaction.connection, transaction.namespace, stream)
+    transaction.connection.change(queries.WRITE_LEASE, (lease_us, number))
+    return previous if previous != lease_us else None
+
+
+def read_lease(connection: Connection, namespace: str, stream: Stream) -> int | None:
+    lease_us: int | None = connection.value(queries.READ_LEASE, (namespace, stream.kind, stream.name))
+    return lease_us
+
+
+def pause(transaction: Transaction, stream: Stream, *, paused: bool) -> None:
+    number = transaction.stream(stream, established=False).number
+    transaction.connection.change(queries.WRITE_PAUSED, (int(paused), number))
+    transaction.announce(PauseOrder(stream, paused))
+    if not paused:
+        transaction.news.ready.add(stream)
+
+
+def cancel(transaction: Transaction, stream: Stream, id: str, mark_us: int) -> CancelAnswer:
+    subject = _subjects(transaction, stream, [id]).get(id)
+    if subject is None or subject.place >= DEAD:
+        return CancelAnswer.GONE
+    if subject.place == RUNNING:
+        transaction.connection.change(queries.ASK_TO_CANCEL, (mark_us, subject.seq))
+        transaction.announce(CancelOrder(stream, id))
+        return CancelAnswer.TOLD
+    _cancel_all(transaction, [subject], mark_us)
+    return CancelAnswer.REMOVED
+
+
+def purge(transaction: Transaction, stream: Stream, mark_us: int, limit: int) -> int:
+    found = transaction.find(stream)
+    if found is None:
+        return 0
+    rows = unlisted(transaction.connection.value(queries.READ_WAITING, (found.number, limit)))
+    subjects = [_subject(stream, row) for row in rows]
+    _cancel_all(transaction, subjects, mark_us)
+    return len(subjects)
+
+
+def replay(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
+    subjects = _subjects(transaction, stream, ids)
+    dead = {id: subject for id, subject in subjects.items() if subject.place == DEAD}
+    if not dead:
+        return [ReplayAnswer.GONE] * len(ids)
+    number = next(iter(dead.values())).number
+    wanted = [subject.unique_key for subject in dead.values() if subject.unique_key is not None]
+    keys = KeyRing(transaction, number, wanted)
+    replayed: list[Subject] = []
+    answers: list[ReplayAnswer] = []
+    for id in ids:
+        subject = dead.pop(id, None)
+        if subject is None:
+            answers.append(ReplayAnswer.GONE)
+        elif subject.unique_key is not None and keys.owner(subject.unique_key) is not None:
+            answers.append(ReplayAnswer.DUPLICATE)
+        else:
+            if subject.unique_key is not None:
+                keys.take(UniqueKey(subject.unique_key), id)
+            replayed.append(subject)
+            answers.append(ReplayAnswer.REPLAYED)
+    keys.write()
+    _queue_again(transaction, stream, replayed)
+    return answers
+
+
+def discard(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> int:
+    dead = [subject for subject in _subjects(transaction, stream, ids).values() if subject.place == DEAD]
+    if dead:
+        transaction.connection.change(queries.FORGET, (listed(subject.seq for subject in dead),))
+        transaction.count(dead[0].number, DEAD, -len(dead))
+    return len(dead)
+
+
+def hasten(transaction: Transaction, stream: Stream, id: str) -> bool:
+    subject = _subjects(transaction, stream, [id]).get(id)
+    if subject is None or subject.place not in (SCHEDULED, RETRYING):
+        return False
+    transaction.connection.change(queries.HASTEN, (transaction.now_us, subject.seq))
+    transaction.count(subject.number, subject.place, -1)
+    transaction.count(subject.number, FIRST_PRIORITY, 1)
+    transaction.news.ready.add(stream)
+    return True
+
+
+def rewrite(transaction: Transaction, stream: Stream, id: str, body: bytes) -> bool:
+    subject = _subjects(transaction, stream, [id]).get(id)
+    if subject is None or subject.place not in (SCHEDULED, RETRYING, DEAD):
+        return False
+    transaction.connection.change(queries.REWRITE, (body, subject.seq))
+    return True
+
+
+def _subjects(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> dict[str, Subject]:
+    found = transaction.find(stream)
+    if found is None:
+        return {}
+    rows = unlisted(transaction.connection.value(queries.READ_BY_ID, (found.number, listed(ids))))
+    return {subject.id: subject for subject in (_subject(stream, row) for row in rows)}
+
+
+def _subject(stream: Stream, row: list[Any]) -> Subject:
+    seq, number, place, priority, unique_key, id = row
+    return Subject(seq, stream, number, id, place, priority, unique_key=unique_key)
+
+
+def _cancel_all(transaction: Transaction, subjects: list[Subject], mark_us: int) -> None:
+    ledger = Ledger(transaction)
+    for subject in subjects:
+        ledger.end(subject, CANCELLED, ttl_us=mark_us)
+    ledger.write()
+
+
+def _queue_again(transaction: Transaction, stream: Stream, dead: list[Subject]) -> None:
+    if dead:
+        seqs = listed(subject.seq for subject in dead)
+        transaction.connection.change(queries.REPLAY, (seqs, transaction.now_us))
+        transaction.count(dead[0].number, DEAD, -len(dead))
+        transaction.count(dead[0].number, FIRST_PRIORITY, len(dead))
+        transaction.news.ready.add(stream)

@@ -1,0 +1,54 @@
+"""The unique keys of a stream: who holds one, taking it, letting go of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.core.message import UniqueKey
+
+from . import queries
+from .parcel import listed, unlisted
+from .transaction import Transaction
+
+#: The key of a message that is ending or has started: stream, key, and the message's id.
+HeldKey = tuple[int, str, str]
+
+
+class KeyRing:
+    """The keys that one step is about. What it takes is written at the end, in one statement."""
+
+    def __init__(self, transaction: Transaction, stream: int, keys: Iterable[str]) -> None:
+        self._transaction = transaction
+        self._stream = stream
+        self._owners = _owners(transaction, stream, list(keys))
+        self._taken: list[tuple[str, str, int | None]] = []
+
+    def owner(self, key: str) -> str | None:
+        """The id of the message that holds it."""
+        return self._owners.get(key)
+
+    def take(self, unique: UniqueKey, id: str) -> None:
+        self._owners[unique.key] = id
+        expires_us = self._transaction.now_us + unique.window_us if unique.until == "elapsed" else None
+        self._taken.append((unique.key, id, expires_us))
+
+    def write(self) -> None:
+        if self._taken:
+            self._transaction.connection.change(queries.TAKE_KEYS, (self._stream, listed(self._taken)))
+
+
+def release_keys(transaction: Transaction, keys: list[HeldKey]) -> None:
+    """Let go of those that these messages still hold."""
+    if keys:
+        transaction.connection.change(queries.RELEASE_KEYS, (listed(keys),))
+
+
+def _owners(transaction: Transaction, stream: int, keys: list[str]) -> dict[str, str]:
+    if not keys:
+        return {}
+    rows = unlisted(transaction.connection.value(queries.FIND_KEYS, (stream, listed(keys))))
+    return {
+        key: id
+        for key, id, expires_us, alive in rows
+        if (alive if expires_us is None else expires_us > transaction.now_us)
+    }

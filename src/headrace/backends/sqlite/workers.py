@@ -1,0 +1,47 @@
+"""Workers as they announce themselves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from headrace.core.backend import Standing
+from headrace.core.clock import SECOND
+from headrace.core.message import Stream
+from headrace.core.record import WorkerInfo
+
+from . import queries
+from .connection import Connection
+from .transaction import Transaction
+
+#: How long a worker is remembered after it announced itself, in microseconds.
+WORKER_TTL: Final = 60 * SECOND
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(WorkerInfo).decode
+
+
+def beat(transaction: Transaction, worker: WorkerInfo) -> Standing:
+    connection, namespace = transaction.connection, transaction.namespace
+    row = (namespace, worker.consumer, transaction.now_us, _encode(worker))
+    connection.change(queries.WRITE_WORKER, row)
+    return Standing(frozenset(Stream(*row) for row in connection.rows(queries.LIST_PAUSED, (namespace,))))
+
+
+def retire(transaction: Transaction, consumer: str) -> None:
+    transaction.connection.change(queries.FORGET_WORKER, (transaction.namespace, consumer))
+
+
+def list_workers(connection: Connection, namespace: str, now_us: int) -> list[WorkerInfo]:
+    rows = connection.rows(queries.LIST_WORKERS, (namespace, now_us - WORKER_TTL))
+    workers = (_read(info) for (info,) in rows)
+    return [worker for worker in workers if worker is not None]
+
+
+def _read(info: bytes) -> WorkerInfo | None:
+    """None for the announcement of another version, which this one cannot read."""
+    try:
+        return _decode(info)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,331 @@
+"""What a store should do with one stream, in dictionaries and lists, written from the contract's prose alone.
+
+Time is counted in whole seconds since the start. A store's clock runs a little ahead of it, by as long as the
+test has taken. So every span is a multiple of ten seconds: nothing comes near a boundary by accident.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.core.backend import CRASH_LIMIT, Answer, CancelAnswer, Renewal, ReplayAnswer
+from headrace.core.clock import SECOND
+from headrace.core.message import Batch, Message, UniqueKey
+from headrace.core.outcome import (
+    Cancelled,
+    Dead,
+    Done,
+    Expired,
+    Outcome,
+    Released,
+    Retry,
+    Snoozed,
+    Verdict,
+)
+from headrace.core.record import JobStatus
+
+SUSPECT, RETURNED = "suspect", "returned"
+PRIORITY_LANES = ("high", "normal", "low")
+
+#: Seconds that a producer's last batch is remembered at least.
+PRODUCER_MEMORY = 600
+
+
+@dataclass
+class Job:
+    """A message that has not been forgotten. `hand_outs` numbers the claims that were made of it."""
+
+    id: str
+    body: bytes
+    priority: int
+    unique: UniqueKey | None
+    expires: int | None
+    status: JobStatus = JobStatus.QUEUED
+    failures: int = 0
+    crashes: int = 0
+    releases: int = 0
+    due: int = 0
+    turn: int = 0  # the order in which messages got their due time
+    holder: int | None = None
+    worker: str = ""
+    leased_at: int = 0
+    cancelled_for: int | None = None
+    hand_outs: set[int] = field(default_factory=set)
+
+    @property
+    def waits_for_its_time(self) -> bool:
+        return self.status in (JobStatus.SCHEDULED, JobStatus.RETRYING)
+
+
+@dataclass
+class Mark:
+    status: JobStatus
+    until: int
+    result: bytes | None = None
+
+
+class Model:
+    def __init__(self, lease: int) -> None:
+        self.now = 0
+        self.lease = lease
+        self.paused = False
+        self.jobs: dict[str, Job] = {}
+        self.dead: list[str] = []  # the latest last
+        self._lanes: dict[str, list[str]] = {name: [] for name in (SUSPECT, RETURNED, *PRIORITY_LANES)}
+        self._marks: dict[str, Mark] = {}
+        self._keys: dict[str, tuple[str, int | None]] = {}
+        self._batches: dict[str, tuple[int, list[Answer], int]] = {}
+        self._turns = 0
+
+    # --- what a test may ask -----------------------------------------------------------------------------
+
+    def mark(self, id: str) -> Mark | None:
+        mark = self._marks.get(id)
+        return mark if mark and mark.until > self.now else None
+
+    def status(self, id: str) -> JobStatus:
+        if id in self.jobs:
+            return self.jobs[id].status
+        mark = self.mark(id)
+        return mark.status if mark else JobStatus.UNKNOWN
+
+    def count(self, status: JobStatus) -> int:
+        return sum(job.status is status for job in self.jobs.values())
+
+    def holds(self, id: str, number: int) -> bool:
+        return id in self.jobs and self.jobs[id].holder == number
+
+    def due(self) -> list[Job]:
+        """What should run already, in the order in which it should."""
+        due = [job for job in self.jobs.values() if job.waits_for_its_time and job.due <= self.now]
+        return sorted(due, key=lambda job: (job.due, job.turn))
+
+    def next_due(self) -> int | None:
+        """Seconds until anything is due."""
+        return min(
+            (max(job.due - self.now, 0) for job in self.jobs.values() if job.waits_for_its_time), default=None
+        )
+
+    def overdue(self) -> set[str]:
+        return {
+            job.id
+            for job in self.jobs.values()
+            if job.status is JobStatus.RUNNING and job.leased_at + self.lease <= self.now
+        }
+
+    def remembers(self, batch: Batch) -> bool:
+        number, _, until = self._batches.get(batch.producer, (0, [], 0))
+        return number == batch.number and until > self.now
+
+    # --- in ----------------------------------------------------------------------------------------------
+
+    def append(self, batch: Batch) -> list[Answer]:
+        if self.remembers(batch):
+            return self._batches[batch.producer][1]
+        answers = [self._append(message, batch.limit) for message in batch.messages]
+        self._batches[batch.producer] = (batch.number, answers, self.now + PRODUCER_MEMORY)
+        return answers
+
+    def _append(self, message: Message, limit: int | None) -> Answer:
+        if self.status(message.id) is not JobStatus.UNKNOWN:
+            return Answer(message.id, "duplicate")
+        if message.unique and (owner := self._owner(message.unique)):
+            return Answer(owner, "duplicate")
+        if limit is not None and self.count(JobStatus.QUEUED) + self.count(JobStatus.SCHEDULED) >= limit:
+            return Answer(message.id, "full")
+        delay, lifetime = message.delay_us // SECOND, message.lifetime_us // SECOND
+        expires = self.now + delay + lifetime if lifetime else None
+        job = Job(message.id, message.body, message.priority, message.unique, expires)
+        self.jobs[job.id] = job
+        if job.unique:
+            self._take_key(job.unique, job.id)
+        self._wait_or_queue(job, JobStatus.SCHEDULED, delay)
+        return Answer(job.id)
+
+    # --- out and back ------------------------------------------------------------------------------------
+
+    def offers(self, limit: int, suspects: int) -> list[list[str]]:
+        """What a claim may get: from the top, or from the bottom when it is its turn."""
+        if self.paused:
+            return [[]]
+        first = self._lanes[SUSPECT][: min(limit, suspects)] + self._lanes[RETURNED]
+        top_down = [id for name in PRIORITY_LANES for id in self._lanes[name]]
+        bottom_up = [id for name in reversed(PRIORITY_LANES) for id in self._lanes[name]]
+        return [(first + rest)[:limit] for rest in (top_down, bottom_up)]
+
+    def hand_out(self, id: str, number: int, worker: str) -> None:
+        job = self.jobs[id]
+        self._leave_lane(job)
+        job.status, job.worker, job.leased_at = JobStatus.RUNNING, worker, self.now
+        job.holder = number
+        job.hand_outs.add(number)
+        if job.unique and job.unique.until == "started":
+            self._release_key(job)
+
+    def settle(self, id: str, number: int, outcome: Outcome) -> Verdict:
+        job = self.jobs.get(id)
+        if isinstance(outcome, Done):
+            return self._succeed(job, number, outcome)
+        if job is None or job.holder != number:
+            return Verdict.LOST
+        if isinstance(outcome, Dead):
+            self._bury(job, outcome.state.failures, outcome.state.crashes, outcome.state.releases)
+        elif isinstance(outcome, Cancelled):
+            self._end(job, JobStatus.CANCELLED, outcome.ttl_us)
+        elif isinstance(outcome, Expired):
+            self._end(job, JobStatus.EXPIRED, outcome.ttl_us)
+        else:
+            self._run_again(job, outcome)
+        return Verdict.KEPT
+
+    def _succeed(self, job: Job | None, number: int, outcome: Done) -> Verdict:
+        settleable = (JobStatus.QUEUED, JobStatus.RUNNING)
+        if job is None or number not in job.hand_outs or job.status not in settleable:
+            return Verdict.GONE
+        kept = outcome.kept
+        self._end(job, JobStatus.SUCCEEDED, kept.ttl_us if kept else 0, kept.value if kept else None)
+        return Verdict.KEPT
+
+    def _run_again(self, job: Job, outcome: Retry | Snoozed | Released) -> None:
+        if job.cancelled_for is not None:
+            self._end(job, JobStatus.CANCELLED, job.cancelled_for)
+            return
+        state = outcome.state
+        job.failures, job.crashes, job.releases = state.failures, state.crashes, state.releases
+        job.holder = None
+        status = JobStatus.RETRYING if isinstance(outcome, Retry) else JobStatus.SCHEDULED
+        returned = isinstance(outcome, Released)
+        self._wait_or_queue(job, status, outcome.delay_us // SECOND, returned=returned)
+
+    def renew(self, id: str, number: int) -> Renewal:
+        if not self.holds(id, number):
+            return Renewal.LOST
+        job = self.jobs[id]
+        job.leased_at = self.now
+        return Renewal.KEPT if job.cancelled_for is None else Renewal.CANCELLED
+
+    # --- upkeep ------------------------------------------------------------------------------------------
+
+    def recover(self, id: str) -> tuple[int, JobStatus]:
+        """How often it has crashed now, and where it went."""
+        job = self.jobs[id]
+        job.holder = None
+        job.crashes += 1
+        if job.cancelled_for is not None:
+            self._end(job, JobStatus.CANCELLED, job.cancelled_for)
+            return job.crashes, JobStatus.CANCELLED
+        if job.crashes >= CRASH_LIMIT:
+            self._bury(job, job.failures, job.crashes, job.releases)
+        else:
+            self._queue(job)
+        return job.crashes, job.status
+
+    def promote(self, limit: int) -> int:
+        due = self.due()[:limit]
+        for job in due:
+            self._queue(job)
+        return len(due)
+
+    # --- steering ----------------------------------------------------------------------------------------
+
+    def cancel(self, id: str, mark_us: int) -> CancelAnswer:
+        job = self.jobs.get(id)
+        if job is None or job.status is JobStatus.DEAD:
+            return CancelAnswer.GONE
+        if job.status is JobStatus.RUNNING:
+            job.cancelled_for = mark_us
+            return CancelAnswer.TOLD
+        self._end(job, JobStatus.CANCELLED, mark_us)
+        return CancelAnswer.REMOVED
+
+    def purge(self, mark_us: int) -> int:
+        waiting = [
+            job for job in self.jobs.values() if job.status is JobStatus.QUEUED or job.waits_for_its_time
+        ]
+        for job in waiting:
+            self._end(job, JobStatus.CANCELLED, mark_us)
+        return len(waiting)
+
+    def replay(self, id: str) -> ReplayAnswer:
+        if id not in self.dead:
+            return ReplayAnswer.GONE
+        job = self.jobs[id]
+        if job.unique and job.unique.until == "finished":
+            if self._owner(job.unique):
+                return ReplayAnswer.DUPLICATE
+            self._take_key(job.unique, id)
+        self.dead.remove(id)
+        job.failures = job.crashes = job.releases = 0
+        job.expires = job.cancelled_for = None
+        self._queue(job)
+        return ReplayAnswer.REPLAYED
+
+    def discard(self, id: str) -> int:
+        if id not in self.dead:
+            return 0
+        self.dead.remove(id)
+        del self.jobs[id]
+        return 1
+
+    def hasten(self, id: str) -> bool:
+        job = self.jobs.get(id)
+        if job is None or not job.waits_for_its_time:
+            return False
+        self._queue(job)
+        return True
+
+    def rewrite(self, id: str, body: bytes) -> bool:
+        job = self.jobs.get(id)
+        if job is None or not (job.waits_for_its_time or job.status is JobStatus.DEAD):
+            return False
+        job.body = body
+        return True
+
+    # --- moves -------------------------------------------------------------------------------------------
+
+    def _wait_or_queue(self, job: Job, status: JobStatus, delay: int, *, returned: bool = False) -> None:
+        if delay <= 0:
+            self._queue(job, returned=returned)
+            return
+        self._turns += 1
+        job.status, job.due, job.turn = status, self.now + delay, self._turns
+
+    def _queue(self, job: Job, *, returned: bool = False) -> None:
+        job.status = JobStatus.QUEUED
+        name = PRIORITY_LANES[job.priority]
+        if job.crashes:
+            name = SUSPECT
+        elif returned:
+            name = RETURNED
+        self._lanes[name].append(job.id)
+
+    def _leave_lane(self, job: Job) -> None:
+        for lane in self._lanes.values():
+            if job.id in lane:
+                lane.remove(job.id)
+
+    def _bury(self, job: Job, failures: int, crashes: int, releases: int) -> None:
+        job.failures, job.crashes, job.releases = failures, crashes, releases
+        job.status, job.holder = JobStatus.DEAD, None
+        self.dead.append(job.id)
+        self._release_key(job)
+
+    def _end(self, job: Job, status: JobStatus, ttl_us: int, result: bytes | None = None) -> None:
+        self._leave_lane(job)
+        self._release_key(job)
+        del self.jobs[job.id]
+        self._marks[job.id] = Mark(status, self.now + ttl_us // SECOND, result)
+
+    # --- unique keys -------------------------------------------------------------------------------------
+
+    def _owner(self, unique: UniqueKey) -> str | None:
+        owner, until = self._keys.get(unique.key, (None, None))
+        return owner if until is None or until > self.now else None
+
+    def _take_key(self, unique: UniqueKey, id: str) -> None:
+        elapsed = unique.until == "elapsed"
+        self._keys[unique.key] = (id, self.now + unique.window_us // SECOND if elapsed else None)
+
+    def _release_key(self, job: Job) -> None:
+        if job.unique and job.unique.until != "elapsed" and self._keys.get(job.unique.key) == (job.id, None):
+            del self._keys[job.unique.key]

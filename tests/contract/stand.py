@@ -1,0 +1,258 @@
+"""A store on a test stand: opened, with a clock that can be moved, and short ways to say common things."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final, Protocol, cast
+
+from headrace.core.backend import Answer, Backend, Promoted, Recovery, Renewal
+from headrace.core.claim import Claim
+from headrace.core.clock import MovableClock, microseconds
+from headrace.core.ids import new_id
+from headrace.core.message import FRESH, NORMAL, Batch, Message, Source, State, Stream, Trouble, UniqueKey
+from headrace.core.outcome import Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement, Verdict
+from headrace.core.record import Counts, JobStatus, Record, WorkerInfo
+
+#: Seconds. Everything that a test does in between takes far less.
+LEASE: Final = 30.0
+
+#: Microseconds that a mark is kept where a test does not care.
+HOUR_US: Final = microseconds(3600)
+
+#: What goes wrong in tests.
+FAILURE: Final = Failure("ValueError", "no such row", "Traceback: …")
+
+
+class AgesPending(Protocol):
+    """A store whose leases are timed by a server's own clock has a hook that makes them older."""
+
+    async def _age_pending(self, seconds: float) -> None: ...
+
+
+class Stand:
+    """One store of the contract suite. `backend` is the worker at hand, `other()` another process."""
+
+    stream: Final = Stream("queue", "work")
+    source: Final = Source(stream)
+
+    def __init__(self, create: Callable[[], Backend], clock: MovableClock) -> None:
+        self.backend = create()
+        self.clock = clock
+        self._create = create
+        self._opened: list[Backend] = []
+        self._numbers = count(1)
+
+    async def open(self) -> None:
+        await self._open(self.backend)
+        await self.backend.ensure(self.source, microseconds(LEASE))
+
+    async def close(self) -> None:
+        for backend in self._opened:
+            await backend.close()
+
+    async def other(self) -> Backend:
+        """A second backend on the same store, as another process would have it."""
+        return await self._open(self._create())
+
+    def another(self) -> Backend:
+        """The same, not opened yet."""
+        return self._create()
+
+    async def _open(self, backend: Backend) -> Backend:
+        self._opened.append(backend)
+        await backend.open()
+        return backend
+
+    async def queue(self, name: str) -> Source:
+        """One more queue, ready to be claimed from."""
+        source = Source(Stream("queue", name))
+        await self.backend.ensure(source, microseconds(LEASE))
+        return source
+
+    # --- time --------------------------------------------------------------------------------------------
+
+    async def advance(self, seconds: float) -> None:
+        """Move the store's clock."""
+        self.clock.advance(seconds)
+        if hasattr(self.backend, "_age_pending"):
+            await cast(AgesPending, self.backend)._age_pending(seconds)
+
+    def now_us(self) -> int:
+        return self.clock.now_us()
+
+    # --- in ----------------------------------------------------------------------------------------------
+
+    def message(
+        self,
+        id: str | None = None,
+        *,
+        task: str = "greet",
+        body: bytes = b"hello",
+        priority: int = NORMAL,
+        delay: float = 0,
+        due_us: int = 0,
+        lifetime: float = 0,
+        unique: UniqueKey | None = None,
+    ) -> Message:
+        return Message(
+            id or new_id(),
+            task,
+            body,
+            priority,
+            delay_us=microseconds(delay),
+            due_us=due_us,
+            lifetime_us=microseconds(lifetime),
+            unique=unique,
+        )
+
+    def batch(
+        self,
+        *messages: Message,
+        source: Source = source,
+        producer: str = "producer",
+        number: int | None = None,
+        limit: int | None = None,
+    ) -> Batch:
+        number = next(self._numbers) if number is None else number
+        return Batch(source.stream, producer, number, list(messages), limit)
+
+    async def append(
+        self, *messages: Message, source: Source = source, limit: int | None = None
+    ) -> list[Answer]:
+        return await self.backend.append(self.batch(*messages, source=source, limit=limit))
+
+    async def add(
+        self,
+        id: str | None = None,
+        *,
+        source: Source = source,
+        task: str = "greet",
+        body: bytes = b"hello",
+        priority: int = NORMAL,
+        delay: float = 0,
+        lifetime: float = 0,
+        unique: UniqueKey | None = None,
+    ) -> str:
+        """Append one message that is accepted, and give its id."""
+        message = self.message(
+            id, task=task, body=body, priority=priority, delay=delay, lifetime=lifetime, unique=unique
+        )
+        assert await self.append(message, source=source) == [Answer(message.id)]
+        return message.id
+
+    # --- out and back ------------------------------------------------------------------------------------
+
+    async def claim(
+        self,
+        limit: int = 100,
+        *,
+        sources: Sequence[Source] = (source,),
+        consumer: str = "worker-1",
+        suspects: int = 100,
+        wait: float = 0,
+        by: Backend | None = None,
+    ) -> list[Claim]:
+        return await (by or self.backend).claim(
+            sources, consumer=consumer, limit=limit, suspects=suspects, wait=wait
+        )
+
+    async def claim_ids(
+        self, limit: int = 100, *, sources: Sequence[Source] = (source,), suspects: int = 100
+    ) -> list[str]:
+        return [claim.id for claim in await self.claim(limit, sources=sources, suspects=suspects)]
+
+    async def claim_one(
+        self, id: str | None = None, *, consumer: str = "worker-1", by: Backend | None = None
+    ) -> Claim:
+        """The next message, which must be there, and must be `id` where that is given."""
+        claims = await self.claim(1, consumer=consumer, by=by)
+        assert len(claims) == 1
+        assert id in (None, claims[0].id)
+        return claims[0]
+
+    async def running(self, id: str | None = None, *, unique: UniqueKey | None = None) -> Claim:
+        """A message that was just added and claimed."""
+        return await self.claim_one(await self.add(id, unique=unique))
+
+    async def settle(self, claim: Claim, outcome: Outcome, *, by: Backend | None = None) -> Verdict:
+        (verdict,) = await (by or self.backend).settle([Settlement(claim, outcome)])
+        return verdict
+
+    async def settle_done(self, claim: Claim, *, value: bytes | None = None, ttl: float = 3600) -> Verdict:
+        """Success, with a kept result where a value is given."""
+        return await self.settle(claim, kept(value, ttl=ttl) if value is not None else Done())
+
+    async def die(self, claim: Claim, reason: DeadReason = DeadReason.EXHAUSTED) -> None:
+        assert await self.settle(claim, dead(claim.state, reason)) is Verdict.KEPT
+
+    async def retry(self, claim: Claim, *, delay: float = 10) -> None:
+        assert await self.settle(claim, retry(claim.state, delay=delay)) is Verdict.KEPT
+
+    # --- upkeep ------------------------------------------------------------------------------------------
+
+    async def reclaim(self, *, limit: int = 100, sources: Sequence[Source] = (source,)) -> list[Recovery]:
+        """Steps of `limit` until the scan has come round."""
+        recovered: list[Recovery] = []
+        for _ in range(1000):
+            step = await self.backend.reclaim(sources, limit=limit)
+            assert len(step.recovered) <= limit
+            recovered += step.recovered
+            if not step.more:
+                return recovered
+        raise AssertionError("reclaim never came round")
+
+    async def lose(self, claim: Claim) -> Recovery:
+        """Let the lease of the only claim run out and have it reclaimed."""
+        await self.advance(LEASE + 1)
+        (recovery,) = await self.reclaim()
+        assert recovery.id == claim.id
+        return recovery
+
+    async def renew(self, *claims: Claim) -> list[Renewal]:
+        """As a keeper does it: in a thread of its own, on a connection of its own."""
+        renewer = self.backend.renewer()
+
+        def renew() -> list[Renewal]:
+            try:
+                return renewer.renew(claims)
+            finally:
+                renewer.close()
+
+        return await asyncio.to_thread(renew)
+
+    async def promote(self, *, limit: int = 100, sources: Sequence[Source] = (source,)) -> Promoted:
+        return await self.backend.promote(sources, limit=limit)
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    async def look(self, id: str, *, source: Source = source) -> Record:
+        """The record of a message that must be there."""
+        record = await self.backend.look(source.stream, id)
+        assert record is not None
+        assert (record.stream, record.id) == (source.stream, id)
+        return record
+
+    async def status(self, id: str, *, source: Source = source) -> JobStatus:
+        record = await self.backend.look(source.stream, id)
+        return record.status if record else JobStatus.UNKNOWN
+
+    async def counts(self, *, source: Source = source) -> Counts:
+        return await self.backend.counts(source.stream)
+
+
+def kept(value: bytes | None, *, ttl: float = 3600, note: str = "") -> Done:
+    return Done(Kept(value, microseconds(ttl), note))
+
+
+def retry(state: State = FRESH, *, delay: float = 10, worker: str = "worker-1") -> Retry:
+    return Retry(state.failed(Trouble(1, "failed", worker, "no such row")), microseconds(delay))
+
+
+def dead(state: State = FRESH, reason: DeadReason = DeadReason.EXHAUSTED) -> Dead:
+    return Dead(state.failed(Trouble(1, "failed", "worker-1", "no such row")), reason, FAILURE)
+
+
+def worker_info(consumer: str = "worker-1") -> WorkerInfo:
+    return WorkerInfo(consumer, "host", 42, started_us=1, queues=("work",), concurrency=10)

@@ -1,0 +1,66 @@
+"""Hypothesis drives each store against the model: whatever is done in whatever order, both say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from headrace.backends import open_backend
+from headrace.core.backend import Backend
+from headrace.core.clock import MovableClock
+from headrace.core.ids import new_id
+from tests.contract.actions import Action, actions
+from tests.contract.pair import Pair
+from tests.servers import Fleet
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """One rule for all actions. With a rule each, Hypothesis leaves out some of them in every run, to see
+    what the others do alone, and most of the short runs were without appends, claims or settlements."""
+
+    def __init__(self, create: Callable[[MovableClock], Callable[[], Backend]]) -> None:
+        super().__init__()
+        self.pair = Pair(create)
+
+    def teardown(self) -> None:
+        self.pair.close()
+
+    @rule(action=actions)
+    def play(self, action: Action) -> None:
+        action.play(self.pair)
+
+    @invariant()
+    def counts_agree(self) -> None:
+        self.pair.compare_counts()
+
+    @invariant()
+    def every_message_is_where_it_should_be(self) -> None:
+        self.pair.compare_records()
+
+    @invariant()
+    def dead_letters_are_listed_the_latest_first(self) -> None:
+        self.pair.compare_dead_letters()
+
+
+@pytest.mark.core
+@pytest.mark.timeout(7200)  # the nightly profile takes its time
+def test_a_store_does_what_the_model_does(store: str, tmp_path: Path, servers: Fleet) -> None:
+    def create(clock: MovableClock) -> Callable[[], Backend]:
+        """A new, empty store for each example."""
+        namespace = new_id()
+        if store == "memory":
+            url = f"memory://{namespace}"
+        elif store == "sqlite":
+            url = f"sqlite:///{tmp_path / namespace}.db"
+        else:
+            url = servers.get(store).url
+        return lambda: open_backend(url, namespace=namespace, clock=clock)
+
+    class Machine(StoreMachine):
+        def __init__(self) -> None:
+            super().__init__(create)
+
+    run_state_machine_as_test(Machine)

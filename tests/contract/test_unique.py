@@ -1,0 +1,327 @@
+"""Unique keys: one message of a stream holds a key, until it is finished, started, or a time has passed."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.backend import Answer, ReplayAnswer
+from headrace.core.clock import microseconds
+from headrace.core.message import FRESH, UniqueKey
+from headrace.core.outcome import Cancelled, Done, Expired, Outcome, Released, Snoozed
+from headrace.core.record import JobStatus
+from tests.contract.stand import HOUR_US, LEASE, Stand, dead, kept, retry
+
+core = pytest.mark.core
+
+FINISHED = UniqueKey("report:7")
+STARTED = UniqueKey("report:7", "started")
+ELAPSED = UniqueKey("report:7", "elapsed", microseconds(60))
+every_kind = pytest.mark.parametrize("unique", [FINISHED, STARTED, ELAPSED], ids=lambda unique: unique.until)
+
+
+@core
+@every_kind
+async def test_a_second_message_with_the_key_is_a_duplicate_of_the_first(
+    stand: Stand, unique: UniqueKey
+) -> None:
+    id = await stand.add(unique=unique)
+    assert await stand.append(stand.message(unique=unique)) == [Answer(id, "duplicate")]
+    assert (await stand.counts()).queued == 1
+
+
+@core
+@every_kind
+async def test_the_key_holds_within_a_batch(stand: Stand, unique: UniqueKey) -> None:
+    first, second = stand.message(unique=unique), stand.message(unique=unique)
+    assert await stand.append(first, second) == [Answer(first.id), Answer(first.id, "duplicate")]
+
+
+@core
+@every_kind
+async def test_the_key_holds_for_other_processes(stand: Stand, unique: UniqueKey) -> None:
+    id = await stand.add(unique=unique)
+    batch = stand.batch(stand.message(unique=unique), producer="another")
+    assert await (await stand.other()).append(batch) == [Answer(id, "duplicate")]
+
+
+@core
+@every_kind
+async def test_a_key_belongs_to_its_stream(stand: Stand, unique: UniqueKey) -> None:
+    elsewhere = await stand.queue("elsewhere")
+    await stand.add(unique=unique)
+    await stand.add(unique=unique, source=elsewhere)
+
+
+@core
+async def test_another_key_is_another_matter(stand: Stand) -> None:
+    await stand.add(unique=UniqueKey("report:7"))
+    await stand.add(unique=UniqueKey("report:8"))
+    await stand.add()
+
+
+@core
+async def test_a_duplicate_by_key_leaves_nothing_behind(stand: Stand) -> None:
+    holder = await stand.running(unique=FINISHED)
+    refused = stand.message(unique=FINISHED)
+    await stand.append(refused)
+    assert await stand.status(refused.id) is JobStatus.UNKNOWN
+    await stand.settle_done(holder)
+    assert await stand.append(refused) == [Answer(refused.id)]
+
+
+@core
+async def test_a_message_that_is_refused_because_it_is_full_does_not_take_its_key(stand: Stand) -> None:
+    await stand.add()
+    (answer,) = await stand.append(stand.message(unique=FINISHED), limit=1)
+    assert answer.verdict == "full"
+    await stand.add(unique=FINISHED)
+
+
+@core
+async def test_a_key_that_is_held_is_told_even_when_it_is_full(stand: Stand) -> None:
+    id = await stand.add(unique=FINISHED)
+    assert await stand.append(stand.message(unique=FINISHED), limit=1) == [Answer(id, "duplicate")]
+
+
+# --- until finished ---------------------------------------------------------------------------------------
+
+
+@core
+async def test_until_finished_a_scheduled_message_holds_its_key(stand: Stand) -> None:
+    id = await stand.add(unique=FINISHED, delay=10)
+    assert await _owner(stand, FINISHED) == id
+
+
+@core
+async def test_until_finished_a_running_message_holds_its_key(stand: Stand) -> None:
+    claim = await stand.running(unique=FINISHED)
+    assert await _owner(stand, FINISHED) == claim.id
+
+
+@core
+@pytest.mark.parametrize(
+    "outcome",
+    [retry(), Snoozed(FRESH, microseconds(10)), Released(), Released(FRESH, microseconds(10))],
+    ids=["retry", "snoozed", "released", "released with a delay"],
+)
+async def test_until_finished_a_message_that_runs_again_holds_its_key(stand: Stand, outcome: Outcome) -> None:
+    claim = await stand.running(unique=FINISHED)
+    await stand.settle(claim, outcome)
+    assert await _owner(stand, FINISHED) == claim.id
+
+
+@core
+async def test_until_finished_a_recovered_message_holds_its_key(stand: Stand) -> None:
+    claim = await stand.running(unique=FINISHED)
+    await stand.lose(claim)
+    assert await _owner(stand, FINISHED) == claim.id
+
+
+@core
+@pytest.mark.parametrize(
+    "outcome",
+    [Done(), kept(b"42"), dead(), Cancelled(HOUR_US), Expired(HOUR_US)],
+    ids=["done", "done and kept", "dead", "cancelled", "expired"],
+)
+async def test_until_finished_the_end_releases_the_key(stand: Stand, outcome: Outcome) -> None:
+    claim = await stand.running(unique=FINISHED)
+    await stand.settle(claim, outcome)
+    await stand.add(unique=FINISHED)
+
+
+@core
+async def test_until_finished_the_late_success_of_another_releases_the_key(stand: Stand) -> None:
+    claim = await stand.running(unique=FINISHED)
+    await stand.lose(claim)
+    await stand.settle(claim, Done())
+    await stand.add(unique=FINISHED)
+
+
+@core
+async def test_until_finished_the_cancellation_of_a_waiting_message_releases_the_key(stand: Stand) -> None:
+    for delay in (0, 10):
+        id = await stand.add(unique=FINISHED, delay=delay)
+        await stand.backend.cancel(stand.stream, id, mark_us=HOUR_US)
+    await stand.add(unique=FINISHED)
+
+
+@core
+async def test_until_finished_death_at_the_crash_limit_releases_the_key(stand: Stand) -> None:
+    id = await stand.add(unique=FINISHED)
+    for _ in range(3):
+        await stand.lose(await stand.claim_one(id))
+    assert await stand.status(id) is JobStatus.DEAD
+    await stand.add(unique=FINISHED)
+
+
+@core
+async def test_a_lost_settlement_does_not_release_the_key(stand: Stand) -> None:
+    claim = await stand.running(unique=FINISHED)
+    await stand.settle(claim, Released())
+    await stand.settle(claim, dead())
+    assert await _owner(stand, FINISHED) == claim.id
+
+
+@core
+async def test_a_late_settlement_does_not_release_the_key_of_the_next_owner(stand: Stand) -> None:
+    first = await stand.running(unique=FINISHED)
+    await stand.settle_done(first)
+    second = await stand.running(unique=FINISHED)
+    await stand.settle_done(first)
+    assert await _owner(stand, FINISHED) == second.id
+
+
+async def test_a_replayed_message_takes_its_key_again(stand: Stand) -> None:
+    claim = await stand.running(unique=FINISHED)
+    await stand.die(claim)
+    assert await stand.backend.replay(stand.stream, [claim.id]) == [ReplayAnswer.REPLAYED]
+    assert await _owner(stand, FINISHED) == claim.id
+
+
+async def test_a_message_whose_key_another_holds_by_now_stays_dead(stand: Stand) -> None:
+    claim = await stand.running(unique=FINISHED)
+    await stand.die(claim)
+    other = await stand.add(unique=FINISHED)
+    assert await stand.backend.replay(stand.stream, [claim.id]) == [ReplayAnswer.DUPLICATE]
+    assert await stand.status(claim.id) is JobStatus.DEAD
+    assert await _owner(stand, FINISHED) == other
+
+
+async def test_a_message_may_be_replayed_once_its_key_is_free_again(stand: Stand) -> None:
+    claim = await stand.running(unique=FINISHED)
+    await stand.die(claim)
+    await stand.settle_done(await stand.running(unique=FINISHED))
+    assert await stand.backend.replay(stand.stream, [claim.id]) == [ReplayAnswer.REPLAYED]
+
+
+async def test_of_two_dead_letters_with_one_key_one_is_replayed(stand: Stand) -> None:
+    claims = []
+    for _ in range(2):
+        claims.append(await stand.running(unique=FINISHED))
+        await stand.die(claims[-1])
+    answers = await stand.backend.replay(stand.stream, [claim.id for claim in claims])
+    assert answers == [ReplayAnswer.REPLAYED, ReplayAnswer.DUPLICATE]
+
+
+async def test_a_discarded_dead_letter_does_not_release_the_key_of_the_next_owner(stand: Stand) -> None:
+    claim = await stand.running(unique=FINISHED)
+    await stand.die(claim)
+    owner = await stand.add(unique=FINISHED)
+    await stand.backend.discard(stand.stream, [claim.id])
+    assert await _owner(stand, FINISHED) == owner
+
+
+# --- until started ----------------------------------------------------------------------------------------
+
+
+@core
+async def test_until_started_a_scheduled_message_holds_its_key(stand: Stand) -> None:
+    id = await stand.add(unique=STARTED, delay=10)
+    assert await _owner(stand, STARTED) == id
+    await stand.advance(11)
+    await stand.promote()
+    assert await _owner(stand, STARTED) == id
+
+
+@core
+async def test_until_started_a_claim_releases_the_key(stand: Stand) -> None:
+    await stand.running(unique=STARTED)
+    await stand.add(unique=STARTED)
+
+
+@core
+async def test_until_started_a_message_that_runs_again_does_not_take_its_key_back(stand: Stand) -> None:
+    claim = await stand.running(unique=STARTED)
+    await stand.retry(claim)
+    owner = await stand.add(unique=STARTED)
+    await stand.advance(11)
+    await stand.promote()
+    assert await _owner(stand, STARTED) == owner
+
+
+@core
+async def test_until_started_the_second_claim_of_a_message_releases_nobodys_key(stand: Stand) -> None:
+    claim = await stand.running(unique=STARTED)
+    owner = await stand.add(unique=STARTED, delay=100)
+    await stand.settle(claim, Released())
+    await stand.claim_one(claim.id)
+    assert await _owner(stand, STARTED) == owner
+
+
+@core
+async def test_until_started_the_end_of_a_former_owner_releases_nobodys_key(stand: Stand) -> None:
+    claim = await stand.running(unique=STARTED)
+    owner = await stand.add(unique=STARTED)
+    await stand.settle_done(claim)
+    assert await _owner(stand, STARTED) == owner
+
+
+@core
+async def test_until_started_the_cancellation_of_a_waiting_message_releases_the_key(stand: Stand) -> None:
+    id = await stand.add(unique=STARTED)
+    await stand.backend.cancel(stand.stream, id, mark_us=0)
+    await stand.add(unique=STARTED)
+
+
+# --- until a time has passed ------------------------------------------------------------------------------
+
+
+@core
+async def test_until_elapsed_the_key_is_held_for_its_window(stand: Stand) -> None:
+    id = await stand.add(unique=ELAPSED)
+    await stand.advance(59)
+    assert await _owner(stand, ELAPSED) == id
+    await stand.advance(2)
+    await stand.add(unique=ELAPSED)
+
+
+@core
+@pytest.mark.parametrize("outcome", [Done(), dead(), Cancelled(0)], ids=["done", "dead", "cancelled"])
+async def test_until_elapsed_the_end_of_its_message_does_not_release_the_key(
+    stand: Stand, outcome: Outcome
+) -> None:
+    claim = await stand.running(unique=ELAPSED)
+    await stand.settle(claim, outcome)
+    assert await _owner(stand, ELAPSED) == claim.id
+
+
+@core
+async def test_until_elapsed_a_new_window_begins_with_the_next_message(stand: Stand) -> None:
+    await stand.add(unique=ELAPSED)
+    await stand.advance(61)
+    second = await stand.add(unique=ELAPSED)
+    await stand.advance(59)
+    assert await _owner(stand, ELAPSED) == second
+
+
+@core
+async def test_until_elapsed_the_end_of_a_former_owner_releases_nobodys_key(stand: Stand) -> None:
+    claim = await stand.running(unique=ELAPSED)
+    await stand.advance(61)
+    owner = await stand.add(unique=FINISHED)
+    await stand.settle_done(claim)
+    assert await _owner(stand, FINISHED) == owner
+
+
+async def test_until_elapsed_pruning_does_not_release_a_key_before_its_time(stand: Stand) -> None:
+    id = await stand.add(unique=ELAPSED)
+    await stand.advance(30)
+    await stand.backend.prune(limit=100)
+    assert await _owner(stand, ELAPSED) == id
+
+
+async def test_until_elapsed_pruning_leaves_a_key_that_was_taken_anew(stand: Stand) -> None:
+    await stand.add(unique=ELAPSED)
+    await stand.advance(61)
+    owner = await stand.add(unique=FINISHED)
+    await stand.backend.prune(limit=100)
+    await stand.advance(LEASE * 100)
+    await stand.backend.prune(limit=100)
+    assert await _owner(stand, FINISHED) == owner
+
+
+async def _owner(stand: Stand, unique: UniqueKey) -> str:
+    """Whose duplicate a message with this key is."""
+    (answer,) = await stand.append(stand.message(unique=unique))
+    assert answer.verdict == "duplicate"
+    return answer.id

@@ -1,0 +1,115 @@
+"""A proxy between a client and a server that can lose what passes through it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from types import TracebackType
+
+from tests.servers import HOST
+
+#: Bytes read at once.
+PIECE = 1 << 16
+
+
+class Proxy:
+    """Passes everything on, until a test says otherwise."""
+
+    def __init__(self, server_port: int) -> None:
+        self.lost = 0
+        self.held = False
+        self._server_port = server_port
+        self._to_lose = 0
+        self._needle = b""
+        self._is_cut = False
+        self._server: asyncio.Server | None = None
+        self._handlers: set[asyncio.Task[None]] = set()
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        return f"redis://{HOST}:{self._port}/0"
+
+    def lose_reply(self, to: bytes, times: int = 1) -> None:
+        """Let the next request that holds these bytes pass, and lose its reply and the connection."""
+        self._needle = to
+        self._to_lose = times
+
+    def cut(self) -> None:
+        """End every connection, and let nobody through until `mend`."""
+        self._is_cut = True
+        for handler in self._handlers:
+            handler.cancel()
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+    def hold(self) -> None:
+        """Pass nothing on any more, and let nobody know."""
+        self.held = True
+
+    async def __aenter__(self) -> Proxy:
+        self._server = await asyncio.start_server(self._serve, HOST, 0, family=socket.AF_INET)
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for handler in self._handlers:
+            handler.cancel()
+        await asyncio.gather(*self._handlers, return_exceptions=True)
+
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            writer.transport.abort()
+            return
+        handler = asyncio.create_task(self._relay(reader, writer))
+        self._handlers.add(handler)
+        handler.add_done_callback(self._handlers.discard)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection(HOST, self._server_port)
+        line = Line(self)
+        there = asyncio.create_task(line.forward(reader, server_writer))
+        back = asyncio.create_task(line.back(server_reader, writer))
+        try:
+            await asyncio.wait([there, back], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (there, back):
+                task.cancel()
+            await asyncio.gather(there, back, return_exceptions=True)
+            for end in (writer, server_writer):
+                end.transport.abort()
+
+    def is_to_lose(self, request: bytes) -> bool:
+        if self._to_lose and self._needle in request:
+            self._to_lose -= 1
+            return True
+        return False
+
+
+class Line:
+    """One connection through the proxy."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._losing = False
+
+    async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(PIECE):
+            self._losing = self._losing or self._proxy.is_to_lose(data)
+            if self._proxy.held:
+                continue
+            writer.write(data)
+            await writer.drain()
+
+    async def back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(PIECE):
+            if self._losing:
+                self._proxy.lost += 1
+                return
+            writer.write(data)
+            await writer.drain()

@@ -1,0 +1,119 @@
+"""An app whose tasks write down what they do: what real worker processes run in these tests.
+
+Workers are started as `headrace worker tests.integration.shop:app`; store and log come by environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from headrace import App, RetryPolicy, current_job, signals
+
+STORE, LOG = "SHOP_STORE", "SHOP_LOG"
+
+
+class Log:
+    """One line for each thing that happened, from any process, in one write each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, what: str, **facts: Any) -> None:
+        line = json.dumps({"what": what, "pid": os.getpid(), "at": time.time(), **facts}) + "\n"
+        with self.path.open("ab", buffering=0) as file:
+            file.write(line.encode())
+
+    def lines(self, what: str | None = None, **facts: Any) -> list[dict[str, Any]]:
+        if not self.path.exists():
+            return []
+        lines = [json.loads(line) for line in self.path.read_text().splitlines()]
+        return [
+            line
+            for line in lines
+            if what in (None, line["what"]) and all(line.get(name) == value for name, value in facts.items())
+        ]
+
+
+def make_app(url: str, log: Log) -> App:
+    """The app, for workers and for the tests that feed them."""
+    app = App(url, retry=RetryPolicy.fixed(3, 0.05))
+    _declare_gentle_tasks(app, log)
+    _declare_rough_tasks(app, log)
+    _listen(app, log)
+    return app
+
+
+def _started(log: Log) -> None:
+    job = current_job()
+    log.write("started", id=job.id, attempt=job.attempt, redelivered=job.redelivered)
+
+
+def _declare_gentle_tasks(app: App, log: Log) -> None:
+    @app.task(name="quick")
+    async def quick(number: int) -> int:
+        log.write("quick", number=number)
+        return number
+
+    @app.task(name="silent")
+    async def silent() -> None:
+        pass
+
+    @app.task(name="nap")
+    async def nap(seconds: float) -> str:
+        _started(log)
+        await asyncio.sleep(seconds)
+        log.write("ended", id=current_job().id)
+        return "rested"
+
+    @app.task(name="first_hangs")
+    async def first_hangs() -> str:
+        """Hangs where it is run first, returns at once where it is run again."""
+        _started(log)
+        if current_job().attempt == 1 and not current_job().redelivered:
+            await asyncio.sleep(3600)
+        return "done"
+
+
+def _declare_rough_tasks(app: App, log: Log) -> None:
+    @app.task(name="block")
+    async def block(seconds: float) -> str:
+        """Blocks the event loop, as people do by mistake."""
+        _started(log)
+        time.sleep(seconds)  # noqa: ASYNC251
+        log.write("ended", id=current_job().id)
+        return "unblocked"
+
+    @app.task(name="poison")
+    async def poison() -> None:
+        """Takes its process down."""
+        _started(log)
+        os._exit(9)
+
+    @app.task(name="stubborn")
+    async def stubborn() -> None:
+        """Does not want to be cancelled."""
+        _started(log)
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                log.write("ignored", id=current_job().id)
+
+
+def _listen(app: App, log: Log) -> None:
+    @app.on(signals.LeaseLost)
+    def lease_lost(signal: signals.LeaseLost) -> None:
+        log.write("lost", id=signal.id)
+
+    @app.on(signals.WorkerStarted)
+    def worker_started(signal: signals.WorkerStarted) -> None:
+        log.write("working")
+
+
+if STORE in os.environ:
+    app = make_app(os.environ[STORE], Log(Path(os.environ[LOG])))

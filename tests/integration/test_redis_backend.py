@@ -1,0 +1,631 @@
+"""What is particular to the Redis backend: lost replies, forgotten scripts and groups, cut connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.backends import open_backend
+from headrace.backends.redis import connection, scripts
+from headrace.backends.redis.backend import RedisBackend
+from headrace.backends.redis.keys import LANES, is_permanent
+from headrace.backends.redis.reader import Reader
+from headrace.core.backend import Answer, DeadFilter, Order, PauseOrder, Renewal, ReplayAnswer
+from headrace.core.claim import Claim
+from headrace.core.clock import SECOND
+from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
+from headrace.core.ids import new_id
+from headrace.core.message import Batch, Message, Source, Stream, Trouble, UniqueKey
+from headrace.core.outcome import (
+    DONE,
+    Cancelled,
+    Dead,
+    DeadReason,
+    Done,
+    Failure,
+    Kept,
+    Outcome,
+    Released,
+    Retry,
+    Settlement,
+    Verdict,
+)
+from headrace.core.record import JobStatus, WorkerInfo
+from tests.integration.proxy import Proxy
+from tests.servers import Server, require, rows
+from tests.waiting import wait_until
+
+STREAM = Stream("queue", "work")
+SOURCE = Source(STREAM)
+
+#: Seconds that a claim would wait if nothing came.
+LONG = 50.0
+
+
+class Bench:
+    """A backend on a real server, in a namespace of its own, and short ways to say common things."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        self.backend: Any = open_backend(url, namespace=namespace)
+        self.namespace = namespace
+        self._numbers = count(1)
+
+    def batch(self, *messages: Message) -> Batch:
+        return Batch(STREAM, f"producer-{id(self)}", next(self._numbers), list(messages))
+
+    async def add(self, number: int = 1, *, body: bytes = b"hello") -> list[str]:
+        messages = [Message(new_id(), "greet", body) for _ in range(number)]
+        await self.backend.append(self.batch(*messages))
+        return [message.id for message in messages]
+
+    async def claim(
+        self, limit: int = 1000, *, wait: float = 0, consumer: str = "worker", suspects: int = 10
+    ) -> list[Claim]:
+        claims: list[Claim] = await self.backend.claim(
+            [SOURCE], consumer=consumer, limit=limit, suspects=suspects, wait=wait
+        )
+        return claims
+
+    async def settle(self, outcome: Outcome, *claims: Claim) -> list[Verdict]:
+        verdicts: list[Verdict] = await self.backend.settle([Settlement(claim, outcome) for claim in claims])
+        return verdicts
+
+    async def again(self, action: Callable[[], Any]) -> Any:
+        """What `action` gives once the connection stands again."""
+        answers: list[Any] = []
+
+        async def succeeds() -> bool:
+            try:
+                answers.append(await action())
+            except BackendUnavailable:
+                return False
+            return True
+
+        await wait_until(succeeds, message="the backend is connected again")
+        return answers[0]
+
+
+@asynccontextmanager
+async def opened(url: str, namespace: str | None = None) -> AsyncIterator[Bench]:
+    bench = Bench(url, namespace or new_id())
+    await bench.backend.open()
+    try:
+        await bench.backend.ensure(SOURCE, 15 * SECOND)
+        yield bench
+    finally:
+        await bench.backend.close()
+
+
+@pytest.fixture
+async def bench(redis_server: Server) -> AsyncIterator[Bench]:
+    async with opened(redis_server.url) as bench:
+        yield bench
+
+
+@pytest.fixture
+async def proxy(redis_server: Server) -> AsyncIterator[Proxy]:
+    async with Proxy(redis_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def far(proxy: Proxy) -> AsyncIterator[Bench]:
+    """A bench behind the proxy. The server has the scripts, else the first reply says it lacks one."""
+    async with opened(proxy.url) as bench:
+        known = [script for script in vars(scripts).values() if isinstance(script, scripts.Script)]
+        await bench.backend._store.commands(*[("SCRIPT", "LOAD", script.source) for script in known])
+        yield bench
+
+
+# --- the request arrives and the reply is lost -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [1, 3, 1200])
+async def test_a_batch_whose_reply_was_lost_is_answered_the_same(
+    far: Bench, proxy: Proxy, number: int
+) -> None:
+    [known] = await far.add()
+    batch = far.batch(
+        *[Message(new_id(), "greet", b"hello") for _ in range(number)], Message(known, "greet", b"")
+    )
+    proxy.lose_reply(to=scripts.APPEND.digest)
+    with pytest.raises(BackendUnavailable) as caught:
+        await far.backend.append(batch)
+    assert caught.value.uncertain
+    answers = await far.backend.append(batch)
+    assert [answer.verdict for answer in answers] == ["accepted"] * number + ["duplicate"]
+    assert (await far.backend.counts(STREAM)).queued == number + 1
+
+
+async def test_a_settlement_whose_reply_was_lost_may_be_repeated(far: Bench, proxy: Proxy) -> None:
+    await far.add(3)
+    done, failed, dead = await far.claim()
+    settlements = [
+        Settlement(done, Done(Kept(b"42", 60 * SECOND))),
+        Settlement(failed, Retry(failed.state.failed(Trouble(1, "failed", "worker")), 60 * SECOND)),
+        Settlement(dead, Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no"))),
+    ]
+    proxy.lose_reply(to=scripts.FINISH.digest)
+    with pytest.raises(BackendUnavailable) as caught:
+        await far.backend.settle(settlements)
+    assert caught.value.uncertain
+    assert await far.backend.settle(settlements) == [Verdict.GONE, Verdict.LOST, Verdict.LOST]
+    statuses = [(await far.backend.look(STREAM, claim.id)).status for claim in (done, failed, dead)]
+    assert statuses == [JobStatus.SUCCEEDED, JobStatus.RETRYING, JobStatus.DEAD]
+
+
+async def test_what_a_lost_claim_took_is_offered_to_the_same_consumer_again(far: Bench, proxy: Proxy) -> None:
+    ids = await far.add(5)
+    proxy.lose_reply(to=scripts.CLAIM.digest)
+    with pytest.raises(BackendUnavailable):
+        await far.claim()
+    assert await far.claim(consumer="another") == []
+    claims = await far.claim()
+    assert [claim.id for claim in claims] == ids
+    assert await far.claim() == []
+    assert await far.settle(DONE, *claims) == [Verdict.KEPT] * 5
+
+
+async def test_what_was_seen_before_is_not_offered_again(far: Bench, proxy: Proxy) -> None:
+    [first] = await far.add()
+    held = await far.claim()
+    [second] = await far.add()
+    proxy.lose_reply(to=scripts.CLAIM.digest)
+    with pytest.raises(BackendUnavailable):
+        await far.claim()
+    assert [claim.id for claim in held] == [first]
+    assert [claim.id for claim in await far.claim()] == [second]
+
+
+async def test_nothing_is_lost_when_a_large_claim_is_cut_in_the_middle(far: Bench, proxy: Proxy) -> None:
+    ids = await far.add(100)
+    proxy.lose_reply(to=b"XREADGROUP")  # the plain read that follows the script's
+    claims = await far.claim()
+    assert 0 < len(claims) < 100
+    claims += await far.claim()
+    assert [claim.id for claim in claims] == ids
+
+
+async def test_what_a_lost_blocking_read_took_is_offered_again(
+    far: Bench, proxy: Proxy, redis_server: Server
+) -> None:
+    proxy.lose_reply(to=b"BLOCK")
+    waiting = asyncio.create_task(far.claim(wait=LONG))
+    async with opened(redis_server.url, far.namespace) as near:
+        [id] = await near.add()
+        with pytest.raises(BackendUnavailable):
+            await waiting
+    assert [claim.id for claim in await far.claim(wait=LONG)] == [id]
+
+
+async def test_a_lost_promotion_loses_nothing(far: Bench, proxy: Proxy) -> None:
+    await far.backend.append(far.batch(Message(new_id(), "greet", b"", delay_us=1)))
+    proxy.lose_reply(to=scripts.PROMOTE.digest)
+    with pytest.raises(BackendUnavailable):
+        await far.backend.promote([SOURCE], limit=100)
+    assert (await far.backend.promote([SOURCE], limit=100)).next_in_us is None
+    assert len(await far.claim()) == 1
+
+
+# --- callers that go away --------------------------------------------------------------------------------
+
+
+async def _read_for_nobody(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Messages that a blocking read brings after its caller was cancelled."""
+    monkeypatch.setattr(Reader, "_unblock", lambda self: None)
+    waiting = asyncio.create_task(bench.claim(wait=LONG))
+    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    ids = await bench.add()
+    await wait_until(lambda: not _is_blocked(bench), message="the read has ended")
+    return ids
+
+
+async def test_what_comes_after_its_caller_is_gone_is_offered_to_the_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = await _read_for_nobody(bench, monkeypatch)
+    assert [claim.id for claim in await bench.claim()] == ids
+
+
+async def test_what_nobody_took_is_handed_back_when_the_worker_leaves(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = await _read_for_nobody(bench, monkeypatch)
+    await bench.backend.retire([SOURCE], "worker")
+    [claim] = await bench.claim(consumer="another")
+    assert ([claim.id], claim.state.releases, claim.state.crashes) == (ids, 0, 0)
+
+
+async def test_a_cancelled_claim_stops_blocking(bench: Bench) -> None:
+    waiting = asyncio.create_task(bench.claim(wait=LONG))
+    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await wait_until(lambda: not _is_blocked(bench), timeout=1, message="the read has ended")
+
+
+async def test_a_claim_that_waits_is_woken_at_once(bench: Bench) -> None:
+    waiting = asyncio.create_task(bench.claim(wait=LONG))
+    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    bench.backend.wake("worker")
+    assert await asyncio.wait_for(waiting, 1) == []
+
+
+async def test_a_blocking_claim_takes_no_more_than_was_asked_for(bench: Bench) -> None:
+    # The second claim blocks without asking the script first, and finds a message in each of three lanes.
+    await bench.claim(wait=0.01)
+    messages = [Message(new_id(), "greet", b"", priority) for priority in range(3)]
+    await bench.backend.append(bench.batch(*messages))
+    for message in messages:
+        [claim] = await bench.claim(1, wait=LONG)
+        assert (claim.id, claim.state.crashes, claim.state.releases) == (message.id, 0, 0)
+
+
+# --- a server that forgets -------------------------------------------------------------------------------
+
+
+async def test_forgotten_scripts_are_loaded_again(bench: Bench, redis_server: Server) -> None:
+    redis_server.command("SCRIPT", "FLUSH")
+    ids = await bench.add(1200)
+    redis_server.command("SCRIPT", "FLUSH")
+    claims = await bench.claim(2000)
+    assert [claim.id for claim in claims] == ids
+    redis_server.command("SCRIPT", "FLUSH")
+    renewer = bench.backend.renewer()
+    assert set(await asyncio.to_thread(renewer.renew, claims[:3])) == {Renewal.KEPT}
+    renewer.close()
+    redis_server.command("SCRIPT", "FLUSH")
+    assert set(await bench.settle(DONE, *claims)) == {Verdict.KEPT}
+
+
+async def test_destroyed_groups_are_made_again_and_nothing_is_lost(
+    bench: Bench, redis_server: Server
+) -> None:
+    waiting_ids = await bench.add(3)
+    _destroy_groups(bench, redis_server)
+    assert [claim.id for claim in await bench.claim()] == waiting_ids
+
+
+async def test_a_claim_that_waits_survives_the_end_of_its_groups(bench: Bench, redis_server: Server) -> None:
+    waiting = asyncio.create_task(bench.claim(wait=LONG))
+    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    _destroy_groups(bench, redis_server)
+    ids = await bench.add()
+    assert [claim.id for claim in await waiting] == ids
+
+
+async def test_an_entry_that_a_new_group_hands_out_again_is_fenced(
+    bench: Bench, redis_server: Server
+) -> None:
+    await bench.add()
+    [first] = await bench.claim(consumer="first")
+    _destroy_groups(bench, redis_server)
+    [second] = await bench.claim(consumer="second")
+    assert first.token.entry == second.token.entry
+    assert await bench.settle(Released(), first) == [Verdict.LOST]
+    renewer = bench.backend.renewer()
+    assert await asyncio.to_thread(renewer.renew, [first, second]) == [Renewal.LOST, Renewal.KEPT]
+    renewer.close()
+    assert await bench.settle(DONE, second) == [Verdict.KEPT]
+
+
+async def test_work_goes_on_after_everything_was_flushed(bench: Bench, redis_server: Server) -> None:
+    [lost] = await bench.add()
+    await bench.claim()
+    redis_server.command("FLUSHALL")
+    ids = await bench.add(20)
+    claims = await bench.claim(wait=LONG)
+    assert [claim.id for claim in claims] == ids
+    assert await bench.backend.look(STREAM, lost) is None
+
+
+async def test_the_id_of_a_message_whose_stream_was_deleted_is_free(
+    bench: Bench, redis_server: Server
+) -> None:
+    [id] = await bench.add()
+    for key in _lanes(bench):
+        redis_server.command("DEL", key)
+    answers = await bench.backend.append(bench.batch(Message(id, "greet", b"again")))
+    assert [answer.verdict for answer in answers] == ["accepted"]
+    assert [claim.body for claim in await bench.claim()] == [b"again"]
+
+
+# --- cut connections -------------------------------------------------------------------------------------
+
+
+async def test_cut_connections_are_made_again(bench: Bench, redis_server: Server) -> None:
+    heard: list[Order] = []
+    bench.backend.listen(heard.append)
+    await bench.add()
+    [claim] = await bench.claim()
+    ended = asyncio.create_task(bench.backend.ended(STREAM, claim.id, None))
+    waiting = asyncio.create_task(bench.claim(wait=LONG))
+    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    for kind in ("normal", "pubsub"):
+        redis_server.command("CLIENT", "KILL", "TYPE", kind)
+    with pytest.raises(BackendUnavailable):
+        await waiting
+    [verdict] = await bench.again(lambda: bench.settle(Done(Kept(b"42", 60 * SECOND)), claim))
+    assert verdict is Verdict.KEPT
+    assert (await ended).result == b"42"
+    ids = await bench.add()
+    assert [claim.id for claim in await bench.claim(wait=LONG)] == ids
+
+    async def is_heard() -> bool:
+        await bench.backend.pause(STREAM, paused=False)
+        return PauseOrder(STREAM, False) in heard
+
+    await wait_until(is_heard, message="orders are heard again")
+
+
+async def test_an_end_that_was_announced_to_nobody_is_noticed(
+    far: Bench, proxy: Proxy, redis_server: Server
+) -> None:
+    [id] = await far.add()
+    ended = asyncio.create_task(far.backend.ended(STREAM, id, None))
+    await wait_until(lambda: _is_watched(far, id), message="somebody waits")
+    async with opened(redis_server.url, far.namespace) as near:
+        proxy.cut()
+        await near.settle(Done(Kept(b"42", 60 * SECOND)), *await near.claim())
+        proxy.mend()
+        assert (await ended).result == b"42"
+
+
+async def test_a_renewer_connects_again(bench: Bench, redis_server: Server) -> None:
+    await bench.add()
+    claims = await bench.claim()
+    renewer = bench.backend.renewer()
+    assert await asyncio.to_thread(renewer.renew, claims) == [Renewal.KEPT]
+    redis_server.command("CLIENT", "KILL", "TYPE", "normal")
+    with pytest.raises(BackendUnavailable):
+        await asyncio.to_thread(renewer.renew, claims)
+    assert await asyncio.to_thread(renewer.renew, claims) == [Renewal.KEPT]
+    renewer.close()
+
+
+async def test_a_connection_that_leads_nowhere_is_noticed(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "REPLY_TIMEOUT", 0.3)
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 0.3)
+    async with opened(proxy.url) as far:
+        proxy.hold()
+        with pytest.raises(BackendUnavailable, match="did not answer in time") as caught:
+            await far.add()
+        assert caught.value.uncertain
+        with pytest.raises(BackendUnavailable, match="cannot be reached") as caught:
+            await far.add()
+        assert not caught.value.uncertain
+
+
+async def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
+    with Server(require("valkey-9.1"), directory=tmp_path, appendonly=True) as server:
+        async with opened(server.url) as bench:
+            ids = await bench.add(2)
+            server.kill()
+            with pytest.raises(BackendUnavailable):
+                await bench.claim(wait=LONG)
+            await wait_until(lambda: bench.backend._store.link.wire is None, message="the end is noticed")
+            with pytest.raises(BackendUnavailable) as caught:
+                await bench.add()
+            assert not caught.value.uncertain
+            server.start()
+            claims = await bench.again(bench.claim)
+            assert [claim.id for claim in claims] == ids
+
+
+async def test_after_a_restart_of_the_server_nobody_is_robbed_for_one_lease(tmp_path: Path) -> None:
+    with Server(require("valkey-9.1"), directory=tmp_path, appendonly=True) as server:
+        async with opened(server.url) as bench:
+            await bench.add()
+            [claim] = await bench.claim()
+            assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
+            server.restart()
+            await bench.again(lambda: bench.backend._age_pending(60))
+            assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
+            assert await bench.settle(DONE, claim) == [Verdict.KEPT]
+
+
+# --- a server that cannot or must not be used ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", rows())
+async def test_out_of_memory_refuses_new_messages_but_lets_those_there_end(kind: str, tmp_path: Path) -> None:
+    with Server(require(kind), directory=tmp_path) as server:
+        async with opened(server.url) as bench:
+            await bench.add(4)
+            done, failed, dead, cancelled = await bench.claim()
+            server.command("CONFIG", "SET", "maxmemory", "1mb")
+            with pytest.raises(BackendUnavailable, match="out of memory"):
+                await bench.add()
+            assert await bench.settle(DONE, done) == [Verdict.KEPT]
+            retry = Retry(failed.state.failed(Trouble(1, "failed", "worker")), 1)
+            assert await bench.settle(retry, failed) == [Verdict.KEPT]
+            buried = Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no"))
+            assert await bench.settle(buried, dead) == [Verdict.KEPT]
+            assert await bench.settle(Cancelled(60 * SECOND), cancelled) == [Verdict.KEPT]
+            with pytest.raises(BackendUnavailable, match="out of memory"):
+                await bench.backend.promote([SOURCE], limit=10)
+            server.command("CONFIG", "SET", "maxmemory", "0")
+            assert (await bench.backend.promote([SOURCE], limit=10)).count == 1
+            assert [claim.id for claim in await bench.claim()] == [failed.id]
+
+
+async def test_a_server_that_evicts_jobs_is_refused(redis_server: Server) -> None:
+    redis_server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    try:
+        with pytest.raises(ConfigurationError, match="noeviction"):
+            await open_backend(redis_server.url).open()
+    finally:
+        redis_server.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+async def test_a_password_is_given_and_never_shown(tmp_path: Path) -> None:
+    with Server(require("redis-7.0"), directory=tmp_path, arguments=["--requirepass", "hush"]) as server:
+        url = f"redis://:hush@127.0.0.1:{server.port}/3"
+        async with opened(url) as bench:
+            await bench.add()
+            [claim] = await bench.claim()
+            assert bench.backend.description == f"Redis {_version(bench)} at 127.0.0.1:{server.port}/3"
+            renewer = bench.backend.renewer()
+            assert await asyncio.to_thread(renewer.renew, [claim]) == [Renewal.KEPT]
+            renewer.close()
+        with pytest.raises(ConfigurationError) as caught:
+            await open_backend(url.replace("hush", "loud")).open()
+        assert "loud" not in str(caught.value)
+
+
+# --- bounds ----------------------------------------------------------------------------------------------
+
+
+async def test_large_bodies_are_moved_in_small_steps(bench: Bench) -> None:
+    large = [Message(new_id(), "greet", bytes(400_000)) for _ in range(6)]
+    await bench.backend.append(bench.batch(*large))
+    claims = await bench.claim()
+    await bench.settle(Retry(claims[0].state, 1), *claims)
+    promoted = await bench.backend.promote([SOURCE], limit=100)
+    assert (promoted.count, promoted.next_in_us) == (3, 0)
+    assert (await bench.backend.promote([SOURCE], limit=100)).count == 3
+    dead = Dead(claims[0].state, DeadReason.EXHAUSTED, Failure("Error", "no"))
+    claims = await bench.claim()
+    assert await bench.settle(dead, *claims) == [Verdict.KEPT] * 6
+    page = await bench.backend.dead(STREAM, only=DeadFilter())
+    assert {letter.id for letter in page} == {message.id for message in large}
+    ids = [message.id for message in large]
+    assert await bench.backend.replay(STREAM, ids) == [ReplayAnswer.REPLAYED] * 6
+    purged = [await bench.backend.purge(STREAM, mark_us=0, limit=100) for _ in range(3)]
+    assert purged == [3, 3, 0]
+
+
+# --- durability ------------------------------------------------------------------------------------------
+
+
+async def test_replicated_means_that_a_replica_has_it(tmp_path: Path) -> None:
+    program = require("valkey-9.1")
+    with Server(program, directory=tmp_path / "primary") as primary:
+        backend = open_backend(primary.url, durability="replicated")
+        await backend.open()
+        try:
+            alone, together = (Batch(STREAM, "p", number, [Message(new_id(), "", b"")]) for number in (1, 2))
+            with pytest.raises(NotDurable) as caught:
+                await backend.append(alone)
+            assert caught.value.uncertain
+            assert (await backend.counts(STREAM)).queued == 1
+            arguments = ["--replicaof", f"127.0.0.1 {primary.port}", "--repl-diskless-sync-delay", "0"]
+            with Server(program, directory=tmp_path / "replica", arguments=arguments):
+                await wait_until(lambda: _has_replica(primary), timeout=20, message="the replica is in step")
+                for batch in (alone, together):
+                    assert await backend.append(batch) == [Answer(batch.messages[0].id)]
+        finally:
+            await backend.close()
+
+
+async def test_fsync_waits_for_the_disk(tmp_path: Path) -> None:
+    with Server(require("valkey-9.1"), directory=tmp_path, appendonly=True) as server:
+        backend = open_backend(server.url, durability="fsync")
+        await backend.open()
+        try:
+            message = Message(new_id(), "", b"")
+            assert await backend.append(Batch(STREAM, "p", 1, [message])) == [Answer(message.id)]
+        finally:
+            await backend.close()
+
+
+async def test_fsync_is_refused_where_the_server_cannot(redis_server: Server) -> None:
+    backend = open_backend(redis_server.url, durability="fsync")
+    with pytest.raises(ConfigurationError, match="appendonly"):
+        await backend.open()
+    await backend.close()
+
+
+def test_an_unknown_durability_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="replicated"):
+        open_backend("redis://localhost", durability="relaxed")
+
+
+# --- what is left behind ---------------------------------------------------------------------------------
+
+
+async def test_nothing_of_a_job_is_left_without_a_time_to_live(bench: Bench) -> None:
+    unique = UniqueKey("key")
+    messages = [
+        Message(new_id(), "greet", b"", unique=unique),
+        *[Message(new_id(), "greet", b"") for _ in range(5)],
+    ]
+    await bench.backend.append(bench.batch(*messages, Message(new_id(), "greet", b"", delay_us=60 * SECOND)))
+    done, kept, cancelled, dead, retried, told = await bench.claim()
+    waiting = asyncio.create_task(bench.backend.ended(STREAM, done.id, None))
+    await bench.backend.ended(STREAM, kept.id, 0.001)
+    await bench.backend.cancel(STREAM, told.id, mark_us=SECOND)
+    await wait_until(lambda: _is_watched(bench, done.id), message="somebody waits")
+    await bench.settle(DONE, done)
+    await waiting
+    await bench.settle(Done(Kept(b"42", SECOND)), kept)
+    await bench.settle(Cancelled(SECOND), cancelled)
+    await bench.settle(Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no")), dead)
+    await bench.settle(Retry(retried.state.failed(Trouble(1, "failed", "worker")), 60 * SECOND), retried)
+    await bench.settle(Released(), told)
+    await bench.backend.discard(STREAM, [dead.id])
+    assert await bench.backend.purge(STREAM, mark_us=SECOND, limit=100) == 2
+    await bench.backend.beat(WorkerInfo("worker", "host", 1, 1, ("work",), 10))
+    await bench.backend.retire([SOURCE], "worker")
+    lasting = [key for key in await _keys(bench) if await bench.backend._store.command("PTTL", key) == -1]
+    assert [key for key in lasting if not is_permanent(key)] == []
+
+
+async def test_a_consumer_leaves_no_name_behind(bench: Bench) -> None:
+    await bench.claim(wait=0.01)
+    await bench.backend.retire([SOURCE], "worker")
+    for key in _lanes(bench):
+        assert await bench.backend._store.command("XINFO", "CONSUMERS", key, "headrace") == []
+
+
+async def test_a_consumer_that_holds_something_stays(bench: Bench) -> None:
+    await bench.add()
+    [claim] = await bench.claim()
+    await bench.backend.retire([SOURCE], "worker")
+    assert (await bench.backend.look(STREAM, claim.id)).worker == "worker"
+
+
+def _is_blocked(bench: Bench) -> bool:
+    backend: RedisBackend = bench.backend
+    return any(reader._blocking is not None for reader in backend._readers.values())
+
+
+async def _is_watched(bench: Bench, id: str) -> bool:
+    key = f"{{{bench.namespace}:q:{STREAM.name}}}:w"
+    return bool(await bench.backend._store.command("HEXISTS", key, id))
+
+
+def _lanes(bench: Bench) -> list[str]:
+    return [f"{{{bench.namespace}:q:{STREAM.name}}}:s:{lane}" for lane in LANES]
+
+
+def _destroy_groups(bench: Bench, server: Server) -> None:
+    for key in _lanes(bench):
+        server.command("XGROUP", "DESTROY", key, "headrace")
+
+
+def _has_replica(server: Server) -> bool:
+    answer = server.command("INFO", "replication")
+    return isinstance(answer, bytes) and b"state=online" in answer
+
+
+def _version(bench: Bench) -> str:
+    version: str = bench.backend._store.server.version
+    return version
+
+
+async def _keys(bench: Bench) -> list[str]:
+    keys = await bench.backend._store.command("KEYS", f"*{bench.namespace}*")
+    return [key.decode() for key in keys]

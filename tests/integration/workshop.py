@@ -1,0 +1,100 @@
+"""Real worker processes for tests, ended by pid and never left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from headrace import App
+from tests.waiting import wait_until
+
+from .shop import LOG, STORE, Log, make_app
+
+ROOT = Path(__file__).parents[2]
+
+#: Seconds: short, so that a test that waits for one to run out is quick.
+LEASE = 1.0
+
+
+class WorkerProcess:
+    """`headrace worker` in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
+        self._process = process
+        self._output = output
+        self.pid = process.pid
+
+    @property
+    def output(self) -> str:
+        return self._output.read_text()
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """As the kernel does when memory runs out: no good-bye."""
+        self._process.kill()
+        self._process.wait(10)
+
+    def exit_code(self, timeout: float = 20) -> int:
+        """Wait for its end."""
+        return self._process.wait(timeout)
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def clear_away(self) -> None:
+        if not self.ended:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.kill()
+        self._process.wait(10)
+
+
+class Workshop:
+    """A store, the app that feeds it, and the workers that serve it."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.log = Log(folder / "log.jsonl")
+        self.app: App = make_app(url, self.log)
+        self._folder = folder
+        self._workers: list[WorkerProcess] = []
+
+    def task(self, name: str) -> Any:
+        return self.app.tasks[name]
+
+    def start(self, *flags: str, lease: float | None = LEASE) -> WorkerProcess:
+        """Start a worker and go on at once."""
+        output = self._folder / f"worker-{len(self._workers)}.txt"
+        command = [sys.executable, "-m", "headrace", "worker", "tests.integration.shop:app", *flags]
+        if lease is not None:
+            command += ["--lease", str(lease)]
+        environment = {**os.environ, STORE: self.url, LOG: str(self.log.path)}
+        with output.open("wb") as sink:
+            process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=sink, stderr=sink)
+        worker = WorkerProcess(process, output)
+        self._workers.append(worker)
+        return worker
+
+    async def start_ready(self, *flags: str, lease: float | None = LEASE) -> WorkerProcess:
+        """Start a worker and wait until it takes jobs."""
+        worker = self.start(*flags, lease=lease)
+        await self.until(lambda: self.log.lines("working", pid=worker.pid) or worker.ended)
+        assert not worker.ended, worker.output
+        return worker
+
+    async def until(self, condition: Any, timeout: float = 20) -> None:
+        await wait_until(condition, timeout=timeout, message=self._story())
+
+    def _story(self) -> str:
+        return "\n".join([*map(str, self.log.lines()[-20:]), *(worker.output for worker in self._workers)])
+
+    async def close(self) -> None:
+        for worker in self._workers:
+            worker.clear_away()
+        await self.app.close()

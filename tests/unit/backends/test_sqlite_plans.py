@@ -1,0 +1,147 @@
+"""What statements cost: none sorts, none walks through all messages, and a claim from a long queue takes as
+many steps as one from a short queue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from headrace.backends.sqlite import queries, records, recovery
+from headrace.backends.sqlite.claims import is_something_ready
+from headrace.backends.sqlite.settlements import settle
+from headrace.backends.sqlite.transaction import Transaction
+from headrace.core.claim import Claim
+from headrace.core.clock import SECOND
+from headrace.core.outcome import DONE, Done, Kept, Settlement
+from tests.unit.backends.sqlite_file import NAMESPACE, SOURCE, STREAM, SqliteFile, message
+
+HOUR = 3600 * SECOND
+
+#: All that touch messages; the other tables are small.
+STATEMENTS = {
+    name: text
+    for name, text in vars(queries).items()
+    if name.isupper() and not name.startswith("_") and "headrace_messages" in text
+}
+
+
+def plan_of(file: SqliteFile, sql: str) -> list[str]:
+    numbered = [int(number) for number in re.findall(r"\?(\d+)", sql)]
+    count = max(numbered) if numbered else sql.count("?")
+    bindings = ("[]",) * count
+    return [row[3] for row in file.connection.rows(f"EXPLAIN QUERY PLAN {sql}", bindings)]
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_no_statement_sorts(file: SqliteFile, name: str) -> None:
+    plan = plan_of(file, STATEMENTS[name])
+    assert not [line for line in plan if "TEMP B-TREE" in line]
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_no_statement_walks_through_all_messages(file: SqliteFile, name: str) -> None:
+    plan = plan_of(file, STATEMENTS[name])
+    assert not [line for line in plan if re.match(r"SCAN (headrace_messages|message)\b", line)]
+    assert not [line for line in plan if "AUTOMATIC" in line]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "FIND_READY",
+        "IS_SOMETHING_READY",
+        "READ_OVERDUE",
+        "FIND_DUE",
+        "PRUNE_MARKS",
+        "READ_WAITING",
+        "LIST_DEAD",
+    ],
+)
+def test_what_is_wanted_by_place_and_time_is_found_by_the_index(file: SqliteFile, name: str) -> None:
+    plan = " / ".join(plan_of(file, STATEMENTS[name]))
+    assert re.search(r"USING (COVERING )?INDEX headrace_messages_place \(stream=\? AND place=\?", plan) or (
+        name == "IS_SOMETHING_READY" and "headrace_messages_place (stream=? AND place>? AND place<?" in plan
+    )
+
+
+def test_keys_that_have_run_out_are_found_by_their_time(file: SqliteFile) -> None:
+    assert any(
+        "headrace_unique_keys_expiry (expires_us<?)" in line for line in plan_of(file, queries.PRUNE_KEYS)
+    )
+
+
+# --- steps of the virtual machine -------------------------------------------------------------------------
+
+
+def steps_of(file: SqliteFile, run: Callable[[], object]) -> int:
+    """How many instructions SQLite carried out."""
+    steps = 0
+
+    def count(event: dict[str, dict[str, int]]) -> None:
+        nonlocal steps
+        steps += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
+
+    handle = file.connection._use()
+    handle.trace_v2(apsw.SQLITE_TRACE_PROFILE, count)
+    run()
+    handle.trace_v2(0, None)
+    return steps
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteFile]:
+    yield from filled(tmp_path_factory.mktemp("short"), 2000)
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteFile]:
+    yield from filled(tmp_path_factory.mktemp("long"), 20_000)
+
+
+def filled(folder: Path, count: int) -> Iterator[SqliteFile]:
+    """As many are queued as are scheduled for much later."""
+    file = SqliteFile(folder / "jobs.db")
+    file.fill(count)
+    file.fill(count, delay_us=HOUR)
+    yield file
+    file.close()
+
+
+def settle_all(file: SqliteFile, claims: list[Claim], outcome: Done) -> None:
+    settlements = [Settlement(claim, outcome) for claim in claims]
+    file.transact(lambda transaction: settle(transaction, settlements))
+
+
+def promote(file: SqliteFile) -> None:
+    def run(transaction: Transaction) -> None:
+        assert recovery.promote(transaction, [SOURCE], 100).count == 100
+
+    file.clock.advance(7200)
+    file.transact(run)
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda file: file.claim(100),
+        lambda file: file.claim(100, turn=10),
+        lambda file: settle_all(file, file.claim(100), DONE),
+        lambda file: settle_all(file, file.claim(100), Done(Kept(b"7", SECOND))),
+        lambda file: file.append(*[message() for _ in range(100)]),
+        lambda file: is_something_ready(file.connection, NAMESPACE, [SOURCE], suspects=True),
+        lambda file: records.count(file.connection, NAMESPACE, STREAM, file.clock.now_us()),
+        promote,
+    ],
+    ids=["claim", "claim-from-below", "settle", "settle-kept", "append", "probe", "counts", "promote"],
+)
+def test_a_verb_takes_as_many_steps_with_a_long_queue_as_with_a_short_one(
+    short: SqliteFile, long: SqliteFile, verb: Callable[[SqliteFile], object]
+) -> None:
+    few, many = steps_of(short, lambda: verb(short)), steps_of(long, lambda: verb(long))
+    assert few > 0
+    # A few steps to and fro: chunks of a batch that fall on the border of the index's pages.
+    assert abs(many - few) <= 0.02 * few

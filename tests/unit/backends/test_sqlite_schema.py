@@ -1,0 +1,106 @@
+"""Files of other versions: older ones are brought up to date, newer ones are refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from headrace.backends import open_backend
+from headrace.backends.sqlite.connection import Connection
+from headrace.backends.sqlite.schema import SCRIPTS, bring_up_to_date
+from headrace.core.errors import ConfigurationError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+def connection(path: Path) -> Iterator[Connection]:
+    connection = Connection(path)
+    connection.open()
+    yield connection
+    connection.close()
+
+
+def version_of(connection: Connection) -> int:
+    version: int = connection.value("SELECT version FROM headrace_schema")
+    return version
+
+
+def test_a_new_file_gets_the_latest_schema(connection: Connection) -> None:
+    bring_up_to_date(connection)
+    assert version_of(connection) == len(SCRIPTS)
+    assert connection.value("SELECT count(*) FROM headrace_messages") == 0
+
+
+def test_a_file_that_is_up_to_date_is_left_alone(connection: Connection) -> None:
+    bring_up_to_date(connection)
+    before = connection.value("PRAGMA schema_version")
+    bring_up_to_date(connection)
+    assert connection.value("PRAGMA schema_version") == before
+
+
+def test_an_older_file_goes_through_the_steps_it_lacks(connection: Connection) -> None:
+    bring_up_to_date(connection, SCRIPTS)
+    connection.run(
+        "INSERT INTO headrace_streams (namespace, kind, name, established) VALUES ('n', 'k', 's', 1)"
+    )
+    later = (
+        *SCRIPTS,
+        "ALTER TABLE headrace_streams ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'",
+        "CREATE TABLE headrace_more (id INTEGER) STRICT; UPDATE headrace_streams SET colour = 'red'",
+    )
+    bring_up_to_date(connection, later)
+    assert version_of(connection) == len(later)
+    assert connection.value("SELECT colour FROM headrace_streams WHERE name = 's'") == "red"
+    assert connection.value("SELECT count(*) FROM headrace_more") == 0
+
+
+def test_a_file_with_a_version_but_no_tables_yet_is_version_zero(connection: Connection) -> None:
+    connection.run("CREATE TABLE headrace_schema (version INTEGER NOT NULL) STRICT")
+    bring_up_to_date(connection)
+    assert version_of(connection) == len(SCRIPTS)
+
+
+def test_a_step_that_fails_leaves_the_file_as_it_was(connection: Connection) -> None:
+    bring_up_to_date(connection)
+    broken = (*SCRIPTS, "CREATE TABLE headrace_more (id INTEGER); SELECT nonsense")
+    with pytest.raises(apsw.SQLError):
+        bring_up_to_date(connection, broken)
+    assert version_of(connection) == len(SCRIPTS)
+    assert not connection.value("SELECT count(*) FROM sqlite_schema WHERE name = 'headrace_more'")
+
+
+def test_the_tables_of_an_application_stay_as_they_are(connection: Connection) -> None:
+    connection.run("CREATE TABLE messages (id); INSERT INTO messages VALUES (7); PRAGMA user_version = 42")
+    bring_up_to_date(connection)
+    assert connection.value("SELECT id FROM messages") == 7
+    assert connection.value("PRAGMA user_version") == 42
+
+
+async def test_a_file_from_the_future_is_refused(path: Path, connection: Connection) -> None:
+    bring_up_to_date(connection)
+    connection.run("UPDATE headrace_schema SET version = 99")
+    with pytest.raises(ConfigurationError, match="upgrade headrace"):
+        await open_backend(f"sqlite:///{path}").open()
+
+
+async def test_a_backend_that_could_not_open_leaves_no_thread(path: Path, connection: Connection) -> None:
+    bring_up_to_date(connection)
+    connection.run("UPDATE headrace_schema SET version = 99")
+    before = set(threading.enumerate())
+    with pytest.raises(ConfigurationError):
+        await open_backend(f"sqlite:///{path}").open()
+    assert set(threading.enumerate()) == before
+
+
+async def test_a_sqlite_with_the_wal_bug_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
+    with pytest.raises(ConfigurationError, match="--upgrade apsw"):
+        await open_backend(f"sqlite:///{path}").open()

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace import App, signals
+from headrace.core.clock import MovableClock
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest.fixture
+async def app(clock: MovableClock) -> AsyncIterator[App]:
+    app = App("memory://", clock=clock)
+    yield app
+    await app.close()
+
+
+@pytest.fixture
+def heard(app: App) -> list[signals.Signal]:
+    """Every signal of the app, in order."""
+    signals_heard: list[signals.Signal] = []
+    app.on(signals.Signal)(signals_heard.append)
+    return signals_heard

@@ -1,0 +1,95 @@
+"""A workbench: claims of a memory store, handlers by name, and the engine's parts around them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from headrace import RetryPolicy, signals
+from headrace.backends import open_backend
+from headrace.core.backend import Backend
+from headrace.core.claim import Claim
+from headrace.core.clock import MovableClock, microseconds
+from headrace.core.ids import new_id
+from headrace.core.message import ENVELOPE_VERSION, Batch, Envelope, Message, Source, Stream, encode_envelope
+from headrace.engine.emitter import Emitter
+from headrace.engine.executor import Executor, Finished
+from headrace.engine.holdings import Holdings
+from headrace.engine.judge import Judge
+from headrace.engine.registry import Handler, Registry
+
+SOURCE = Source(Stream("queue", "work"))
+LEASE = 30.0
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = MovableClock()
+        self.backend: Backend = open_backend("memory://", clock=self.clock)
+        self.registry = Registry()
+        self.emitter = Emitter()
+        self.heard: list[signals.Signal] = []
+        self.emitter.on(signals.Signal, self.heard.append)
+        self.holdings = Holdings()
+        self.finished: list[Finished] = []
+        self._number = 0
+
+    def executor(self, concurrency: int = 10) -> Executor:
+        judge = Judge(
+            consumer="worker",
+            max_payload=1000,
+            mark_ttl=60,
+            clock_us=self.holdings.store_clock_us,
+        )
+        return Executor(
+            registry=self.registry,
+            emitter=self.emitter,
+            judge=judge,
+            consumer="worker",
+            max_payload=1000,
+            concurrency=concurrency,
+            clock_us=self.holdings.store_clock_us,
+        )
+
+    def task(self, function: Callable[..., Any]) -> str:
+        """Register a function that takes no arguments, under its own name."""
+        self.registry.add(
+            Handler(
+                name=function.__name__,
+                queue="work",
+                function=function,
+                run_in="loop" if inspect.iscoroutinefunction(function) else "thread",
+                decode=lambda payload: ((), {}),
+                encode=msgspec.msgpack.encode,
+                retry=RetryPolicy.none(),
+                timeout=None,
+                result_ttl=60.0,
+            )
+        )
+        return function.__name__
+
+    async def open(self) -> None:
+        await self.backend.open()
+        await self.backend.ensure(SOURCE, microseconds(LEASE))
+
+    async def append(self, task: str = "task", count: int = 1, *, delay: float = 0) -> list[str]:
+        self._number += 1
+        messages = [message(task, delay) for _ in range(count)]
+        await self.backend.append(Batch(SOURCE.stream, "producer", self._number, messages))
+        return [each.id for each in messages]
+
+    async def claims(self, task: str = "task", count: int = 1) -> list[Claim]:
+        """Fresh claims of as many jobs."""
+        await self.append(task, count)
+        claims = await self.backend.claim([SOURCE], consumer="worker", limit=count, suspects=count, wait=0)
+        assert len(claims) == count
+        return claims
+
+
+def message(task: str, delay: float = 0) -> Message:
+    id = new_id()
+    body = encode_envelope(Envelope(ENVELOPE_VERSION, id, task, 0, None, None, b"\x91\x90"))
+    return Message(id, task, body, delay_us=microseconds(delay))

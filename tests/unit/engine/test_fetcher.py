@@ -1,0 +1,182 @@
+"""Claiming: what the free slots can take, a little ahead by the pace, suspects one at a time."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from headrace.core.claim import Claim
+from headrace.core.message import Source
+from headrace.engine import fetcher as fetcher_module
+from headrace.engine.fetcher import AHEAD_MOST, UNWRITTEN_MOST, Fetcher
+from headrace.engine.slots import Slots
+from tests.unit.engine.bench import LEASE, SOURCE, Bench
+from tests.waiting import wait_until
+
+
+class Desk:
+    """A fetcher over slots that are not started, so that what is buffered stays buffered."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch, *, size: int = 10) -> None:
+        self.bench = bench
+        self.slots = Slots(size, executor=bench.executor(size), finish=bench.finished.append)
+        self.unwritten = 0
+        self.asked: list[tuple[int, int]] = []
+        self.fetcher = Fetcher(
+            bench.backend,
+            [SOURCE],
+            consumer="worker",
+            slots=self.slots,
+            holdings=bench.holdings,
+            unwritten=lambda: self.unwritten,
+            emitter=bench.emitter,
+        )
+        self._claim = bench.backend.claim
+        monkeypatch.setattr(bench.backend, "claim", self._watched)
+
+    async def _watched(
+        self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
+    ) -> list[Claim]:
+        self.asked.append((limit, suspects))
+        return await self._claim(sources, consumer=consumer, limit=limit, suspects=suspects, wait=wait)
+
+    async def buffer(self, count: int) -> None:
+        """Have so many claims lie in the buffer."""
+        self.slots.put(await self.bench.claims(count=count))
+        self.asked.clear()
+
+    def run_at(self, pace: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have the fetcher measure that so many jobs were started in a second, for long enough."""
+        seconds = itertools.count(time.monotonic() + 1.0)
+        with monkeypatch.context() as moment:
+            moment.setattr(time, "monotonic", lambda: next(seconds))
+            for _ in range(20):
+                self.slots.started += round(pace)
+                self.fetcher._measured_pace()
+
+
+@pytest.fixture
+async def desk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setattr(fetcher_module, "BLOCK", 0.0)
+    # The pace is measured when a test says so, not by how fast the test itself runs.
+    monkeypatch.setattr(fetcher_module, "PACE_WINDOW", 0.9)
+    return Desk(bench, monkeypatch)
+
+
+async def test_it_claims_as_many_as_there_are_free_slots(desk: Desk) -> None:
+    await desk.bench.append(count=30)
+    await desk.fetcher._step()
+    assert desk.asked == [(10, 1)]
+    assert len(desk.slots.ready) == 10
+    assert len(desk.bench.holdings) == 10
+
+
+async def test_free_slots_are_filled_although_others_have_yet_to_take_what_is_buffered(desk: Desk) -> None:
+    await desk.buffer(3)
+    await desk.bench.append(count=30)
+    await desk.fetcher._step()
+    assert desk.asked == [(7, 1)]
+    assert len(desk.slots.ready) == 10
+
+
+async def test_slow_jobs_are_not_hoarded(desk: Desk) -> None:
+    await desk.bench.append(count=30)
+    await desk.fetcher._step()
+    assert await desk.fetcher._step() == 1.0
+    assert desk.fetcher.hungry
+    assert len(desk.asked) == 1
+
+
+async def test_fast_jobs_are_claimed_ahead_for_a_tenth_of_a_second(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.run_at(500, monkeypatch)
+    await desk.fetcher._step()
+    (asked,) = desk.asked
+    assert asked[0] == pytest.approx(10 + 50, abs=1)
+
+
+async def test_never_more_than_a_thousand_ahead(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.run_at(1_000_000, monkeypatch)
+    await desk.fetcher._step()
+    assert desk.asked[0][0] == 10 + AHEAD_MOST
+
+
+async def test_the_buffer_is_filled_up_when_half_of_it_is_used(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.run_at(1000, monkeypatch)
+    await desk.buffer(10 + 60)
+    await desk.fetcher._step()
+    assert desk.asked == []
+    for _ in range(20):
+        desk.slots.ready.popleft()
+    await desk.fetcher._step()
+    ((asked, _),) = desk.asked
+    assert asked == pytest.approx(60, abs=1)
+
+
+async def test_nothing_is_claimed_while_the_store_does_not_keep_up(desk: Desk) -> None:
+    desk.unwritten = UNWRITTEN_MOST
+    assert await desk.fetcher._step() == 1.0
+    assert desk.asked == []
+
+
+async def test_a_suspect_is_taken_only_when_none_is_held(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.run_at(500, monkeypatch)
+    await desk.bench.claims(count=3)
+    desk.bench.clock.advance(LEASE + 1)
+    await desk.bench.backend.reclaim([SOURCE], limit=10)
+    desk.asked.clear()
+    await desk.fetcher._step()
+    await desk.fetcher._step()
+    assert [suspects for _, suspects in desk.asked] == [1, 0]
+    (held,) = desk.slots.take_back()
+    assert held.suspect
+    desk.bench.holdings.drop(held)
+    await desk.fetcher._step()
+    (other,) = desk.slots.take_back()
+    assert other.suspect
+    assert other.id != held.id
+
+
+async def test_no_suspect_is_claimed_ahead_of_the_free_slots(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.run_at(10_000, monkeypatch)
+    await desk.buffer(10)
+    await desk.fetcher._step()
+    assert [suspects for _, suspects in desk.asked] == [0]
+
+
+async def test_it_notes_when_it_last_got_through(desk: Desk) -> None:
+    assert desk.fetcher.polled_at == 0.0
+    await desk.fetcher._step()
+    assert desk.fetcher.polled_at == pytest.approx(time.time(), abs=5)
+
+
+async def test_stopping_wakes_the_claim_that_waits_and_keeps_what_it_brings(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher_module, "BLOCK", 3600.0)
+    desk = Desk(bench, monkeypatch)
+    desk.fetcher.start()
+    await wait_until(lambda: desk.asked)
+    await desk.fetcher.stop()
+    assert len(desk.asked) == 1
+
+
+async def test_room_that_is_made_is_filled_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher_module, "BLOCK", 3600.0)
+    desk = Desk(bench, monkeypatch, size=1)
+    await bench.append(count=2)
+    desk.fetcher.start()
+    await wait_until(lambda: desk.fetcher.hungry)
+    desk.slots.take_back()
+    desk.fetcher.room_made()
+    await wait_until(lambda: len(desk.slots.ready) == 1)
+    assert len(desk.asked) == 2
+    await desk.fetcher.stop()

@@ -1,0 +1,65 @@
+"""What a worker holds."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from headrace.core.claim import Claim
+from headrace.core.message import FRESH, Source, State, Stream, Trouble
+from headrace.engine.holdings import Holdings
+
+CRASHED = FRESH.crashed(Trouble(1, "crashed", "worker-1"))
+
+
+def claim(id: str = "id", state: State = FRESH) -> Claim:
+    return Claim(Source(Stream("queue", "work")), id, b"", 1, claimed_us=1_000_000, state=state)
+
+
+def test_what_is_taken_is_held_until_it_is_dropped() -> None:
+    holdings, one, other = Holdings(), claim(), claim()
+    holdings.take([one, other])
+    assert len(holdings) == 2
+    holdings.drop(one)
+    holdings.drop(one)
+    assert len(holdings) == 1
+    assert one not in holdings
+    assert other in holdings
+
+
+def test_two_hand_outs_of_one_job_are_two_claims() -> None:
+    holdings, first, second = Holdings(), claim("same"), claim("same")
+    holdings.take([first])
+    assert second not in holdings
+
+
+def test_suspects_are_counted() -> None:
+    holdings, suspect = Holdings(), claim(state=CRASHED)
+    holdings.take([suspect, claim()])
+    assert holdings.suspects == 1
+    holdings.drop(suspect)
+    holdings.drop(suspect)
+    assert holdings.suspects == 0
+
+
+def test_only_claims_of_an_age_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    holdings, old, young = Holdings(), claim(), claim()
+    holdings.take([old])
+    now = 103.0
+    holdings.take([young])
+    assert holdings.older_than(3.0) == [old]
+    assert holdings.older_than(0.0) == [old, young]
+
+
+def test_the_stores_clock_is_reckoned_from_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    holdings, held = Holdings(), claim()
+    holdings.take([held])
+    now = 102.5
+    assert holdings.age(held) == 2.5
+    assert holdings.store_clock_us(held) == 3_500_000
+    assert holdings.age(claim()) == 0.0

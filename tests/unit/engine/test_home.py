@@ -1,0 +1,316 @@
+"""The loop that an app lives on: bound on first use, reached from everywhere, let go when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from headrace import AppClosed, BackendUnavailable, ConfigurationError
+from headrace.backends import open_backend
+from headrace.engine.home import Home
+
+
+class House:
+    """A home whose store counts how often it is opened and closed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.backend = open_backend("memory://")
+        self.home = Home(self.backend)
+        self.events: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.troubles: list[Exception] = []
+        monkeypatch.setattr(self.backend, "open", self._open)
+        monkeypatch.setattr(self.backend, "close", self._close)
+
+    async def _open(self) -> None:
+        await asyncio.sleep(0)
+        if self.troubles:
+            raise self.troubles.pop()
+        self.events.append("open")
+
+    async def _close(self) -> None:
+        await self.gate.wait()
+        self.events.append("close")
+
+    async def wait_forever(self) -> int:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        return await future
+
+    async def ask(self) -> int:
+        """Something to call: the thread that it runs in."""
+        return threading.get_ident()
+
+
+class Elsewhere:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    def run(self, coroutine: object) -> Future[int]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)  # type: ignore[arg-type]
+
+    def stop(self) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join()
+            self.loop.close()
+
+
+@pytest.fixture
+def house(monkeypatch: pytest.MonkeyPatch) -> House:
+    return House(monkeypatch)
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Elsewhere]:
+    elsewhere = Elsewhere()
+    yield elsewhere
+    elsewhere.stop()
+
+
+# --- opening and closing -------------------------------------------------------------------------------
+
+
+async def test_nothing_is_opened_before_the_first_use(house: House) -> None:
+    assert house.events == []
+    assert house.home.loop is None
+
+
+async def test_the_first_use_opens_the_store_and_binds_the_loop(house: House) -> None:
+    await house.home.call(house.ask)
+    await house.home.call(house.ask)
+    assert house.events == ["open"]
+    assert house.home.loop is asyncio.get_running_loop()
+
+
+async def test_first_uses_at_the_same_time_open_it_once(house: House) -> None:
+    await asyncio.gather(*(house.home.call(house.ask) for _ in range(5)))
+    assert house.events == ["open"]
+
+
+async def test_a_store_that_did_not_open_is_tried_again_by_the_next_use(house: House) -> None:
+    house.troubles = [BackendUnavailable("away")]
+    answers = await asyncio.gather(*(house.home.call(house.ask) for _ in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [BackendUnavailable] * 3
+    await house.home.call(house.ask)
+    assert house.events == ["open"]
+
+
+async def test_a_caller_that_goes_away_while_it_opens_spoils_it_for_nobody(house: House) -> None:
+    first = asyncio.create_task(house.home.call(house.ask))
+    second = asyncio.create_task(house.home.call(house.ask))
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    assert house.events == ["open"]
+    assert first.cancelled()
+
+
+async def test_closing_closes_in_the_reverse_order_and_the_store_last(house: House) -> None:
+    async def closer(name: str) -> None:
+        house.events.append(name)
+
+    house.home.before_close(lambda: closer("first added"))
+    house.home.before_close(lambda: closer("last added"))
+    await house.home.call(house.ask)
+    await house.home.close()
+    assert house.events == ["open", "last added", "first added", "close"]
+    assert house.home.loop is None
+
+
+async def test_after_closing_it_may_be_used_again(house: House) -> None:
+    for _ in range(2):
+        await house.home.call(house.ask)
+        await house.home.close()
+    assert house.events == ["open", "close"] * 2
+
+
+async def test_closing_what_was_never_opened_does_nothing(house: House) -> None:
+    await house.home.close()
+    assert house.events == []
+
+
+async def test_using_it_while_it_closes_is_refused(house: House) -> None:
+    await house.home.call(house.ask)
+    house.gate.clear()
+    closing = asyncio.create_task(house.home.close())
+    await asyncio.sleep(0)
+    with pytest.raises(AppClosed, match="the app is closing"):
+        await house.home.call(house.ask)
+    house.gate.set()
+    await closing
+    await house.home.call(house.ask)
+
+
+async def test_closing_while_it_opens_waits_for_that(house: House) -> None:
+    using = asyncio.create_task(house.home.call(house.ask))
+    await asyncio.sleep(0)
+    await house.home.close()
+    await using
+    assert house.events[:2] == ["open", "close"]
+
+
+# --- other loops ---------------------------------------------------------------------------------------
+
+
+async def test_calls_from_another_loop_are_carried_home(house: House, elsewhere: Elsewhere) -> None:
+    await house.home.call(house.ask)
+    asked = elsewhere.run(house.home.call(house.ask))
+    assert await asyncio.wrap_future(asked) == threading.get_ident()
+
+
+async def test_errors_are_carried_back(house: House, elsewhere: Elsewhere) -> None:
+    async def fail() -> int:
+        raise ValueError("no")
+
+    await house.home.call(house.ask)
+    with pytest.raises(ValueError, match="no"):
+        await asyncio.wrap_future(elsewhere.run(house.home.call(fail)))
+
+
+async def test_a_cancellation_is_carried_home(house: House, elsewhere: Elsewhere) -> None:
+    inside, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> int:
+        inside.set()
+        try:
+            return await house.wait_forever()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    await house.home.call(house.ask)
+    asked = elsewhere.run(house.home.call(wait))
+    await inside.wait()
+    asked.cancel()
+    await asyncio.wait_for(cancelled.wait(), 10)
+
+
+async def test_it_is_closed_from_another_loop_as_from_its_own(house: House, elsewhere: Elsewhere) -> None:
+    elsewhere.run(house.home.call(house.ask)).result(10)
+    assert house.home.loop is elsewhere.loop
+    await house.home.close()
+    assert house.events == ["open", "close"]
+
+
+def test_a_closed_loop_is_let_go_and_the_store_opened_anew(house: House) -> None:
+    forgotten: list[str] = []
+    house.home.when_abandoned(lambda: forgotten.append("forgotten"))
+    asyncio.run(self_contained(house))
+    assert house.home.loop is None
+    asyncio.run(self_contained(house))
+    assert forgotten == ["forgotten"]
+    assert house.events == ["open", "close", "open"]
+
+
+async def self_contained(house: House) -> None:
+    await house.home.call(house.ask)
+
+
+def test_a_loop_that_stands_still_is_let_go_too(house: House) -> None:
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(house.home.call(house.ask))
+    asyncio.run(self_contained(house))
+    loop.close()
+    assert house.events == ["open", "close", "open"]
+
+
+async def test_whoever_waits_for_a_loop_that_ends_is_told(house: House, elsewhere: Elsewhere) -> None:
+    inside = threading.Event()
+
+    async def wait() -> int:
+        inside.set()
+        return await house.wait_forever()
+
+    elsewhere.run(house.home.call(house.ask)).result(10)
+    waiting = asyncio.create_task(house.home.call(wait))
+    await asyncio.to_thread(inside.wait, 10)
+
+    def end_everything() -> None:
+        for task in asyncio.all_tasks(elsewhere.loop):
+            task.cancel()
+
+    elsewhere.loop.call_soon_threadsafe(end_everything)
+    with pytest.raises(AppClosed, match="ended before it answered"):
+        await waiting
+
+
+# --- residents -----------------------------------------------------------------------------------------
+
+
+async def test_moving_in_takes_the_app_from_the_loop_it_was_on(house: House, elsewhere: Elsewhere) -> None:
+    elsewhere.run(house.home.call(house.ask)).result(10)
+    await house.home.move_here()
+    await house.home.call(house.ask)
+    assert house.home.loop is asyncio.get_running_loop()
+    assert house.events == ["open", "close", "open"]
+
+
+async def test_moving_where_it_already_lives_changes_nothing(house: House) -> None:
+    await house.home.call(house.ask)
+    await house.home.move_here()
+    assert house.events == ["open"]
+
+
+async def test_a_worker_on_another_loop_is_not_moved_out(house: House, elsewhere: Elsewhere) -> None:
+    elsewhere.run(house.home.call(house.ask)).result(10)
+    worker = object()
+    house.home.enter(worker)
+    with pytest.raises(ConfigurationError, match="another event loop"):
+        await house.home.move_here()
+    house.home.leave(worker)
+    await house.home.move_here()
+
+
+# --- forks ---------------------------------------------------------------------------------------------
+
+
+async def test_a_child_process_begins_anew(house: House) -> None:
+    forgotten: list[str] = []
+    house.home.when_forked(lambda: forgotten.append("threads"))
+    house.home.when_abandoned(lambda: forgotten.append("loop"))
+    await house.home.call(house.ask)
+    house.home.forget_parent()
+    assert forgotten == ["threads", "loop"]
+    assert house.home.loop is None
+
+
+FORK = """
+import asyncio, os
+from headrace import App
+
+app = App("memory://")
+
+@app.task
+async def add(a: int, b: int) -> int:
+    return a + b
+
+app.sync.enqueue(add.call(1, 1))
+child = os.fork()
+if child == 0:
+    app.sync.enqueue(add.call(2, 2))
+    app.sync.close()
+    os._exit(7)
+_, status = os.waitpid(child, 0)
+app.sync.enqueue(add.call(3, 3))
+app.sync.close()
+raise SystemExit(0 if os.waitstatus_to_exitcode(status) == 7 else 1)
+"""
+
+
+async def test_a_forked_child_uses_the_app_without_its_parents_threads() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, stderr=subprocess.PIPE
+    )
+    _, errors = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0, errors.decode()

@@ -1,0 +1,156 @@
+"""Leases are renewed from a thread, whatever the event loop does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from headrace import signals
+from headrace.core.backend import CancelAnswer, Renewal, Renewer
+from headrace.core.claim import Claim
+from headrace.core.errors import BackendUnavailable
+from headrace.core.outcome import DONE, Settlement
+from headrace.engine import keeper as keeper_module
+from headrace.engine.keeper import Keeper
+from tests.unit.engine.bench import LEASE, SOURCE, Bench
+from tests.waiting import wait_until, wait_until_sync
+
+#: Renewed every 10 ms.
+SHORT = 0.05
+
+
+class Watched(Renewer):
+    """The store's renewer, with an eye on it."""
+
+    def __init__(self, renewer: Renewer) -> None:
+        self._renewer = renewer
+        self.rounds: list[list[Claim]] = []
+        self.threads: set[str] = set()
+        self.away = False
+        self.closed = False
+
+    def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
+        self.rounds.append(list(claims))
+        self.threads.add(threading.current_thread().name)
+        if self.away:
+            raise BackendUnavailable("away")
+        return self._renewer.renew(claims)
+
+    def close(self) -> None:
+        self.closed = True
+        self._renewer.close()
+
+
+class Watch:
+    def __init__(self, bench: Bench) -> None:
+        self.renewer = Watched(bench.backend.renewer())
+        self.reported: list[tuple[Claim, Renewal]] = []
+        self.keeper = Keeper(
+            self.renewer,
+            holdings=bench.holdings,
+            lease=SHORT,
+            emitter=bench.emitter,
+            report=self.reported.extend,
+        )
+
+
+async def test_what_is_held_is_renewed_until_it_is_let_go(bench: Bench) -> None:
+    watch = Watch(bench)
+    bench.holdings.take(claims := await bench.claims(count=2))
+    watch.keeper.start()
+    await wait_until(lambda: len(watch.renewer.rounds) >= 3)
+    assert watch.renewer.rounds[0] == claims
+    bench.holdings.drop(claims[0])
+    await wait_until(lambda: watch.renewer.rounds[-1] == [claims[1]])
+    await watch.keeper.stop()
+    assert watch.reported == []
+    assert watch.renewer.closed
+
+
+async def test_renewing_goes_on_while_the_event_loop_is_blocked(bench: Bench) -> None:
+    watch = Watch(bench)
+    bench.holdings.take(claims := await bench.claims())
+    watch.keeper.start()
+    for _ in range(5):
+        bench.clock.advance(LEASE - 1)
+        seen = len(watch.renewer.rounds)
+        wait_until_sync(lambda seen=seen: len(watch.renewer.rounds) > seen + 1)  # type: ignore[misc]
+    assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
+    await watch.keeper.stop()
+    assert watch.renewer.threads == {"headrace keeper"}
+    bench.clock.advance(LEASE + 1)
+    (recovery,) = (await bench.backend.reclaim([SOURCE], limit=10)).recovered
+    assert recovery.id == claims[0].id
+
+
+async def test_a_claim_is_not_renewed_before_a_fifth_of_its_lease(bench: Bench) -> None:
+    watch = Watch(bench)
+    bench.holdings.take(await bench.claims())
+    assert bench.holdings.older_than(watch.keeper._interval) == []
+    watch.keeper._renew()
+    assert watch.renewer.rounds == []
+
+
+async def test_what_was_lost_is_reported_on_the_event_loop(bench: Bench) -> None:
+    watch = Watch(bench)
+    bench.holdings.take(claims := await bench.claims(count=2))
+    await bench.backend.settle([Settlement(claims[0], DONE)])
+    watch.keeper.start()
+    wait_until_sync(lambda: len(watch.renewer.rounds) >= 2)
+    assert watch.reported == []
+    await wait_until(lambda: watch.reported)
+    assert watch.reported[0] == (claims[0], Renewal.LOST)
+    await watch.keeper.stop()
+
+
+async def test_a_cancellation_is_reported_while_the_lease_is_kept(bench: Bench) -> None:
+    watch = Watch(bench)
+    bench.holdings.take(claims := await bench.claims())
+    assert await bench.backend.cancel(SOURCE.stream, claims[0].id, mark_us=1) is CancelAnswer.TOLD
+    watch.keeper.start()
+    await wait_until(lambda: watch.reported)
+    assert watch.reported[0] == (claims[0], Renewal.CANCELLED)
+    await watch.keeper.stop()
+
+
+async def test_while_the_store_is_away_nothing_is_lost_and_it_is_tried_again(bench: Bench) -> None:
+    watch = Watch(bench)
+    bench.holdings.take(await bench.claims())
+    watch.renewer.away = True
+    watch.keeper.start()
+    await wait_until(lambda: len(bench.heard) >= 2)
+    watch.renewer.away = False
+    seen = len(watch.renewer.rounds)
+    await wait_until(lambda: len(watch.renewer.rounds) > seen + 1)
+    await watch.keeper.stop()
+    assert watch.reported == []
+    first = bench.heard[0]
+    assert isinstance(first, signals.BackendError)
+    assert (first.service, first.error) == ("keeper", "away")
+
+
+async def test_many_claims_are_renewed_in_batches(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_module, "BATCH", 2)
+    watch = Watch(bench)
+    bench.holdings.take(claims := await bench.claims(count=5))
+    watch.keeper.start()
+    await wait_until(lambda: len(watch.renewer.rounds) >= 3)
+    await watch.keeper.stop()
+    assert watch.renewer.rounds[:3] == [claims[:2], claims[2:4], claims[4:]]
+
+
+async def test_stopping_does_not_wait_for_the_next_round(bench: Bench) -> None:
+    keeper = Keeper(
+        bench.backend.renewer(),
+        holdings=bench.holdings,
+        lease=3600,
+        emitter=bench.emitter,
+        report=lambda renewals: None,
+    )
+    keeper.start()
+    began = time.monotonic()
+    await keeper.stop()
+    assert time.monotonic() - began < 5

@@ -1,0 +1,75 @@
+"""SIGTERM and SIGINT: first stop, then hurry."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from types import FrameType
+
+from headrace.engine.process_signals import StopSignals
+from tests.waiting import wait_until
+
+
+class Asked:
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.signals = StopSignals(
+            first=lambda: self.order.append("stop"), second=lambda: self.order.append("hurry")
+        )
+
+
+async def test_the_first_signal_asks_to_stop_and_the_next_ones_to_hurry() -> None:
+    asked = Asked()
+    with asked.signals:
+        for count, number in enumerate((signal.SIGTERM, signal.SIGINT, signal.SIGTERM), 1):
+            os.kill(os.getpid(), number)
+            await wait_until(lambda count=count: len(asked.order) == count)  # type: ignore[misc]
+    assert asked.order == ["stop", "hurry", "hurry"]
+
+
+async def test_every_worker_of_the_process_is_asked() -> None:
+    one, other = Asked(), Asked()
+    with one.signals:
+        with other.signals:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await wait_until(lambda: one.order and other.order)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await wait_until(lambda: len(one.order) == 2)
+    assert other.order == ["stop"]
+
+
+async def test_what_handled_the_signals_before_handles_them_again() -> None:
+    received: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+
+    previous = signal.signal(signal.SIGTERM, handle)
+    try:
+        with Asked().signals:
+            assert signal.getsignal(signal.SIGTERM) is not handle
+        os.kill(os.getpid(), signal.SIGTERM)
+        await wait_until(lambda: received == [signal.SIGTERM])
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+async def test_in_another_thread_there_are_no_signals_and_that_is_no_error() -> None:
+    async def enter() -> None:
+        with Asked().signals:
+            await asyncio.sleep(0)
+
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(enter())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    await asyncio.to_thread(thread.join)
+    assert errors == []
