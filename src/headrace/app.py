@@ -26,7 +26,7 @@ from headrace.engine.worker import Worker, WorkerOptions
 from headrace.jobs.face import Jobs
 from headrace.jobs.hints import names_in_sight
 from headrace.jobs.job import Job
-from headrace.jobs.options import UniqueWindow, unknown_option
+from headrace.jobs.options import RunIn, UniqueWindow, unknown_option
 from headrace.jobs.task import AsyncTask, Call, SyncTask, Task, TaskDecorator
 from headrace.observability.logs import log_signals
 from headrace.sync import Portal, Sync
@@ -134,6 +134,7 @@ class App:
         unique: bool = ...,
         unique_until: UniqueWindow = ...,
         expires: Duration = ...,
+        run_in: RunIn = ...,
     ) -> TaskDecorator: ...
 
     def task(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
@@ -164,6 +165,7 @@ class App:
         *,
         queues: Sequence[str] | None = None,
         concurrency: int = 100,
+        children: int | None = None,
         lease: Duration = 15,
         grace: Duration = 25,
         **unknown: Never,
@@ -178,6 +180,7 @@ class App:
         options = WorkerOptions(
             queues=self._queues(queues),
             concurrency=positive_number("concurrency", concurrency),
+            children=positive_number("children", children or os.cpu_count() or 1),
             lease=positive_seconds("lease", lease),
             grace=seconds("grace", grace),
             max_payload=self._max_payload,
@@ -237,7 +240,7 @@ class App:
 _APP_OPTIONS = dict.fromkeys(
     ("url", "namespace", "codec", "max_payload", "durability", "queue_limit", "result_ttl", "retry", "clock")
 )
-_WORKER_OPTIONS = dict.fromkeys(("queues", "concurrency", "lease", "grace"))
+_WORKER_OPTIONS = dict.fromkeys(("queues", "concurrency", "children", "lease", "grace"))
 
 
 async def _nothing() -> None:

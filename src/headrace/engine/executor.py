@@ -20,6 +20,8 @@ from headrace.core.signals import JobStarted, ThreadOverdue
 from .deadlines import Deadlines
 from .emitter import Emitter
 from .judge import Judge
+from .pipe import Assignment, Raised
+from .processes import EncodedResult, Processes, raised_here
 from .registry import Handler, Registry
 from .run import Run, current_run
 from .suspension import NOT_CLOSING, Suspension
@@ -49,6 +51,7 @@ class Executor:
         consumer: str,
         max_payload: int,
         concurrency: int,
+        children: int,
         clock_us: Callable[[Claim], int],
     ) -> None:
         self.running: dict[Claim, Run] = {}
@@ -62,6 +65,7 @@ class Executor:
         self._max_payload = max_payload
         self._clock_us = clock_us
         self._threads = Threads(concurrency)
+        self._processes = Processes(children)
         self._deadlines = Deadlines(self._strike)
 
     async def run(self, claim: Claim, slot: asyncio.Task[None]) -> Finished:
@@ -89,7 +93,7 @@ class Executor:
         except BaseException as error:
             outcome, failure = self._judge.raised(run, error)
         else:
-            if run.interruption == "timeout" and run.handler.run_in != "loop":
+            if run.interruption == "timeout" and run.handler.run_in == "thread":
                 outcome, failure = self._judge.overdue(run)
             else:
                 outcome = self._judge.returned(run, value)
@@ -101,9 +105,10 @@ class Executor:
         seconds = time.perf_counter() - began
         return Finished(claim, outcome, run.envelope.task, seconds, failure, run.interruption == "lost")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._deadlines.close()
         self._threads.close()
+        await self._processes.close()
 
     def _prepare(self, claim: Claim) -> Run | Finished:
         body = claim.body
@@ -142,14 +147,16 @@ class Executor:
         overrides = run.envelope.overrides
         timeout = handler.timeout if overrides is None or overrides.timeout is None else overrides.timeout
         if timeout:
-            run.timeout = timeout
-            run.timeout_at = time.time() + timeout
+            run.begin_timeout(timeout)
             self._deadlines.watch(run, timeout)
         if self._folded is not None:
             return await self._drive(run, slot, _coroutine(self._folded(run)))
         if handler.run_in == "loop":
             return await self._drive(run, slot, handler.function(*run.args, **run.kwargs))
-        return await self._in_thread(run)
+        if handler.run_in == "thread":
+            return await self._in_thread(run)
+        run.begin_on_loop(slot)
+        return await self._in_process(run)
 
     async def _drive(self, run: Run, slot: asyncio.Task[None], coroutine: Coroutine[Any, Any, Any]) -> Any:
         # The first step by hand: a handler that never suspends costs no trip through the event loop.
@@ -170,11 +177,28 @@ class Executor:
         self.on_suspend()
         return _checked_value(run, await future)
 
+    async def _in_process(self, run: Run) -> EncodedResult:
+        self.on_suspend()
+        child = await self._processes.take()
+        run.begin_in_process(child.kill)
+        try:
+            answer = await child.do(_assignment(run), lambda progressed: None)
+        finally:
+            await self._processes.give_back(child)
+        if isinstance(answer, Raised):
+            raise raised_here(answer)
+        return EncodedResult(answer.value, answer.note)
+
     async def _call(self, run: Run) -> object:
         """The innermost of the middleware: the user's function."""
-        if run.handler.run_in == "loop":
-            return await run.handler.function(*run.args, **run.kwargs)
-        return await self._in_thread(run)
+        match run.handler.run_in:
+            case "loop":
+                return await run.handler.function(*run.args, **run.kwargs)
+            case "thread":
+                return await self._in_thread(run)
+            case "process":
+                result = await self._in_process(run)
+                return result if result.value is None else run.handler.decode_result(result.value)
 
     def _announce_start(self, run: Run) -> None:
         if self._emitter.wants(JobStarted):
@@ -216,6 +240,18 @@ def _coroutine(awaitable: object) -> Coroutine[Any, Any, Any]:
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
+
+
+def _assignment(run: Run) -> Assignment:
+    return Assignment(
+        module=run.handler.function.__module__,
+        task=run.task,
+        queue=run.queue,
+        id=run.id,
+        body=run.claim.body,
+        state=run.claim.state,
+        timeout=run.timeout,
+    )
 
 
 def _checked_value(run: Run, value: Any) -> Any:

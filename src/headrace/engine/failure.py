@@ -12,11 +12,20 @@ from headrace.core.outcome import Failure
 ERROR_LENGTH = 8 * 1024
 TRACEBACK_LENGTH = 32 * 1024
 
+#: The attribute under which an error made anew in this process carries what it was in another.
+CARRIED = "_headrace_failure"
+
 _ENGINE = str(Path(__file__).parent)
 
 
 def failure_of(error: BaseException) -> Failure:
-    """The error's type, message and traceback, from the handler's own frames on."""
+    """The error's type, message and traceback, from the handler's own frames on.
+
+    One that was raised in a child process brings its failure with it.
+    """
+    carried = getattr(error, CARRIED, None)
+    if isinstance(carried, Failure):
+        return carried
     text = "".join(traceback.format_exception(type(error), error, _from_handler(error.__traceback__)))
     return Failure(
         error_type=storable(_type_name(error)),

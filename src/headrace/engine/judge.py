@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
+from headrace.core.backend import CRASH_LIMIT
 from headrace.core.claim import Claim
 from headrace.core.clock import microseconds
 from headrace.core.directives import RetryLater, Snooze, Unrecoverable
@@ -27,6 +28,7 @@ from headrace.core.outcome import (
 from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
 
 from .failure import failure_of, storable
+from .processes import ChildDied, EncodedResult
 from .run import Abandoned, Run
 
 #: Seconds for which an unknown name or envelope version is handed back before the message is dead.
@@ -60,13 +62,15 @@ class Judge:
         match run.interruption, error:
             case "cancelled", _:
                 return Cancelled(self.mark_us), None
-            case "shutdown" | "lost", asyncio.CancelledError() | Abandoned():
+            case "shutdown" | "lost", asyncio.CancelledError() | Abandoned() | ChildDied():
                 return self.released(run.claim), None
             case _, Snooze(delay=delay):
                 state = run.claim.state.snoozed(self._trouble(run.claim, "snoozed", str(error)))
                 return Snoozed(state, microseconds(delay)), None
-            case "timeout", asyncio.CancelledError():
+            case "timeout", asyncio.CancelledError() | ChildDied():
                 return self._failed(run, _timed_out(run), what="timed out")
+            case _, ChildDied():
+                return self._crashed(run, error)
             case _:
                 return self._failed(run, error)
 
@@ -112,6 +116,14 @@ class Judge:
             return Dead(state, DeadReason.EXHAUSTED, failure), failure
         return Retry(state, microseconds(delay)), failure
 
+    def _crashed(self, run: Run, error: BaseException) -> tuple[Outcome, Failure]:
+        """Its child process died under it: counted as a crash, and bounded as one."""
+        failure = failure_of(error)
+        state = run.claim.state.crashed(self._trouble(run.claim, "crashed", failure.error))
+        if state.crashes >= CRASH_LIMIT:
+            return Dead(state, DeadReason.CRASHED, failure), failure
+        return Retry(state, microseconds(self._delay(run, state.crashes, error) or 0.0)), failure
+
     def _delay(self, run: Run, failures: int, error: BaseException) -> float | None:
         overrides = run.envelope.overrides
         policy = (overrides and overrides.retry) or run.handler.retry
@@ -127,10 +139,10 @@ class Judge:
         return run.handler.result_ttl
 
     def _kept(self, run: Run, value: object, ttl: float) -> Kept:
-        try:
-            encoded = run.handler.encode(value)
-        except Exception as error:
-            return Kept(None, microseconds(ttl), storable(f"the result cannot be encoded: {error}"))
+        result = value if isinstance(value, EncodedResult) else _encoded(run, value)
+        encoded = result.value
+        if encoded is None:
+            return Kept(None, microseconds(ttl), storable(result.note))
         if len(encoded) > self._max_payload:
             note = f"the result has {len(encoded):,} bytes, more than the {self._max_payload:,} allowed"
             return Kept(None, microseconds(ttl), note)
@@ -138,6 +150,13 @@ class Judge:
 
     def _trouble(self, claim: Claim, what: str, text: str = "") -> Trouble:
         return Trouble(self._clock_us(claim), what, self._consumer, text[:TRAIL_TEXT])  # type: ignore[arg-type]
+
+
+def _encoded(run: Run, value: object) -> EncodedResult:
+    try:
+        return EncodedResult(run.handler.encode(value))
+    except Exception as error:
+        return EncodedResult(None, f"the result cannot be encoded: {error}")
 
 
 def _timed_out(run: Run) -> TimeoutError:

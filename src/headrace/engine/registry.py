@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,9 +26,10 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     name: str
     queue: str
     function: Callable[..., Any]
-    run_in: Literal["loop", "thread"]
+    run_in: Literal["loop", "thread", "process"]
     decode: Decode
     encode: Callable[[object], bytes]
+    decode_result: Callable[[bytes], Any]
     retry: RetryPolicy | RetryFunction
     timeout: float | None
     result_ttl: float  # 0: no result is kept
@@ -40,6 +42,7 @@ class Registry:
         self._handlers: dict[str, Handler] = {}
         self._middleware: list[Middleware] = []
         self.find = self._handlers.get
+        _registries.add(self)
 
     def add(self, handler: Handler) -> None:
         known = self._handlers.get(handler.name)
@@ -71,6 +74,15 @@ class Registry:
         for middleware in reversed(self._middleware):
             call = _wrapped(middleware, call)
         return call
+
+
+def find_anywhere(name: str) -> Handler | None:
+    """A handler of any app of this process; for children, which only load what they are asked to run."""
+    found = (registry.find(name) for registry in list(_registries))
+    return next((handler for handler in found if handler is not None), None)
+
+
+_registries: weakref.WeakSet[Registry] = weakref.WeakSet()
 
 
 def _wrapped(middleware: Middleware, call_next: CallNext) -> CallNext:

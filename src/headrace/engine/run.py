@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -30,6 +31,7 @@ class Run:
     __slots__ = (
         "_asked",
         "_future",
+        "_kill",
         "_slot",
         "args",
         "claim",
@@ -62,6 +64,7 @@ class Run:
         self._asked: Interruption | None = None
         self._slot: asyncio.Task[None] | None = None
         self._future: asyncio.Future[Any] | None = None
+        self._kill: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"<Run of {self.task} {self.id} attempt {self.attempt}>"
@@ -116,6 +119,14 @@ class Run:
         """Until the future is done the run is in a thread, which nothing can stop: it is only told."""
         self._future = future
 
+    def begin_in_process(self, kill: Callable[[], None]) -> None:
+        """From now on the run is in a child process, and an interruption kills that."""
+        self._kill = kill
+
+    def begin_timeout(self, timeout: float) -> None:
+        self.timeout = timeout
+        self.timeout_at = time.time() + timeout
+
     def interrupt(self, reason: Interruption) -> None:
         """Ask the run to end. The last reason counts, but what is cancelled stays so, and what is lost.
 
@@ -126,7 +137,9 @@ class Run:
         self._asked = reason
         if reason == "lost" or self.interruption not in ("cancelled", "lost"):
             self.interruption = reason
-        if self._slot is not None and not self.in_thread:
+        if self._kill is not None:
+            self._kill()
+        elif self._slot is not None and not self.in_thread:
             self._slot.cancel(f"headrace: {reason}")
 
     @property

@@ -54,6 +54,7 @@ class WorkerOptions(msgspec.Struct, frozen=True):
 
     queues: tuple[str, ...]
     concurrency: int
+    children: int
     lease: float
     grace: float
     max_payload: int
@@ -159,7 +160,7 @@ class Worker:
         await self._slots.stop()
         await self._settler.stop()
         self._silence()
-        self._executor.close()
+        await self._executor.close()
         await self._retire()
         self._home.leave(self)
         self._state = "stopped"
@@ -202,6 +203,7 @@ class Worker:
             consumer=self.id,
             max_payload=options.max_payload,
             concurrency=options.concurrency,
+            children=options.children,
             clock_us=self._holdings.store_clock_us,
         )
         self._settler = Settler(backend, emitter=emitter, written=self._written)

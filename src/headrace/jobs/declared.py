@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,6 +11,7 @@ import msgspec
 from headrace.core.codec import Codec
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.names import PATTERN
+from headrace.engine.main_module import MainModule
 
 from . import values
 from .arguments import Arguments
@@ -75,17 +74,8 @@ def default_name(function: Callable[..., Any]) -> str:
     """`module.qualname`; a script's `__main__` is called by its file, as its importers would call it."""
     module = function.__module__
     if module == "__main__":
-        module = _main_module()
+        module = MainModule.here().name
     name = f"{module}.{function.__qualname__}".replace("<locals>.", "")
     if not PATTERN.fullmatch(name):
         raise ConfigurationError(f"{name!r} is too long, or no name for a task: give it one with name=")
     return name
-
-
-def _main_module() -> str:
-    main = sys.modules.get("__main__")
-    spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name:
-        return str(spec.name.removesuffix(".__main__"))
-    file = getattr(main, "__file__", None)
-    return Path(file).stem if file else "__main__"

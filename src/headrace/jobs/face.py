@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec import UNSET
 
@@ -78,9 +78,10 @@ class Jobs:
                 name=options.name,
                 queue=options.queue,
                 function=function,
-                run_in="loop" if is_async else "thread",
+                run_in=_place(function, options, is_async=is_async),
                 decode=declared.decode,
                 encode=declared.encode_result,
+                decode_result=declared.decode_result,
                 retry=options.retry or self._retry,
                 timeout=options.timeout or None,
                 result_ttl=declared.result_ttl,
@@ -195,6 +196,20 @@ class Jobs:
             duplicate=duplicate,
             keeps=None if duplicate else keeps,  # the job that stands there may have been asked for otherwise
         )
+
+
+def _place(
+    function: Callable[..., Any], options: TaskOptions, *, is_async: bool
+) -> Literal["loop", "thread", "process"]:
+    if options.run_in is None:
+        return "loop" if is_async else "thread"
+    if options.run_in == "thread" and is_async:
+        raise ConfigurationError(f"{options.name} is an async function, which runs on the event loop")
+    if options.run_in == "process" and "<locals>" in function.__qualname__:
+        raise ConfigurationError(
+            f"{options.name} is a local function, which another process cannot find: declare it in a module"
+        )
+    return options.run_in
 
 
 def _check_function(function: object) -> None:

@@ -16,6 +16,9 @@ from headrace.core.message import PRIORITIES, PriorityName
 from headrace.core.names import checked_name
 from headrace.core.retry import RetryFunction, RetryPolicy
 
+#: Where a function runs; by default an `async def` on the event loop, a plain one in a thread.
+RunIn = Literal["thread", "process"]
+
 UniqueUntil = Literal["started", "finished"] | float
 
 #: The same as users write it: the seconds may be a timedelta.
@@ -34,6 +37,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
     unique: bool = False
     unique_until: UniqueUntil = "finished"
     expires: float | None = None
+    run_in: RunIn | None = None
 
 
 class CallOverrides(TypedDict, total=False):
@@ -104,6 +108,12 @@ def _priority(option: str, value: object) -> PriorityName:
     if isinstance(value, str) and value in PRIORITIES:
         return value
     raise ConfigurationError(f"priority must be one of {', '.join(PRIORITIES)}, not {value!r}")
+
+
+def _run_in(option: str, value: object) -> RunIn:
+    if value not in get_args(RunIn):
+        raise ConfigurationError(f"run_in must be 'thread' or 'process', not {value!r}")
+    return cast(RunIn, value)
 
 
 def _queue(option: str, value: object) -> str:
@@ -197,6 +207,7 @@ _TASK_CHECKS: dict[str, Check] = {
     "unique": _flag,
     "unique_until": _unique_until,
     "expires": _positive,
+    "run_in": _run_in,
 }
 
 _CALL_CHECKS: dict[str, Check] = {

@@ -51,6 +51,7 @@ class Bench:
             consumer="worker",
             max_payload=1000,
             concurrency=concurrency,
+            children=1,
             clock_us=self.holdings.store_clock_us,
         )
 
@@ -64,6 +65,7 @@ class Bench:
                 run_in="loop" if inspect.iscoroutinefunction(function) else "thread",
                 decode=lambda payload: ((), {}),
                 encode=msgspec.msgpack.encode,
+                decode_result=msgspec.msgpack.decode,
                 retry=RetryPolicy.none(),
                 timeout=None,
                 result_ttl=60.0,

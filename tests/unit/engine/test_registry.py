@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from headrace import ConfigurationError, RetryPolicy
@@ -20,6 +21,7 @@ def handler(name: str, function: Callable[..., Any], queue: str = "default") -> 
         run_in="loop",
         decode=lambda payload: ((), {}),
         encode=lambda value: b"",
+        decode_result=msgspec.msgpack.decode,
         retry=RetryPolicy.none(),
         timeout=None,
         result_ttl=0.0,

@@ -1,0 +1,61 @@
+"""Tasks that run in child processes: they have to be found by their module's name."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+from headrace import App, RetryLater, RetryPolicy, Snooze, Unrecoverable, current_job
+
+app = App("memory://", retry=RetryPolicy.fixed(2, 0.01))
+
+
+@app.task(run_in="process")
+def where() -> int:
+    return os.getpid()
+
+
+@app.task(run_in="process")
+def meet(folder: str) -> int:
+    """Returns when two of these run at the same time."""
+    open(os.path.join(folder, str(os.getpid())), "w").close()
+    while len(os.listdir(folder)) < 2:
+        time.sleep(0.01)
+    return os.getpid()
+
+
+@app.task(run_in="process")
+async def who(number: int) -> tuple[str, int, str, int]:
+    await asyncio.sleep(0)
+    job = current_job()
+    return job.id, job.attempt, job.headers["source"], number
+
+
+@app.task(run_in="process")
+def vanish() -> None:
+    os._exit(7)
+
+
+@app.task(run_in="process")
+def hang() -> None:
+    time.sleep(3600)
+
+
+@app.task(run_in="process")
+def fail(how: str) -> str:
+    job = current_job()
+    if how == "once" and job.attempt == 1:
+        raise ValueError("not the first time")
+    if how == "later" and job.attempt == 1:
+        raise RetryLater(0.01)
+    if how == "snooze" and not job.headers.get("woken"):
+        raise Snooze(0.01)
+    if how == "never":
+        raise Unrecoverable("no use")
+    return f"attempt {job.attempt}"
+
+
+@app.task(run_in="process", result_ttl=60)
+def unspeakable() -> object:
+    return object()

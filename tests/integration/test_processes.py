@@ -1,0 +1,127 @@
+"""`run_in="process"`: children of our own, warm, parallel, and replaced one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import ConfigurationError, Job, JobFailed, JobStatus, ResultNotKept
+from tests.waiting import wait_until
+
+from . import crunch
+
+
+@pytest.fixture(autouse=True)
+async def worker() -> AsyncIterator[None]:
+    async with crunch.app, crunch.app.worker(concurrency=10, children=2, grace=0):
+        yield
+
+
+async def _started(job: Job[Any]) -> None:
+    async def running() -> bool:
+        return await job.status() is JobStatus.RUNNING
+
+    await wait_until(running)
+
+
+async def test_a_job_runs_in_another_process_which_stays_for_the_next() -> None:
+    first = await (await crunch.where.enqueue()).result(timeout=20)
+    second = await (await crunch.where.enqueue()).result(timeout=20)
+    assert first == second != os.getpid()
+
+
+async def test_two_jobs_run_at_the_same_time_in_two_processes(tmp_path: Path) -> None:
+    jobs = [await crunch.meet.enqueue(str(tmp_path)) for _ in range(2)]
+    pids = await asyncio.gather(*(job.result(timeout=20) for job in jobs))
+    assert len(set(pids)) == 2
+
+
+async def test_the_child_knows_its_job_and_may_be_async() -> None:
+    job = await crunch.who.with_(headers={"source": "test"}).enqueue(5)
+    assert await job.result(timeout=20) == (job.id, 1, "test", 5)
+
+
+async def test_a_child_that_vanishes_is_that_jobs_crash_and_dead_at_the_third() -> None:
+    job = await crunch.vanish.enqueue()
+    assert await job.wait(timeout=20) is JobStatus.DEAD
+    info = await job.info()
+    assert (info.reason, info.crashes, info.failures) == ("crashed", 3, 0)
+    assert "exited with 7" in info.error
+    assert await (await crunch.where.enqueue()).result(timeout=20) != os.getpid()
+
+
+async def test_a_timeout_kills_the_child_and_another_takes_its_place() -> None:
+    before = await (await crunch.where.enqueue()).result(timeout=20)
+    job = await crunch.hang.with_(timeout=0.2).enqueue()
+    assert await job.wait(timeout=20) is JobStatus.DEAD
+    assert "did not end within its timeout" in (await job.info()).error
+    assert await (await crunch.where.enqueue()).result(timeout=20) != before
+
+
+async def test_cancelling_kills_the_child() -> None:
+    job = await crunch.hang.enqueue()
+    await _started(job)
+    assert await job.cancel()
+    assert await job.wait(timeout=20) is JobStatus.CANCELLED
+
+
+@pytest.mark.parametrize("how", ["once", "later"])
+async def test_a_failure_in_a_child_is_retried_as_any_other(how: str) -> None:
+    job = await crunch.fail.enqueue(how)
+    assert await job.result(timeout=20) == "attempt 2"
+
+
+async def test_an_error_brings_its_remote_type_and_traceback() -> None:
+    job = await crunch.fail.enqueue("never")
+    with pytest.raises(JobFailed) as caught:
+        await job.result(timeout=20)
+    assert caught.value.error_type == "headrace.core.directives.Unrecoverable"
+    assert "crunch.py" in caught.value.traceback
+    assert (await job.info()).reason == "unrecoverable"
+
+
+async def test_a_result_that_cannot_be_sent_is_a_success_without_one() -> None:
+    job = await crunch.unspeakable.enqueue()
+    with pytest.raises(ResultNotKept, match="cannot be encoded"):
+        await job.result(timeout=20)
+    assert await job.status() is JobStatus.SUCCEEDED
+
+
+async def test_a_local_function_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="local function"):
+
+        @crunch.app.task(run_in="process")
+        def local() -> None: ...
+
+
+async def test_a_script_finds_its_own_tasks_again(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import asyncio, os
+from headrace import App
+app = App("memory://")
+
+@app.task(run_in="process")
+def where() -> int:
+    return os.getpid()
+
+async def main() -> None:
+    async with app, app.worker():
+        print("elsewhere", await (await where.enqueue()).result(timeout=20) != os.getpid())
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+    )
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, str(script)], capture_output=True, text=True, timeout=50
+    )
+    assert done.stdout == "elsewhere True\n", done.stderr
