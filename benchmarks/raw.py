@@ -26,11 +26,10 @@ class Wire(asyncio.Protocol):
         self._reader = hiredis.Reader()
         self._waiting: list[tuple[int, asyncio.Future[list[Any]]]] = []
         self._replies: list[Any] = []
-        self._transport: asyncio.Transport | None = None
+        self._transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport  # uvloop's is no asyncio.Transport
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
@@ -44,14 +43,12 @@ class Wire(asyncio.Protocol):
             del self._replies[:count]
 
     def send(self, commands: list[tuple[Any, ...]]) -> asyncio.Future[list[Any]]:
-        assert self._transport is not None
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((len(commands), future))
         self._transport.write(b"".join([hiredis.pack_command(command) for command in commands]))
         return future
 
     def close(self) -> None:
-        assert self._transport is not None
         self._transport.close()
 
 

@@ -69,6 +69,8 @@ class Proxy:
         handler = asyncio.create_task(self._relay(reader, writer))
         self._handlers.add(handler)
         handler.add_done_callback(self._handlers.discard)
+        # A task that is cancelled before it began does nothing at all.
+        handler.add_done_callback(lambda _: writer.transport.abort())
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection(HOST, self._server_port)
@@ -78,11 +80,11 @@ class Proxy:
         try:
             await asyncio.wait([there, back], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            for end in (writer, server_writer):
+                end.transport.abort()
             for task in (there, back):
                 task.cancel()
             await asyncio.gather(there, back, return_exceptions=True)
-            for end in (writer, server_writer):
-                end.transport.abort()
 
     def is_to_lose(self, request: bytes) -> bool:
         if self._to_lose and self._needle in request:

@@ -485,6 +485,18 @@ async def test_a_password_is_given_and_never_shown(tmp_path: Path) -> None:
         assert "loud" not in str(caught.value)
 
 
+async def test_a_server_is_reached_over_its_socket(tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    with Server(require("redis-6.2"), directory=tmp_path, arguments=["--unixsocket", str(path)]):
+        async with opened(f"unix://{path}?db=2") as bench:
+            await bench.add()
+            claims = await bench.claim(wait=LONG)
+            renewer = bench.backend.renewer()
+            assert await asyncio.to_thread(renewer.renew, claims) == [Renewal.KEPT]
+            renewer.close()
+            assert bench.backend.description.endswith(f"at {path}/2")
+
+
 # --- bounds ----------------------------------------------------------------------------------------------
 
 

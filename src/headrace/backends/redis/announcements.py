@@ -8,14 +8,17 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from hiredis import ReplyError
+
 from headrace.core.backend import CancelOrder, DueOrder, Order, PauseOrder
-from headrace.core.errors import BackendUnavailable, ConfigurationError
+from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 from headrace.core.record import JobStatus, Record
 
 from .connection import RECONNECT_MOST, Link, Wire, pack
 from .entries import record_of
 from .keys import stream_of
+from .replies import error_of
 from .scripts import UNWATCH, WATCH
 from .store import Store
 
@@ -135,7 +138,9 @@ class Announcements:
 
     async def _subscribe(self, wire: Wire) -> None:
         channels = (self._store.keys.orders, self._channel)
-        await wire.send(pack(("SUBSCRIBE", *channels)), len(channels))
+        for reply in await wire.send(b"".join(pack(("SUBSCRIBE", name)) for name in channels), len(channels)):
+            if isinstance(reply, ReplyError):
+                raise error_of(reply, self._store.server_name)
 
     async def _keep_up(self) -> None:
         while True:
@@ -143,7 +148,7 @@ class Announcements:
                 wire = await self._link.connected()
                 self._ask_again()
                 await wire.ended()
-            except (BackendUnavailable, ConfigurationError):
+            except BackendUnavailable:
                 await asyncio.sleep(random.uniform(0, RECONNECT_MOST))
 
 

@@ -65,9 +65,13 @@ class RedisBackend(RedisInspector, Backend):
     async def open(self) -> None:
         try:
             await check_durability(self._confirmation, await self._store.link.connected())
+            await self._announcements.open()
         except BackendUnavailable as error:
+            self._store.link.drop()
             raise access_error_of(error) or error from error
-        await self._announcements.open()
+        except BaseException:
+            self._store.link.drop()
+            raise
         self._silence = self._announcements.listen(self._hear)
 
     async def close(self) -> None:

@@ -40,7 +40,8 @@ local function row_of_mark(id, now)
   if tonumber(expiry) <= now then
     return nil
   end
-  local status, task_length, note_length, has_value, rest = string.match(says, '^(%a+) (%d+) (%d+) ([01]) (.*)$')
+  local status, task_length, note_length, has_value, rest =
+    string.match(says, '^(%a+) (%d+) (%d+) ([01]) (.*)$')
   local note = 1 + task_length
   local value_at = note + note_length
   local fields = { 't', string.sub(rest, 1, task_length), 'n', string.sub(rest, note, value_at - 1) }
