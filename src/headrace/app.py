@@ -98,7 +98,7 @@ class App:
         )
         portal = Portal(self._home)
         self._home.when_forked(portal.forget)
-        self.admin = Admin(self._home, encode=self._jobs.payload, mark_ttl=self._result_ttl)
+        self.admin = Admin(self._home, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec)
         self.sync = Sync(portal, self._jobs, self.admin)
         log_signals(self._emitter.on)
 

@@ -9,7 +9,15 @@ import click
 
 from headrace.core.errors import ConfigurationError, HeadraceError
 
+from .bench import bench
+from .completion import completion
+from .dead import dead
+from .enqueue import enqueue
+from .jobs import cancel, jobs, retry
+from .queues import pause, purge, resume
+from .status import status
 from .worker import worker
+from .workers import workers
 
 
 class Commands(click.Group):
@@ -23,6 +31,9 @@ class Commands(click.Group):
         except HeadraceError as error:
             raise click.ClickException(str(error)) from error
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the order below, which is that of use
+
 
 class WrongUsage(click.ClickException):
     exit_code = 2
@@ -30,12 +41,23 @@ class WrongUsage(click.ClickException):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
-    """Background jobs for Python, on one engine."""
+    """Background jobs for Python, on one engine.
+
+    Most commands want to know a store: give MODULE:APP, such as shop:app, or --url; or set HEADRACE_APP or
+    HEADRACE_URL. Without any of these it is headrace.db in the working directory.
+
+    \b
+    Examples:
+      headrace worker shop:app
+      headrace enqueue shop:app add '[2, 3]' --wait
+      headrace status shop:app --watch
+      headrace dead shop:app
+    """
 
 
-@cli.command()
+@click.command()
 def version() -> None:
-    """Print the versions of headrace, Python and the SQLite that is used."""
+    """Print the versions of headrace, Python and SQLite."""
     import apsw
 
     python = ".".join(map(str, sys.version_info[:3]))
@@ -44,7 +66,23 @@ def version() -> None:
     )
 
 
-cli.add_command(worker)
+for command in (
+    worker,
+    enqueue,
+    status,
+    jobs,
+    workers,
+    dead,
+    cancel,
+    retry,
+    pause,
+    resume,
+    purge,
+    bench,
+    completion,
+    version,
+):
+    cli.add_command(command)
 
 
 def main() -> None:

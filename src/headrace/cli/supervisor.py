@@ -72,12 +72,17 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
         for child in self._children:
-            child.start()
+            self._start(child)
         while not all(child.done for child in self._children):
             for child in self._children:
                 self._look_after(child)
             time.sleep(0.1)
         return self._exit_code
+
+    def _start(self, child: Child) -> None:
+        child.start()
+        if self._stopping:  # the signal came while it was being started, and went past it
+            child.send(signal.SIGTERM)
 
     def _pass_on(self, *_: object) -> None:
         self._stopping = True
@@ -98,15 +103,24 @@ class Supervisor:
         if self._stopping:
             child.done = True
         elif child.restart_at is not None and time.monotonic() >= child.restart_at:
-            child.start()
+            self._start(child)
 
     def _ended(self, child: Child, code: int) -> None:
         if self._stopping or code == WRONG_USAGE or (self._burst and code == 0):
             child.done = True
-            self._exit_code = max(self._exit_code, code if code >= 0 else 1)
+            self._exit_code = max(self._exit_code, self._counted(code))
             if code == WRONG_USAGE and not self._stopping:
                 self._pass_on()
             return
+        self._died(child, code)
+
+    def _counted(self, code: int) -> int:
+        """A child's exit code as a part of ours; one that was stopped while it still started did no wrong."""
+        if self._stopping and code == -signal.SIGTERM:
+            return 0
+        return code if code >= 0 else 1
+
+    def _died(self, child: Child, code: int) -> None:
         pause = child.died()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         logger.error("worker process %d died (%s), replaced in %.1f s", child.number, how, pause)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib.metadata import version
+from typing import Any
 
 import click
 
@@ -16,6 +18,7 @@ from headrace.observability.logs import log_every_job, span
 
 from .locate import locate
 from .logging import start_logging
+from .loop import loop_factory
 from .pulse import Pulse
 from .supervisor import SUPERVISOR, Supervisor
 
@@ -63,10 +66,10 @@ def worker(
     lease: float,
     log_level: str,
 ) -> None:
-    """Run the jobs of MODULE:APP, such as shop:app, until SIGTERM or Ctrl-C.
+    """Run the jobs of an app.
 
-    The first signal lets running jobs end within --grace seconds and hands the rest back; the second
-    stops at once.
+    MODULE:APP says where it is, such as shop:app. The worker runs until SIGTERM or Ctrl-C. The first signal
+    lets running jobs end within --grace seconds and hands the rest back; the second stops at once.
 
     \b
     Examples:
@@ -96,22 +99,20 @@ async def _serve(app: App, target: str, worker: Worker, burst: bool) -> None:
         await worker.run(burst=burst)
 
 
-def _run(main: Callable[[], object]) -> None:
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(main())  # type: ignore[arg-type]
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    return uvloop.new_event_loop
+def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    runner = asyncio.Runner(loop_factory=loop_factory())
+    runner.run(main())
+    if asyncio.all_tasks(runner.get_loop()):
+        # A handler that ignores its cancellation was handed back and left behind. Closing the loop would wait
+        # for it for ever.
+        logging.shutdown()
+        os._exit(0)
+    runner.close()
 
 
 def _banner(app: App, target: str, worker: Worker) -> None:
     options = worker.options
-    loop = "asyncio" if _loop_factory() is None else "uvloop"
+    loop = "asyncio" if loop_factory() is None else "uvloop"
     lines = (
         ("app", f"{target}, {_count(len(list(app.tasks)), 'task')}"),
         ("store", app.store),
@@ -133,12 +134,17 @@ def _count(number: int, noun: str) -> str:
 
 
 def _arguments() -> list[str]:
-    """This command's own arguments, for the children: the same, but for the number of processes."""
+    """This command's own arguments, for the children: the same, but for the number of processes.
+
+    That one is said in so many words: HEADRACE_PROCESSES would make supervisors of the children too.
+    """
     context = click.get_current_context()
-    arguments: list[str] = []
+    arguments = ["--processes", "1"]
     for parameter in context.command.params:
         value = context.params.get(parameter.name or "")
-        if not isinstance(parameter, click.Option) or parameter.name == "processes" or value in (None, False):
+        if not isinstance(parameter, click.Option) or parameter.name == "processes":
+            continue
+        if value is None or value is False:  # but 0 is a value
             continue
         arguments += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
     return arguments

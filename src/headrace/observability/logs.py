@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 
 from headrace.core.signals import (
@@ -26,6 +27,8 @@ from headrace.core.signals import (
 
 #: How a listener is added: `on(signal, listener)`.
 On = Callable[[type[Signal], Callable[[Signal], None]], object]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 logger = logging.getLogger("headrace")
 
@@ -57,7 +60,8 @@ def log_every_job(on: On) -> None:
 
 def _log(signal: Signal) -> None:
     level, text = _line(signal)
-    logger.log(level, text)
+    # Errors are somebody's text: what would move the cursor of a terminal is written as a code.
+    logger.log(level, "%s", _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text))
 
 
 def _line(signal: Signal) -> tuple[int, str]:

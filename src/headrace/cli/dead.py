@@ -1,0 +1,287 @@
+"""`headrace dead`: look at dead letters, run them again, or forget them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import click
+import msgspec
+
+from headrace.app import App
+from headrace.core.outcome import DeadReason
+from headrace.core.record import DeadLetter, JobStatus
+from headrace.sync import SyncAdmin
+
+from .confirm import confirm, yes_option
+from .group import ListingGroup
+from .job_view import read_page, show_page
+from .jobs import find_job, known_queues, limit_option, only_one, queue_option, tell_if_cut
+from .progress import Steps
+from .render import counted, short, show, show_json
+from .span import ago
+from .store import on_store, on_store_with
+from .table import Column, Listing
+
+#: Dead letters asked of the store, replayed or discarded at once.
+STEP = 200
+
+#: Queue → ids of its dead letters.
+Chosen = dict[str, list[str]]
+
+_task_option = click.option("--task", metavar="TASK", help="Only this task.")
+_reason_option = click.option(
+    "--reason",
+    type=click.Choice(list(map(str, DeadReason))),
+    metavar="REASON",
+    help=f"Only {', '.join(DeadReason)}.",
+)
+_all_option = click.option("--all", "everything", is_flag=True, help="All of them.")
+_dry_option = click.option("--dry-run", is_flag=True, help="Only list what would be done.")
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """Which dead letters are meant."""
+
+    ids: tuple[str, ...]
+    queue: str | None
+    task: str | None
+    reason: str | None
+    everything: bool
+
+    def check(self) -> None:
+        narrowed = self.queue or self.task or self.reason
+        if not self.ids and not narrowed and not self.everything:
+            raise click.UsageError("Say which: one ID or more, --queue, --task, --reason, or --all.")
+        if self.ids and (self.task or self.reason or self.everything):
+            raise click.UsageError("Give IDs, or --task, --reason and --all, not both.")
+
+
+@click.group(cls=ListingGroup)
+def dead() -> None:
+    """List, replay or discard dead letters.
+
+    These are jobs that will not run again by themselves; they wait here with their arguments and the reason.
+
+    \b
+    Examples:
+      headrace dead shop:app
+      headrace dead shop:app --task shop.send_mail --reason exhausted
+      headrace dead show shop:app 01m7f9vj79fnjrwh4myfs88p3r
+      headrace dead replay shop:app --task shop.send_mail
+      headrace dead discard shop:app --reason invalid --dry-run
+    """
+
+
+@dead.command("list")
+@queue_option
+@_task_option
+@_reason_option
+@limit_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@on_store
+def list_dead(
+    app: App, queue: str | None, task: str | None, reason: str | None, limit: int, as_json: bool
+) -> None:
+    """List dead letters, the latest of each queue first.
+
+    \b
+    Examples:
+      headrace dead list shop:app
+      headrace dead list shop:app --queue mails --json
+    """
+    admin = app.sync.admin
+    if queue is not None:
+        known_queues(admin, queue)
+    found = [*islice(_letters(admin, queue=queue, task=task, reason=reason), limit + 1)]
+    if as_json:
+        show_json([_document(letter) for letter in found[:limit]])
+    elif found:
+        show(_table(found[:limit]))
+    else:
+        click.echo("no dead letters")
+    tell_if_cut(len(found) > limit, limit)
+
+
+@dead.command("show")
+@queue_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@on_store_with("ID")
+def show_dead(app: App, ids: tuple[str, ...], queue: str | None, as_json: bool) -> None:
+    """Show all that is known of a dead letter.
+
+    \b
+    Examples:
+      headrace dead show shop:app 01m7f9vj79fnjrwh4myfs88p3r
+    """
+    info = find_job(app, only_one(ids), queue)
+    if info.status is not JobStatus.DEAD:
+        raise click.ClickException(f"job {info.id} is not dead: it is {info.status}")
+    show_page(app, read_page(app, info), as_json=as_json)
+
+
+@dead.command("replay")
+@queue_option
+@_task_option
+@_reason_option
+@_all_option
+@_dry_option
+@yes_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@on_store_with("[ID...]", least=0)
+def replay(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, **which: Any) -> None:
+    """Run dead letters again.
+
+    Each keeps its id and starts with zero counts. Asks first, unless the letters are named by their ids.
+
+    \b
+    Examples:
+      headrace dead replay shop:app 01m7f9vj79fnjrwh4myfs88p3r
+      headrace dead replay shop:app --task shop.send_mail --dry-run
+      headrace dead replay shop:app --all --yes
+    """
+    wish = Wish(ids, **which)
+    chosen, missing = _chosen(app, wish)
+    if dry_run:
+        _rehearse("replayed", chosen, missing, as_json)
+        return
+    total = _count(chosen)
+    if total and not wish.ids:
+        confirm(f"Replay {counted(total, 'dead letter')}", yes=yes)
+    replayed, duplicates = 0, []
+    for answer in _in_steps("replaying", chosen, app.sync.admin.replay):
+        replayed += int(answer)
+        duplicates += answer.duplicates
+    for id in duplicates:
+        click.echo(f"{id} stays dead: another job holds its unique key by now", err=True)
+    _report("replayed", replayed, missing, as_json, duplicates=duplicates)
+
+
+@dead.command("discard")
+@queue_option
+@_task_option
+@_reason_option
+@_all_option
+@_dry_option
+@yes_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@on_store_with("[ID...]", least=0)
+def discard(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, **which: Any) -> None:
+    """Forget dead letters for good, after asking.
+
+    \b
+    Examples:
+      headrace dead discard shop:app 01m7f9vj79fnjrwh4myfs88p3r
+      headrace dead discard shop:app --reason invalid --dry-run
+      headrace dead discard shop:app --queue mails --yes
+    """
+    chosen, missing = _chosen(app, Wish(ids, **which))
+    if dry_run:
+        _rehearse("discarded", chosen, missing, as_json)
+        return
+    if total := _count(chosen):
+        confirm(f"Discard {counted(total, 'dead letter')} for good", yes=yes)
+    _report("discarded", sum(_in_steps("discarding", chosen, app.sync.admin.discard)), missing, as_json)
+
+
+def _letters(admin: SyncAdmin, **only: str | None) -> Iterator[DeadLetter]:
+    cursor: str | None = None
+    while True:
+        page = admin.dead(**only, cursor=cursor, limit=STEP)
+        yield from page
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _document(letter: DeadLetter) -> dict[str, Any]:
+    """A dead letter as `--json` lists it. Its bytes are left out: `show` has the arguments."""
+    document = msgspec.structs.asdict(letter)
+    document["payload_size"] = len(document.pop("payload"))
+    return document
+
+
+def _table(found: list[DeadLetter]) -> Listing:
+    listing = Listing(
+        Column("id"),
+        Column("task", cut=True),
+        Column("queue", cut=True, spare=1),
+        Column("reason"),
+        Column("attempts", right=True, spare=3),
+        Column("died", right=True, spare=2),
+        Column("error", cut=True),
+    )
+    for letter in found:
+        error = f"{letter.error_type}: {letter.error}" if letter.error_type else letter.error
+        listing.add(
+            letter.id,
+            short(letter.task),
+            letter.queue or "",
+            letter.reason,
+            str(letter.attempts),
+            ago(letter.died_at),
+            short(error),
+        )
+    return listing
+
+
+def _chosen(app: App, wish: Wish) -> tuple[Chosen, list[str]]:
+    """The dead letters that are meant, as they stand now, and the ids that are none."""
+    wish.check()
+    admin = app.sync.admin
+    chosen: Chosen = defaultdict(list)
+    missing: list[str] = []
+    if not wish.ids:
+        for letter in _letters(admin, queue=wish.queue, task=wish.task, reason=wish.reason):
+            chosen[letter.queue or ""].append(letter.id)
+    for id in dict.fromkeys(wish.ids):
+        info = admin.job(id, queue=wish.queue)
+        if info is not None and info.status is JobStatus.DEAD:
+            chosen[info.queue].append(id)
+        else:
+            missing.append(id)
+    return chosen, missing
+
+
+def _count(chosen: Chosen) -> int:
+    return sum(map(len, chosen.values()))
+
+
+def _in_steps(what: str, chosen: Chosen, act: Callable[..., Any]) -> Iterator[Any]:
+    """Each step's answer, with the progress shown."""
+    with Steps(what, _count(chosen)) as steps:
+        for queue, ids in chosen.items():
+            for start in range(0, len(ids), STEP):
+                part: Sequence[str] = ids[start : start + STEP]
+                yield act(ids=part, queue=queue)
+                steps.done(len(part))
+
+
+def _rehearse(done: str, chosen: Chosen, missing: list[str], as_json: bool) -> None:
+    if as_json:
+        show_json(
+            {"dry_run": True, done: _count(chosen), "ids": [*chain(*chosen.values())], "missing": missing}
+        )
+    else:
+        for queue, ids in chosen.items():
+            for id in ids:
+                click.echo(f"{id} of {queue}")
+        click.echo(f"{counted(_count(chosen), 'dead letter')} would be {done}; nothing was changed")
+    _fail_if_missing(missing)
+
+
+def _report(done: str, number: int, missing: list[str], as_json: bool, **more: Any) -> None:
+    if as_json:
+        show_json({done: number, **more, "missing": missing})
+    else:
+        click.echo(f"{counted(number, 'dead letter')} {done}")
+    _fail_if_missing(missing)
+
+
+def _fail_if_missing(missing: list[str]) -> None:
+    for id in missing:
+        click.echo(f"Error: there is no dead letter {id}", err=True)
+    if missing:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,153 @@
+"""`headrace enqueue`: one job, from the command line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from headrace.app import App
+from headrace.core.errors import ConfigurationError, PayloadError, ResultNotKept, ResultTimeout
+from headrace.core.message import PRIORITIES
+from headrace.core.record import JobStatus
+from headrace.jobs.job import Job
+from headrace.jobs.task import Call, Task
+
+from .arguments import call_from_json
+from .render import compact_json, printable, show_json
+from .span import span
+from .store import located, opened
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:APP")
+@click.argument("task")
+@click.argument("arguments", metavar="[JSON]", required=False)
+@click.option("--delay", type=span, metavar="SPAN", help="Run it after 90, 15m, 2h, 3d; default: now.")
+@click.option("--queue", metavar="QUEUE", help="Another queue than the task's.")
+@click.option("--priority", type=click.Choice(list(PRIORITIES)), help="Another priority than the task's.")
+@click.option("--unique-key", metavar="KEY", help="Do nothing when a job with this key waits or runs.")
+@click.option("--job-id", metavar="ID", help="An id of your own; default: a new one.")
+@click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
+@click.option(
+    "--timeout",
+    envvar="HEADRACE_TIMEOUT",
+    type=span,
+    metavar="SPAN",
+    help="With --wait: no longer than this.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+def enqueue(
+    target: str,
+    task: str,
+    arguments: str | None,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Store a job of TASK, and print its id.
+
+    JSON holds the arguments: a list for positional ones, an object for named ones. They are converted to the
+    annotated types, and nothing is sent when they do not fit. TASK may be the last part of a name.
+
+    \b
+    Examples:
+      headrace enqueue shop:app shop.add '[2, 3]'
+      headrace enqueue shop:app send_mail '{"to": "ada@example.org"}' --delay 10m
+      headrace enqueue shop:app add '[2, 3]' --wait --timeout 30
+    """
+    with opened(located(target)) as app:
+        call = call_from_json(find_task(app, task, target), arguments)
+        job = _stored(
+            app, call.with_(**{name: value for name, value in options.items() if value is not None})
+        )
+        document = {"id": job.id, "task": job.task, "queue": job.queue, "duplicate": job.duplicate}
+        if not as_json:
+            _tell(job)
+        if wait:
+            document |= _waited(app, job, timeout)
+        if as_json:
+            show_json(document)
+        elif wait:
+            _tell_end(document)
+    raise click.exceptions.Exit(_exit_code(document))
+
+
+def find_task(app: App, name: str, target: str) -> Task[Any, Any]:
+    """The task of this name, or the only one whose name ends with it."""
+    ending = [known for known in app.tasks if known.endswith(f".{name}")]
+    found = app.tasks.get(name) or (app.tasks[ending[0]] if len(ending) == 1 else None)
+    if found is not None:
+        return found
+    if not app.tasks:
+        raise ConfigurationError(f"{target} has no tasks")
+    close = ending or _close(name, app.tasks)
+    hint = f"did you mean {', '.join(close)}" if close else f"it has {_few(sorted(app.tasks))}"
+    raise ConfigurationError(f"{target} has no task {name!r}; {hint}{'?' if close else ''}")
+
+
+def _close(name: str, known: Iterable[str]) -> list[str]:
+    """Names that are nearly this one, whole or in their last part."""
+    parts = {part: each for each in known for part in (each, each.rpartition(".")[2])}
+    near = difflib.get_close_matches(name, parts, n=5)
+    return list(dict.fromkeys(parts[part] for part in near))
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
+
+
+def _stored(app: App, call: Call[Any]) -> Job[Any]:
+    try:
+        return app.sync.enqueue(call)
+    except PayloadError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _tell(job: Job[Any]) -> None:
+    click.echo(job.id)
+    if job.duplicate:
+        click.echo("This job was already there; nothing was added.", err=True)
+
+
+def _waited(app: App, job: Job[Any], timeout: float | None) -> dict[str, Any]:
+    """How it ended, as the fields of a document."""
+    try:
+        status = app.sync.wait(job, timeout)
+    except ResultTimeout as error:
+        return {"status": app.sync.status(job), "error": f"{error}: headrace jobs show {job.id}"}
+    if status is JobStatus.UNKNOWN:
+        # It was there a moment ago: it has succeeded, and nothing of it is kept.
+        return {"status": JobStatus.SUCCEEDED, "result": None, "note": "no result is kept"}
+    if status is not JobStatus.SUCCEEDED:
+        info = app.sync.info(job)
+        words = f"{info.error_type}: {info.error}" if info.error_type else info.error
+        return {
+            "status": status,
+            "error": words or f"job {job.id} is {status}",
+            "reason": info.reason,
+            "traceback": info.traceback,
+        }
+    try:
+        return {"status": status, "result": app.sync.result(job)}
+    except ResultNotKept:
+        return {"status": status, "result": None, "note": "no result is kept"}
+
+
+def _tell_end(document: dict[str, Any]) -> None:
+    if "error" not in document:
+        click.echo(compact_json(document["result"]))
+        if "note" in document:
+            click.echo(f"It has succeeded; {document['note']}.", err=True)
+        return
+    if document.get("traceback"):
+        click.echo(printable(document["traceback"]).rstrip(), err=True)
+    dead = f"dead ({document['reason']}): " if document.get("reason") else ""
+    click.echo(f"Error: {dead}{printable(document['error'])}", err=True)
+
+
+def _exit_code(document: dict[str, Any]) -> int:
+    return 1 if "error" in document else 0

@@ -1,0 +1,183 @@
+"""All that is known of one job: as a page for a person, and as a document."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.admin import Contents
+from headrace.app import App
+from headrace.core.errors import PayloadError, ResultError
+from headrace.core.info import JobInfo
+from headrace.core.message import Trouble
+from headrace.core.record import JobStatus, moment
+
+from .render import clock_time, compact_json, counted, printable, show, show_json, status_text
+from .span import ago, spoken
+
+_TROUBLE_STYLES = {"failed": "yellow", "timed out": "yellow", "crashed": "red"}
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A job with its arguments and, once there is one, its result."""
+
+    info: JobInfo
+    contents: Contents | None
+    result: Any = msgspec.UNSET
+
+
+def read_page(app: App, info: JobInfo) -> Page:
+    """Ask for what the listings do not carry."""
+    contents = app.sync.admin.contents(info.id, queue=info.queue)
+    if info.status is not JobStatus.SUCCEEDED:
+        return Page(info, contents)
+    try:
+        return Page(info, contents, app.sync.result(app.job(info.id, queue=info.queue), 5))
+    except (ResultError, PayloadError):  # forgotten just now, or wrapped by a codec that is not known here
+        return Page(info, contents)
+
+
+def job_document(info: JobInfo) -> dict[str, Any]:
+    """A job as `--json` lists it."""
+    document = msgspec.structs.asdict(info)
+    document["trail"] = [_trouble_document(trouble) for trouble in info.trail]
+    return document
+
+
+def show_page(app: App, page: Page, *, as_json: bool) -> None:
+    """Print it, one way or the other."""
+    if as_json:
+        show_json(_page_document(page))
+    else:
+        show(_view(app, page))
+        if page.info.traceback:
+            click.echo(f"\n{printable(page.info.traceback).rstrip()}")
+
+
+def _trouble_document(trouble: Trouble) -> dict[str, Any]:
+    return {
+        "at": moment(trouble.at_us),
+        "what": trouble.what,
+        "worker": trouble.worker,
+        "text": trouble.text,
+    }
+
+
+def _page_document(page: Page) -> dict[str, Any]:
+    document = job_document(page.info)
+    contents = page.contents
+    readable = contents is not None and not contents.problem
+    document["args"] = list(contents.args) if contents and readable else None
+    document["kwargs"] = contents.kwargs if contents and readable else None
+    document["headers"] = contents.headers if contents else None
+    document["problem"] = contents.problem if contents else ""
+    if page.result is not msgspec.UNSET:
+        document["result"] = page.result
+    return document
+
+
+def _view(app: App, page: Page) -> RenderableType:
+    info = page.info
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    facts.add_row("id", info.id)
+    facts.add_row("task", info.task)
+    facts.add_row("queue", info.queue)
+    facts.add_row("status", _status(info))
+    facts.add_row("priority", info.priority)
+    facts.add_row("attempts", _attempts(info))
+    if info.worker:
+        facts.add_row("worker", info.worker)
+    for name, text in _contents(app, page):
+        facts.add_row(name, text)
+    if page.result is not msgspec.UNSET:
+        facts.add_row("result", compact_json(page.result))
+    if info.note:
+        facts.add_row("note", printable(info.note))
+    if info.error:
+        error = f"{info.error_type}: {info.error}" if info.error_type else info.error
+        facts.add_row("error", Text(printable(error), style="red"))
+    return Group(facts, "", _timeline(info))
+
+
+def _status(info: JobInfo) -> Text:
+    text = status_text(info.status)
+    return text.append(f" ({info.reason})") if info.reason else text
+
+
+def _attempts(info: JobInfo) -> str:
+    parts = [
+        counted(number, noun)
+        for number, noun in (
+            (info.failures, "failure"),
+            (info.releases, "hand-back"),
+        )
+        if number
+    ]
+    if info.crashes:
+        parts.append(f"{info.crashes} crash{'' if info.crashes == 1 else 'es'}")
+    return f"{info.attempts} ({', '.join(parts)})" if parts else str(info.attempts)
+
+
+def _contents(app: App, page: Page) -> Iterator[tuple[str, str]]:
+    contents = page.contents
+    if contents is None:
+        return
+    if contents.problem:
+        yield "arguments", printable(contents.problem)
+    lines = [f"{name} = {compact_json(value)}" for name, value in _named(app, page.info.task, contents)]
+    if not contents.problem:
+        yield "arguments", "\n".join(lines) or "none"
+    if contents.headers:
+        yield (
+            "headers",
+            "\n".join(f"{printable(name)}: {printable(text)}" for name, text in contents.headers.items()),
+        )
+
+
+def _named(app: App, task: str, contents: Contents) -> Iterator[tuple[str, Any]]:
+    """Arguments under the names of their parameters, as far as the app knows the task."""
+    known = app.tasks.get(task)
+    names = list(inspect.signature(known).parameters) if known else []
+    for place, value in enumerate(contents.args):
+        yield names[place] if place < len(names) else f"[{place}]", value
+    yield from contents.kwargs.items()
+
+
+def _timeline(info: JobInfo) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    before: datetime | None = None
+    for at, what, text in sorted(_happenings(info), key=lambda happening: happening[0]):
+        since = ago(at) if before is None else f"+{spoken(max(0.0, (at - before).total_seconds()))}"
+        table.add_row(clock_time(at), Text(since, style="dim"), what, printable(text))
+        before = at
+    return table
+
+
+def _happenings(info: JobInfo) -> Iterator[tuple[datetime, Text, str]]:
+    if info.enqueued_at is not None:
+        yield info.enqueued_at, Text("enqueued"), ""
+    for trouble in info.trail:
+        at = moment(trouble.at_us)
+        if at is not None:
+            text = f"{trouble.text} ({trouble.worker})" if trouble.text else trouble.worker
+            yield at, Text(trouble.what, style=_TROUBLE_STYLES.get(trouble.what, "")), text
+    if info.started_at is not None:
+        yield info.started_at, Text("started", style="green"), info.worker
+    if info.ended_at is not None:
+        yield info.ended_at, status_text(info.status), info.reason
+    if info.due_at is not None:
+        yield info.due_at, Text("due"), ago(info.due_at)

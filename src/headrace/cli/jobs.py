@@ -1,0 +1,296 @@
+"""`headrace jobs`: list jobs and look at one. `cancel` and `retry` steer some by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import click
+
+from headrace.app import App
+from headrace.core.info import JobInfo
+from headrace.core.record import JobStatus
+from headrace.sync import SyncAdmin
+
+from .group import ListingGroup
+from .job_view import job_document, read_page, show_page
+from .render import short, show, show_json, status_text
+from .span import age, ago, span, spoken
+from .store import on_store, on_store_with
+from .table import Column, Listing
+
+#: What a listing shows first: what is going on, then what waits, then what is over.
+ORDER = (
+    JobStatus.RUNNING,
+    JobStatus.RETRYING,
+    JobStatus.QUEUED,
+    JobStatus.SCHEDULED,
+    JobStatus.DEAD,
+    JobStatus.CANCELLED,
+    JobStatus.EXPIRED,
+    JobStatus.SUCCEEDED,
+)
+
+#: Jobs asked of the store at once.
+PAGE = 200
+
+queue_option = click.option("--queue", metavar="QUEUE", help="Only this queue.")
+limit_option = click.option(
+    "--limit",
+    envvar="HEADRACE_LIMIT",
+    type=click.IntRange(1),
+    default=50,
+    metavar="N",
+    show_default=True,
+    help="At most so many.",
+)
+
+
+@click.group(cls=ListingGroup)
+def jobs() -> None:
+    """List jobs, or look at one.
+
+    \b
+    Examples:
+      headrace jobs shop:app
+      headrace jobs shop:app --state retrying --task shop.send_mail
+      headrace jobs shop:app --state queued --older-than 10m --json
+      headrace jobs show shop:app 01m7f9vj79fnjrwh4myfs88p3r
+    """
+
+
+@jobs.command("list")
+@queue_option
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(list(map(str, ORDER))),
+    metavar="STATE",
+    multiple=True,
+    help=f"Only {', '.join(ORDER)}; may be repeated.",
+)
+@click.option("--task", metavar="TASK", help="Only this task.")
+@click.option(
+    "--older-than", type=span, metavar="SPAN", help="Enqueued (or ended) before: 90, 15m, 2h or 3d ago."
+)
+@click.option("--newer-than", type=span, metavar="SPAN", help="Enqueued (or ended) since.")
+@limit_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@on_store
+def list_jobs(
+    app: App,
+    queue: str | None,
+    states: tuple[str, ...],
+    task: str | None,
+    older_than: float | None,
+    newer_than: float | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List jobs: what runs, what waits, what is over.
+
+    Jobs that are over are listed for as long as their result or end is remembered.
+
+    \b
+    Examples:
+      headrace jobs list shop:app --state running
+      headrace jobs list --url sqlite:///jobs.db --newer-than 1h --limit 500 --json
+    """
+    admin = app.sync.admin
+    wanted = [status for status in ORDER if not states or status in states]
+    found = _matching(admin, known_queues(admin, queue), wanted, task)
+    chosen = [*islice(filter(_of_age(older_than, newer_than), found), limit + 1)]
+    if as_json:
+        show_json([job_document(info) for info in chosen[:limit]])
+    elif chosen:
+        show(_table(chosen[:limit]))
+    else:
+        click.echo("no jobs")
+    tell_if_cut(len(chosen) > limit, limit)
+
+
+@jobs.command("show")
+@queue_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@on_store_with("ID")
+def show_job(app: App, ids: tuple[str, ...], queue: str | None, as_json: bool) -> None:
+    """Show all that is known of a job.
+
+    That is its arguments, what happened to it and when, its result or its error.
+
+    \b
+    Examples:
+      headrace jobs show shop:app 01m7f9vj79fnjrwh4myfs88p3r
+      headrace jobs show --url sqlite:///jobs.db 01m7f9vj79fnjrwh4myfs88p3r --json
+    """
+    show_page(app, read_page(app, find_job(app, only_one(ids), queue)), as_json=as_json)
+
+
+@click.command()
+@queue_option
+@on_store_with("ID...")
+def cancel(app: App, ids: tuple[str, ...], queue: str | None) -> None:
+    """Cancel jobs by their ids.
+
+    Those that wait are removed. The worker of one that runs is told to stop it.
+
+    \b
+    Examples:
+      headrace cancel shop:app 01m7f9vj79fnjrwh4myfs88p3r
+      headrace jobs shop:app --task shop.add --json | jq -r '.[].id' | xargs headrace cancel shop:app
+    """
+    _each(ids, lambda id: _cancelled(app, id, queue))
+
+
+@click.command()
+@queue_option
+@on_store_with("ID...")
+def retry(app: App, ids: tuple[str, ...], queue: str | None) -> None:
+    """Run scheduled, retrying or dead jobs now.
+
+    \b
+    Examples:
+      headrace retry shop:app 01m7f9vj79fnjrwh4myfs88p3r
+    """
+    _each(ids, lambda id: _retried(app, id, queue))
+
+
+def find_job(app: App, id: str, queue: str | None) -> JobInfo:
+    """What the store knows of a job; a failure when it is nothing."""
+    info = app.sync.admin.job(id, queue=queue)
+    if info is None:
+        place = f"in queue {queue}" if queue else f"in {app.store}"
+        raise click.ClickException(
+            f"{place} nothing is known of job {id}: it never was, or is over and forgotten"
+        )
+    return info
+
+
+def only_one(ids: tuple[str, ...]) -> str:
+    if len(ids) > 1:
+        raise click.UsageError(f"one ID is wanted, not {' '.join(ids)}")
+    return ids[0]
+
+
+def known_queues(admin: SyncAdmin, queue: str | None) -> list[str]:
+    """The queues to look at. A name that the store does not know is looked at too, and remarked on."""
+    known = [each.name for each in admin.queues()]
+    if queue is None:
+        return known
+    if queue not in known:
+        listed = f"it has {', '.join(known)}" if known else "it has none yet"
+        click.echo(f"note: the store knows no queue {queue!r}; {listed}", err=True)
+    return [queue]
+
+
+def tell_if_cut(cut: bool, limit: int) -> None:
+    if cut:
+        click.echo(f"… there are more than these {limit:,}; --limit shows more", err=True)
+
+
+def _matching(
+    admin: SyncAdmin, queues: list[str], states: list[JobStatus], task: str | None
+) -> Iterator[JobInfo]:
+    """One that moves on meanwhile is listed once."""
+    seen: set[tuple[str, str]] = set()
+    for state in states:
+        for queue in queues:
+            for info in _pages(admin, queue, state, task):
+                if (queue, info.id) not in seen:
+                    seen.add((queue, info.id))
+                    yield info
+
+
+def _pages(admin: SyncAdmin, queue: str, state: JobStatus, task: str | None) -> Iterator[JobInfo]:
+    cursor: str | None = None
+    while True:
+        page = admin.jobs(queue, state=state, task=task, cursor=cursor, limit=PAGE)
+        yield from page
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _of_age(older_than: float | None, newer_than: float | None) -> Callable[[JobInfo], bool]:
+    def fits(info: JobInfo) -> bool:
+        if older_than is None and newer_than is None:
+            return True
+        seconds = age(info.enqueued_at or info.ended_at)
+        if seconds is None:
+            return False
+        return (older_than is None or seconds >= older_than) and (newer_than is None or seconds < newer_than)
+
+    return fits
+
+
+def _table(found: list[JobInfo]) -> Listing:
+    listing = Listing(
+        Column("id"),
+        Column("status"),
+        Column("task", cut=True),
+        Column("queue", cut=True, spare=1),
+        Column("attempts", right=True, spare=3),
+        Column("enqueued", right=True, spare=2),
+        Column("note", cut=True),
+    )
+    for info in found:
+        listing.add(
+            info.id,
+            status_text(info.status),
+            short(info.task),
+            info.queue,
+            str(info.attempts),
+            ago(info.enqueued_at),
+            _remark(info),
+        )
+    return listing
+
+
+def _remark(info: JobInfo) -> str:
+    """What one wants to know next of a job in its state."""
+    error = short(f"{info.error_type}: {info.error}" if info.error_type else info.error)
+    match info.status:
+        case JobStatus.RUNNING:
+            return f"for {spoken(age(info.started_at) or 0)} on {info.worker}"
+        case JobStatus.SCHEDULED:
+            return f"due {ago(info.due_at)}"
+        case JobStatus.RETRYING:
+            return f"due {ago(info.due_at)}: {error}"
+        case JobStatus.DEAD:
+            return f"{info.reason}: {error}"
+        case JobStatus.QUEUED:
+            return error
+        case _:
+            return f"ended {ago(info.ended_at)}{f', {short(info.note)}' if info.note else ''}"
+
+
+def _each(ids: tuple[str, ...], act: Callable[[str], str]) -> None:
+    """Go through the ids; one that could not be done does not keep the others, but makes it a failure."""
+    failed = False
+    for id in ids:
+        try:
+            click.echo(f"{id} {act(id)}")
+        except click.ClickException as error:
+            failed = True
+            error.show()
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
+def _cancelled(app: App, id: str, queue: str | None) -> str:
+    info = find_job(app, id, queue)
+    if not app.sync.admin.cancel([id], queue=info.queue):
+        raise click.ClickException(f"job {id} is over: it is {find_job(app, id, info.queue).status}")
+    running = info.status is JobStatus.RUNNING
+    return f"is running on {info.worker}, which is told to stop it" if running else "cancelled"
+
+
+def _retried(app: App, id: str, queue: str | None) -> str:
+    info = find_job(app, id, queue)
+    if app.sync.admin.retry_now(id, queue=info.queue):
+        return f"was {info.status}, is queued now"
+    if info.status is JobStatus.DEAD:
+        raise click.ClickException(f"job {id} stays dead: another job holds its unique key by now")
+    raise click.ClickException(
+        f"job {id} is {info.status}: only scheduled, retrying or dead jobs can be retried"
+    )

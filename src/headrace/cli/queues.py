@@ -1,0 +1,128 @@
+"""`headrace pause`, `resume` and `purge`: what can be done to a whole queue."""
+
+from __future__ import annotations
+
+import difflib
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+import click
+
+from headrace.admin import QueueInfo
+from headrace.app import App
+from headrace.core.errors import ConfigurationError
+
+from .confirm import confirm, yes_option
+from .progress import Steps
+from .render import counted
+from .store import on_store_with
+
+#: Seconds between two looks at how far a purge has come.
+LOOK = 0.2
+
+
+@click.command()
+@on_store_with("QUEUE...")
+def pause(app: App, queues: tuple[str, ...]) -> None:
+    """Start no more jobs of a queue.
+
+    That holds for every worker. What runs goes on, and jobs can still be enqueued.
+
+    \b
+    Examples:
+      headrace pause shop:app mails
+      headrace pause --url sqlite:///jobs.db mails reports
+    """
+    for queue in queues:
+        _remark_unknown(app, queue)
+        app.sync.admin.pause(queue)
+        click.echo(f"{queue} is paused; headrace resume lets it go on")
+
+
+@click.command()
+@on_store_with("QUEUE...")
+def resume(app: App, queues: tuple[str, ...]) -> None:
+    """Let a paused queue go on.
+
+    \b
+    Examples:
+      headrace resume shop:app mails
+    """
+    for queue in queues:
+        _remark_unknown(app, queue)
+        app.sync.admin.resume(queue)
+        click.echo(f"{queue} goes on")
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would be cancelled.")
+@yes_option
+@on_store_with("QUEUE...")
+def purge(app: App, queues: tuple[str, ...], dry_run: bool, yes: bool) -> None:
+    """Cancel all that waits in a queue, after asking.
+
+    That is what is queued, scheduled or retrying. Running and dead jobs stay.
+
+    \b
+    Examples:
+      headrace purge shop:app mails --dry-run
+      headrace purge shop:app mails --yes
+    """
+    for queue in queues:
+        _purge(app, _known(app, queue), dry_run=dry_run, yes=yes)
+
+
+def _purge(app: App, queue: QueueInfo, *, dry_run: bool, yes: bool) -> None:
+    total = _waiting(queue)
+    if not total:
+        click.echo(f"{queue.name} is empty: nothing to cancel")
+        return
+    what = f"{counted(total, 'job')} of {queue.name} ({_parts(queue)})"
+    if dry_run:
+        click.echo(f"would cancel {what}")
+        return
+    confirm(f"Cancel {what}", yes=yes)
+    purging = _in_background(app, queue.name)
+    with Steps(f"purging {queue.name}", total) as steps:
+        while wait([purging], LOOK).not_done:
+            steps.reached(max(0, total - _waiting(_known(app, queue.name))))
+    click.echo(f"{counted(purging.result(), 'job')} of {queue.name} cancelled")
+
+
+def _in_background(app: App, queue: str) -> Future[int]:
+    other = ThreadPoolExecutor(1)
+    try:
+        return other.submit(app.sync.admin.purge, queue)
+    finally:
+        other.shutdown(wait=False)  # Ctrl-C closes the app, and that ends the purge
+
+
+def _known(app: App, name: str) -> QueueInfo:
+    queues = {queue.name: queue for queue in app.sync.admin.queues()}
+    if name in queues:
+        return queues[name]
+    raise ConfigurationError(_unknown(name, list(queues)))
+
+
+def _remark_unknown(app: App, name: str) -> None:
+    """A queue may be paused before its first job; more often the name is mistyped."""
+    known = [queue.name for queue in app.sync.admin.queues()]
+    declared = [task.options.queue for task in app.tasks.values()]
+    if name not in (*known, *declared):
+        click.echo(f"note: {_unknown(name, known)}", err=True)
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=3)
+    if close:
+        return f"the store knows no queue {name!r}; did you mean {' or '.join(close)}?"
+    listed = f"it has {', '.join(known)}" if known else "it has none yet"
+    return f"the store knows no queue {name!r}; {listed}"
+
+
+def _waiting(queue: QueueInfo) -> int:
+    return queue.queued + queue.scheduled + queue.retrying
+
+
+def _parts(queue: QueueInfo) -> str:
+    parts = {"queued": queue.queued, "scheduled": queue.scheduled, "retrying": queue.retrying}
+    return ", ".join(f"{number:,} {name}" for name, number in parts.items() if number)

@@ -1,0 +1,123 @@
+"""`headrace workers`: who runs jobs now, and which."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.text import Text
+
+from headrace.app import App
+from headrace.core.record import WorkerInfo, moment
+
+from .render import counted, short, show, show_json
+from .span import age, ago, spoken
+from .store import on_store
+from .table import Column, Listing
+
+#: Running jobs that are listed; `--json` has all that the workers name.
+SHOWN = 30
+
+#: Seconds without a poll after which a worker is looked at twice. A busy one polls at least when a job ends.
+SILENT = 30.0
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@on_store
+def workers(app: App, as_json: bool) -> None:
+    """List the workers and what each runs.
+
+    With the load, since when, and when it last asked for jobs.
+
+    \b
+    Examples:
+      headrace workers shop:app
+      headrace workers --url redis://localhost:6379/0 --json
+    """
+    found = sorted(app.sync.admin.workers(), key=lambda worker: worker.consumer)
+    if as_json:
+        show_json([worker_document(worker) for worker in found])
+    elif not found:
+        click.echo(summary(found))
+    else:
+        show(_table(found))
+        if any(worker.running for worker in found):
+            click.echo()
+            show(_running(found))
+            _tell_rest(found)
+
+
+def worker_document(worker: WorkerInfo) -> dict[str, Any]:
+    """A worker as `--json` prints it."""
+    return {
+        "id": worker.consumer,
+        "host": worker.host,
+        "pid": worker.pid,
+        "queues": list(worker.queues),
+        "concurrency": worker.concurrency,
+        "load": round(len(worker.running) / worker.concurrency, 4),
+        "started_at": moment(worker.started_us),
+        "polled_at": moment(worker.polled_us),
+        "running": [
+            {"id": job.id, "task": job.task, "since": moment(job.since_us)} for job in worker.running
+        ],
+    }
+
+
+def summary(found: list[WorkerInfo]) -> str:
+    """All workers in one line."""
+    if not found:
+        return "no worker is running; start one with: headrace worker MODULE:APP"
+    busy, slots = sum(len(each.running) for each in found), sum(each.concurrency for each in found)
+    polls = [at for worker in found if (at := moment(worker.polled_us))]
+    text = f"{counted(len(found), 'worker')}, {busy:,} of {slots:,} slots busy"
+    return f"{text}, last poll {ago(max(polls))}" if polls else f"{text}, no poll yet"
+
+
+def _table(found: list[WorkerInfo]) -> Listing:
+    listing = Listing(
+        Column("worker"),
+        Column("load", right=True),
+        Column("up", right=True),
+        Column("last poll", right=True),
+        Column("queues", cut=True),
+    )
+    for worker in found:
+        listing.add(
+            worker.consumer,
+            f"{len(worker.running)}/{worker.concurrency}",
+            _span_since(moment(worker.started_us)),
+            _last_poll(worker),
+            ", ".join(worker.queues),
+        )
+    return listing
+
+
+def _last_poll(worker: WorkerInfo) -> Text:
+    polled = moment(worker.polled_us)
+    if polled is None:
+        return Text("never", style="yellow")
+    return Text(ago(polled), style="yellow" if (age(polled) or 0) > SILENT else "")
+
+
+def _running(found: list[WorkerInfo]) -> Listing:
+    listing = Listing(
+        Column("running", cut=True), Column("for", right=True), Column("id"), Column("worker", cut=True)
+    )
+    jobs = [(job, worker) for worker in found for job in worker.running]
+    for job, worker in sorted(jobs, key=lambda pair: pair[0].since_us)[:SHOWN]:
+        listing.add(short(job.task), _span_since(moment(job.since_us)), job.id, worker.consumer)
+    return listing
+
+
+def _tell_rest(found: list[WorkerInfo]) -> None:
+    rest = sum(len(worker.running) for worker in found) - SHOWN
+    if rest > 0:
+        click.echo(f"… and {rest:,} more; --json lists them", err=True)
+
+
+def _span_since(then: datetime | None) -> str:
+    seconds = age(then)
+    return "" if seconds is None else spoken(seconds)

@@ -1,0 +1,12 @@
+"""For users' own tests: an app on a private memory store, with a clock that can be moved.
+
+`memory(app)` gives a `Kit` for an app and leaves its real store alone; `run_inline(app)` runs every job where
+it is enqueued. `headrace.testing.plugin` brings the same to pytest as fixtures.
+"""
+
+from .clock import Clock
+from .enqueued import EnqueuedJob
+from .kit import Kit, SyncKit
+from .modes import memory, run_inline
+
+__all__ = ["Clock", "EnqueuedJob", "Kit", "SyncKit", "memory", "run_inline"]

@@ -1,0 +1,108 @@
+"""Runs an app's jobs until there is nothing left to run, and moves the clock instead of waiting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from headrace.app import App
+from headrace.core.duration import Duration, seconds
+from headrace.core.message import Stream
+from headrace.core.record import Counts, JobStatus
+
+from .clock import Clock
+from .store import KitStore, at_once
+from .working import working
+
+#: Seconds between two looks while nothing is settled: a purge or a pause may have changed things.
+LOOK = 0.25
+
+#: A longer gap between two looks is a debugger's, and counts as so many seconds.
+LONGEST_LOOK = 1.0
+
+
+class Drain:
+    """One wish to run what there is."""
+
+    def __init__(
+        self,
+        app: App,
+        store: KitStore,
+        clock: Clock,
+        *,
+        queues: Sequence[str] | None,
+        scheduled: bool,
+        retries: bool,
+        concurrency: int,
+        timeout: Duration | None,
+    ) -> None:
+        self._app = app
+        self._store = store
+        self._clock = clock
+        self._queues = None if queues is None else app._queues(queues)
+        self._concurrency = concurrency
+        self._awaited = [JobStatus.RETRYING] * retries + [JobStatus.SCHEDULED] * scheduled
+        self._left = None if timeout is None else seconds("timeout", timeout)
+
+    async def run(self) -> None:
+        # Again, as long as jobs enqueue others in queues that were not there before.
+        while not self._done(streams := self._streams()):
+            names = [stream.name for stream in streams]
+            async with working(self._app, queues=names, concurrency=self._concurrency):
+                await self._until_done(streams)
+
+    async def _until_done(self, streams: Sequence[Stream]) -> None:
+        while not self._done(streams):
+            if all(_idle(counts) for counts in self._counts(streams)):
+                self._move_clock(streams)
+            looked_at = time.monotonic()
+            await self._store.something_settled(LOOK if self._left is None else min(LOOK, self._left))
+            self._spend(time.monotonic() - looked_at, streams)
+
+    def _streams(self) -> list[Stream]:
+        known = (stream.name for stream in at_once(self._store.streams()) if stream.kind == "queue")
+        names = self._queues or dict.fromkeys((*self._app._queues(None), *known))
+        return [Stream("queue", name) for name in names]
+
+    def _counts(self, streams: Sequence[Stream]) -> Iterator[Counts]:
+        return (at_once(self._store.counts(stream)) for stream in streams)
+
+    def _done(self, streams: Sequence[Stream]) -> bool:
+        return (
+            all(_idle(counts) for counts in self._counts(streams))
+            and not any(counts.due for counts in self._counts(streams) if not counts.paused)
+            and self._next_due_us(streams) is None
+        )
+
+    def _next_due_us(self, streams: Sequence[Stream]) -> int | None:
+        running = [stream for stream in streams if not at_once(self._store.counts(stream)).paused]
+        return self._store.next_due_us(running, self._awaited)
+
+    def _move_clock(self, streams: Sequence[Stream]) -> None:
+        """To the next of what is awaited, or not at all when something is due already."""
+        due_us = self._next_due_us(streams)
+        self._clock.advance_us(0 if due_us is None else max(0, due_us - self._clock.now_us()))
+
+    def _spend(self, elapsed: float, streams: Sequence[Stream]) -> None:
+        if self._left is None:
+            return
+        self._left -= min(elapsed, LONGEST_LOOK)
+        if self._left < 0 and not self._done(streams):
+            raise TimeoutError(
+                f"the jobs did not come to an end in time; {self._state(streams)}. Does one wait for "
+                "something, or enqueue itself again and again? drain(timeout=…) gives them more time."
+            )
+
+    def _state(self, streams: Sequence[Stream]) -> str:
+        """What is left to do, for people."""
+        running = [
+            f"{record.task} ({record.id})"
+            for stream in streams
+            for record in at_once(self._store.records(stream, status=JobStatus.RUNNING))
+        ]
+        queued = sum(counts.queued for counts in self._counts(streams))
+        return f"{queued} are queued, running are: {', '.join(running) or 'none'}"
+
+
+def _idle(counts: Counts) -> bool:
+    return not counts.running and (counts.paused or not counts.queued)

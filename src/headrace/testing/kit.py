@@ -1,0 +1,173 @@
+"""The kit: what a test does with an app that stands on a store of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from headrace.app import App
+from headrace.core.duration import Duration
+from headrace.engine.registry import CallNext, Handler
+from headrace.engine.run import Abandoned, Run
+from headrace.jobs.task import Call, Task
+
+from .caller import caller
+from .clock import Clock
+from .drain import Drain
+from .enqueued import EnqueuedJob, enqueued_job, expected, list_of
+from .failures import raise_first
+from .store import KitStore
+
+#: What ends a run from outside and is no error of the job's.
+_INTERRUPTIONS = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Abandoned)
+
+
+class DrainOptions(TypedDict, total=False):
+    """What `drain` takes."""
+
+    queues: Sequence[str] | None
+    scheduled: bool
+    retries: bool
+    raise_errors: bool
+    concurrency: int
+    timeout: Duration | None
+
+
+class Kit:
+    """An app in a test: run its jobs, move its clock, look at what was enqueued. Made by `memory(app)`."""
+
+    def __init__(self, app: App, clock: Clock) -> None:
+        self.app = app
+        self.clock = clock
+        self.sync = SyncKit(self)
+        self._store = KitStore(clock)
+        self._errors: dict[str, BaseException] = {}
+
+    def __repr__(self) -> str:
+        return f"<Kit of {self.app!r}>"
+
+    async def drain(
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        scheduled: bool = False,
+        retries: bool = True,
+        raise_errors: bool = False,
+        concurrency: int = 100,
+        timeout: Duration | None = 30,
+    ) -> None:
+        """Run jobs until nothing is queued, running, retrying or due, in `queues` or in all there are.
+
+        Nobody waits for a retry: the clock is moved to it, unless `retries=False` leaves retries alone. With
+        `scheduled` it is moved on to everything that is scheduled, too. With `raise_errors` the error of the
+        first job that died is raised when all is done. `concurrency=1` runs one job after the other.
+        """
+        __tracebackhide__ = True
+        died_before = len(self._store.deaths)
+        drain = Drain(
+            self.app,
+            self._store,
+            self.clock,
+            queues=queues,
+            scheduled=scheduled,
+            retries=retries,
+            concurrency=concurrency,
+            timeout=timeout,
+        )
+        await self.app._home.call(drain.run)
+        if raise_errors:
+            raise_first(self._store.deaths[died_before:], self._errors)
+
+    def enqueued(self, task: Task[Any, Any] | str | None = None) -> list[EnqueuedJob]:
+        """Every job that was enqueued, in order, those that have run included. A duplicate is none."""
+        jobs = [enqueued_job(self.app, self._store, each) for each in self._store.appended]
+        if task is None:
+            return jobs
+        name = expected(self.app, task, (), None, None).task
+        return [job for job in jobs if job.task == name]
+
+    def assert_enqueued(
+        self,
+        task: Task[Any, Any] | Call[Any] | str,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        count: int | None = None,
+    ) -> list[EnqueuedJob]:
+        """Fail unless such a job was enqueued, or `count` of them; the answer has those that fit.
+
+        Arguments that are left out here may be anything; a call (`send.call(7)`) names them all.
+        """
+        __tracebackhide__ = True
+        wanted = expected(self.app, task, args, kwargs, queue)
+        jobs = self.enqueued()
+        found = [job for job in jobs if wanted.fits(job)]
+        if count is None and not found:
+            raise AssertionError(f"{wanted} was not enqueued; {list_of(jobs)}")
+        if count is not None and len(found) != count:
+            raise AssertionError(f"{wanted} was enqueued {len(found)} times, not {count}; {list_of(jobs)}")
+        return found
+
+    def assert_not_enqueued(
+        self,
+        task: Task[Any, Any] | Call[Any] | str | None = None,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+    ) -> None:
+        """Fail if such a job was enqueued; without a task, if any was."""
+        __tracebackhide__ = True
+        jobs = self.enqueued()
+        if task is None:
+            if jobs:
+                raise AssertionError(f"nothing was to be enqueued, but {list_of(jobs)}")
+            return
+        wanted = expected(self.app, task, args, kwargs, queue)
+        if any(wanted.fits(job) for job in jobs):
+            raise AssertionError(f"{wanted} was enqueued; {list_of(jobs)}")
+
+    def clear(self) -> None:
+        """Forget what was enqueued so far, for `enqueued` and the assertions. The jobs stay."""
+        self._store.appended.clear()
+
+    async def _attend(self, run: Run, call_next: CallNext) -> object:
+        """The middleware around every run: keeps the error itself, which stores keep as text alone."""
+        run.handler = _within_reach(run.handler)
+        self._errors.pop(run.id, None)
+        try:
+            return await call_next(run)
+        except _INTERRUPTIONS:
+            raise
+        except BaseException as error:
+            self._errors[run.id] = error
+            raise
+
+
+class SyncKit:
+    """`kit.sync`: for plain tests, what of the kit has to be awaited in others."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+
+    def drain(self, **options: Unpack[DrainOptions]) -> None:
+        """`Kit.drain`, waited for."""
+        __tracebackhide__ = True
+        self._kit.app.sync._portal.run(self._kit.drain, **options)
+
+
+def _within_reach(handler: Handler) -> Handler:
+    """The handler in this process, where it meets what the test has patched and prepared, and a plain one in
+    the thread of the plain test that waits for it."""
+    if handler.run_in == "process":
+        is_async = inspect.iscoroutinefunction(handler.function)
+        handler = msgspec.structs.replace(handler, run_in="loop" if is_async else "thread")
+    waiting = caller.get(None)
+    if waiting is not None and handler.run_in == "thread":
+        return msgspec.structs.replace(handler, function=waiting.lent_to(handler.function))
+    return handler

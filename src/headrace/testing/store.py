@@ -1,0 +1,117 @@
+"""The memory store of a test: it remembers what came in and what died, and tells when anything is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace.backends.memory.backend import MemoryBackend
+from headrace.backends.memory.bell import Bell
+from headrace.backends.memory.store import Store
+from headrace.core.backend import Answer, DueOrder
+from headrace.core.clock import Clock
+from headrace.core.message import Batch, Message, Stream
+from headrace.core.outcome import Dead, Done, Settlement, Verdict
+from headrace.core.record import JobStatus, Record
+
+T = TypeVar("T")
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """A message that the store took, and when it was due at that moment (0: at once)."""
+
+    stream: Stream
+    message: Message
+    due_us: int
+
+
+class Death(msgspec.Struct, frozen=True):
+    """A job that went to the dead letters."""
+
+    stream: Stream
+    id: str
+    task: str
+    outcome: Dead
+
+
+class KitStore(MemoryBackend):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(Store(), name="test", clock=clock)
+        self.appended: list[Appended] = []
+        self.deaths: list[Death] = []
+        self._succeeded: set[tuple[Stream, str]] = set()
+        self._bells: set[Bell[None]] = set()
+
+    async def append(self, batch: Batch) -> list[Answer]:
+        answers = await super().append(batch)
+        for message, answer in zip(batch.messages, answers, strict=True):
+            if answer.verdict == "accepted":
+                self._succeeded.discard((batch.stream, message.id))
+                record = await self.look(batch.stream, message.id)
+                self.appended.append(Appended(batch.stream, message, record.due_us if record else 0))
+        return answers
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        verdicts = await super().settle(settlements)
+        for settlement, verdict in zip(settlements, verdicts, strict=True):
+            if verdict is Verdict.KEPT:
+                self._remember(settlement)
+        for bell in self._bells:
+            bell.ring(None)
+        return verdicts
+
+    async def something_settled(self, timeout: float) -> None:
+        """Wait until anything is settled, but no more than `timeout` seconds."""
+        bell: Bell[None] = Bell()
+        self._bells.add(bell)
+        try:
+            await bell.heard(timeout, otherwise=None)
+        finally:
+            self._bells.discard(bell)
+
+    def record(self, stream: Stream, id: str) -> Record:
+        """What is known of a message, also of a success of which nothing was to be kept."""
+        found = at_once(self.look(stream, id))
+        if found is not None:
+            return found
+        succeeded = (stream, id) in self._succeeded
+        return Record(stream, id, JobStatus.SUCCEEDED if succeeded else JobStatus.UNKNOWN)
+
+    def next_due_us(self, streams: Sequence[Stream], statuses: Sequence[JobStatus]) -> int | None:
+        """When the first message in one of these states is due."""
+        with self._lock:
+            entries = [entry for stream in streams for entry in self._store.shelf(stream).entries.values()]
+            return min((entry.due_us for entry in entries if entry.status in statuses), default=None)
+
+    def brace(self, us: int) -> None:
+        # Time passes for what waits. Whoever runs a job is alive: its lease must not run out by it.
+        with self._lock:
+            for shelf in self._store.shelves.values():
+                for entry in shelf.running.values():
+                    entry.leased_us += us
+
+    def stir(self) -> None:
+        with self._lock:
+            for stream in list(self._store.shelves):
+                self._store.announce(DueOrder(stream))
+
+    def _remember(self, settlement: Settlement) -> None:
+        claim, outcome = settlement.claim, settlement.outcome
+        if isinstance(outcome, Done):
+            self._succeeded.add((claim.source.stream, claim.id))
+        elif isinstance(outcome, Dead):
+            task = self.record(claim.source.stream, claim.id).task
+            self.deaths.append(Death(claim.source.stream, claim.id, task, outcome))
+
+
+def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a verb of the memory store answers that never waits, for callers that cannot await it."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    coroutine.close()
+    raise AssertionError("it had to wait")

@@ -1,0 +1,74 @@
+"""A small app for the command line to steer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
+
+from headrace import App, RetryPolicy, Unrecoverable
+
+
+@dataclass
+class Order:
+    number: int
+    lines: list[str]
+
+
+class Customer(BaseModel):
+    name: str
+    born: datetime | None = None
+
+
+def make_shop(url: str) -> App:
+    """The app on a store; nothing of it is kept in this module."""
+    app = App(url)
+    _declare_simple_tasks(app)
+    _declare_typed_tasks(app)
+    return app
+
+
+def _declare_simple_tasks(app: App) -> None:
+    @app.task(name="shop.add")
+    async def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    @app.task(name="shop.quiet")
+    async def quiet() -> None:
+        pass
+
+    @app.task(name="shop.mail", queue="mails", retry=RetryPolicy.none())
+    async def mail(to: str) -> None:
+        raise ValueError(f"cannot send to {to}")
+
+    @app.task(name="shop.refuse", retry=RetryPolicy.none())
+    async def refuse() -> None:
+        raise Unrecoverable("never")
+
+    @app.task(name="shop.flaky", retry=RetryPolicy.fixed(5, 3600))
+    async def flaky() -> int:
+        raise OSError("the bank is closed")
+
+
+def _declare_typed_tasks(app: App) -> None:
+    @app.task(name="types.order")
+    async def order(when: datetime, order: Order) -> str:
+        return f"{order.number} at {when.isoformat()}"
+
+    @app.task(name="types.blob")
+    async def blob(data: bytes) -> int:
+        return len(data)
+
+    @app.task(name="types.keyed")
+    async def keyed(prices: dict[int, float]) -> list[int]:
+        return list(prices)
+
+    @app.task(name="types.customer")
+    async def customer(customer: Customer) -> str:
+        return customer.name
+
+    @app.task(name="types.many")
+    async def many(*numbers: int, **words: str) -> list[Any]:
+        return [*numbers, words]

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from headrace import App, JobStatus
+
+from .conftest import Shell
+
+Enqueue = Callable[..., Any]
+Drain = Callable[[], None]
+
+
+def ids(shell: Shell, *words: str) -> list[str]:
+    return [job["id"] for job in shell.json("jobs", "shop:app", *words)]
+
+
+@pytest.fixture
+def story(app: App, enqueue: Enqueue, drain: Drain) -> None:
+    """A job in each state that is worth telling."""
+    enqueue("shop.add", 1, job_id="succeeded")
+    enqueue("shop.mail", "ada", job_id="dead")
+    enqueue("shop.flaky", job_id="retrying")
+    drain()
+    enqueue("shop.add", 2, job_id="scheduled", delay=60)
+    enqueue("shop.add", 3, job_id="queued")
+
+
+@pytest.mark.usefixtures("story")
+def test_what_waits_is_listed_before_what_is_over(headrace: Shell) -> None:
+    assert ids(headrace) == ["retrying", "queued", "scheduled", "dead", "succeeded"]
+
+
+@pytest.mark.usefixtures("story")
+def test_jobs_are_chosen_by_queue_state_and_task(headrace: Shell) -> None:
+    assert ids(headrace, "--queue", "mails") == ["dead"]
+    assert ids(headrace, "--state", "queued", "--state", "scheduled") == ["queued", "scheduled"]
+    assert ids(headrace, "--task", "shop.add") == ["queued", "scheduled", "succeeded"]
+    assert ids(headrace, "--task", "shop.add", "--state", "succeeded") == ["succeeded"]
+
+
+@pytest.mark.usefixtures("story")
+def test_jobs_are_chosen_by_age(headrace: Shell) -> None:
+    assert ids(headrace, "--older-than", "1h") == []
+    assert len(ids(headrace, "--newer-than", "1h")) == 5
+    assert ids(headrace, "--older-than", "0", "--newer-than", "0") == []
+
+
+@pytest.mark.usefixtures("story")
+def test_a_listing_that_was_cut_says_so(headrace: Shell) -> None:
+    result = headrace("jobs", "shop:app", "--limit", "2")
+    assert "scheduled" not in result.stdout
+    assert "more than these 2" in result.stderr
+    assert headrace("jobs", "shop:app", "--limit", "5").stderr == ""
+
+
+@pytest.mark.usefixtures("story")
+def test_the_table_tells_what_one_wants_to_know_next(headrace: Shell) -> None:
+    lines = {line.split()[0]: line for line in headrace("jobs", "list", "shop:app").stdout.splitlines()}
+    assert "due in" in lines["retrying"]
+    assert "OSError: the bank is closed" in lines["retrying"]
+    assert "exhausted: ValueError: cannot send to ada" in lines["dead"]
+    assert "due in" in lines["scheduled"]
+    assert "ended" in lines["succeeded"]
+
+
+def test_nothing_to_list_is_said_and_an_unknown_queue_is_remarked_on(
+    app: App, headrace: Shell, enqueue: Enqueue
+) -> None:
+    assert headrace("jobs", "shop:app").stdout == "no jobs\n"
+    enqueue("shop.add", 1)
+    result = headrace("jobs", "shop:app", "--queue", "defualt")
+    assert (result.exit_code, result.stdout) == (0, "no jobs\n")
+    assert "knows no queue 'defualt'; it has default" in result.stderr
+
+
+def test_an_unknown_state_is_refused(app: App, headrace: Shell) -> None:
+    assert "'lost' is not one of" in headrace.refused("jobs", "shop:app", "--state", "lost")
+
+
+@pytest.mark.usefixtures("story")
+def test_json_has_every_field_uncut_and_iso_times(headrace: Shell) -> None:
+    [job] = headrace.json("jobs", "shop:app", "--queue", "mails")
+    assert (job["id"], job["status"], job["task"], job["reason"]) == (
+        "dead",
+        "dead",
+        "shop.mail",
+        "exhausted",
+    )
+    assert datetime.fromisoformat(job["enqueued_at"]) <= datetime.fromisoformat(job["ended_at"])
+    [trouble] = job["trail"]
+    assert set(trouble) == {"at", "what", "worker", "text"}
+    assert (trouble["what"], trouble["text"]) == ("failed", "ValueError: cannot send to ada")
+
+
+@pytest.mark.usefixtures("story")
+def test_a_job_is_shown_with_its_arguments_its_story_and_its_traceback(headrace: Shell) -> None:
+    text = headrace("jobs", "show", "shop:app", "dead").stdout
+    assert 'to = "ada"' in text
+    assert "dead (exhausted)" in text
+    assert text.index("enqueued") < text.index("failed")
+    assert "Traceback (most recent call last)" in text
+
+
+@pytest.mark.usefixtures("story")
+def test_a_job_is_shown_without_its_code_too(headrace: Shell, url: str) -> None:
+    assert '[0] = "ada"' in headrace("jobs", "show", "--url", url, "dead").stdout
+
+
+@pytest.mark.usefixtures("story")
+def test_a_job_that_succeeded_is_shown_with_its_result(headrace: Shell) -> None:
+    assert headrace.json("jobs", "show", "shop:app", "succeeded")["result"] == 2
+
+
+def test_headers_and_named_arguments_are_shown(app: App, headrace: Shell) -> None:
+    task: Any = app.tasks["types.many"]
+    job = app.sync.enqueue(task.call(1, colour="red").with_(headers={"trace": "7"}))
+    document = headrace.json("jobs", "show", "shop:app", job.id)
+    assert (document["args"], document["kwargs"]) == ([1], {"colour": "red"})
+    assert document["headers"] == {"trace": "7"}
+    text = headrace("jobs", "show", "shop:app", job.id).stdout
+    assert 'colour = "red"' in text
+    assert "trace: 7" in text
+
+
+def test_what_would_steer_a_terminal_is_shown_as_text(app: App, headrace: Shell, enqueue: Enqueue) -> None:
+    job = enqueue("shop.mail", "[red]\x1b[31m")
+    text = headrace("jobs", "show", "shop:app", job.id).stdout
+    assert "\x1b" not in text
+    assert "[red]" in text
+
+
+class Reversed:
+    """A codec."""
+
+    def encode(self, payload: bytes, /) -> bytes:
+        return payload[::-1]
+
+    decode = encode
+
+
+def test_arguments_and_results_that_cannot_be_read_do_not_hide_the_rest(headrace: Shell, url: str) -> None:
+    app = App(url, codec=Reversed())
+
+    @app.task(name="wrapped")
+    async def wrapped(word: str) -> str:
+        return word
+
+    async def work() -> None:
+        async with app, app.worker():
+            job = await wrapped.with_(job_id="over").enqueue("hello")
+            await job.wait(10)
+            await wrapped.with_(job_id="waiting", delay=60).enqueue("hello")
+
+    asyncio.run(work())
+    document = headrace.json("jobs", "show", "--url", url, "waiting")
+    assert (document["task"], document["args"]) == ("wrapped", None)
+    assert "cannot be read" in document["problem"]
+    assert "cannot be read" in headrace("jobs", "show", "--url", url, "waiting").stdout
+    assert headrace.json("jobs", "show", "--url", url, "over")["status"] == "succeeded"
+
+
+def test_a_job_that_nobody_knows_is_a_failure(app: App, headrace: Shell) -> None:
+    assert "nothing is known of job nix" in headrace.failed("jobs", "show", "shop:app", "nix")
+    assert "one ID is wanted" in headrace.refused("jobs", "show", "shop:app", "one", "two")
+    assert "Missing argument 'ID'" in headrace.refused("jobs", "show", "--app", "shop:app")
+
+
+@pytest.mark.usefixtures("story")
+def test_waiting_jobs_are_cancelled_and_others_are_told_of(app: App, headrace: Shell) -> None:
+    result = headrace("cancel", "shop:app", "scheduled", "nix", "succeeded", "queued")
+    assert result.exit_code == 1
+    assert result.stdout == "scheduled cancelled\nqueued cancelled\n"
+    assert "nothing is known of job nix" in result.stderr
+    assert "succeeded is over: it is succeeded" in result.stderr
+    info = app.sync.admin.job("scheduled")
+    assert info is not None
+    assert info.status is JobStatus.CANCELLED
+
+
+@pytest.mark.usefixtures("story")
+def test_waiting_and_dead_jobs_are_retried_now(app: App, headrace: Shell) -> None:
+    result = headrace("retry", "shop:app", "scheduled", "retrying", "dead")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[1] == "retrying was retrying, is queued now"
+    assert set(ids(headrace, "--state", "queued")) == {"queued", "retrying", "scheduled", "dead"}
+    assert "only scheduled, retrying or dead" in headrace.failed("retry", "shop:app", "succeeded")
+
+
+def test_a_dead_job_whose_key_is_taken_stays_dead(
+    app: App, headrace: Shell, enqueue: Enqueue, drain: Drain
+) -> None:
+    enqueue("shop.mail", "ada", job_id="first", unique_key="k")
+    drain()
+    enqueue("shop.mail", "ada", job_id="second", unique_key="k")
+    assert "another job holds its unique key" in headrace.failed("retry", "shop:app", "first")
+    result = headrace("dead", "replay", "shop:app", "first")
+    assert result.stdout == "0 dead letters replayed\n"
+    assert "first stays dead" in result.stderr

@@ -1,0 +1,119 @@
+"""Spans, tables and progress as people see them."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import click
+import pytest
+from rich.console import Console
+
+from headrace.cli import progress
+from headrace.cli.progress import Steps
+from headrace.cli.render import compact_json, printable, short
+from headrace.cli.span import ago, span, spoken
+from headrace.cli.table import Column, Listing
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("1.5", 1.5), ("250ms", 0.25), ("15m", 900), ("2h", 7200), ("3d", 259200)],
+)
+def test_spans_are_read(text: str, seconds: float) -> None:
+    assert span(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "-1", "soon", "3 weeks", "1e9", "99999999999"])
+def test_what_is_no_span_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        span(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.25, "250 ms"),
+        (3.14, "3.1 s"),
+        (42, "42 s"),
+        (300, "5 min"),
+        (7199, "2 h"),
+        (90_000, "25 h"),
+        (1e6, "12 d"),
+    ],
+)
+def test_spans_are_spoken(seconds: float, text: str) -> None:
+    assert spoken(seconds) == text
+
+
+def test_a_moment_is_ago_or_ahead() -> None:
+    now = datetime.now(UTC)
+    assert ago(None) == ""
+    assert ago(now - timedelta(minutes=5)) == "5 min ago"
+    assert ago(now + timedelta(minutes=5)) == "in 5 min"
+
+
+def lines(listing: Listing, width: int) -> list[str]:
+    sink = io.StringIO()
+    Console(file=sink, width=width).print(listing)
+    return [line.rstrip() for line in sink.getvalue().splitlines()]
+
+
+def jobs_listing() -> Listing:
+    listing = Listing(
+        Column("id"),
+        Column("task", cut=True),
+        Column("attempts", right=True, spare=1),
+        Column("note", cut=True),
+    )
+    listing.add("0" * 26, "shop.send_mail_to_all", "3", "ValueError: it could not be sent to anybody")
+    return listing
+
+
+def test_a_wide_table_shows_all() -> None:
+    assert lines(jobs_listing(), 200)[-1] == (
+        f"{'0' * 26}  shop.send_mail_to_all         3  ValueError: it could not be sent to anybody"
+    )
+
+
+def test_a_narrow_table_cuts_the_last_first_and_leaves_out_what_matters_least() -> None:
+    assert lines(jobs_listing(), 80)[-1] == (
+        f"{'0' * 26}  shop.send_mail_to_all         3  ValueError: it cou…"
+    )
+    assert lines(jobs_listing(), 58)[-1] == f"{'0' * 26}  shop.send_mai…  ValueError: i…"
+
+
+def test_an_id_stays_whole_on_a_very_narrow_terminal() -> None:
+    assert lines(jobs_listing(), 45)[-1].startswith(f"{'0' * 26}  shop.")
+
+
+def test_long_and_dangerous_texts_are_tamed() -> None:
+    assert short("one\n two\t three", 8) == "one two…"
+    assert printable("a\x1b[31mb\u202e\nc") == "a\\x1b[31mb\\u202e\nc"
+    assert compact_json({"a": [1, None]}) == '{"a":[1,null]}'
+    assert compact_json({(1, 2): object}) == """{"(1, 2)":"<class 'object'>"}"""
+    assert compact_json("half a pair: \ud800") == r'''"'half a pair: \\ud800'"'''
+
+
+def test_progress_is_told_in_lines_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Steps("replaying", 1000) as steps:
+        steps.done(200)
+        assert capsys.readouterr().err == ""
+        monkeypatch.setattr(progress, "LINE_EVERY", 0)
+        steps.done(200)
+    assert capsys.readouterr().err == "replaying: 400 of 1,000\n"
+
+
+def test_progress_is_a_bar_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sink = io.StringIO()
+    monkeypatch.setattr(progress, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(progress, "console", lambda stderr: Console(file=sink, force_terminal=True, width=80))
+    with Steps("replaying", 1000) as steps:
+        steps.done(400)
+    assert "400/1000" in sink.getvalue()
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+from headrace import App
+from tests.waiting import wait_until_sync
+
+from .conftest import Shell
+
+Enqueue = Callable[..., Any]
+Working = Callable[[], AbstractContextManager[None]]
+
+
+def test_each_queue_has_a_row_with_its_counts(
+    app: App, headrace: Shell, enqueue: Enqueue, drain: Callable[[], None]
+) -> None:
+    enqueue("shop.mail", "ada")
+    enqueue("shop.flaky")
+    drain()
+    enqueue("shop.mail", "bob")
+    enqueue("shop.add", 1, delay=60)
+    app.sync.admin.pause("mails")
+
+    lines = headrace("status", "shop:app").stdout.splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith(("default", "mails"))}
+    assert rows["default"] == ["0", "0", "1", "1", "0"]
+    assert rows["mails"][:5] == ["1", "0", "0", "0", "1"]
+    assert rows["mails"][-1] == "paused"
+
+
+def test_a_store_that_nobody_uses_says_so(app: App, headrace: Shell) -> None:
+    text = headrace("status", "shop:app").stdout
+    assert "no queue has been used yet" in text
+    assert "no worker is running" in text
+
+
+def test_json_has_stable_names_and_iso_times(app: App, headrace: Shell, enqueue: Enqueue) -> None:
+    enqueue("shop.add", 1)
+    document = headrace.json("status", "shop:app")
+    assert set(document) == {"store", "at", "queues", "workers"}
+    [queue] = document["queues"]
+    assert set(queue) == {"name", "queued", "running", "scheduled", "retrying", "dead", "paused", "oldest"}
+    assert datetime.fromisoformat(queue["oldest"]) <= datetime.fromisoformat(document["at"])
+
+
+def test_watching_needs_a_terminal(app: App, headrace: Shell) -> None:
+    assert "needs a terminal" in headrace.refused("status", "shop:app", "--watch")
+    assert "one of them" in headrace.refused("status", "shop:app", "--watch", "--json")
+
+
+def test_workers_are_listed_with_what_they_run(app: App, headrace: Shell, working: Working, url: str) -> None:
+    assert "no worker is running" in headrace("workers", "shop:app").stdout
+    with working():
+        wait_until_sync(lambda: headrace.json("workers", "shop:app"))
+        [worker] = headrace.json("workers", "shop:app")
+        text = headrace("workers", "shop:app").stdout
+        summary = headrace("status", "shop:app").stdout
+    assert set(worker) == {
+        *("id", "host", "pid", "queues", "concurrency", "load", "started_at", "polled_at", "running")
+    }
+    assert worker["id"] in text
+    assert "0/100" in text
+    assert "1 worker, 0 of 100 slots busy" in summary

@@ -1,0 +1,113 @@
+"""Signals as log lines: one line, one fact."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from headrace import signals
+from headrace.engine.emitter import Emitter
+from headrace.observability.logs import log_every_job, log_signals, span
+
+JOB = ("01abc", "send", "mails")
+
+LINES = [
+    (
+        signals.JobRetrying(*JOB, attempt=2, delay=4.0, why="ValueError: no"),
+        "WARNING",
+        "send 01abc failed on attempt 2, again in 4 s: ValueError: no",
+    ),
+    (signals.JobRetrying(*JOB, attempt=1, delay=60.0, why="snoozed"), "INFO", "send 01abc snoozed for 60 s"),
+    (
+        signals.JobDied(*JOB, attempt=4, reason="exhausted", error_type="ValueError", error="no"),
+        "ERROR",
+        "send 01abc is dead after 4 (exhausted): ValueError: no",
+    ),
+    (
+        signals.JobDied(*JOB, attempt=1, reason="invalid", error_type="invalid", error="100 % wrong"),
+        "ERROR",
+        "send 01abc is dead after 1 (invalid): 100 % wrong",
+    ),
+    (
+        signals.JobRecovered(*JOB, crashes=1, worker="host:1"),
+        "WARNING",
+        "send 01abc recovered from host:1, which is gone (crash 1)",
+    ),
+    (signals.JobExpired(*JOB), "WARNING", "send 01abc expired before it could start"),
+    (signals.JobCancelled(*JOB), "INFO", "send 01abc cancelled"),
+    (signals.LeaseLost(*JOB, worker="host:1"), "WARNING", "send 01abc is no longer ours"),
+    (
+        signals.ThreadOverdue(*JOB, timeout=5.0),
+        "WARNING",
+        "send 01abc is past its timeout of 5 s; its thread keeps a slot until it ends",
+    ),
+    (
+        signals.WorkerStarted("host:1", ("default", "mails"), 100, 15.0, "memory"),
+        "INFO",
+        "worker host:1 serves default, mails on memory, 100 at a time, lease 15 s",
+    ),
+    (signals.WorkerStopping("host:1", 0, 25.0), "INFO", "stopping: nothing is running"),
+    (signals.WorkerStopping("host:1", 3, 25.0), "INFO", "stopping: 3 running, they have 25 s to end"),
+    (signals.WorkerStopped("host:1", 1234, 5), "INFO", "stopped after 1,234 jobs, 5 handed back"),
+    (
+        signals.LeaseChanged("mails", 15.0, 30.0),
+        "WARNING",
+        "the lease of mails is now 30 s for all, was 15 s",
+    ),
+    (
+        signals.BackendError("settler", "away", 0.25),
+        "WARNING",
+        "the settler could not go on, tries again in 250 ms: away",
+    ),
+]
+
+LINES_OF_EVERY_JOB = [
+    (signals.JobStarted(*JOB, attempt=1, worker="w", waited=0.1), "DEBUG", "send 01abc started, attempt 1"),
+    (signals.JobSucceeded(*JOB, attempt=1, worker="w", seconds=0.002), "DEBUG", "send 01abc done in 2 ms"),
+    (
+        signals.JobFailed(
+            *JOB, attempt=1, worker="w", seconds=1, error_type="E", error="no", traceback="Traceback…"
+        ),
+        "DEBUG",
+        "send 01abc raised\nTraceback…",
+    ),
+]
+
+
+@pytest.fixture
+def emitter(caplog: pytest.LogCaptureFixture) -> Emitter:
+    caplog.set_level(logging.DEBUG, logger="headrace")
+    emitter = Emitter()
+    log_signals(emitter.on)
+    return emitter
+
+
+@pytest.mark.parametrize(("signal", "level", "line"), LINES)
+def test_a_signal_is_one_line(
+    emitter: Emitter, caplog: pytest.LogCaptureFixture, signal: signals.Signal, level: str, line: str
+) -> None:
+    emitter.emit(signal)
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("headrace", level)
+    assert record.getMessage().startswith(line)
+
+
+@pytest.mark.parametrize(("signal", "level", "line"), LINES_OF_EVERY_JOB)
+def test_single_jobs_are_logged_only_when_asked_for(
+    emitter: Emitter, caplog: pytest.LogCaptureFixture, signal: signals.Signal, level: str, line: str
+) -> None:
+    emitter.emit(signal)
+    assert caplog.records == []
+    log_every_job(emitter.on)
+    emitter.emit(signal)
+    (record,) = caplog.records
+    assert (record.levelname, record.getMessage()) == (level, line)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.00005, "50 µs"), (0.0123, "12 ms"), (1, "1 s"), (59.94, "59.9 s"), (119, "119 s"), (600, "10 min")],
+)
+def test_spans_are_said_as_a_person_says_them(seconds: float, text: str) -> None:
+    assert span(seconds) == text

@@ -1,0 +1,141 @@
+"""What is public is written down here too: a name is added or removed on purpose, or not at all."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import headrace
+from headrace import core, signals
+
+NAMES = [
+    "AlreadySettled",
+    "App",
+    "AppClosed",
+    "BackendUnavailable",
+    "Call",
+    "Codec",
+    "ConfigurationError",
+    "DeadLetter",
+    "HeadraceError",
+    "InvalidPayload",
+    "Job",
+    "JobCancelled",
+    "JobExpired",
+    "JobFailed",
+    "JobInfo",
+    "JobStatus",
+    "NotDurable",
+    "Page",
+    "PayloadTooLarge",
+    "QueueFull",
+    "QueueInfo",
+    "Replayed",
+    "ResultNotKept",
+    "ResultTimeout",
+    "RetryLater",
+    "RetryPolicy",
+    "Run",
+    "Snooze",
+    "Task",
+    "UnknownTask",
+    "Unrecoverable",
+    "Worker",
+    "WorkerInfo",
+    "current_job",
+    "signals",
+]
+
+SIGNALS = [
+    "BackendError",
+    "JobCancelled",
+    "JobDied",
+    "JobEnqueued",
+    "JobExpired",
+    "JobFailed",
+    "JobRecovered",
+    "JobRetrying",
+    "JobSignal",
+    "JobStarted",
+    "JobSucceeded",
+    "LeaseChanged",
+    "LeaseLost",
+    "Signal",
+    "ThreadOverdue",
+    "WorkerStarted",
+    "WorkerStopped",
+    "WorkerStopping",
+]
+
+#: What the errors of the tree are called, as the API promises them.
+ERRORS = [
+    "AlreadySettled",
+    "AppClosed",
+    "BackendUnavailable",
+    "ConfigurationError",
+    "InvalidPayload",
+    "JobCancelled",
+    "JobExpired",
+    "JobFailed",
+    "NotDurable",
+    "PayloadTooLarge",
+    "QueueFull",
+    "ResultNotKept",
+    "ResultTimeout",
+    "UnknownTask",
+]
+
+
+def test_the_public_names_are_these_and_no_others() -> None:
+    assert headrace.__all__ == NAMES
+    assert signals.__all__ == SIGNALS
+
+
+def test_they_are_sorted() -> None:
+    assert sorted(NAMES) == NAMES
+    assert sorted(SIGNALS) == SIGNALS
+
+
+def test_each_of_them_can_be_imported() -> None:
+    for module in (headrace, signals):
+        for name in module.__all__:
+            assert getattr(module, name) is not None
+
+
+def test_each_of_them_says_what_it_is() -> None:
+    for module in (headrace, signals):
+        for name in module.__all__:
+            assert inspect.getdoc(getattr(module, name)), f"{name} has no docstring"
+
+
+def test_every_error_hangs_on_one_tree() -> None:
+    for name in ERRORS:
+        assert issubclass(getattr(headrace, name), headrace.HeadraceError)
+
+
+def test_every_signal_there_is_is_public() -> None:
+    defined = {
+        name
+        for name, value in vars(core.signals).items()
+        if inspect.isclass(value) and issubclass(value, core.signals.Signal)
+    }
+    assert defined == set(SIGNALS)
+
+
+def test_what_an_error_holds_is_evidence() -> None:
+    unavailable = headrace.BackendUnavailable("away", uncertain=True)
+    assert (unavailable.uncertain, unavailable.transient) == (True, False)
+    not_durable = headrace.NotDurable("not on the replica", job="job")
+    assert (not_durable.job, not_durable.uncertain) == ("job", True)
+    assert headrace.QueueFull("full", accepted=("a",)).accepted == ["a"]
+    failed = headrace.JobFailed("dead", error_type="ValueError", error="no", traceback="…")
+    assert (failed.error_type, failed.error, failed.traceback) == ("ValueError", "no", "…")
+    assert issubclass(headrace.ResultTimeout, TimeoutError)
+
+
+def test_importing_it_brings_no_client_library_and_no_command_line() -> None:
+    unwanted = ["redis", "hiredis", "apsw", "sqlite3", "click", "rich", "uvloop", "pydantic"]
+    program = f"import sys, headrace; print(*[name for name in {unwanted} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []

@@ -1,0 +1,21 @@
+"""The guide's examples are tests: each is quoted from tests/guide, word for word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+GUIDE = ROOT / "docs" / "guides" / "testing.md"
+TESTS = ROOT / "tests" / "guide" / "test_testing_your_own_code.py"
+
+
+def test_every_example_is_quoted_from_a_test() -> None:
+    if not GUIDE.exists():
+        pytest.skip("the docs are not in a source distribution")
+    examples = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert len(examples) > 8
+    written = TESTS.read_text()
+    assert [example for example in examples if example not in written] == []
