@@ -10,7 +10,7 @@ from hypothesis import settings
 from tests.servers import Fleet, Server, rows
 
 # `pytest --hypothesis-profile=nightly` looks for what the same quick examples at every commit do not find.
-settings.register_profile("commit", max_examples=60, stateful_step_count=40, derandomize=True, deadline=None)
+settings.register_profile("commit", max_examples=120, stateful_step_count=40, derandomize=True, deadline=None)
 settings.register_profile("nightly", max_examples=3000, stateful_step_count=80, deadline=None)
 settings.load_profile("commit")
 

@@ -89,7 +89,9 @@ class ClaimSome:
     def play(self, pair: Pair) -> None:
         consumer = f"worker-{self.process}"
         claims = self._claim(pair, consumer)
-        assert [claim.id for claim in claims] in pair.model.offers(self.limit, self.suspects)
+        ids = [claim.id for claim in claims]
+        assert len(set(ids)) == len(ids)
+        assert pair.model.places(ids) in pair.model.offers(self.limit, self.suspects)
         for claim in claims:
             pair.compare_claim(claim)
             number = pair.next_number()
@@ -215,6 +217,7 @@ class Reclaim:
         Wait(self.after).play(pair)
         recovered = pair.run(pair.stand.reclaim(limit=2))
         assert {recovery.id for recovery in recovered} == pair.model.overdue()
+        pair.model.next_moment()
         for recovery in recovered:
             assert recovery.worker == pair.model.jobs[recovery.id].worker
             assert (recovery.crashes, recovery.status) == pair.model.recover(recovery.id)

@@ -27,6 +27,9 @@ from headrace.core.record import JobStatus
 SUSPECT, RETURNED = "suspect", "returned"
 PRIORITY_LANES = ("high", "normal", "low")
 
+#: Where a queued message stands: its lane, and the moment when it became ready. Several may share a place.
+Place = tuple[str, int]
+
 #: Seconds that a producer's last batch is remembered at least.
 PRODUCER_MEMORY = 600
 
@@ -46,6 +49,7 @@ class Job:
     releases: int = 0
     due: int = 0
     turn: int = 0  # the order in which messages got their due time
+    place: Place = ("", 0)
     holder: int | None = None
     worker: str = ""
     leased_at: int = 0
@@ -71,11 +75,11 @@ class Model:
         self.paused = False
         self.jobs: dict[str, Job] = {}
         self.dead: list[str] = []  # the latest last
-        self._lanes: dict[str, list[str]] = {name: [] for name in (SUSPECT, RETURNED, *PRIORITY_LANES)}
         self._marks: dict[str, Mark] = {}
         self._keys: dict[str, tuple[str, int | None]] = {}
         self._batches: dict[str, tuple[int, list[Answer], int]] = {}
         self._turns = 0
+        self._moments = 0
 
     # --- what a test may ask -----------------------------------------------------------------------------
 
@@ -105,6 +109,9 @@ class Model:
         return min(
             (max(job.due - self.now, 0) for job in self.jobs.values() if job.waits_for_its_time), default=None
         )
+
+    def next_moment(self) -> None:
+        self._moments += 1
 
     def overdue(self) -> set[str]:
         return {
@@ -144,18 +151,24 @@ class Model:
 
     # --- out and back ------------------------------------------------------------------------------------
 
-    def offers(self, limit: int, suspects: int) -> list[list[str]]:
-        """What a claim may get: from the top, or from the bottom when it is its turn."""
+    def places(self, ids: list[str]) -> list[Place]:
+        return [self.jobs[id].place for id in ids]
+
+    def offers(self, limit: int, suspects: int) -> list[list[Place]]:
+        """The places that a claim may serve: from the top, or from the bottom when it is its turn."""
         if self.paused:
             return [[]]
-        first = self._lanes[SUSPECT][: min(limit, suspects)] + self._lanes[RETURNED]
-        top_down = [id for name in PRIORITY_LANES for id in self._lanes[name]]
-        bottom_up = [id for name in reversed(PRIORITY_LANES) for id in self._lanes[name]]
+        first = self._lane(SUSPECT)[: min(limit, suspects)] + self._lane(RETURNED)
+        top_down = [place for name in PRIORITY_LANES for place in self._lane(name)]
+        bottom_up = [place for name in reversed(PRIORITY_LANES) for place in self._lane(name)]
         return [(first + rest)[:limit] for rest in (top_down, bottom_up)]
+
+    def _lane(self, name: str) -> list[Place]:
+        queued = [job.place for job in self.jobs.values() if job.status is JobStatus.QUEUED]
+        return sorted(place for place in queued if place[0] == name)
 
     def hand_out(self, id: str, number: int, worker: str) -> None:
         job = self.jobs[id]
-        self._leave_lane(job)
         job.status, job.worker, job.leased_at = JobStatus.RUNNING, worker, self.now
         job.holder = number
         job.hand_outs.add(number)
@@ -207,7 +220,7 @@ class Model:
     # --- upkeep ------------------------------------------------------------------------------------------
 
     def recover(self, id: str) -> tuple[int, JobStatus]:
-        """How often it has crashed now, and where it went."""
+        """How often it has crashed now, and where it went. Those recovered together are ready together."""
         job = self.jobs[id]
         job.holder = None
         job.crashes += 1
@@ -217,7 +230,7 @@ class Model:
         if job.crashes >= CRASH_LIMIT:
             self._bury(job, job.failures, job.crashes, job.releases)
         else:
-            self._queue(job)
+            self._queue(job, with_the_last=True)
         return job.crashes, job.status
 
     def promote(self, limit: int) -> int:
@@ -290,19 +303,15 @@ class Model:
         self._turns += 1
         job.status, job.due, job.turn = status, self.now + delay, self._turns
 
-    def _queue(self, job: Job, *, returned: bool = False) -> None:
+    def _queue(self, job: Job, *, returned: bool = False, with_the_last: bool = False) -> None:
         job.status = JobStatus.QUEUED
         name = PRIORITY_LANES[job.priority]
         if job.crashes:
             name = SUSPECT
         elif returned:
             name = RETURNED
-        self._lanes[name].append(job.id)
-
-    def _leave_lane(self, job: Job) -> None:
-        for lane in self._lanes.values():
-            if job.id in lane:
-                lane.remove(job.id)
+        self._moments += 0 if with_the_last else 1
+        job.place = (name, self._moments)
 
     def _bury(self, job: Job, failures: int, crashes: int, releases: int) -> None:
         job.failures, job.crashes, job.releases = failures, crashes, releases
@@ -311,7 +320,6 @@ class Model:
         self._release_key(job)
 
     def _end(self, job: Job, status: JobStatus, ttl_us: int, result: bytes | None = None) -> None:
-        self._leave_lane(job)
         self._release_key(job)
         del self.jobs[job.id]
         self._marks[job.id] = Mark(status, self.now + ttl_us // SECOND, result)

@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
+from headrace.backends import open_backend
+from headrace.core.clock import microseconds
 from headrace.core.outcome import Verdict
-from headrace.core.record import JobStatus
+from headrace.core.record import Counts, JobStatus
 from tests.contract.stand import LEASE, Stand
 
 pytestmark = pytest.mark.core
@@ -39,6 +41,19 @@ async def test_closing_one_backend_leaves_the_others_alone(stand: Stand) -> None
     id = await stand.add()
     await other.close()
     assert await stand.claim_ids() == [id]
+
+
+async def test_another_namespace_is_another_store(stand: Stand, store_url: str) -> None:
+    id = await stand.add()
+    stranger = open_backend(store_url, namespace="another", clock=stand.clock)
+    await stranger.open()
+    try:
+        await stranger.ensure(stand.source, microseconds(LEASE))
+        assert await stand.claim(by=stranger) == []
+        assert await stranger.look(stand.stream, id) is None
+        assert await stranger.counts(stand.stream) == Counts()
+    finally:
+        await stranger.close()
 
 
 async def test_a_claim_outlives_the_backend_that_made_it(stand: Stand) -> None:

@@ -329,7 +329,8 @@ class Backend(Inspector):
 
     @abstractmethod
     async def prune(self, *, limit: int) -> int:
-        """Forget at most `limit` marks, producers and workers whose time has passed; answers how many."""
+        """Forget at most `limit` marks, keys, producers and workers whose time has passed; even before that
+        nobody sees them. Answers how many; 0: none is left, or the store forgets by itself."""
 
     @abstractmethod
     async def beat(self, worker: WorkerInfo) -> Standing:

@@ -152,7 +152,7 @@ async def test_a_verb_that_finds_nothing_to_do_does_not_lock_the_file(
         assert await backend.ensure(SOURCE, LEASE_US) is None
         assert await backend.look(STREAM, "nobody") is None
         assert (await backend.counts(STREAM)).queued == 0
-    writer.roll_back()
+    writer.undo()
     writer.close()
 
 
@@ -214,6 +214,31 @@ async def test_an_order_of_a_newer_version_is_passed_over(backend: SqliteBackend
     await wait_until(lambda: heard)
     assert heard == [PauseOrder(STREAM, paused=False)]
     stop()
+
+
+async def test_a_listener_does_not_hear_later_what_was_announced_before_it_came(
+    backend: SqliteBackend, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = open_backend(url)
+    await other.open()
+    waiting = asyncio.ensure_future(
+        backend.claim([SOURCE], consumer="worker-1", limit=1, suspects=0, wait=50)
+    )
+    await other.pause(STREAM, paused=True)
+    watch = backend._use().watch
+    await wait_until(lambda: watch._version is not None, message="the reader has seen the pause")
+    heard: list[Order] = []
+    stop = backend.listen(heard.append)
+    await wait_until(lambda: not watch._newcomer, message="the listener is up to date")
+    await asyncio.sleep(0)
+    monkeypatch.setattr("headrace.backends.sqlite.watch.NEWCOMER", 0.0)
+    await other.pause(STREAM, paused=False)
+    await wait_until(lambda: heard)
+    assert heard == [PauseOrder(STREAM, paused=False)]
+    stop()
+    backend.wake("worker-1")
+    assert await waiting == []
+    await other.close()
 
 
 async def test_a_closed_backend_says_that_it_is_not_open(url: str) -> None:

@@ -187,19 +187,14 @@ async def test_a_thread_is_not_retried_beside_itself(app: App, heard: list[signa
 
 
 async def test_a_thread_can_see_that_its_time_is_up(app: App) -> None:
-    seen: list[bool] = []
-
     @app.task(name="hang", timeout=SHORT, retry=RetryPolicy.none())
     def hang() -> int:
         run = current_job()
-        seen.append(run.cancelled)
         wait_until_sync(lambda: run.cancelled)
-        seen.append(run.cancelled)
         raise ValueError("stopped by myself")
 
     job = await hang.enqueue()
     await drain(app)
-    assert seen == [False, True]
     with pytest.raises(JobFailed, match="stopped by myself"):
         await job.result()
 

@@ -20,7 +20,7 @@ from headrace.core.backend import (
     ReplayAnswer,
     Standing,
 )
-from headrace.core.claim import Claim
+from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Batch, Source, Stream
@@ -52,8 +52,9 @@ class MemoryBackend(Backend):
         """There is nothing to connect to."""
 
     async def close(self) -> None:
-        for consumer in list(self._claiming):
-            self.wake(consumer)
+        for consumer, bells in self._claiming.items():
+            if bells:
+                self.wake(consumer)
         for watching in self._watching:
             watching.ring(BackendUnavailable("the memory store was closed while somebody waited for it"))
 
@@ -61,7 +62,7 @@ class MemoryBackend(Backend):
 
     async def ensure(self, source: Source, lease_us: int) -> int | None:
         with self._lock:
-            return self._store.shelf(source.stream).ensure(lease_us)
+            return self._store.shelf(source.stream).ensure(lease_us, self._now_us())
 
     async def append(self, batch: Batch) -> list[Answer]:
         with self._lock:
@@ -111,6 +112,12 @@ class MemoryBackend(Backend):
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         with self._lock:
             return self._store.settle(settlements, self._now_us())
+
+    async def report(self, reports: Sequence[Report]) -> None:
+        with self._lock:
+            now_us = self._now_us()
+            for report in reports:
+                self._store.shelf(report.claim.source.stream).report(report, now_us)
 
     def renewer(self) -> Renewer:
         return MemoryRenewer(self._store, self._now_us)

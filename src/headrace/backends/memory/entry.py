@@ -6,7 +6,7 @@ import msgspec
 
 from headrace.core.message import FRESH, Message, State
 from headrace.core.outcome import DeadReason, Failure
-from headrace.core.record import JobStatus
+from headrace.core.record import JobStatus, Progress
 
 
 class Entry(msgspec.Struct, gc=False):
@@ -30,6 +30,7 @@ class Entry(msgspec.Struct, gc=False):
     reason: DeadReason | None = None
     failure: Failure | None = None
     died: int = 0  # the order of deaths
+    progress: Progress | None = None  # of the last hand-out
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):

@@ -15,14 +15,15 @@ from headrace.core.backend import (
     CancelAnswer,
     CancelOrder,
     DueOrder,
+    LeaseOrder,
     Order,
     PauseOrder,
     Recovery,
     Renewal,
     ReplayAnswer,
 )
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND
+from headrace.core.claim import Claim, Report
+from headrace.core.lease import Lease
 from headrace.core.message import FRESH, Batch, Message, Source, State, Stream, Trouble
 from headrace.core.outcome import (
     Cancelled,
@@ -37,7 +38,7 @@ from headrace.core.outcome import (
     Snoozed,
     Verdict,
 )
-from headrace.core.record import JobStatus, Record
+from headrace.core.record import JobStatus, Progress, Record
 
 from .agenda import Agenda
 from .bell import Bell
@@ -47,9 +48,6 @@ from .lanes import FIRST_PRIORITY, RETURNED, SUSPECT, Lanes
 from .marks import Marks
 from .producers import Producers
 from .view import end_of
-
-#: The lease of a stream that nobody has ensured yet, in microseconds.
-DEFAULT_LEASE = 15 * SECOND
 
 #: The room in a stream without a limit.
 UNLIMITED = 1 << 62
@@ -63,7 +61,7 @@ _KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
 class Shelf:
     def __init__(self, stream: Stream, announce: Callable[[Order], None]) -> None:
         self.stream = stream
-        self.lease_us: int | None = None
+        self.lease = Lease()
         self.established = False  # ensured or appended to
         self.paused = False
         #: Rung when something can be claimed.
@@ -82,10 +80,13 @@ class Shelf:
         self._numbers = count(1)
         self._announce = announce
 
-    def ensure(self, lease_us: int) -> int | None:
-        previous, self.lease_us = self.lease_us, lease_us
+    def ensure(self, lease_us: int, now_us: int) -> int | None:
         self.established = True
-        return previous if previous != lease_us else None
+        previous, self.lease = self.lease.us, self.lease.changed(lease_us, now_us)
+        if previous in (None, lease_us):
+            return None
+        self._announce(LeaseOrder(self.stream, lease_us))
+        return previous
 
     # --- in ----------------------------------------------------------------------------------------------
 
@@ -144,6 +145,7 @@ class Shelf:
             entry.since_us = entry.leased_us = now_us
             entry.token = token
             entry.worker = consumer
+            entry.progress = None
             self.running[token] = entry
             if message.unique:
                 self.keys.release(message.unique, message.id, "started")
@@ -220,6 +222,11 @@ class Shelf:
         self.running.move_to_end(claim.token)
         return Renewal.KEPT if entry.cancelled_for_us is None else Renewal.CANCELLED
 
+    def report(self, report: Report, now_us: int) -> None:
+        entry = self.running.get(report.claim.token)
+        if entry is not None:
+            entry.progress = Progress(report.fraction, report.text, now_us)
+
     # --- upkeep ------------------------------------------------------------------------------------------
 
     def recover(self, source: Source, limit: int, now_us: int) -> list[Recovery]:
@@ -232,8 +239,7 @@ class Shelf:
     def overdue(self, now_us: int) -> bool:
         """Whether a lease ran out. All are equally long, so the one not renewed for longest tells it."""
         first = next(iter(self.running.values()), None)
-        lease_us = self.lease_us or DEFAULT_LEASE
-        return first is not None and first.leased_us + lease_us <= now_us
+        return first is not None and first.leased_us + self.lease.at(now_us) <= now_us
 
     def _recover(self, source: Source, entry: Entry, now_us: int) -> Recovery:
         state = entry.state.crashed(Trouble(now_us, "crashed", entry.worker))

@@ -144,6 +144,7 @@ def _record_of_entry(shelf: Shelf, entry: Entry) -> Record:
         ended_us=entry.since_us if entry.status is JobStatus.DEAD else 0,
         reason=entry.reason,
         failure=entry.failure,
+        progress=entry.progress if running else None,
     )
 
 

@@ -106,10 +106,11 @@ def _hand_out(
 def _worker(transaction: Transaction, consumer: str) -> int:
     """The number of a worker's name: it is written into rows that must keep their size."""
     connection, namespace = transaction.connection, transaction.namespace
-    worker: int | None = connection.value(queries.FIND_WORKER, (namespace, consumer))
-    if worker is None:
-        worker = connection.value(queries.ADD_WORKER, (namespace, consumer, transaction.now_us))
-    return worker or 0
+    found: int | None = connection.value(queries.FIND_WORKER, (namespace, consumer))
+    if found is not None:
+        return found
+    added: int = connection.value(queries.ADD_WORKER, (namespace, consumer, transaction.now_us))
+    return added
 
 
 def _release_started(transaction: Transaction, started: dict[int, HeldKey]) -> None:

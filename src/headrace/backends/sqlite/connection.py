@@ -78,8 +78,11 @@ class Connection:
     def close(self) -> None:
         self._turnstile.close()
         handle, self._handle = self._handle, None
-        if handle is not None:
-            handle.close()
+        try:
+            if handle is not None:
+                handle.close()
+        except apsw.Error:
+            pass  # It could not tidy up; whoever opens the file next does.
 
     def abandon(self) -> None:
         """This process is a fork of the one that connected, so the connection must never be closed here, not
@@ -90,11 +93,8 @@ class Connection:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
 
     def failed(self, error: apsw.Error, *, committing: bool = False) -> BackendUnavailable:
-        """End what was under way, connect anew next time if need be; answers the error to raise."""
-        try:
-            self.roll_back()
-        except apsw.Error:
-            self.close()
+        """Undo what was under way, connect anew next time if need be; answers the error to raise."""
+        self.undo()
         if fault_of(error).reopen:
             self.close()
         return unavailable(self.path, error, committing=committing)
@@ -140,15 +140,19 @@ class Connection:
     def commit(self) -> None:
         self._use().execute("COMMIT")
 
-    def roll_back(self) -> None:
-        if self._handle is not None and self._handle.in_transaction:
-            self._handle.execute("ROLLBACK")
+    def undo(self) -> None:
+        """Roll back a transaction that may be open."""
+        try:
+            if self._handle is not None and self._handle.in_transaction:
+                self._handle.execute("ROLLBACK")
+        except apsw.Error:
+            self.close()
 
     def synchronise(self, synchronous: Synchronous) -> None:
         """How safe the next commits are; costs nothing when it is so already."""
         if synchronous != self._synchronous:
-            self._synchronous = synchronous
             self._use().pragma("synchronous", synchronous)
+            self._synchronous = synchronous
 
     # --- connecting --------------------------------------------------------------------------------------
 

@@ -277,8 +277,11 @@ SELECT json_group_array(json_array(at_us, seq)) FROM (
     ORDER BY at_us, seq LIMIT ?)
 """
 
-# [seq, ...]; its due time is the time since which it is ready
-PROMOTE = "UPDATE headrace_messages SET place = lane WHERE seq IN (SELECT value FROM json_each(?))"
+# [seq, ...]; a microsecond apart, so that they are ready in the order in which they were due
+PROMOTE = """
+UPDATE headrace_messages SET place = lane, at_us = ?2 + due.key
+FROM json_each(?1) AS due WHERE seq = due.value
+"""
 
 # --- pruning ----------------------------------------------------------------------------------------------
 

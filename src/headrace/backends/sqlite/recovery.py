@@ -87,7 +87,7 @@ def promote(transaction: Transaction, sources: Sequence[Source], limit: int) -> 
             due += [(at_us, seq, stream, place) for at_us, seq in unlisted(found)]
     due = sorted(due, key=lambda row: row[:2])[:limit]
     if due:
-        connection.change(queries.PROMOTE, (listed(seq for _, seq, _, _ in due),))
+        connection.change(queries.PROMOTE, (listed(seq for _, seq, _, _ in due), now_us))
     for _, _, stream, place in due:
         transaction.count(stream.number, place, -1)
         transaction.count(stream.number, FIRST_PRIORITY, 1)

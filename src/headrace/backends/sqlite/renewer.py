@@ -31,9 +31,11 @@ class SqliteRenewer(Renewer):
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
         try:
-            return self._renew(claims)
+            return self._renew(claims) if claims else []
         except apsw.Error as error:
             raise self._connection.failed(error) from error
+        finally:
+            self._connection.undo()  # nothing, after a commit
 
     def close(self) -> None:
         self._connection.close()

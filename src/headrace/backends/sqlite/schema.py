@@ -34,7 +34,7 @@ def bring_up_to_date(connection: Connection, scripts: tuple[str, ...] = SCRIPTS)
         connection.change("INSERT INTO headrace_schema (version) VALUES (?)", (len(scripts),))
         connection.commit()
     except BaseException:
-        connection.roll_back()
+        connection.undo()
         raise
 
 

@@ -85,6 +85,7 @@ class Watch:
         self._claims: set[ClaimBell] = set()
         self._endings: dict[tuple[Stream, str], set[Bell]] = {}
         self._listeners: list[Listener] = []
+        self._newcomer = False
         self._version: tuple[int, int] | None = None
         self._position: tuple[int, int] | None = None
 
@@ -120,6 +121,7 @@ class Watch:
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
         listener = Listener(hear, self._clock.now_us())
         self._listeners.append(listener)
+        self._newcomer = True
         self._poke()
 
         def stop() -> None:
@@ -155,8 +157,10 @@ class Watch:
 
     def look_around(self, connection: Connection) -> News:
         """What others have done since the last time, as far as anybody here waits for it."""
+        # A newcomer must be brought up to date soon: what he is told much later counts as new.
+        newcomer, self._newcomer = self._newcomer, False
         version = connection.opened, connection.value("PRAGMA data_version")
-        if version == self._version:
+        if version == self._version and not newcomer:
             return News()
         # After the version, or whoever comes in between would be passed over. Copied in one step each: the
         # event loop goes on changing them.

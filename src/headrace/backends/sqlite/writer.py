@@ -135,7 +135,7 @@ class Writer(Clerk[Step[Any]]):
         except apsw.Error as error:
             raise Spoiled(connection.failed(error), shared=False) from error
         except Exception as error:
-            connection.roll_back()
+            connection.undo()
             raise Spoiled(error, shared=False) from error
         try:
             connection.commit()
