@@ -55,7 +55,10 @@ test-%:
 bench: $(VENV)/.stamp ## measure, side by side with the raw limit
 	$(BIN)/python -m benchmarks
 
-demo chaos soak: ## (not there yet)
+demo: $(VENV)/.stamp ## the main job on the embedded store, shown: a shop, two workers, one of them killed
+	@$(BIN)/headrace demo
+
+chaos soak: ## (not there yet)
 	@echo "make $@: not there yet" >&2; exit 1
 
 clean: ## remove environments and caches

@@ -56,7 +56,8 @@ async def raw_limit(url: str, scale: float) -> dict[str, float]:
     """Single XADD, pipelined XADD with encoding, and a hand-driven drain."""
     place = urlsplit(url)
     loop = asyncio.get_running_loop()
-    assert place.hostname is not None and place.port is not None
+    assert place.hostname is not None
+    assert place.port is not None
     _, wire = await loop.create_connection(Wire, place.hostname, place.port)
     await wire.send([("DEL", STREAM), ("XGROUP", "CREATE", STREAM, GROUP, "0", "MKSTREAM")])
     figures = await _singles(wire, max(10, int(3_000 * scale)))

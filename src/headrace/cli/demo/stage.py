@@ -1,0 +1,22 @@
+"""How the demo shows itself: lines, and a bar on a terminal."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from headrace.cli.progress import Steps
+
+
+class Stage:
+    """Says what happens, with the seconds since the beginning."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def say(self, text: str) -> None:
+        click.echo(f"{time.monotonic() - self._began:5.1f} s  {text}")
+
+    def bar(self, what: str, total: int) -> Steps:
+        return Steps(f"         {what}", total)
