@@ -17,7 +17,7 @@ from .slots import Slots
 #: Seconds that a claim waits for work before it asks again.
 BLOCK = 2.0
 
-#: How far ahead of the slots to claim: as many as will be started within this time, and never more than that.
+#: How far ahead of the slots to claim: as many as will be finished within this time, and at most so many.
 AHEAD_SECONDS = 0.1
 AHEAD_MOST = 1000
 
@@ -73,16 +73,21 @@ class Fetcher:
         self._backend.wake(self._consumer)
 
     async def _step(self) -> float | None:
-        room = self._room()
+        ahead = min(AHEAD_MOST, int(self._measured_pace() * AHEAD_SECONDS))
+        room = self._room(ahead)
         if room <= 0:
             self.hungry = True
             return 1.0
+        # Whoever asks for more than the free slots does not wait: what comes later may be of another kind.
+        wait = 0.0 if ahead else BLOCK
         suspects = 1 if self._slots.free > 0 and self._holdings.suspects == 0 else 0
         claims = await self._backend.claim(
-            self._sources, consumer=self._consumer, limit=room, suspects=suspects, wait=BLOCK
+            self._sources, consumer=self._consumer, limit=room, suspects=suspects, wait=wait
         )
         self.polled_at = time.time()
         self._receive(claims)
+        if len(claims) < room:
+            self._begin_anew()
         return None
 
     def _receive(self, claims: list[Claim]) -> None:
@@ -90,10 +95,9 @@ class Fetcher:
             self._holdings.take(claims)
             self._slots.put(claims)
 
-    def _room(self) -> int:
+    def _room(self, ahead: int) -> int:
         if self._stopped or self._unwritten() >= UNWRITTEN_MOST:
             return 0
-        ahead = min(AHEAD_MOST, int(self._measured_pace() * AHEAD_SECONDS))
         # Below zero: so many slots are free, also when what is buffered has been taken by the others.
         waiting = self._slots.waiting
         # Refill when half is used up: a claim for each job that ends would be a round trip for each.
@@ -103,7 +107,12 @@ class Fetcher:
         now = time.monotonic()
         elapsed = now - self._measured_at
         if elapsed >= PACE_WINDOW:
-            rate = (self._slots.started - self._measured) / elapsed
+            rate = (self._slots.finished - self._measured) / elapsed
             self._pace = (self._pace + rate) / 2
-            self._measured_at, self._measured = now, self._slots.started
+            self._measured_at, self._measured = now, self._slots.finished
         return self._pace
+
+    def _begin_anew(self) -> None:
+        """The backlog is used up. What comes next may be of another kind: its pace is not known yet."""
+        self._pace = 0.0
+        self._measured_at, self._measured = time.monotonic(), self._slots.finished

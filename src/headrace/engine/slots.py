@@ -27,7 +27,7 @@ class Slots:
     def __init__(self, size: int, *, executor: Executor, finish: Callable[[Finished], None]) -> None:
         self.size = size
         self.ready: deque[Claim] = deque()
-        self.started = 0
+        self.finished = 0
         self._executor = executor
         self._finish = finish
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -117,8 +117,8 @@ class Slots:
                 streak = 0
                 await self._until_woken()
                 continue
-            self.started += 1
             finish(await run(ready.popleft(), slot))
+            self.finished += 1
             streak += 1
             if not ready:
                 self._changed.set()

@@ -49,12 +49,12 @@ class Desk:
         self.asked.clear()
 
     def run_at(self, pace: float, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Have the fetcher measure that so many jobs were started in a second, for long enough."""
+        """Have the fetcher measure that so many jobs were finished in a second, for long enough."""
         seconds = itertools.count(time.monotonic() + 1.0)
         with monkeypatch.context() as moment:
             moment.setattr(time, "monotonic", lambda: next(seconds))
             for _ in range(20):
-                self.slots.started += round(pace)
+                self.slots.finished += round(pace)
                 self.fetcher._measured_pace()
 
 

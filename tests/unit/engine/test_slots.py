@@ -30,7 +30,7 @@ async def test_buffered_claims_are_run_and_finished(bench: Bench) -> None:
     assert await slots.until_quiet(10)
     assert [each.claim for each in bench.finished] == claims
     assert {type(each.outcome) for each in bench.finished} == {Done}
-    assert slots.started == 10
+    assert slots.finished == 10
     await slots.stop()
 
 
