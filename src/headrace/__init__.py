@@ -22,13 +22,16 @@ from headrace.core.errors import (
     ResultTimeout,
     UnknownTask,
 )
-from headrace.core.info import JobInfo
+from headrace.core.info import JobInfo, JobProgress
 from headrace.core.record import DeadLetter, JobStatus, Page, WorkerInfo
 from headrace.core.retry import RetryPolicy
+from headrace.core.secret import Secret
+from headrace.engine.dependencies import Depends
 from headrace.engine.run import Run
 from headrace.engine.worker import Worker
 from headrace.jobs.current import current_job
 from headrace.jobs.job import Job
+from headrace.jobs.schedules import ScheduleInfo
 from headrace.jobs.task import Call, Task
 
 __all__ = [
@@ -40,6 +43,7 @@ __all__ = [
     "Codec",
     "ConfigurationError",
     "DeadLetter",
+    "Depends",
     "HeadraceError",
     "InvalidPayload",
     "Job",
@@ -47,6 +51,7 @@ __all__ = [
     "JobExpired",
     "JobFailed",
     "JobInfo",
+    "JobProgress",
     "JobStatus",
     "NotDurable",
     "Page",
@@ -59,6 +64,8 @@ __all__ = [
     "RetryLater",
     "RetryPolicy",
     "Run",
+    "ScheduleInfo",
+    "Secret",
     "Snooze",
     "Task",
     "UnknownTask",

@@ -19,6 +19,7 @@ from headrace.core.names import checked_name
 from headrace.core.number import positive_number
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, JobStatus, Page, Record, WorkerInfo, moment
+from headrace.core.secret import masked
 from headrace.engine.home import Home
 
 #: Messages that one step of a store ends, replays or discards.
@@ -48,7 +49,10 @@ class Replayed(int):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What a job carries, as plain data for people to read; `problem`: why its arguments cannot be read."""
+    """What a job carries, as plain data for people to read, with `***` for each secret.
+
+    `problem`: why its arguments cannot be read.
+    """
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
@@ -334,7 +338,7 @@ def _contents(body: bytes, codec: Codec | None) -> Contents:
     headers = envelope.headers or {}
     try:
         payload = envelope.payload if codec is None else codec.decode(envelope.payload)
-        arguments = msgspec.msgpack.decode(payload, type=_PlainArguments)
+        arguments = msgspec.msgpack.decode(payload, type=_PlainArguments, ext_hook=masked)
     except Exception as error:  # a codec may raise anything
         return Contents(headers=headers, problem=f"the arguments cannot be read: {error}")
     return Contents(tuple(arguments.args), arguments.kwargs, headers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
 
@@ -17,16 +18,19 @@ from headrace.core.message import PriorityName
 from headrace.core.names import checked_name
 from headrace.core.number import positive_number
 from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
+from headrace.core.schedule import CatchUp, Timing
 from headrace.core.signals import Signal
 from headrace.engine.emitter import Emitter
 from headrace.engine.home import Home
 from headrace.engine.producer import Producer
 from headrace.engine.registry import Middleware, Registry
+from headrace.engine.resources import bound_lifespan
 from headrace.engine.worker import Worker, WorkerOptions
 from headrace.jobs.face import Jobs
 from headrace.jobs.hints import names_in_sight
 from headrace.jobs.job import Job
 from headrace.jobs.options import RunIn, UniqueWindow, unknown_option
+from headrace.jobs.schedules import ScheduleDecorator, Schedules, timing_of
 from headrace.jobs.task import AsyncTask, Call, SyncTask, Task, TaskDecorator
 from headrace.observability.logs import log_signals
 from headrace.sync import Portal, Sync
@@ -55,6 +59,9 @@ class App:
         url: str | None = None,
         *,
         namespace: str = "headrace",
+        lifespan: Callable[[App], AbstractAsyncContextManager[Any]]
+        | Callable[[], AbstractAsyncContextManager[Any]]
+        | None = None,
         codec: Codec | None = None,
         max_payload: int = MEBIBYTE,
         durability: Durability = "default",
@@ -77,7 +84,7 @@ class App:
             clock=self._clock,
         )
         self._emitter = Emitter()
-        self._registry = Registry()
+        self._registry = Registry(None if lifespan is None else bound_lifespan(lifespan, self))
         self._home = Home(backend)
         producer = Producer(backend)
         self._home.before_close(self._emitter.settle)
@@ -99,7 +106,8 @@ class App:
         portal = Portal(self._home)
         self._home.when_forked(portal.forget)
         self.admin = Admin(self._home, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec)
-        self.sync = Sync(portal, self._jobs, self.admin)
+        self.schedules = Schedules(self._home, self._registry, self._jobs)
+        self.sync = Sync(portal, self._jobs, self.admin, self.schedules)
         log_signals(self._emitter.on)
 
     def __repr__(self) -> str:
@@ -147,6 +155,25 @@ class App:
             return self._jobs.declare(function, options, local_names)
 
         return declare
+
+    def cron(
+        self,
+        expression: str,
+        *,
+        tz: str | None = None,
+        catch_up: CatchUp = "skip",
+        jitter: Duration = 0,
+        name: str | None = None,
+    ) -> ScheduleDecorator:
+        """Run a task, or a function that becomes one, at the times of a cron expression: `@app.cron("0 9 * *
+        mon-fri", tz="Europe/London")`. Without `tz` it is UTC; the name is the task's unless it is given."""
+        return self._scheduled(timing_of(expression, None, tz, catch_up, jitter), name, names_in_sight(1))
+
+    def every(
+        self, interval: Duration, *, catch_up: CatchUp = "skip", jitter: Duration = 0, name: str | None = None
+    ) -> ScheduleDecorator:
+        """Run a task, or a function that becomes one, every so many seconds, first after one interval."""
+        return self._scheduled(timing_of(None, interval, None, catch_up, jitter), name, names_in_sight(1))
 
     async def enqueue(self, call: Call[R]) -> Job[R]:
         """Store one job: `await app.enqueue(add.call(2, 3))`. When this returns, it will be run."""
@@ -229,6 +256,14 @@ class App:
     ) -> None:
         await self.close()
 
+    def _scheduled(
+        self, timing: Timing, name: str | None, local_names: Mapping[str, Any]
+    ) -> ScheduleDecorator:
+        def declare(function: Any) -> Any:
+            return self.schedules.declare(function, timing, name, local_names)
+
+        return declare
+
     def _queues(self, given: Sequence[str] | None) -> tuple[str, ...]:
         if given is None:
             return tuple(sorted(self._registry.queues() | {"default"}))
@@ -238,7 +273,18 @@ class App:
 
 
 _APP_OPTIONS = dict.fromkeys(
-    ("url", "namespace", "codec", "max_payload", "durability", "queue_limit", "result_ttl", "retry", "clock")
+    (
+        "url",
+        "namespace",
+        "lifespan",
+        "codec",
+        "max_payload",
+        "durability",
+        "queue_limit",
+        "result_ttl",
+        "retry",
+        "clock",
+    )
 )
 _WORKER_OPTIONS = dict.fromkeys(("queues", "concurrency", "children", "lease", "grace"))
 

@@ -2,6 +2,7 @@
 
 from headrace.core.signals import (
     BackendError,
+    CleanupFailed,
     JobCancelled,
     JobDied,
     JobEnqueued,
@@ -23,6 +24,7 @@ from headrace.core.signals import (
 
 __all__ = [
     "BackendError",
+    "CleanupFailed",
     "JobCancelled",
     "JobDied",
     "JobEnqueued",

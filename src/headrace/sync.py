@@ -6,6 +6,7 @@ Where no loop is open, one daemon thread runs one. Nothing is implemented twice.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -17,9 +18,11 @@ from headrace.core.errors import AppClosed, ConfigurationError
 from headrace.core.info import JobInfo
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, JobStatus, Page, WorkerInfo
+from headrace.core.schedule import CatchUp
 from headrace.engine.home import Home
 from headrace.jobs.face import Jobs
 from headrace.jobs.job import Job
+from headrace.jobs.schedules import ScheduleInfo, Schedules
 from headrace.jobs.task import Call
 
 T = TypeVar("T")
@@ -170,13 +173,52 @@ class SyncAdmin:
         return self._run(self._admin.edit, id, args=args, kwargs=kwargs, queue=queue)
 
 
+class SyncSchedules:
+    """`app.sync.schedules`: the verbs of `app.schedules`, waited for."""
+
+    def __init__(self, portal: Portal, schedules: Schedules) -> None:
+        self._run = portal.run
+        self._schedules = schedules
+
+    def add(
+        self,
+        name: str,
+        call: Call[Any],
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str | None = None,
+        catch_up: CatchUp = "skip",
+        jitter: Duration = 0,
+    ) -> ScheduleInfo:
+        return self._run(
+            self._schedules.add, name, call, cron=cron, every=every, tz=tz, catch_up=catch_up, jitter=jitter
+        )
+
+    def list(self) -> builtins.list[ScheduleInfo]:
+        return self._run(self._schedules.list)
+
+    def pause(self, name: str) -> None:
+        self._run(self._schedules.pause, name)
+
+    def resume(self, name: str) -> None:
+        self._run(self._schedules.resume, name)
+
+    def run_now(self, name: str) -> Job[Any]:
+        return self._run(self._schedules.run_now, name)
+
+    def remove(self, name: str) -> None:
+        self._run(self._schedules.remove, name)
+
+
 class Sync:
     """`app.sync`: for Django, Flask and scripts."""
 
-    def __init__(self, portal: Portal, jobs: Jobs, admin: Admin) -> None:
+    def __init__(self, portal: Portal, jobs: Jobs, admin: Admin, schedules: Schedules) -> None:
         self._portal = portal
         self._jobs = jobs
         self.admin = SyncAdmin(portal, admin)
+        self.schedules = SyncSchedules(portal, schedules)
 
     def enqueue(self, call: Call[R]) -> Job[R]:
         """Store one job: `app.sync.enqueue(add.call(2, 3))`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.backend import CancelOrder, Order, PauseOrder, Standing
+from headrace.core.clock import microseconds
 from headrace.core.outcome import Verdict
 from headrace.core.record import JobStatus, RunningJob
 from tests.contract.stand import HOUR_US, LEASE, Stand, worker_info
@@ -55,7 +56,7 @@ async def test_each_beat_begins_another_minute(stand: Stand) -> None:
 
 
 async def test_with_no_orders_standing_a_beat_answers_none(stand: Stand) -> None:
-    assert await stand.backend.beat(worker_info()) == Standing()
+    assert await stand.backend.beat(worker_info()) == Standing(leases={stand.stream: microseconds(LEASE)})
 
 
 async def test_a_worker_that_retired_is_listed_no_longer(stand: Stand) -> None:

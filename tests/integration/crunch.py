@@ -38,6 +38,33 @@ def vanish() -> None:
 
 
 @app.task(run_in="process")
+def chatter(times: int) -> None:
+    """Says often how far it is, and then nothing more."""
+    for number in range(1, times + 1):
+        current_job().progress_sync(number / times, f"row {number}")
+    time.sleep(3600)
+
+
+@app.task(run_in="process")
+async def say(text: str) -> None:
+    await current_job().progress(0.5, text)
+    await asyncio.sleep(3600)
+
+
+@app.task(run_in="process")
+def say_and_end() -> None:
+    current_job().progress_sync(1.0, "of the job before")
+
+
+@app.task
+def say_in_thread(text: str) -> str:
+    current_job().progress_sync(0.5, text)
+    while not current_job().cancelled:
+        time.sleep(0.01)
+    return text
+
+
+@app.task(run_in="process")
 def hang() -> None:
     time.sleep(3600)
 

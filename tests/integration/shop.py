@@ -78,6 +78,17 @@ def _declare_gentle_tasks(app: App, log: Log) -> None:
             await asyncio.sleep(3600)
         return "done"
 
+    @app.task(name="tell_then_hang")
+    async def tell_then_hang() -> bool:
+        """Tells of its progress without end where it is run first; then answers whether any is known."""
+        job = current_job()
+        number = 0
+        while job.attempt == 1:
+            number += 1
+            await job.progress(0.5, f"step {number}")
+            await asyncio.sleep(0.001)
+        return (await app.job(job.id).info()).progress is not None
+
 
 def _declare_rough_tasks(app: App, log: Log) -> None:
     @app.task(name="block")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace import ConfigurationError, Job, JobFailed, JobStatus, ResultNotKept
+from headrace import ConfigurationError, Job, JobFailed, JobStatus, ResultNotKept, RetryPolicy
 from tests.waiting import wait_until
 
 from . import crunch
@@ -76,6 +76,53 @@ async def test_cancelling_kills_the_child() -> None:
 async def test_a_failure_in_a_child_is_retried_as_any_other(how: str) -> None:
     job = await crunch.fail.enqueue(how)
     assert await job.result(timeout=20) == "attempt 2"
+
+
+async def _shows(job: Job[Any], fraction: float, text: str) -> None:
+    async def shown() -> bool:
+        progress = (await job.info()).progress
+        return progress is not None and (progress.fraction, progress.text) == (fraction, text)
+
+    await wait_until(shown, timeout=20, message=text)
+
+
+async def test_of_all_that_a_child_says_of_its_progress_the_last_is_seen() -> None:
+    job = await crunch.chatter.enqueue(10_000)
+    await _shows(job, 1.0, "row 10000")
+    assert await job.cancel()
+    assert await job.wait(timeout=20) is JobStatus.CANCELLED
+    assert (await job.info()).progress is None
+
+
+async def test_a_coroutine_in_a_child_says_it_too() -> None:
+    job = await crunch.say.enqueue("from a coroutine")
+    await _shows(job, 0.5, "from a coroutine")
+    await job.cancel()
+
+
+async def test_a_thread_says_it_too() -> None:
+    job = await crunch.say_in_thread.enqueue("from a thread")
+    await _shows(job, 0.5, "from a thread")
+    await job.cancel()
+
+
+async def test_what_one_job_says_is_never_taken_for_the_next_ones() -> None:
+    for _ in range(20):
+        await (await crunch.say_and_end.enqueue()).wait(timeout=20)
+    job = await crunch.hang.enqueue()
+    await _started(job)
+    assert (await job.info()).progress is None
+    run = await crunch.where.enqueue()
+    assert await run.result(timeout=20) != os.getpid()
+    assert (await job.info()).progress is None
+    await job.cancel()
+
+
+async def test_a_child_killed_in_the_middle_of_its_progress_runs_again_without_it() -> None:
+    job = await crunch.chatter.with_(timeout=0.5, retry=RetryPolicy.fixed(1, 0)).enqueue(1_000_000)
+    assert await job.wait(timeout=20) is JobStatus.DEAD
+    info = await job.info()
+    assert (info.failures, info.progress) == (2, None)
 
 
 async def test_an_error_brings_its_remote_type_and_traceback() -> None:

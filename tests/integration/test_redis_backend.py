@@ -17,7 +17,7 @@ from headrace.backends.redis.backend import RedisBackend
 from headrace.backends.redis.keys import LANES, is_permanent
 from headrace.backends.redis.reader import Reader
 from headrace.core.backend import Answer, DeadFilter, Order, PauseOrder, Renewal, ReplayAnswer
-from headrace.core.claim import Claim
+from headrace.core.claim import Claim, Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
 from headrace.core.ids import new_id
@@ -579,6 +579,8 @@ async def test_nothing_of_a_job_is_left_without_a_time_to_live(bench: Bench) -> 
     waiting = asyncio.create_task(bench.backend.ended(STREAM, done.id, None))
     await bench.backend.ended(STREAM, kept.id, 0.001)
     await bench.backend.cancel(STREAM, told.id, mark_us=SECOND)
+    reports = [Report(claim, 0.5, "half") for claim in (done, kept, cancelled, dead, retried, told)]
+    await bench.backend.report(reports)
     await wait_until(lambda: _is_watched(bench, done.id), message="somebody waits")
     await bench.settle(DONE, done)
     await waiting

@@ -94,6 +94,41 @@ async def test_a_worker_stopped_for_half_a_lease_loses_nothing(workshop: Worksho
     assert len(workshop.log.lines("started", id=job.id)) == 1
 
 
+@pytest.mark.parametrize(
+    ("seconds", "lease"),
+    [
+        pytest.param(4.0, 0.5, id="while the longer one still holds"),
+        pytest.param(8.0, 1.0, id="when the shorter one holds alone"),
+    ],
+)
+async def test_a_worker_with_a_shorter_lease_robs_nobody(
+    workshop: Workshop, seconds: float, lease: float
+) -> None:
+    await workshop.start_ready(lease=6.0)
+    job = await workshop.task("nap").enqueue(seconds)
+    await workshop.until(lambda: workshop.log.lines("started", id=job.id))
+    await workshop.start_ready(lease=lease)
+
+    assert await job.result(timeout=20) == "rested"
+    assert len(workshop.log.lines("started", id=job.id)) == 1
+    assert workshop.log.lines("lost") == []
+    (info,) = [info for info in await workshop.app.admin.jobs("default") if info.id == job.id]
+    assert info.crashes == 0
+
+
+async def test_the_job_of_a_worker_killed_amid_its_progress_runs_again_without_it(workshop: Workshop) -> None:
+    first = await workshop.start_ready()
+    job = await workshop.task("tell_then_hang").enqueue()
+
+    async def tells() -> bool:
+        return (await job.info()).progress is not None
+
+    await workshop.until(tells)
+    first.kill()
+    await workshop.start_ready()
+    assert await job.result(timeout=20) is False
+
+
 async def test_sigterm_hands_a_running_job_over_in_two_seconds_and_spends_no_attempt(
     workshop: Workshop,
 ) -> None:

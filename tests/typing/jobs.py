@@ -20,6 +20,7 @@ from headrace import (
     Page,
     RetryPolicy,
     Run,
+    ScheduleInfo,
     Task,
     current_job,
     signals,
@@ -42,7 +43,34 @@ def render(report_id: int, *, title: str = "") -> str:
 async def notify(to: str) -> None: ...
 
 
+@app.cron("0 9 * * mon-fri", tz="Europe/London", catch_up="one", jitter=timedelta(seconds=5))
+async def remind(days: int = 1) -> str:
+    return f"in {days} days"
+
+
+@app.every(30)
+def tidy_up() -> None: ...
+
+
+@app.every(timedelta(minutes=1), catch_up="all")
+@app.task(queue="reports")
+async def sweep(deep: bool = False) -> int:
+    return int(deep)
+
+
 assert_type(add.name, str)
+assert_type(remind.call(2), Call[str])
+assert_type(tidy_up.call(), Call[None])
+assert_type(sweep.call(deep=True), Call[int])
+
+
+async def check_schedules() -> None:
+    await app.schedules.add("report-7", render.call(7), cron="0 9 * * *", tz="Asia/Tokyo", catch_up="one")
+    assert_type(await app.schedules.list(), list[ScheduleInfo])
+    assert_type(app.sync.schedules.list(), list[ScheduleInfo])
+    assert_type(await app.schedules.run_now("report-7"), Job[Any])
+    await sweep.enqueue(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    app.cron("* * * * *", catch_up="none")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def check_a_plain_functions_task() -> None:

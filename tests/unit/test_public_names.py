@@ -18,6 +18,7 @@ NAMES = [
     "Codec",
     "ConfigurationError",
     "DeadLetter",
+    "Depends",
     "HeadraceError",
     "InvalidPayload",
     "Job",
@@ -25,6 +26,7 @@ NAMES = [
     "JobExpired",
     "JobFailed",
     "JobInfo",
+    "JobProgress",
     "JobStatus",
     "NotDurable",
     "Page",
@@ -37,6 +39,8 @@ NAMES = [
     "RetryLater",
     "RetryPolicy",
     "Run",
+    "ScheduleInfo",
+    "Secret",
     "Snooze",
     "Task",
     "UnknownTask",
@@ -49,6 +53,7 @@ NAMES = [
 
 SIGNALS = [
     "BackendError",
+    "CleanupFailed",
     "JobCancelled",
     "JobDied",
     "JobEnqueued",

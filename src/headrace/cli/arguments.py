@@ -12,6 +12,7 @@ import msgspec
 from headrace.core.errors import ConfigurationError
 from headrace.jobs.hints import hints_of
 from headrace.jobs.task import Call, Task
+from headrace.jobs.values import is_secret, secret_of
 
 _FORMS = """write a list, such as '[1, 2]', or an object, such as '{"a": 1}'"""
 
@@ -78,7 +79,9 @@ def _converted(parameter: Parameter, value: Any, hints: dict[str, Any]) -> Any:
 
 
 def _restored(wanted: Any, value: Any) -> Any:
-    """What msgspec does not know: pydantic's models, which read JSON themselves."""
+    """What msgspec does not know: pydantic's models, which read JSON themselves, and secrets."""
+    if is_secret(wanted):
+        return secret_of(wanted, value, _restored, str_keys=True)
     if hasattr(wanted, "model_validate_json"):
         return wanted.model_validate_json(msgspec.json.encode(value))
     raise ValueError(f"a {getattr(wanted, '__name__', wanted)} cannot be made from JSON")

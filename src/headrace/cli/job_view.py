@@ -20,7 +20,7 @@ from headrace.core.info import JobInfo
 from headrace.core.message import Trouble
 from headrace.core.record import JobStatus, moment
 
-from .render import clock_time, compact_json, counted, printable, show, show_json, status_text
+from .render import clock_time, compact_json, counted, printable, progress_text, show, show_json, status_text
 from .span import ago, spoken
 
 _TROUBLE_STYLES = {"failed": "yellow", "timed out": "yellow", "crashed": "red"}
@@ -97,6 +97,8 @@ def _view(app: App, page: Page) -> RenderableType:
     facts.add_row("attempts", _attempts(info))
     if info.worker:
         facts.add_row("worker", info.worker)
+    if info.progress:
+        facts.add_row("progress", f"{progress_text(info.progress)} ({ago(info.progress.at)})")
     for name, text in _contents(app, page):
         facts.add_row(name, text)
     if page.result is not msgspec.UNSET:

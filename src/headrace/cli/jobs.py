@@ -14,7 +14,7 @@ from headrace.sync import SyncAdmin
 
 from .group import ListingGroup
 from .job_view import job_document, read_page, show_page
-from .render import short, show, show_json, status_text
+from .render import progress_text, short, show, show_json, status_text
 from .span import age, ago, span, spoken
 from .store import on_store, on_store_with
 from .table import Column, Listing
@@ -251,7 +251,8 @@ def _remark(info: JobInfo) -> str:
     error = short(f"{info.error_type}: {info.error}" if info.error_type else info.error)
     match info.status:
         case JobStatus.RUNNING:
-            return f"for {spoken(age(info.started_at) or 0)} on {info.worker}"
+            come = f"{progress_text(info.progress)}, " if info.progress else ""
+            return f"{come}for {spoken(age(info.started_at) or 0)} on {info.worker}"
         case JobStatus.SCHEDULED:
             return f"due {ago(info.due_at)}"
         case JobStatus.RETRYING:

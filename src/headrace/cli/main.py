@@ -12,9 +12,11 @@ from headrace.core.errors import ConfigurationError, HeadraceError
 from .bench import bench
 from .completion import completion
 from .dead import dead
+from .demo import demo
 from .enqueue import enqueue
 from .jobs import cancel, jobs, retry
 from .queues import pause, purge, resume
+from .schedules import schedules
 from .status import status
 from .worker import worker
 from .workers import workers
@@ -67,6 +69,7 @@ def version() -> None:
 
 
 for command in (
+    demo,
     worker,
     enqueue,
     status,
@@ -78,6 +81,7 @@ for command in (
     pause,
     resume,
     purge,
+    schedules,
     bench,
     completion,
     version,

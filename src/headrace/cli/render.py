@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from headrace.core.info import JobProgress
 from headrace.core.record import JobStatus
 
 #: Columns of a table that goes to a file or a pipe: wide enough that nothing a program looks for is cut.
@@ -82,6 +83,11 @@ def printable(text: str) -> str:
 def clock_time(moment: datetime) -> str:
     """A moment on the reader's own clock."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def progress_text(progress: JobProgress) -> str:
+    """How far a job has come, in its own words."""
+    return f"{progress.fraction:.0%} {short(progress.text)}".rstrip()
 
 
 def counted(number: int, noun: str) -> str:

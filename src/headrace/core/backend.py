@@ -43,11 +43,14 @@ polls, and a message that nobody waits for costs nothing.
 the request may have been carried out. No error of a client library leaves a backend, and nothing is lost by
 one: the caller may repeat the verb.
 
-**Where the later verbs go.** Schedules: `tick(schedule, expected, next, messages) → bool`, a compare-and-set
-that advances a schedule and appends its messages in one step. Outbox: `Done` carries messages for other
-streams, written in the step that settles; `relay(limit)` appends them with derived ids, so that a repeat
-changes nothing. Topics: `append` to a topic's stream keeps the message for every group; `claim` with a
-named group reads from its position; retry, release and death of an event stay in that group's own lanes.
+**Schedules** (`core/scheduling.py`) belong to a stream and have a name. A store keeps the last moment that is
+dealt with and whether it is paused; of those made at run time also the definition. `tick` is a
+compare-and-set that advances a schedule and appends its messages in one step.
+
+**Where the later verbs go.** Outbox: `Done` carries messages for other streams, written in the step that
+settles; `relay(limit)` appends them with derived ids, so that a repeat changes nothing. Topics: `append` to a
+topic's stream keeps the message for every group; `claim` with a named group reads from its position; retry,
+release and death of an event stay in that group's own lanes.
 Limits by key: a `Limiter` of two verbs, asked by the claim step.
 """
 
@@ -60,10 +63,11 @@ from typing import Literal
 
 import msgspec
 
-from .claim import Claim
+from .claim import Claim, Report
 from .message import Batch, Source, Stream
 from .outcome import DeadReason, Failure, Settlement, Verdict
 from .record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+from .scheduling import Scheduling
 
 #: Claims whose lease ran out this often, counting this time, are dead instead of queued again.
 CRASH_LIMIT = 3
@@ -148,13 +152,28 @@ class DueOrder(msgspec.Struct, frozen=True):
     stream: Stream
 
 
-Order = CancelOrder | PauseOrder | DueOrder
+class ScheduleOrder(msgspec.Struct, frozen=True):
+    """A schedule of this stream was added, paused, resumed or removed."""
+
+    stream: Stream
+
+
+class LeaseOrder(msgspec.Struct, frozen=True):
+    """The lease of a stream was changed: whoever holds claims of it renews them by the new one."""
+
+    stream: Stream
+    lease_us: int
+
+
+Order = CancelOrder | PauseOrder | DueOrder | LeaseOrder | ScheduleOrder
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Orders as they stand now, for a worker that may have missed an announcement."""
+    """Orders as they stand now, of the queues that the worker named at least; leases are in microseconds.
+    They are for a worker that may have missed an announcement."""
 
     paused: frozenset[Stream] = frozenset()
+    leases: dict[Stream, int] = {}
 
 
 class DeadFilter(msgspec.Struct, frozen=True):
@@ -241,7 +260,7 @@ class Inspector(ABC):
         """Replace the body of a scheduled, retrying or dead message; False: it is none of these."""
 
 
-class Backend(Inspector):
+class Backend(Inspector, Scheduling):
     """A store. One instance belongs to one app and one event loop; many instances share one store."""
 
     @property
@@ -264,7 +283,9 @@ class Backend(Inspector):
     async def ensure(self, source: Source, lease_us: int) -> int | None:
         """Make the source claimable and store its lease, which belongs to the stream and holds for all.
 
-        Answers the lease that stood there before when it was another. Repeatable.
+        Answers the lease that stood there before when it was another; the change is then announced as an
+        order. A lease that is shortened holds for `reclaim` as it was until it would have run out, so that
+        whoever holds a message hears of it first. Repeatable.
         """
 
     @abstractmethod
@@ -308,6 +329,13 @@ class Backend(Inspector):
         retrying, scheduled, dead or gone is answered `GONE` and writes nothing. The states inside the
         outcomes are stored as they are. A delay of 0 queues at once; a time to live of 0 keeps nothing. A
         lease that ran out holds until `reclaim` takes the message. Repeating a settlement is harmless.
+        """
+
+    @abstractmethod
+    async def report(self, reports: Sequence[Report]) -> None:
+        """Keep how far running messages have come, with the time, until they end or are handed out again; the
+        last report of a message counts. Fenced: one whose claim is no longer held changes nothing. It need
+        not survive the store, and nobody is told.
         """
 
     @abstractmethod

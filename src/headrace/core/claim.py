@@ -29,3 +29,11 @@ class Claim(msgspec.Struct, frozen=True, eq=False):
     def suspect(self) -> bool:
         """Whether it has crashed before, so that a worker runs at most one such at a time."""
         return self.state.crashes > 0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """How far the run of a claim has come: a fraction from 0 to 1, and a few words."""
+
+    claim: Claim
+    fraction: float
+    text: str = ""

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
+from .clock import SECOND
 from .message import PRIORITIES, PriorityName, Trouble, decode_envelope
-from .record import JobStatus, Record, moment
+from .record import JobStatus, Progress, Record, moment
 
 _PRIORITY_NAMES: dict[int, PriorityName] = {number: name for name, number in PRIORITIES.items()}
+
+
+class JobProgress(msgspec.Struct, frozen=True):
+    """How far a running job has come: a fraction from 0 to 1, a few words, and when it said so."""
+
+    fraction: float
+    text: str
+    at: datetime
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -35,6 +44,7 @@ class JobInfo(msgspec.Struct, frozen=True):
     reason: str = ""
     note: str = ""
     trail: tuple[Trouble, ...] = ()
+    progress: JobProgress | None = None
 
 
 def job_info(record: Record) -> JobInfo:
@@ -62,7 +72,14 @@ def job_info(record: Record) -> JobInfo:
         reason=record.reason.value if record.reason else "",
         note=record.note,
         trail=state.trail,
+        progress=_progress(record.progress),
     )
+
+
+def _progress(progress: Progress | None) -> JobProgress | None:
+    if progress is None:
+        return None
+    return JobProgress(progress.fraction, progress.text, datetime.fromtimestamp(progress.at_us / SECOND, UTC))
 
 
 def _enqueued_at(body: bytes | None) -> datetime | None:

@@ -39,6 +39,14 @@ _OVER = frozenset(
 )
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """How far a running message has come, as its handler last said."""
+
+    fraction: float
+    text: str
+    at_us: int
+
+
 class Record(msgspec.Struct, frozen=True):
     """All that a store knows of one message. Times are microseconds on its clock; 0: not (yet)."""
 
@@ -57,6 +65,7 @@ class Record(msgspec.Struct, frozen=True):
     note: str = ""
     reason: DeadReason | None = None
     failure: Failure | None = None
+    progress: Progress | None = None
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -111,6 +120,10 @@ class DeadLetter(msgspec.Struct, frozen=True):
     queue: str | None = None
     topic: str | None = None
     group: str | None = None
+
+    def __repr__(self) -> str:
+        # Without the payload, which may hold secrets.
+        return f"<DeadLetter {self.id} of {self.task}, {self.reason}: {self.error_type} {self.error}>"
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):

@@ -128,6 +128,14 @@ class ThreadOverdue(JobSignal, frozen=True):
     timeout: float
 
 
+class CleanupFailed(Signal, frozen=True):
+    """The lifespan, or a dependency with the worker's scope, failed while it was held or left."""
+
+    worker: str
+    resource: str
+    error: str
+
+
 class BackendError(Signal, frozen=True):
     """The store failed a service of the worker, which tries again after `delay` seconds."""
 

@@ -23,6 +23,7 @@ from .judge import Judge
 from .pipe import Assignment, Raised
 from .processes import EncodedResult, Processes, raised_here
 from .registry import Handler, Registry
+from .resources import Resources
 from .run import Run, current_run
 from .suspension import NOT_CLOSING, Suspension
 from .threads import Threads
@@ -53,6 +54,7 @@ class Executor:
         concurrency: int,
         children: int,
         clock_us: Callable[[Claim], int],
+        resources: Resources | None = None,
     ) -> None:
         self.running: dict[Claim, Run] = {}
         self.on_suspend: Callable[[], None] = lambda: None
@@ -64,6 +66,7 @@ class Executor:
         self._max_body = max_payload + ENVELOPE_ROOM
         self._max_payload = max_payload
         self._clock_us = clock_us
+        self._resources = resources
         self._threads = Threads(concurrency)
         self._processes = Processes(children)
         self._deadlines = Deadlines(self._strike)
@@ -140,7 +143,7 @@ class Executor:
         except Exception as error:  # a type of the user's may raise whatever it likes when it is made
             text = f"the arguments cannot be made: {type(error).__name__}: {error}"
             return self._refuse(claim, DeadReason.INVALID, text, envelope.task)
-        return Run(claim, envelope, handler, args, kwargs)
+        return Run(claim, envelope, handler, args, kwargs, self._resources)
 
     async def _perform(self, run: Run, slot: asyncio.Task[None]) -> Any:
         handler = run.handler
@@ -182,7 +185,9 @@ class Executor:
         child = await self._processes.take()
         run.begin_in_process(child.kill)
         try:
-            answer = await child.do(_assignment(run), lambda progressed: None)
+            answer = await child.do(
+                _assignment(run), lambda said: run.progress_sync(said.fraction, said.text)
+            )
         finally:
             await self._processes.give_back(child)
         if isinstance(answer, Raised):

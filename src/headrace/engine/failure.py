@@ -34,6 +34,11 @@ def failure_of(error: BaseException) -> Failure:
     )
 
 
+def described(error: BaseException) -> str:
+    """The error's type and message on one line."""
+    return storable(f"{_type_name(error)}: {_message(error)}")
+
+
 def storable(text: str) -> str:
     """`text` in characters that can be encoded: half a surrogate pair (from a file's name, say) cannot."""
     return text.encode(errors="backslashreplace").decode()

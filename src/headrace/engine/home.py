@@ -85,6 +85,7 @@ class Home:
         loop = self.loop
         if loop is None or not loop.is_running():
             self._abandon()
+            await self._close_what_was_left()
             return
         if loop is not asyncio.get_running_loop():
             await _carried(self.close(), loop)
@@ -142,11 +143,14 @@ class Home:
                 self._opening = None
 
     async def _do_open(self) -> None:
+        await self._close_what_was_left()
+        await self.backend.open()
+        self._open = True
+
+    async def _close_what_was_left(self) -> None:
         if self._left_open:
             self._left_open = False
             await self.backend.close()
-        await self.backend.open()
-        self._open = True
 
 
 async def _carried(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:

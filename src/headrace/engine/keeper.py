@@ -40,7 +40,9 @@ class Keeper:
         self._emitter = emitter
         self._report = report
         self._loop = asyncio.get_running_loop()
-        self._stopping = threading.Event()
+        self._stopping = False
+        self._urgent = False  # renew also what is not due yet
+        self._woken = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace keeper", daemon=True)
 
     def start(self) -> None:
@@ -48,13 +50,20 @@ class Keeper:
 
     async def stop(self) -> None:
         """Renew no more. Call it when everything that was held is settled or given up."""
-        self._stopping.set()
+        self._stopping = True
+        self._woken.set()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    def follow(self, lease: float) -> None:
+        """The lease has become another: renew all that is held now, and go on at its pace."""
+        self._interval = lease / BEATS
+        self._urgent = True
+        self._woken.set()
 
     def _run(self) -> None:
         failures = 0
         pause = self._interval
-        while not self._stopping.wait(pause):
+        while self._rest(pause):
             try:
                 self._renew()
             except Exception as error:
@@ -66,14 +75,23 @@ class Keeper:
                 pause = self._interval
         self._renewer.close()
 
+    def _rest(self, pause: float) -> bool:
+        """Until the next round is due or somebody wakes the thread; False: there is none."""
+        self._woken.wait(pause)
+        self._woken.clear()
+        return not self._stopping
+
     def _renew(self) -> None:
-        claims = self._holdings.older_than(self._interval)
+        urgent = self._urgent
+        claims = self._holdings.older_than(0.0 if urgent else self._interval)
         for start in range(0, len(claims), BATCH):
             batch = claims[start : start + BATCH]
             answers = zip(batch, self._renewer.renew(batch), strict=True)
             notable = [(claim, renewal) for claim, renewal in answers if renewal is not Renewal.KEPT]
             if notable:
                 self._on_loop(self._report, notable)
+        if urgent:
+            self._urgent = False
 
     def _complain(self, error: Exception, delay: float) -> None:
         text = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
@@ -83,4 +101,4 @@ class Keeper:
         try:
             self._loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
-            self._stopping.set()  # the loop is closed: there is nobody left to hold anything for
+            self._stopping = True  # the loop is closed: there is nobody left to hold anything for

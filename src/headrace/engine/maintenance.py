@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.core.backend import Backend, Recovery
 from headrace.core.clock import SECOND
@@ -39,6 +39,7 @@ class Maintenance:
         emitter: Emitter,
         describe: Callable[[], WorkerInfo],
         paused: Callable[[frozenset[Stream]], None],
+        leases: Callable[[Mapping[Stream, int]], None],
     ) -> None:
         self._backend = backend
         self._sources = sources
@@ -46,6 +47,7 @@ class Maintenance:
         self._emitter = emitter
         self._describe = describe
         self._paused = paused
+        self._leases = leases
         self._reclaimed_at: float | None = None
         self._patient_until = 0.0
         steps = {
@@ -67,6 +69,11 @@ class Maintenance:
     def something_is_due(self) -> None:
         """Something was scheduled that may be due before the promoter meant to look again."""
         self._services["promoter"].poke()
+
+    def follow(self, lease: float) -> None:
+        """The lease has become another: look for those that ran out at its pace."""
+        self._lease = lease
+        self._services["reclaimer"].poke()
 
     async def _promote(self) -> float | None:
         promoted = await self._backend.promote(self._sources, limit=PROMOTE_BATCH)
@@ -128,4 +135,5 @@ class Maintenance:
     async def _beat(self) -> float | None:
         standing = await self._backend.beat(self._describe())
         self._paused(standing.paused)
+        self._leases(standing.leases)
         return BEAT_EVERY * random.uniform(0.8, 1.2)

@@ -21,7 +21,7 @@ from .main_module import MainModule
 from .pipe import Assignment, ChildSetting, Progressed, Raised, Returned, frame, read_from_child
 
 #: Seconds that a child which was asked to leave has before it is killed.
-PATIENCE = 1.0
+PATIENCE = 5.0
 
 
 class ChildDied(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,6 +11,9 @@ import msgspec
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.retry import RetryFunction, RetryPolicy
+from headrace.core.schedule import Schedule
+
+from .resources import Lifespan
 
 if TYPE_CHECKING:
     from .run import Run
@@ -36,11 +40,13 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
 
 
 class Registry:
-    """Handlers by name, and the middleware around them."""
+    """Handlers by name, the middleware around them, and the lifespan that they stand on."""
 
-    def __init__(self) -> None:
+    def __init__(self, lifespan: Lifespan | None = None) -> None:
+        self.lifespan = lifespan
         self._handlers: dict[str, Handler] = {}
         self._middleware: list[Middleware] = []
+        self.schedules: dict[str, Schedule] = {}  # those that the code declares
         self.find = self._handlers.get
         _registries.add(self)
 
@@ -76,10 +82,10 @@ class Registry:
         return call
 
 
-def find_anywhere(name: str) -> Handler | None:
+def find_anywhere(name: str) -> tuple[Registry, Handler] | None:
     """A handler of any app of this process; for children, which only load what they are asked to run."""
-    found = (registry.find(name) for registry in list(_registries))
-    return next((handler for handler in found if handler is not None), None)
+    found = ((registry, registry.find(name)) for registry in list(_registries))
+    return next(((registry, handler) for registry, handler in found if handler is not None), None)
 
 
 _registries: weakref.WeakSet[Registry] = weakref.WeakSet()
@@ -98,6 +104,6 @@ def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
 
 
 def _where(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     place = f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
     return f"{getattr(function, '__qualname__', function)} ({place})"

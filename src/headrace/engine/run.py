@@ -10,13 +10,17 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Literal
 
-from headrace.core.claim import Claim
+from headrace.core.claim import Claim, Report
 from headrace.core.message import Envelope
 
 from .registry import Handler
+from .resources import Resources
 
 #: Why a run is asked to end before its handler returns.
 Interruption = Literal["timeout", "cancelled", "lost", "shutdown"]
+
+#: Characters that are kept of what a job says of its progress.
+PROGRESS_TEXT = 200
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -32,6 +36,7 @@ class Run:
         "_asked",
         "_future",
         "_kill",
+        "_said",
         "_slot",
         "args",
         "claim",
@@ -40,8 +45,11 @@ class Run:
         "handler",
         "interruption",
         "kwargs",
+        "reported",
+        "resources",
         "timeout",
         "timeout_at",
+        "written",
     )
 
     def __init__(
@@ -51,16 +59,21 @@ class Run:
         handler: Handler,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        resources: Resources | None = None,
     ) -> None:
         self.claim = claim
         self.envelope = envelope
         self.handler = handler
         self.args = args
         self.kwargs = kwargs
+        self.resources = resources
         self.timeout: float | None = None
         self.timeout_at = 0.0  # seconds since 1970
         self.interruption: Interruption | None = None
         self.ended = False
+        self.reported: Report | None = None  # how far it has come, as it said last
+        self.written: Report | None = None  # the one that the store has
+        self._said: Callable[[float, str], None] | None = None
         self._asked: Interruption | None = None
         self._slot: asyncio.Task[None] | None = None
         self._future: asyncio.Future[Any] | None = None
@@ -104,12 +117,38 @@ class Run:
         return None if self.timeout is None else datetime.fromtimestamp(self.timeout_at, UTC)
 
     @property
+    def state(self) -> Any:
+        """What the app's lifespan yielded; None for an app without one."""
+        return None if self.resources is None else self.resources.state
+
+    @property
     def cancelled(self) -> bool:
         """Whether this run should end: cancelled, out of time, its lease lost, or its worker stopping.
 
         A coroutine is cancelled as well; a plain function in a thread has to ask.
         """
         return self.interruption is not None
+
+    async def progress(self, fraction: float, text: str = "") -> None:
+        """Say how far the job has come, from 0 to 1, and what it does; `info()` and listings show it.
+
+        It may be called as often as you like: the latest is kept, and written about twice a second.
+        """
+        self.progress_sync(fraction, text)
+
+    def progress_sync(self, fraction: float, text: str = "") -> None:
+        """The same for plain functions, in threads and in processes."""
+        if not 0.0 <= fraction <= 1.0:
+            raise ValueError(f"progress is a fraction from 0 to 1, not {fraction!r}")
+        if self.ended:
+            return  # said by a thread that the job left behind
+        report = self.reported = Report(self.claim, float(fraction), _printable(text))
+        if self._said is not None:
+            self._said(report.fraction, report.text)
+
+    def tell_progress(self, said: Callable[[float, str], None]) -> None:
+        """From now on `said` is called, in any thread, with what the job says of its progress."""
+        self._said = said
 
     def begin_on_loop(self, slot: asyncio.Task[None]) -> None:
         """From now on an interruption cancels `slot`."""
@@ -150,6 +189,15 @@ class Run:
         """Stop waiting for a thread that did not end in time."""
         if self._future is not None and not self._future.done():
             self._future.set_exception(Abandoned())
+
+
+def _printable(text: str) -> str:
+    """At most so many characters, and only such as every store can keep."""
+    if len(text) > PROGRESS_TEXT:
+        text = text[: PROGRESS_TEXT - 1] + "…"
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
+    return text.replace("\0", " ")
 
 
 current_run: ContextVar[Run] = ContextVar("headrace_run")

@@ -10,31 +10,42 @@ from types import TracebackType
 
 import msgspec
 
-from headrace.core.backend import CancelOrder, DueOrder, Order, PauseOrder, Renewal
+from headrace.core.backend import CancelOrder, DueOrder, LeaseOrder, Order, PauseOrder, Renewal, ScheduleOrder
 from headrace.core.claim import Claim
-from headrace.core.clock import SECOND, microseconds
+from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Released, Verdict
 from headrace.core.record import RunningJob, WorkerInfo
-from headrace.core.signals import LeaseChanged, LeaseLost, WorkerStarted, WorkerStopped, WorkerStopping
+from headrace.core.signals import (
+    CleanupFailed,
+    LeaseLost,
+    WorkerStarted,
+    WorkerStopped,
+    WorkerStopping,
+)
 
 from .announcer import Announcer
 from .emitter import Emitter
 from .executor import Executor, Finished
+from .failure import described
 from .fetcher import Fetcher
 from .holdings import Holdings
 from .home import Home
 from .identity import host_name, new_identity
 from .judge import Judge
 from .keeper import Keeper
+from .leases import Leases
 from .maintenance import Maintenance
 from .process_signals import StopSignals
 from .registry import Registry
+from .reporter import Reporter
+from .resources import Resources
 from .run import Run
 from .service import Service
 from .settler import Settler
 from .slots import STUBBORN, Slots
+from .ticker import Ticker
 
 #: Seconds that the last writes of a stopping worker may take; what is not written by then is recovered.
 LAST_WRITES = 5.0
@@ -43,7 +54,7 @@ LAST_WRITES = 5.0
 BURST_LOOK = 0.02
 
 #: Buffered claims older than this many seconds are handed back: the pace fell, others may be idle.
-HOARDED = 1.0
+HOARDED = 0.25
 
 #: Running jobs that a worker names in its announcement.
 NAMED_RUNNING = 100
@@ -74,6 +85,7 @@ class Worker:
         self._registry = registry
         self._emitter = emitter
         self._sources = tuple(Source(Stream("queue", name)) for name in options.queues)
+        self._leases = Leases(self._sources, options.lease)
         self._holdings = Holdings()
         self._announcer = Announcer(emitter, worker=self.id)
         self._started_us = 0
@@ -81,7 +93,12 @@ class Worker:
         self._released = 0
         self._hurry = asyncio.Event()
         self._state = "new"
+        self._fires = True  # its schedules
         self._silence: Callable[[], None] = lambda: None
+        self._resources = Resources(
+            lifespan=registry.lifespan,
+            announce=lambda name, error: emitter.emit(CleanupFailed(self.id, name, described(error))),
+        )
 
     @property
     def processed(self) -> int:
@@ -126,8 +143,9 @@ class Worker:
 
     async def run(self, *, burst: bool = False) -> None:
         """Work until SIGTERM or SIGINT; a second one cuts the grace short. With `burst`, until nothing is
-        queued, running, retrying or due."""
+        queued, running, retrying or due; schedules do not fire."""
         asked = asyncio.Event()
+        self._fires = not burst
         with StopSignals(first=asked.set, second=self._hurry.set):
             async with self:
                 if burst:
@@ -138,29 +156,32 @@ class Worker:
     async def stop(self) -> None:
         """Stop as at the first SIGTERM, in this order:
 
-        1. claim no more, so that nothing new comes in;
+        1. claim and fire no more, so that nothing new comes in;
         2. hand buffered claims back at once, so that others start them;
         3. give running jobs the grace to end, while leases are renewed and outcomes written;
         4. cancel what still runs and hand it back, at no cost to it;
         5. write the last outcomes, and only then stop renewing: until it is written it is ours;
-        6. end the timers and the slots, and take the worker's name off the list.
+        6. end the timers and the slots, leave the lifespan, and take the worker's name off the list.
         """
         if self._state != "running":
             return
         self._state = "stopping"
         self._emitter.emit(WorkerStopping(self.id, self.running, self.options.grace))
         await self._fetcher.stop()
+        await self._ticker.stop()
         self._hand_back(self._slots.take_back())
         await _first_of(self._slots.until_quiet(self.options.grace), self._hurry.wait())
         await self._interrupt_all()
         await self._settler.flushed(LAST_WRITES)
         await self._keeper.stop()
         await self._balancer.stop()
+        await self._reporter.stop()
         await self._maintenance.stop()
         await self._slots.stop()
         await self._settler.stop()
         self._silence()
         await self._executor.close()
+        await self._resources.close(self._hurry)
         await self._retire()
         self._home.leave(self)
         self._state = "stopped"
@@ -169,10 +190,8 @@ class Worker:
     async def _start(self) -> None:
         backend = self._backend = self._home.backend
         options = self.options
-        for source in self._sources:
-            previous = await backend.ensure(source, microseconds(options.lease))
-            if previous is not None:
-                self._emitter.emit(LeaseChanged(source.stream.name, previous / SECOND, options.lease))
+        await self._leases.ask_for(backend, self._emitter)
+        await self._resources.open()
         self._build()
         self._started_us = round(time.time() * SECOND)
         self._home.enter(self)
@@ -182,7 +201,10 @@ class Worker:
         self._keeper.start()
         self._maintenance.start()
         self._balancer.start()
+        self._reporter.start()
         self._fetcher.start()
+        if self._fires:
+            self._ticker.start()
         self._state = "running"
         self._emitter.emit(
             WorkerStarted(self.id, options.queues, options.concurrency, options.lease, backend.description)
@@ -205,6 +227,7 @@ class Worker:
             concurrency=options.concurrency,
             children=options.children,
             clock_us=self._holdings.store_clock_us,
+            resources=self._resources,
         )
         self._settler = Settler(backend, emitter=emitter, written=self._written)
         self._slots = Slots(options.concurrency, executor=self._executor, finish=self._finish)
@@ -231,7 +254,11 @@ class Worker:
             emitter=emitter,
             describe=self._describe,
             paused=self._heed_pauses,
+            leases=self._leases.heed,
         )
+        self._leases.followed_by(self._keeper.follow, self._maintenance.follow)
+        self._reporter = Reporter(backend, running=self._executor.running, emitter=emitter)
+        self._ticker = Ticker(backend, self._sources, self._registry.schedules.values(), emitter=emitter)
         self._balancer = Service("balancer", self._unhoard, emitter=emitter)
 
     def _finish(self, finished: Finished) -> None:
@@ -289,6 +316,10 @@ class Worker:
                 self._backend.wake(self.id)
             case DueOrder():
                 self._maintenance.something_is_due()
+            case LeaseOrder(stream=stream, lease_us=lease_us):
+                self._leases.heed({stream: lease_us})
+            case ScheduleOrder():
+                self._ticker.poke()
 
     def _cancel(self, stream: Stream, id: str) -> None:
         for claim, run in list(self._executor.running.items()):

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from headrace.core.errors import InvalidPayload
+from headrace.engine.dependencies import asked_of_callers
 
 from . import values
 from .hints import hints_of
@@ -45,8 +46,11 @@ class Arguments:
     def __init__(self, function: Callable[..., Any], local_names: Mapping[str, Any]) -> None:
         self._function = function
         self._local_names = local_names
-        self._signature = inspect.signature(function)
-        parameters = self._signature.parameters.values()
+        signature = inspect.signature(function)
+        self.signature = asked_of_callers(signature)
+        self._secret: bool | None = None  # whether there are secrets among the arguments; None: not known yet
+        self._provided = signature.parameters.keys() - self.signature.parameters.keys()
+        parameters = self.signature.parameters.values()
         self._positional = [each for each in parameters if each.kind in _POSITIONAL]
         self._most = len(self._positional)
         self._least = sum(each.default is Parameter.empty for each in self._positional)
@@ -63,9 +67,16 @@ class Arguments:
             args, kwargs = self._bound(args, kwargs)
         encode = values.encode_ordered if ordered else values.encode
         try:
-            return encode((args, kwargs) if kwargs else (args,))
+            payload = encode((args, kwargs) if kwargs else (args,))
         except InvalidPayload as error:
             raise InvalidPayload(f"{self._function.__qualname__}: {error}") from error.__cause__
+        if self._secret is None:
+            self._secret = self._holds_secrets()
+        if not self._secret:
+            return payload
+        # Once more, through the types: where a parameter says so, a plain value is a secret too.
+        args, kwargs = self.decode(payload)
+        return encode((args, kwargs) if kwargs else (args,))
 
     def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments in the annotated types; `InvalidPayload` when the bytes do not fit them."""
@@ -90,6 +101,9 @@ class Arguments:
     def hints(self) -> dict[str, Any]:
         return hints_of(self._function, self._local_names)
 
+    def _holds_secrets(self) -> bool:
+        return any(values.holds_secrets(self._type(each)) for each in self.signature.parameters.values())
+
     @cached_property
     def _decoder(self) -> msgspec.msgpack.Decoder[Any]:
         fields = [
@@ -104,15 +118,20 @@ class Arguments:
 
     @cached_property
     def _decoders(self) -> dict[str, msgspec.msgpack.Decoder[Any]]:
-        parameters = self._signature.parameters
+        parameters = self.signature.parameters
         return {name: values.decoder(self._type(each)) for name, each in parameters.items()}
 
     def _type(self, parameter: Parameter) -> Any:
         return self.hints.get(parameter.name, Any)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        for name in kwargs:
+            if name in self._provided:
+                raise InvalidPayload(
+                    f"{self._function.__qualname__}: {name} is provided by the worker (Depends), and not sent"
+                )
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidPayload(f"{self._function.__qualname__}: {error}") from None
         return bound.args, bound.kwargs
@@ -121,7 +140,7 @@ class Arguments:
         parts = _parts.decode(payload)
         args = tuple(self._decode_one(self._at(place), value) for place, value in enumerate(parts.args))
         kwargs = {name: self._decode_one(self._called(name), value) for name, value in parts.kwargs.items()}
-        self._signature.bind(*args, **kwargs)
+        self.signature.bind(*args, **kwargs)
         return args, kwargs
 
     def _decode_one(self, parameter: Parameter, value: msgspec.Raw) -> Any:
@@ -140,13 +159,13 @@ class Arguments:
 
     def _called(self, name: str) -> Parameter:
         """The parameter that takes the argument of this name."""
-        parameter = self._signature.parameters.get(name)
+        parameter = self.signature.parameters.get(name)
         if parameter is not None and parameter.kind in _NAMED:
             return parameter
         return self._of_kind(Parameter.VAR_KEYWORD, repr(name))
 
     def _of_kind(self, kind: object, what: str) -> Parameter:
-        for each in self._signature.parameters.values():
+        for each in self.signature.parameters.values():
             if each.kind is kind:
                 return each
         raise ValueError(f"there is no parameter for {what}")
@@ -154,5 +173,5 @@ class Arguments:
     def _refuse(self, error: BaseException) -> NoReturn:
         text = _PLACE.sub(lambda found: f"`{self._positional[int(found[1])].name}", str(error))
         raise InvalidPayload(
-            f"the arguments do not fit {self._function.__qualname__}{self._signature}: {text}"
+            f"the arguments do not fit {self._function.__qualname__}{self.signature}: {text}"
         ) from error

@@ -16,9 +16,11 @@ from headrace.core.errors import ConfigurationError, QueueFull, UnknownTask
 from headrace.core.message import Message, Stream
 from headrace.core.retry import RetryFunction, RetryPolicy
 from headrace.core.signals import JobEnqueued
+from headrace.engine.dependencies import needs_of
 from headrace.engine.emitter import Emitter
 from headrace.engine.home import Home
 from headrace.engine.producer import Producer
+from headrace.engine.provided import provided
 from headrace.engine.registry import Handler, Registry
 
 from .arguments import Arguments
@@ -73,6 +75,9 @@ class Jobs:
         arguments = Arguments(function, local_names)
         is_async = inspect.iscoroutinefunction(function)
         declared = Declared(options, arguments, self._kept_for(function, options), self._codec)
+        needs = needs_of(function)
+        if needs:
+            function = provided(function, needs)
         self._registry.add(
             Handler(
                 name=options.name,
@@ -89,7 +94,9 @@ class Jobs:
         )
         self._declared[options.name] = declared
         kind: type[Task[Any, Any]] = AsyncTask if is_async else SyncTask
-        task = self.tasks[options.name] = kind(function, options=options, enqueuer=self)
+        task = self.tasks[options.name] = kind(
+            function, options=options, enqueuer=self, signature=arguments.signature if needs else None
+        )
         return task
 
     def resolve(self) -> None:
@@ -99,7 +106,7 @@ class Jobs:
 
     async def enqueue(self, call: Call[R], /) -> Job[R]:
         """Store one job."""
-        stream, message = self._letter(call)
+        stream, message = self.letter(call)
         return await self._home.call(self._enqueue, call, stream, message)
 
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
@@ -107,7 +114,7 @@ class Jobs:
         calls = list(calls)
         parts: dict[Stream, list[tuple[int, Message]]] = {}
         for place, call in enumerate(calls):
-            stream, message = self._letter(call)
+            stream, message = self.letter(call)
             parts.setdefault(stream, []).append((place, message))
         return await self._home.call(self._enqueue_many, calls, parts)
 
@@ -117,6 +124,18 @@ class Jobs:
         if declared is None:
             raise UnknownTask(f"no task called {task!r} is declared in this app")
         return self._letters.payload(declared, tuple(args), dict(kwargs))
+
+    async def post(self, stream: Stream, message: Message) -> Job[Any]:
+        """Store a job whose message was made before, maybe by other code. On the app's loop."""
+        [answer] = await self._producer.append(stream, [message], self._queue_limit)
+        if answer.verdict == "full":
+            raise self._full(stream, [])
+        duplicate = answer.verdict == "duplicate"
+        job: Job[Any] = Job(
+            answer.id, lookup=self.lookup, task=message.task, queue=stream.name, duplicate=duplicate
+        )
+        self._announce([job])
+        return job
 
     async def _enqueue(self, call: Call[R], stream: Stream, message: Message) -> Job[R]:
         [answer] = await self._producer.append(stream, [message], self._queue_limit)
@@ -150,7 +169,8 @@ class Jobs:
         returns = function.__annotations__.get("return", "")
         return 0.0 if returns is None or returns == "None" else self._result_ttl
 
-    def _letter(self, call: Call[Any]) -> tuple[Stream, Message]:
+    def letter(self, call: Call[Any]) -> tuple[Stream, Message]:
+        """The message of a call, and where it belongs."""
         if not isinstance(call, Call):
             raise ConfigurationError(f"a call is wanted, such as task.call(1, 2), not {call!r}")
         declared = self._declared.get(call.task.name)

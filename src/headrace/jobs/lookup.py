@@ -6,18 +6,17 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from headrace.core.backend import CancelAnswer
 from headrace.core.clock import microseconds
 from headrace.core.codec import Codec
 from headrace.core.record import JobStatus, Record
 from headrace.engine.home import Home
 
+from . import values
 from .declared import Declared, decoded, unwrapped
 from .letters import queue_stream
 
-_ANYTHING = msgspec.msgpack.Decoder()
+_ANYTHING = values.decoder(Any)
 
 
 class JobLookup:

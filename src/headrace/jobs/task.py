@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from inspect import Signature
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 import msgspec
@@ -47,12 +48,15 @@ class Task(Generic[P, R]):
         options: TaskOptions,
         enqueuer: Enqueuer,
         overrides: CallOptions = AS_DECLARED,
+        signature: Signature | None = None,
     ) -> None:
         self.options = options
         self._function = function
         self._enqueuer = enqueuer
         self._overrides = overrides
         self.__wrapped__ = function
+        if signature is not None:  # some of the function's parameters are dependencies, which nobody sends
+            self.__signature__ = signature
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", options.name)
         self.__qualname__ = getattr(function, "__qualname__", options.name)
@@ -85,6 +89,7 @@ class Task(Generic[P, R]):
             options=self.options,
             enqueuer=self._enqueuer,
             overrides=self._overrides.merged(options),
+            signature=getattr(self, "__signature__", None),
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from headrace.core.signals import (
     BackendError,
+    CleanupFailed,
     JobCancelled,
     JobDied,
     JobExpired,
@@ -45,6 +46,7 @@ def log_signals(on: On) -> None:
         LeaseChanged,
         ThreadOverdue,
         BackendError,
+        CleanupFailed,
         WorkerStarted,
         WorkerStopping,
         WorkerStopped,
@@ -109,6 +111,14 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
             return logging.WARNING, f"the lease of {queue} is now {span(lease)} for all, was {span(previous)}"
         case BackendError(service=service, error=error, delay=delay):
             return logging.WARNING, f"the {service} could not go on, tries again in {span(delay)}: {error}"
+        case CleanupFailed(resource=resource, error=error):
+            return logging.ERROR, f"{resource} did not end well: {error}"
+        case _:
+            return _detail_line(signal)
+
+
+def _detail_line(signal: Signal) -> tuple[int, str]:
+    match signal:
         case JobStarted(task=task, id=id, attempt=attempt):
             return logging.DEBUG, f"{task} {id} started, attempt {attempt}"
         case JobSucceeded(task=task, id=id, seconds=seconds):

@@ -14,6 +14,7 @@ from headrace.app import App
 from headrace.core.errors import HeadraceError, InvalidPayload, UnknownTask
 from headrace.core.message import PRIORITIES, PriorityName, decode_envelope
 from headrace.core.record import JobStatus, moment
+from headrace.core.secret import Secret
 from headrace.jobs.task import Call, Task
 from headrace.jobs.values import encode_ordered
 
@@ -137,6 +138,8 @@ def _bound(bind: Any, args: Sequence[Any], kwargs: Mapping[str, Any], defaults: 
 
 def _same(wanted: Any, actual: Any) -> bool:
     """Equal, or the same once it was sent: what is not annotated arrives as plain data."""
+    if isinstance(actual, Secret) and not isinstance(wanted, Secret):
+        actual = actual.reveal()
     return bool(wanted == actual) or _sent(wanted) == _sent(actual)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from headrace.backends.memory.backend import MemoryBackend
 from headrace.backends.memory.bell import Bell
 from headrace.backends.memory.store import Store
-from headrace.core.backend import Answer, DueOrder
+from headrace.core.backend import Answer, DueOrder, ScheduleOrder
 from headrace.core.clock import Clock
 from headrace.core.message import Batch, Message, Stream
 from headrace.core.outcome import Dead, Done, Settlement, Verdict
@@ -52,6 +52,17 @@ class KitStore(MemoryBackend):
                 record = await self.look(batch.stream, message.id)
                 self.appended.append(Appended(batch.stream, message, record.due_us if record else 0))
         return answers
+
+    async def tick(
+        self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
+    ) -> bool:
+        fresh = [each for each in messages if await self.look(stream, each.id) is None]
+        fired = await super().tick(stream, name, expected_us=expected_us, next_us=next_us, messages=messages)
+        for message in fresh if fired else ():
+            record = await self.look(stream, message.id)
+            if record is not None:
+                self.appended.append(Appended(stream, message, record.due_us))
+        return fired
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         verdicts = await super().settle(settlements)
@@ -96,6 +107,7 @@ class KitStore(MemoryBackend):
         with self._lock:
             for stream in list(self._store.shelves):
                 self._store.announce(DueOrder(stream))
+                self._store.announce(ScheduleOrder(stream))
 
     def _remember(self, settlement: Settlement) -> None:
         claim, outcome = settlement.claim, settlement.outcome

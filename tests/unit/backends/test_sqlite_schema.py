@@ -12,7 +12,10 @@ import pytest
 from headrace.backends import open_backend
 from headrace.backends.sqlite.connection import Connection
 from headrace.backends.sqlite.schema import SCRIPTS, bring_up_to_date
+from headrace.backends.sqlite.steering import read_lease
 from headrace.core.errors import ConfigurationError
+from headrace.core.lease import Lease
+from headrace.core.message import Stream
 
 
 @pytest.fixture
@@ -60,6 +63,17 @@ def test_an_older_file_goes_through_the_steps_it_lacks(connection: Connection) -
     assert version_of(connection) == len(later)
     assert connection.value("SELECT colour FROM headrace_streams WHERE name = 's'") == "red"
     assert connection.value("SELECT count(*) FROM headrace_more") == 0
+
+
+def test_a_file_of_the_first_version_keeps_its_leases(connection: Connection) -> None:
+    bring_up_to_date(connection, SCRIPTS[:1])
+    connection.run(
+        "INSERT INTO headrace_streams (namespace, kind, name, established, lease_us)"
+        " VALUES ('n', 'queue', 's', 1, 42)"
+    )
+    bring_up_to_date(connection)
+    assert read_lease(connection, "n", Stream("queue", "s")) == Lease(42)
+    assert connection.value("SELECT count(*) FROM headrace_progress") == 0
 
 
 def test_a_file_with_a_version_but_no_tables_yet_is_version_zero(connection: Connection) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from headrace import App
 from headrace.backends import open_backend
 from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.backends.sqlite.connection import Connection
@@ -275,6 +276,32 @@ def test_a_backend_whose_loop_is_gone_may_be_opened_on_another(url: str) -> None
 
     assert asyncio.run(close()) == 2
     wait_until_sync(lambda: set(threading.enumerate()) == before, message="the old threads have ended")
+
+
+def test_a_backend_whose_loop_is_gone_may_be_closed_from_another(url: str) -> None:
+    before = set(threading.enumerate())
+    backend = open_backend(url)
+    asyncio.run(backend.open())
+    assert set(threading.enumerate()) > before
+    asyncio.run(backend.close())
+    wait_until_sync(lambda: set(threading.enumerate()) == before, message="its threads have ended")
+
+
+def test_an_app_used_from_loop_after_loop_leaves_no_threads(url: str) -> None:
+    before = set(threading.enumerate())
+    app = App(url)
+
+    @app.task(name="greet")
+    async def greet() -> None: ...
+
+    threads: list[int] = []
+    for _ in range(3):
+        asyncio.run(greet.enqueue())
+        wait_until_sync(lambda: len(set(threading.enumerate()) - before) <= 2, message="the first ones ended")
+        threads.append(len(set(threading.enumerate()) - before))
+    assert threads == [2, 2, 2]
+    asyncio.run(app.close())
+    wait_until_sync(lambda: set(threading.enumerate()) == before, message="all have ended")
 
 
 # --- turns ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from headrace import (
     ConfigurationError,
     JobStatus,
     RetryPolicy,
+    Run,
     Snooze,
     Worker,
     current_job,
@@ -24,10 +25,11 @@ from headrace import (
 )
 from headrace.core.clock import MovableClock
 from headrace.core.message import Stream
-from headrace.core.outcome import Settlement, Verdict
+from headrace.core.outcome import Outcome, Settlement, Verdict
 from headrace.core.record import Counts
 from headrace.engine import slots as slots_module
 from headrace.engine import worker as worker_module
+from headrace.engine.judge import Judge
 from tests.unit.behaviour.work import LONG, drain, of, pass_time, until
 from tests.waiting import wait_until
 
@@ -263,14 +265,17 @@ async def test_outcomes_are_written_before_the_worker_has_stopped(
             raise BackendUnavailable("away", transient=True)
         return await settle(settlements)
 
+    ran = asyncio.Event()
+
     @app.task(name="see")
     async def see() -> int:
+        ran.set()
         return 1
 
     monkeypatch.setattr(app._home.backend, "settle", away_for_a_moment)
     job = await see.enqueue()
-    async with app.worker() as worker:
-        await wait_until(lambda: worker._slots.started)
+    async with app.worker():
+        await ran.wait()
     assert await job.result() == 1
 
 
@@ -282,16 +287,19 @@ async def test_a_store_that_stays_away_does_not_keep_a_worker_from_stopping(
     async def away(*args: object, **kwargs: object) -> list[Verdict]:
         raise BackendUnavailable("away", transient=True)
 
+    ran = asyncio.Event()
+
     @app.task(name="see")
     async def see() -> int:
+        for verb in ("settle", "claim", "retire", "beat", "promote", "reclaim"):
+            monkeypatch.setattr(app._home.backend, verb, away)
+        ran.set()
         return 1
 
     job = await see.enqueue()
-    async with app.worker() as worker:
-        for verb in ("settle", "claim", "retire", "beat", "promote", "reclaim"):
-            monkeypatch.setattr(app._home.backend, verb, away)
-        await wait_until(lambda: worker._slots.started or not worker._fetcher.polled_at)
-    assert await job.status() in (JobStatus.RUNNING, JobStatus.QUEUED)
+    async with app.worker():
+        await ran.wait()
+    assert await job.status() is JobStatus.RUNNING
 
 
 # --- cancelled or failing bodies -----------------------------------------------------------------------
@@ -676,3 +684,56 @@ async def test_a_job_is_picked_up_at_once_while_another_one_runs(app: App) -> No
 
     async with app.worker():
         assert await (await parent.enqueue()).result(timeout=10) < 0.5
+
+
+async def test_a_buffered_job_whose_lease_was_lost_is_left_to_others(app: App, clock: MovableClock) -> None:
+    inside, gate, ran = asyncio.Event(), asyncio.Event(), list[int]()
+
+    @app.task(name="see")
+    async def see(n: int) -> int:
+        ran.append(n)
+        inside.set()
+        if n == 0:
+            with contextlib.suppress(asyncio.CancelledError):
+                await gate.wait()
+        return n
+
+    jobs = await app.enqueue_many([see.call(n) for n in range(2)])
+    async with app.worker(concurrency=1, lease=0.1) as worker:
+        await inside.wait()
+        claims = await worker._backend.claim(worker._sources, consumer=worker.id, limit=1, suspects=0, wait=0)
+        worker._holdings.take(claims)
+        worker._slots.put(claims)
+        await app.admin.pause("default")
+        await lose_lease(worker, clock)
+        await wait_until(lambda: claims[0] not in worker._holdings)
+        gate.set()
+        await app.admin.resume("default")
+        assert await jobs[1].result(timeout=10) == 1
+    assert ran.count(1) == 1
+
+
+async def test_an_error_of_the_engine_itself_is_an_outcome_too(
+    app: App, monkeypatch: pytest.MonkeyPatch, heard: list[signals.Signal]
+) -> None:
+    returned, runs = Judge.returned, 0
+
+    def broken_once(self: Judge, run: Run, value: object) -> Outcome:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            raise ZeroDivisionError("a bug in the engine")
+        return returned(self, run, value)
+
+    @app.task(name="see")
+    async def see() -> int:
+        return 1
+
+    monkeypatch.setattr(Judge, "returned", broken_once)
+    job = await see.enqueue()
+    async with app.worker(concurrency=1):
+        await until(job, JobStatus.RETRYING)
+        assert await app.admin.retry_now(job.id)
+        assert await job.result(timeout=10) == 1
+    (failed,) = of(signals.JobFailed, heard)
+    assert failed.error == "a bug in the engine"

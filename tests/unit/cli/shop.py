@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel
 
-from headrace import App, RetryPolicy, Unrecoverable
+from headrace import App, Depends, RetryPolicy, Secret, Unrecoverable, current_job
 
 
 @dataclass
@@ -51,6 +52,11 @@ def _declare_simple_tasks(app: App) -> None:
     async def flaky() -> int:
         raise OSError("the bank is closed")
 
+    @app.task(name="shop.read")
+    async def read() -> None:
+        await current_job().progress(0.4, "reading \x1b[31mrows")
+        await asyncio.sleep(3600)
+
 
 def _declare_typed_tasks(app: App) -> None:
     @app.task(name="types.order")
@@ -68,6 +74,10 @@ def _declare_typed_tasks(app: App) -> None:
     @app.task(name="types.customer")
     async def customer(customer: Customer) -> str:
         return customer.name
+
+    @app.task(name="types.login")
+    async def login(user: str, password: Secret[str], greeting: str = Depends(str)) -> Secret[str]:
+        return password
 
     @app.task(name="types.many")
     async def many(*numbers: int, **words: str) -> list[Any]:

@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
 import pytest
 
 from headrace import App, JobStatus
+from tests.waiting import wait_until_sync
 
 from .conftest import Shell
 
 Enqueue = Callable[..., Any]
 Drain = Callable[[], None]
+Working = Callable[[], AbstractContextManager[None]]
 
 
 def ids(shell: Shell, *words: str) -> list[str]:
@@ -132,6 +135,23 @@ def test_what_would_steer_a_terminal_is_shown_as_text(app: App, headrace: Shell,
     text = headrace("jobs", "show", "shop:app", job.id).stdout
     assert "\x1b" not in text
     assert "[red]" in text
+
+
+def test_how_far_a_running_job_has_come_is_shown(
+    app: App, headrace: Shell, enqueue: Enqueue, working: Working
+) -> None:
+    def come() -> object:
+        return headrace.json("jobs", "show", "shop:app", "long")["progress"]
+
+    enqueue("shop.read", job_id="long")
+    with working():
+        wait_until_sync(come)
+        assert "40% reading \\x1b[31mrows, for " in headrace("jobs", "shop:app").stdout
+        assert "40% reading \\x1b[31mrows (" in headrace("jobs", "show", "shop:app", "long").stdout
+        [listed] = headrace.json("jobs", "shop:app")
+        assert listed["progress"] == come()
+        assert (listed["progress"]["fraction"], set(listed["progress"])) == (0.4, {"fraction", "text", "at"})
+        app.sync.admin.cancel(["long"])
 
 
 class Reversed:

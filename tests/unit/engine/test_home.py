@@ -217,6 +217,15 @@ async def self_contained(house: House) -> None:
     await house.home.call(house.ask)
 
 
+def test_closing_after_the_loop_died_closes_what_it_left_open(house: House) -> None:
+    asyncio.run(self_contained(house))
+    for _ in range(2):
+        asyncio.run(house.home.close())
+    assert house.events == ["open", "close"]
+    asyncio.run(self_contained(house))
+    assert house.events == ["open", "close", "open"]
+
+
 def test_a_loop_that_stands_still_is_let_go_too(house: House) -> None:
     loop = asyncio.new_event_loop()
     loop.run_until_complete(house.home.call(house.ask))

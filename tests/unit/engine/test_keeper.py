@@ -45,13 +45,13 @@ class Watched(Renewer):
 
 
 class Watch:
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, lease: float = SHORT) -> None:
         self.renewer = Watched(bench.backend.renewer())
         self.reported: list[tuple[Claim, Renewal]] = []
         self.keeper = Keeper(
             self.renewer,
             holdings=bench.holdings,
-            lease=SHORT,
+            lease=lease,
             emitter=bench.emitter,
             report=self.reported.extend,
         )
@@ -154,3 +154,27 @@ async def test_stopping_does_not_wait_for_the_next_round(bench: Bench) -> None:
     began = time.monotonic()
     await keeper.stop()
     assert time.monotonic() - began < 5
+
+
+async def test_another_lease_renews_all_that_is_held_at_once_and_then_at_its_pace(bench: Bench) -> None:
+    watch = Watch(bench, lease=3600)
+    bench.holdings.take(claims := await bench.claims(count=2))
+    watch.keeper.start()
+    watch.keeper.follow(SHORT)
+    await wait_until(lambda: len(watch.renewer.rounds) >= 4)
+    await watch.keeper.stop()
+    assert watch.renewer.rounds[0] == claims
+
+
+async def test_what_could_not_be_renewed_at_once_is_tried_again_before_it_is_due(bench: Bench) -> None:
+    watch = Watch(bench, lease=3600)
+    watch.renewer.away = True
+    bench.holdings.take(claims := await bench.claims())
+    watch.keeper.start()
+    watch.keeper.follow(1800)
+    await wait_until(lambda: bench.heard)
+    watch.renewer.away = False
+    watch.keeper._woken.set()
+    await wait_until(lambda: len(watch.renewer.rounds) >= 2)
+    await watch.keeper.stop()
+    assert watch.renewer.rounds[-1] == claims

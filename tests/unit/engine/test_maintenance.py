@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from headrace import WorkerInfo, signals
 from headrace.core.backend import Promoted, Reclaimed
+from headrace.core.clock import microseconds
 from headrace.core.message import Source, Stream
 from headrace.engine import maintenance as maintenance_module
 from headrace.engine.maintenance import PROMOTE_BATCH, PROMOTE_FALLBACK, RECLAIM_BATCH, Maintenance
@@ -21,6 +22,7 @@ ME = WorkerInfo("worker", "host", 1, started_us=1, queues=("work",), concurrency
 class Desk:
     def __init__(self, bench: Bench) -> None:
         self.paused: list[frozenset[Stream]] = []
+        self.leases: list[Mapping[Stream, int]] = []
         self.maintenance = Maintenance(
             bench.backend,
             [SOURCE],
@@ -28,6 +30,7 @@ class Desk:
             emitter=bench.emitter,
             describe=lambda: ME,
             paused=self.paused.append,
+            leases=self.leases.append,
         )
 
 
@@ -195,6 +198,14 @@ async def test_a_worker_announces_itself_and_hears_what_is_paused(bench: Bench, 
     assert pause < 3
     assert await bench.backend.workers() == [ME]
     assert desk.paused == [frozenset({SOURCE.stream})]
+    assert desk.leases == [{SOURCE.stream: microseconds(LEASE)}]
+
+
+async def test_after_another_lease_reclaim_goes_by_that(desk: Desk) -> None:
+    desk.maintenance.follow(LEASE / 10)
+    pause = await desk.maintenance._reclaim()
+    assert pause is not None
+    assert pause <= LEASE / 10 / 5 * 1.5
 
 
 async def test_pruning_goes_on_while_there_is_much_to_prune(

@@ -281,7 +281,8 @@ def test_the_apps_tasks_can_be_listed_but_not_changed(app: App) -> None:
         ({"retry": 3}, "retry must be a RetryPolicy"),
         ({"codec": "gzip"}, "a codec has encode"),
         ({"retries": 3}, r"App\(\) has no option 'retries'; it has clock, codec, "),
-        ({"lifespan": None}, r"App\(\) has no option 'lifespan'"),
+        ({"lifespan": 3}, "a lifespan is an async context manager's function, not 3"),
+        ({"lifetime": None}, r"App\(\) has no option 'lifetime'"),
     ],
 )
 def test_a_wrong_option_of_an_app_is_refused_in_its_constructor(

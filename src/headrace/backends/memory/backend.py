@@ -18,15 +18,18 @@ from headrace.core.backend import (
     Renewal,
     Renewer,
     ReplayAnswer,
+    ScheduleOrder,
     Standing,
 )
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Batch, Source, Stream
+from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+from headrace.core.scheduling import ScheduleRecord, Timetable
 
+from . import timetable
 from .bell import Bell
 from .shelf import Shelf
 from .store import Listener, Store
@@ -139,9 +142,7 @@ class MemoryBackend(Backend):
     async def beat(self, worker: WorkerInfo) -> Standing:
         with self._lock:
             self._store.beat(worker, self._now_us())
-            return Standing(
-                frozenset(stream for stream, shelf in self._store.shelves.items() if shelf.paused)
-            )
+            return self._store.standing(worker.queues)
 
     async def retire(self, sources: Sequence[Source], consumer: str) -> None:
         with self._lock:
@@ -161,6 +162,44 @@ class MemoryBackend(Backend):
 
         return stop
 
+    # --- schedules ---------------------------------------------------------------------------------------
+
+    async def schedules(self, streams: Sequence[Stream]) -> Timetable:
+        with self._lock:
+            shelves = [self._store.shelf(stream) for stream in streams]
+            records = tuple(record for shelf in shelves for record in shelf.schedules.values())
+            return Timetable(self._now_us(), records)
+
+    async def establish(self, stream: Stream, names: Sequence[str]) -> None:
+        with self._lock:
+            timetable.establish(self._store.shelf(stream), names, self._now_us())
+
+    async def add_schedule(self, stream: Stream, name: str, definition: bytes) -> ScheduleRecord:
+        with self._lock:
+            record, new = timetable.add(self._store.shelf(stream), name, definition, self._now_us())
+            if new:
+                self._store.announce(ScheduleOrder(stream))
+            return record
+
+    async def pause_schedule(self, stream: Stream, name: str, *, paused: bool) -> bool:
+        with self._lock:
+            shelf = self._store.shelf(stream)
+            found = timetable.pause(shelf, name, paused=paused, now_us=self._now_us())
+            self._store.announce(ScheduleOrder(stream))
+            return found
+
+    async def remove_schedule(self, stream: Stream, name: str) -> bool:
+        with self._lock:
+            self._store.announce(ScheduleOrder(stream))
+            return self._store.shelf(stream).schedules.pop(name, None) is not None
+
+    async def tick(
+        self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
+    ) -> bool:
+        with self._lock:
+            shelf = self._store.shelf(stream)
+            return timetable.tick(shelf, name, expected_us, next_us, messages, self._now_us())
+
     # --- one message -------------------------------------------------------------------------------------
 
     async def look(self, stream: Stream, id: str) -> Record | None:
@@ -174,7 +213,7 @@ class MemoryBackend(Backend):
             record = end_of(shelf, id, self._now_us())
             if record is not None:
                 return record
-            bell = shelf.watch(id)
+            bell = shelf.watchers.add(id)
         self._watching.add(bell)
         try:
             return await bell.heard(timeout, otherwise=None)
@@ -184,7 +223,7 @@ class MemoryBackend(Backend):
 
     def _unwatch(self, shelf: Shelf, id: str, bell: Bell[Record | None]) -> None:
         with self._lock:
-            shelf.unwatch(id, bell)
+            shelf.watchers.remove(id, bell)
 
     async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
         with self._lock:

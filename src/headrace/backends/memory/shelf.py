@@ -38,7 +38,8 @@ from headrace.core.outcome import (
     Snoozed,
     Verdict,
 )
-from headrace.core.record import JobStatus, Progress, Record
+from headrace.core.record import JobStatus, Progress
+from headrace.core.scheduling import ScheduleRecord
 
 from .agenda import Agenda
 from .bell import Bell
@@ -48,6 +49,7 @@ from .lanes import FIRST_PRIORITY, RETURNED, SUSPECT, Lanes
 from .marks import Marks
 from .producers import Producers
 from .view import end_of
+from .watchers import Watchers
 
 #: The room in a stream without a limit.
 UNLIMITED = 1 << 62
@@ -66,8 +68,7 @@ class Shelf:
         self.paused = False
         #: Rung when something can be claimed.
         self.bells: set[Bell[None]] = set()
-        #: Rung with the record of a message when it is over.
-        self.watchers: dict[str, list[Bell[Record | None]]] = {}
+        self.watchers = Watchers()
 
         self.entries: dict[str, Entry] = {}  # waiting, running or dead; the oldest first
         self.lanes = Lanes()
@@ -76,6 +77,7 @@ class Shelf:
         self.dead: dict[str, Entry] = {}  # the latest death last
         self.marks = Marks()
         self.keys = Keys()
+        self.schedules: dict[str, ScheduleRecord] = {}
         self._producers = Producers()
         self._numbers = count(1)
         self._announce = announce
@@ -145,7 +147,6 @@ class Shelf:
             entry.since_us = entry.leased_us = now_us
             entry.token = token
             entry.worker = consumer
-            entry.progress = None
             self.running[token] = entry
             if message.unique:
                 self.keys.release(message.unique, message.id, "started")
@@ -223,8 +224,7 @@ class Shelf:
         return Renewal.KEPT if entry.cancelled_for_us is None else Renewal.CANCELLED
 
     def report(self, report: Report, now_us: int) -> None:
-        entry = self.running.get(report.claim.token)
-        if entry is not None:
+        if entry := self.running.get(report.claim.token):
             entry.progress = Progress(report.fraction, report.text, now_us)
 
     # --- upkeep ------------------------------------------------------------------------------------------
@@ -328,25 +328,11 @@ class Shelf:
         entry.message = msgspec.structs.replace(entry.message, body=body)
         return True
 
-    def watch(self, id: str) -> Bell[Record | None]:
-        """A bell that rings when this message is over."""
-        bell: Bell[Record | None] = Bell()
-        self.watchers.setdefault(id, []).append(bell)
-        return bell
-
-    def unwatch(self, id: str, bell: Bell[Record | None]) -> None:
-        bells = self.watchers.get(id, [])
-        if bell in bells:
-            bells.remove(bell)
-            if not bells:
-                del self.watchers[id]
-
     # --- moves -------------------------------------------------------------------------------------------
 
     def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
-        entry.status = _QUEUED
-        entry.since_us = now_us
-        entry.due_us = 0
+        entry.status, entry.since_us = _QUEUED, now_us
+        entry.due_us, entry.progress = 0, None
         if entry.state.crashes:
             lane = SUSPECT
         elif returned:

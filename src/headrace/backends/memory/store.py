@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from headrace.core.backend import Order, Promoted, Reclaimed, Recovery
+from headrace.core.backend import Order, Promoted, Reclaimed, Recovery, Standing
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.message import Source, Stream
@@ -147,6 +147,14 @@ class Store:
     def beat(self, worker: WorkerInfo, now_us: int) -> None:
         self._workers[worker.consumer] = Seen(worker, now_us + WORKER_TTL)
         self._workers.move_to_end(worker.consumer)
+
+    def standing(self, queues: Sequence[str]) -> Standing:
+        shelves = self.shelves
+        own = [shelf for name in queues if (shelf := shelves.get(Stream("queue", name)))]
+        return Standing(
+            paused=frozenset(stream for stream, shelf in shelves.items() if shelf.paused),
+            leases={shelf.stream: us for shelf in own if (us := shelf.lease.us) is not None},
+        )
 
     def retire(self, consumer: str) -> None:
         self._workers.pop(consumer, None)

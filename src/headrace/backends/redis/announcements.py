@@ -10,7 +10,7 @@ from typing import Any
 
 from hiredis import ReplyError
 
-from headrace.core.backend import CancelOrder, DueOrder, Order, PauseOrder
+from headrace.core.backend import CancelOrder, DueOrder, LeaseOrder, Order, PauseOrder, ScheduleOrder
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 from headrace.core.record import JobStatus, Record
@@ -173,5 +173,9 @@ def _order(words: list[str]) -> Order | None:
             return PauseOrder(stream_of(label), paused == "1")
         case ["due", label]:
             return DueOrder(stream_of(label))
+        case ["lease", label, lease_us]:
+            return LeaseOrder(stream_of(label), int(lease_us))
+        case ["schedule", label]:
+            return ScheduleOrder(stream_of(label))
         case _:
             return None

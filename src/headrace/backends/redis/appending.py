@@ -10,13 +10,14 @@ from headrace.core.message import NORMAL, Batch, Message
 
 from .connection import Word
 from .queue import Call, Queue
-from .scripts import APPEND
+from .scripts import APPEND, TICK
 
 #: What one script may hold: messages, and bytes of bodies (or a single message).
 ITEMS, BYTES = 500, 1 << 20
 
 #: Milliseconds for which the answers to a producer's last batch are remembered.
 REMEMBERED = 600_000
+BRIEFLY = 1_000
 
 _UNLIMITED = -1
 _KINDS = {"finished": "f", "started": "s", "elapsed": "e"}
@@ -25,6 +26,13 @@ _KINDS = {"finished": "f", "started": "s", "elapsed": "e"}
 def calls_of(queue: Queue, batch: Batch) -> list[Call]:
     """One call, or several for a large batch: each chunk is remembered on its own and a repeat recognised."""
     return [_call(queue, batch, number, chunk) for number, chunk in enumerate(_chunks(batch.messages))]
+
+
+def tick_call(queue: Queue, batch: Batch, name: str, expected_us: int, next_us: int) -> Call:
+    """The messages of a schedule's moments. It is refused by the moment when it is repeated, so that its
+    answers need not be remembered."""
+    words = _words(batch, 0, batch.messages, BRIEFLY) if batch.messages else ()
+    return queue.call(TICK, *words, name, expected_us, next_us)
 
 
 def answers_of(batch: Batch, replies: Sequence[Any]) -> list[Answer]:
@@ -36,6 +44,10 @@ def answers_of(batch: Batch, replies: Sequence[Any]) -> list[Answer]:
 
 
 def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> Call:
+    return queue.call(APPEND, *_words(batch, number, messages, REMEMBERED))
+
+
+def _words(batch: Batch, number: int, messages: list[Message], remembered: int) -> list[Word]:
     words: list[Word] = []
     simple = len({message.id for message in messages}) == len(messages)
     for message in messages:
@@ -43,8 +55,7 @@ def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> C
         simple = simple and not options
         words += (message.id, message.task, message.body, options)
     limit = _UNLIMITED if batch.limit is None else batch.limit
-    head = (f"{batch.producer}/{number}", batch.number, limit, REMEMBERED, int(simple))
-    return queue.call(APPEND, *head, *words)
+    return [f"{batch.producer}/{number}", batch.number, limit, remembered, int(simple), *words]
 
 
 def _options(message: Message) -> str:

@@ -17,7 +17,7 @@ from headrace.core.backend import (
     Renewer,
     Standing,
 )
-from headrace.core.claim import Claim
+from headrace.core.claim import Claim, Report
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Batch, Source, Stream
 from headrace.core.outcome import Settlement, Verdict
@@ -29,11 +29,13 @@ from .connection import Link
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
 from .inspector import WORKER_TTL, RedisInspector, Seen, decode_seen, encode_seen
-from .keys import label_of, stream_of
+from .keys import label_of
 from .reader import Reader, wanted
 from .recovery import Recoverer
 from .renewer import RedisRenewer
 from .replies import access_error_of
+from .reporting import report_calls
+from .scheduling import RedisScheduling
 from .scripts import AGE, CANCEL, ENSURE, LOOK, PROMOTE, RETIRE, SWEEP
 from .settling import steps_of, verdicts_of
 from .store import Store
@@ -45,7 +47,7 @@ PROMOTE_BYTES = 1 << 20
 CONSUMER_IDLE = 3_600_000
 
 
-class RedisBackend(RedisInspector, Backend):
+class RedisBackend(RedisInspector, RedisScheduling, Backend):
     def __init__(self, store: Store, confirmation: Confirmation | None = None) -> None:
         super().__init__(store)
         self._confirmation = confirmation
@@ -140,6 +142,11 @@ class RedisBackend(RedisInspector, Backend):
         answers = await self._store.run_all([step.call for step in steps]) if steps else []
         return verdicts_of(steps, answers, len(settlements))
 
+    async def report(self, reports: Sequence[Report]) -> None:
+        calls = report_calls(reports, self._store.queue)
+        if calls:
+            await self._store.run_all(calls)
+
     def renewer(self) -> Renewer:
         return RedisRenewer(self._store)
 
@@ -180,13 +187,15 @@ class RedisBackend(RedisInspector, Backend):
 
     async def beat(self, worker: WorkerInfo) -> Standing:
         seen = encode_seen(Seen(self._store.now_us() + WORKER_TTL, worker))
-        _, labels = await self._store.commands(
+        streams = [Stream("queue", name) for name in worker.queues]
+        _, *rows = await self._store.commands(
             ("HSET", self._store.keys.workers, worker.consumer, seen),
-            ("SMEMBERS", self._store.keys.paused),
+            *(("HMGET", self._store.queue(stream).keys.meta, "paused", "lease") for stream in streams),
         )
-        paused = {stream_of(label.decode()) for label in labels}
-        self._set_paused(paused)
-        return Standing(frozenset(paused))
+        known = dict(zip(streams, rows, strict=True))
+        paused = frozenset(stream for stream, (flag, _) in known.items() if flag == b"1")
+        self._set_paused(self._paused - known.keys() | paused)
+        return Standing(paused, {stream: int(lease) for stream, (_, lease) in known.items() if lease})
 
     async def retire(self, sources: Sequence[Source], consumer: str) -> None:
         reader = self._readers.pop(consumer, None)

@@ -12,7 +12,7 @@ from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.message import FRESH, NORMAL, State, Stream, decode_state
 from headrace.core.outcome import DeadReason, Failure
-from headrace.core.record import DeadLetter, JobStatus, Record
+from headrace.core.record import DeadLetter, JobStatus, Progress, Record
 
 from .queue import Queue
 
@@ -81,7 +81,7 @@ def state_of(message: dict[bytes, bytes]) -> State:
 
 def record_of(stream: Stream, row: Sequence[Any]) -> Record:
     """A row as lua/shared/describing.lua makes it."""
-    id, status, time, worker, fields = row
+    id, status, time, worker, fields, *said = row
     message, job_status, at_us = message_of(fields), JobStatus(status.decode()), int(time)
     reason, failure = message.get(b"r"), message.get(b"f")
     return Record(
@@ -100,7 +100,13 @@ def record_of(stream: Stream, row: Sequence[Any]) -> Record:
         note=message.get(b"n", b"").decode(),
         reason=DeadReason(reason.decode()) if reason else None,
         failure=_failure.decode(failure) if failure else None,
+        progress=_progress(said[0]) if said and said[0] else None,
     )
+
+
+def _progress(said: bytes) -> Progress:
+    at_us, fraction, text = said.decode().split(" ", 2)
+    return Progress(float(fraction), text, int(at_us))
 
 
 def dead_letter_of(record: Record) -> DeadLetter:

@@ -11,7 +11,7 @@ from headrace.core.clock import SECOND
 from headrace.core.message import Stream
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 
-from .keys import label_of, stream_of
+from .keys import stream_of
 from .listing import Lister
 from .scripts import COUNTS, DISCARD, HASTEN, PAUSE, PURGE, REPLAY, REWRITE
 from .store import Store
@@ -65,10 +65,6 @@ class RedisInspector(Inspector):
         return [seen.worker for value in values if (seen := decode_seen(value)).until_us > now_us]
 
     async def pause(self, stream: Stream, *, paused: bool) -> None:
-        # The set of all paused streams is for workers that ask how things stand. It is written first: they
-        # rather leave out a stream for a moment than miss that it is paused.
-        change = "SADD" if paused else "SREM"
-        await self._store.command(change, self._store.keys.paused, label_of(stream))
         await self._store.run(self._store.queue(stream).call(PAUSE, int(paused)))
 
     async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:

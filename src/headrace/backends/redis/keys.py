@@ -9,14 +9,17 @@ are over. The others stay with the queue or the namespace.
     :msg                   hash: id → message, of what is not in a lane       job
     :due  :retry  :dead    sorted sets: id by due time, or time of death      job
     :cancel                hash: id → how long its mark stays                 job
+    :progress              hash: id → how far its run has come               job
     :w                     hash: id → channels of those who wait              job, time to live
     :r:<id>                result or mark of an ended message                 job, time to live
     :u:<key>               unique key → who holds it                          job
     :p:<producer>/<chunk>  last batch with its answers                        job, time to live
-    :meta                  hash: lease, paused, run (of the server), patient  stays
+    :meta                  hash: lease, longer and until (of one that was     stays
+                           shortened), paused, run (of the server), patient
+    :sched                 hash: of each schedule l:<name> last moment,       stays
+                           f: last fired, p: paused, d: definition
 
     <namespace>:streams    set of all streams                                 stays
-    <namespace>:paused     set of those that are paused                       stays
     <namespace>:workers    hash: consumer → until when, and what it says      stays
 """
 
@@ -36,7 +39,7 @@ TOP_DOWN, BOTTOM_UP = (3, 4, 5), (5, 4, 3)
 GROUP = "headrace"
 
 _PERMANENT = re.compile(
-    r"\{[^}]*\}:(s:(suspect|returned|high|normal|low)|meta)|[^{}]+:(streams|paused|workers)"
+    r"\{[^}]*\}:(s:(suspect|returned|high|normal|low)|meta|sched)|[^{}]+:(streams|workers)"
 )
 
 
@@ -63,6 +66,8 @@ class QueueKeys:
             self.mark_prefix,
             self._key("u:"),
             self._key("p:"),
+            self._key("progress"),
+            self._key("sched"),
         )
 
     def _key(self, name: str) -> bytes:
@@ -74,7 +79,6 @@ class NamespaceKeys:
 
     def __init__(self, namespace: str) -> None:
         self.streams = f"{namespace}:streams"
-        self.paused = f"{namespace}:paused"
         self.workers = f"{namespace}:workers"
         self.orders = f"{namespace}:orders"
         self._namespace = namespace

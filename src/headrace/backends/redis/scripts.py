@@ -9,6 +9,7 @@ from importlib.resources import files
 import msgspec
 
 _REQUIRES = re.compile(r"^-- requires:(.*)$", re.MULTILINE)
+_CONTINUES = re.compile(r"^-- continues: (\w+)$", re.MULTILINE)
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -27,7 +28,9 @@ def _script(name: str) -> Script:
     text = _text(name)
     required = _REQUIRES.search(text)
     parts = [_text(f"shared/{part}") for part in required[1].split()] if required else []
-    source = "\n".join([*parts, text]).encode()
+    continued = _CONTINUES.search(text)
+    rest = [_text(continued[1])] if continued else []
+    source = "\n".join([*parts, text, *rest]).encode()
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
 
 
@@ -41,8 +44,10 @@ CONCLUDE = _script("conclude")
 COUNTS = _script("counts")
 DISCARD = _script("discard")
 ENSURE = _script("ensure")
+ESTABLISH = _script("establish")
 FINISH = _script("finish")
 HASTEN = _script("hasten")
+HOLD = _script("hold")
 LIST = _script("list")
 LOOK = _script("look")
 OVERDUE = _script("overdue")
@@ -52,10 +57,15 @@ PURGE = _script("purge")
 RECOVER = _script("recover")
 RENEW = _script("renew")
 REPLAY = _script("replay")
+REPORT = _script("report")
 RETIRE = _script("retire")
 REWRITE = _script("rewrite")
+SCHEDULE = _script("schedule")
+SCHEDULES = _script("schedules")
 STARTED = _script("started")
 SWEEP = _script("sweep")
+TICK = _script("tick")
+UNSCHEDULE = _script("unschedule")
 UNSEEN = _script("unseen")
 UNWATCH = _script("unwatch")
 WATCH = _script("watch")

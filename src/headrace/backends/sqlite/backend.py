@@ -22,14 +22,15 @@ from headrace.core.backend import (
     ReplayAnswer,
     Standing,
 )
-from headrace.core.claim import Claim
+from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Batch, Source, Stream
+from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+from headrace.core.scheduling import ScheduleRecord, Timetable
 
-from . import records, recovery, steering, workers
+from . import records, recovery, schedules, steering, workers
 from .appends import append
 from .claims import Request, claim, is_something_ready
 from .connection import Connection, Synchronous
@@ -37,7 +38,7 @@ from .filesystem import check_folder
 from .records import Listing
 from .renewer import SqliteRenewer
 from .session import Session
-from .settlements import hand_back, parts_of, settle
+from .settlements import hand_back, parts_of, report, settle
 from .step import Answered, Step
 from .transaction import Transaction
 
@@ -76,8 +77,12 @@ class SqliteBackend(Backend):
 
     async def close(self) -> None:
         session, self._session = self._session, None
-        if session is not None and session.at_home:
+        if session is None:
+            return
+        if session.at_home:
             await session.close()
+        else:
+            session.leave()  # nobody is left on its event loop to wait there
 
     # --- the path of a message ---------------------------------------------------------------------------
 
@@ -85,7 +90,7 @@ class SqliteBackend(Backend):
         stream = source.stream
 
         def stands(connection: Connection) -> Answered[int | None] | None:
-            same = steering.read_lease(connection, self._namespace, stream) == lease_us
+            same = steering.read_lease(connection, self._namespace, stream).us == lease_us
             return Answered(None) if same else None
 
         return await self._write(
@@ -155,6 +160,9 @@ class SqliteBackend(Backend):
             verdicts += await self._write(partial(settle, settlements=part), weight=len(part))
         return verdicts
 
+    async def report(self, reports: Sequence[Report]) -> None:
+        await self._write(lambda transaction: report(transaction, reports), durable=False)
+
     def renewer(self) -> Renewer:
         return SqliteRenewer(self._path, self._clock)
 
@@ -207,6 +215,44 @@ class SqliteBackend(Backend):
 
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
         return self._use().watch.listen(hear)
+
+    # --- schedules ---------------------------------------------------------------------------------------
+
+    async def schedules(self, streams: Sequence[Stream]) -> Timetable:
+        found = await self._read(lambda connection: schedules.read(connection, self._namespace, streams))
+        return Timetable(self._clock.now_us(), found)
+
+    async def establish(self, stream: Stream, names: Sequence[str]) -> None:
+        await self._write(lambda transaction: schedules.establish(transaction, stream, names))
+
+    async def add_schedule(self, stream: Stream, name: str, definition: bytes) -> ScheduleRecord:
+        return await self._write(lambda transaction: schedules.add(transaction, stream, name, definition))
+
+    async def pause_schedule(self, stream: Stream, name: str, *, paused: bool) -> bool:
+        return await self._write(
+            lambda transaction: schedules.pause(transaction, stream, name, paused=paused)
+        )
+
+    async def remove_schedule(self, stream: Stream, name: str) -> bool:
+        return await self._write(lambda transaction: schedules.remove(transaction, stream, name))
+
+    async def tick(
+        self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
+    ) -> bool:
+        def refused(connection: Connection) -> Answered[bool] | None:
+            record = schedules.find(connection, self._namespace, stream, name)
+            may = schedules.may_tick(record, expected_us, next_us, self._clock.now_us())
+            return None if may else Answered(False)
+
+        step = partial(
+            schedules.tick,
+            stream=stream,
+            name=name,
+            expected_us=expected_us,
+            next_us=next_us,
+            messages=messages,
+        )
+        return await self._write(step, shortcut=refused, weight=max(1, len(messages)))
 
     # --- one message -------------------------------------------------------------------------------------
 

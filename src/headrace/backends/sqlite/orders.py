@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from headrace.core.backend import CancelOrder, DueOrder, Order, PauseOrder
+from headrace.core.backend import CancelOrder, DueOrder, LeaseOrder, Order, PauseOrder, ScheduleOrder
 from headrace.core.message import Stream
 
 from . import queries
@@ -43,6 +43,10 @@ def _words(order: Order) -> list[str]:
             return ["pause" if paused else "resume", stream.kind, stream.name]
         case DueOrder():
             return ["due", stream.kind, stream.name]
+        case LeaseOrder(lease_us=lease_us):
+            return ["lease", stream.kind, stream.name, str(lease_us)]
+        case ScheduleOrder():
+            return ["schedule", stream.kind, stream.name]
 
 
 def _order(what: str, kind: str = "", name: str = "", id: str = "", *_: object) -> Order | None:
@@ -53,6 +57,10 @@ def _order(what: str, kind: str = "", name: str = "", id: str = "", *_: object) 
             return CancelOrder(stream, id)
         case "due":
             return DueOrder(stream)
+        case "lease":
+            return LeaseOrder(stream, int(id))
+        case "schedule":
+            return ScheduleOrder(stream)
         case "pause" | "resume":
             return PauseOrder(stream, paused=what == "pause")
         case _:

@@ -22,10 +22,19 @@ RETURNING stream, established, queued, scheduled
 ESTABLISH_STREAM = "UPDATE headrace_streams SET established = 1 WHERE stream = ?"
 
 READ_LEASE = """
-SELECT lease_us FROM headrace_streams WHERE namespace = ? AND kind = ? AND name = ? AND established
+SELECT lease_us, longer_lease_us, longer_until_us FROM headrace_streams
+WHERE namespace = ? AND kind = ? AND name = ? AND established
 """
 
-WRITE_LEASE = "UPDATE headrace_streams SET lease_us = ? WHERE stream = ?"
+WRITE_LEASE = """
+UPDATE headrace_streams SET lease_us = ?, longer_lease_us = ?, longer_until_us = ? WHERE stream = ?
+"""
+
+# [name, ...]
+LIST_LEASES = """
+SELECT kind, name, lease_us FROM json_each(?2) AS wanted CROSS JOIN headrace_streams
+WHERE namespace = ?1 AND kind = 'queue' AND name = wanted.value AND lease_us IS NOT NULL
+"""
 
 WRITE_PAUSED = "UPDATE headrace_streams SET paused = ? WHERE stream = ?"
 
@@ -35,9 +44,9 @@ SELECT kind, name FROM headrace_streams WHERE namespace = ? AND established ORDE
 
 LIST_PAUSED = "SELECT kind, name FROM headrace_streams WHERE namespace = ? AND paused"
 
-# [[kind, name], ...] → [[its index, number, lease, paused], ...]
+# [[kind, name], ...] → [[its index, number, paused, lease, the longer one before, until when], ...]
 RESOLVE_STREAMS = """
-SELECT json_group_array(json_array(wanted.key, stream, lease_us, paused))
+SELECT json_group_array(json_array(wanted.key, stream, paused, lease_us, longer_lease_us, longer_until_us))
 FROM json_each(?2) AS wanted CROSS JOIN headrace_streams
 WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND name = wanted.value ->> 1
 """
@@ -224,6 +233,14 @@ WHERE seq IN (SELECT value FROM json_each(?)) AND place = 7
 # [seq, ...]
 RENEW = "UPDATE headrace_messages SET at_us = ?2 WHERE seq IN (SELECT value FROM json_each(?1))"
 
+# [[seq, claim, fraction, text], ...], now
+REPORT = """
+INSERT OR REPLACE INTO headrace_progress (seq, claim, fraction, text, at_us)
+SELECT message.seq, claim, report.value ->> 2, report.value ->> 3, ?2
+FROM json_each(?1) AS report CROSS JOIN headrace_messages AS message
+WHERE message.seq = report.value ->> 0 AND claim = report.value ->> 1 AND place = 7
+"""
+
 # [[stream, leases up to here ran out], ...], now
 IS_SOMETHING_OVERDUE = """
 SELECT EXISTS (
@@ -311,6 +328,15 @@ UPDATE headrace_workers SET info = NULL WHERE worker IN (
     SELECT worker FROM headrace_workers WHERE namespace = ?1 AND info IS NOT NULL AND seen_us <= ?2 LIMIT ?3)
 """
 
+# Of messages that are over, or were handed out again.
+PRUNE_PROGRESS = """
+DELETE FROM headrace_progress WHERE seq IN (
+    SELECT seq FROM headrace_progress AS progress WHERE NOT EXISTS (
+        SELECT 1 FROM headrace_messages AS message
+        WHERE message.seq = progress.seq AND message.claim = progress.claim AND place = 7)
+    LIMIT ?)
+"""
+
 PRUNE_WORKER_NAMES = """
 DELETE FROM headrace_workers WHERE namespace = ?1 AND info IS NULL AND seen_us <= ?2
 """
@@ -326,6 +352,10 @@ SELECT EXISTS (
     SELECT 1 FROM headrace_producers WHERE at_us <= ?3
 ) OR EXISTS (
     SELECT 1 FROM headrace_workers WHERE namespace = ?1 AND info IS NOT NULL AND seen_us <= ?4
+) OR EXISTS (
+    SELECT 1 FROM headrace_progress AS progress WHERE NOT EXISTS (
+        SELECT 1 FROM headrace_messages AS message
+        WHERE message.seq = progress.seq AND message.claim = progress.claim AND place = 7)
 )
 """
 
@@ -363,7 +393,9 @@ SELECT json_group_array(json_array(seq, at_us, content)) FROM (
 
 _RECORD = """
 SELECT seq, id, place, at_us, since_us, priority, task, reason, note, state, failure, result, body,
-    (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker)
+    (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker),
+    (SELECT json_array(fraction, text, progress.at_us) FROM headrace_progress AS progress
+        WHERE place = 7 AND progress.seq = message.seq AND progress.claim = message.claim)
 FROM headrace_messages AS message
 """
 

@@ -12,7 +12,7 @@ from headrace.core.clock import SECOND
 from headrace.core.errors import ConfigurationError
 from headrace.core.message import Stream
 from headrace.core.outcome import DeadReason, Failure
-from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record
+from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Progress, Record
 
 from . import queries
 from .claims import read_state
@@ -49,6 +49,7 @@ class Row(NamedTuple):
     result: bytes | None
     body: bytes | None
     worker: str | None
+    progress: str | None
 
 
 # --- one message ------------------------------------------------------------------------------------------
@@ -90,6 +91,7 @@ def _record(stream: Stream, row: Row, now_us: int) -> Record | None:
         note=row.note or "",
         reason=_reason(row.reason),
         failure=_failure(row.failure),
+        progress=Progress(*unlisted(row.progress)) if row.progress else None,
     )
 
 

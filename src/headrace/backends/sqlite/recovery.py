@@ -61,7 +61,7 @@ def reclaim(transaction: Transaction, sources: Sequence[Source], limit: int) -> 
 
 
 def _overdue(streams: Iterable[OpenStream], now_us: int) -> str:
-    return listed((stream.number, now_us - stream.lease_us) for stream in streams)
+    return listed((stream.number, now_us - stream.lease.at(now_us)) for stream in streams)
 
 
 # --- due times --------------------------------------------------------------------------------------------
@@ -114,5 +114,6 @@ def prune(transaction: Transaction, limit: int) -> int:
     pruned = 0
     for statement, until_us in steps:
         pruned += connection.change(statement, (namespace, until_us, limit - pruned))
+    pruned += connection.change(queries.PRUNE_PROGRESS, (limit - pruned,))
     connection.change(queries.PRUNE_WORKER_NAMES, (namespace, now_us - NAME_TTL))
     return pruned

@@ -11,7 +11,10 @@ from headrace.core.errors import ConfigurationError
 from .connection import Connection
 
 #: The script at index n brings a file from version n to n + 1; a new file goes through all of them.
-SCRIPTS: Final[tuple[str, ...]] = (files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"),)
+SCRIPTS: Final[tuple[str, ...]] = tuple(
+    files(__package__).joinpath(name).read_text(encoding="utf-8")
+    for name in ("schema.sql", "schema-progress.sql", "schema-schedules.sql")
+)
 
 # Not PRAGMA user_version: that belongs to the application whose tables may live in the same file.
 _CREATE_VERSION = "CREATE TABLE IF NOT EXISTS headrace_schema (version INTEGER NOT NULL) STRICT"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from headrace.core.claim import Claim
+from headrace.core.claim import Claim, Report
 from headrace.core.outcome import (
     Cancelled,
     Dead,
@@ -64,6 +64,11 @@ def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[
     ]
     ledger.write()
     return verdicts
+
+
+def report(transaction: Transaction, reports: Sequence[Report]) -> None:
+    rows = listed((*report.claim.token, report.fraction, report.text) for report in reports)
+    transaction.connection.change(queries.REPORT, (rows, transaction.now_us))
 
 
 def _read(transaction: Transaction, claims: list[Claim]) -> dict[int, Subject]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.core.backend import CancelAnswer, CancelOrder, PauseOrder, ReplayAnswer
+from headrace.core.backend import CancelAnswer, CancelOrder, LeaseOrder, PauseOrder, ReplayAnswer
+from headrace.core.lease import Lease
 from headrace.core.message import Stream, UniqueKey
 
 from . import queries
@@ -20,13 +21,18 @@ from .unique_keys import KeyRing
 def ensure(transaction: Transaction, stream: Stream, lease_us: int) -> int | None:
     number = transaction.stream(stream).number
     previous = read_lease(transaction.connection, transaction.namespace, stream)
-    transaction.connection.change(queries.WRITE_LEASE, (lease_us, number))
-    return previous if previous != lease_us else None
+    lease = previous.changed(lease_us, transaction.now_us)
+    row = (lease.us, lease.longer_us, lease.longer_until_us, number)
+    transaction.connection.change(queries.WRITE_LEASE, row)
+    if previous.us in (None, lease_us):
+        return None
+    transaction.announce(LeaseOrder(stream, lease_us))
+    return previous.us
 
 
-def read_lease(connection: Connection, namespace: str, stream: Stream) -> int | None:
-    lease_us: int | None = connection.value(queries.READ_LEASE, (namespace, stream.kind, stream.name))
-    return lease_us
+def read_lease(connection: Connection, namespace: str, stream: Stream) -> Lease:
+    row = connection.row(queries.READ_LEASE, (namespace, stream.kind, stream.name))
+    return Lease(*row) if row else Lease()
 
 
 def pause(transaction: Transaction, stream: Stream, *, paused: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from headrace.core.backend import DueOrder, Order
-from headrace.core.clock import SECOND
+from headrace.core.lease import Lease
 from headrace.core.message import Source, Stream
 
 from . import queries
@@ -16,9 +16,6 @@ from .news import News
 from .orders import write_orders
 from .parcel import listed, unlisted
 from .places import DEAD, LOWEST, RETRYING, RUNNING, SCHEDULED, SUSPECT
-
-#: The lease of a stream that nobody has ensured yet, in microseconds.
-DEFAULT_LEASE: Final = 15 * SECOND
 
 #: Which count of its stream a message is in at each place; marks are not counted.
 _COUNTED: Final = {
@@ -111,7 +108,7 @@ class OpenStream(NamedTuple):
 
     number: int
     source: Source
-    lease_us: int
+    lease: Lease
     paused: bool
 
 
@@ -120,6 +117,6 @@ def resolve(connection: Connection, namespace: str, sources: Sequence[Source]) -
     wanted = listed([source.stream for source in sources])
     rows = unlisted(connection.value(queries.RESOLVE_STREAMS, (namespace, wanted)))
     return [
-        OpenStream(number, sources[index], lease_us or DEFAULT_LEASE, bool(paused))
-        for index, number, lease_us, paused in rows
+        OpenStream(number, sources[index], Lease(*lease), bool(paused))
+        for index, number, paused, *lease in rows
     ]

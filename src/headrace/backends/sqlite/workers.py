@@ -13,6 +13,7 @@ from headrace.core.record import WorkerInfo
 
 from . import queries
 from .connection import Connection
+from .parcel import listed
 from .transaction import Transaction
 
 #: How long a worker is remembered after it announced itself, in microseconds.
@@ -26,7 +27,11 @@ def beat(transaction: Transaction, worker: WorkerInfo) -> Standing:
     connection, namespace = transaction.connection, transaction.namespace
     row = (namespace, worker.consumer, transaction.now_us, _encode(worker))
     connection.change(queries.WRITE_WORKER, row)
-    return Standing(frozenset(Stream(*row) for row in connection.rows(queries.LIST_PAUSED, (namespace,))))
+    leases = connection.rows(queries.LIST_LEASES, (namespace, listed(worker.queues)))
+    return Standing(
+        paused=frozenset(Stream(*row) for row in connection.rows(queries.LIST_PAUSED, (namespace,))),
+        leases={Stream(kind, name): lease_us for kind, name, lease_us in leases},
+    )
 
 
 def retire(transaction: Transaction, consumer: str) -> None:

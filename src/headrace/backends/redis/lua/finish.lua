@@ -36,7 +36,7 @@ end
 -- Wakes those who wait for one of these, before their places are forgotten.
 local function flags_of(first, last)
   local flagged = {}
-  if redis.call('EXISTS', CANCEL, WAITERS) > 0 then
+  if redis.call('EXISTS', CANCEL, WAITERS, PROGRESS) > 0 then
     for at, value in ipairs(redis.call('HMGET', IDS, unpack(ARGV, first, last))) do
       flagged[ARGV[first + at - 1]] = value and string.match(value, ';(.*)$')
     end
@@ -55,7 +55,7 @@ local function finish_held(lane, count, entries, ids, marks)
     end
   end
   for id, flags in pairs(flagged) do
-    forget_cancellation(id, flags)
+    forget_asides(id, flags)
     wake(id, flags)
   end
   index = index + count

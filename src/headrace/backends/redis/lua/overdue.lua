@@ -15,8 +15,11 @@ if redis.call('HLEN', IDS) == 0 then
 end
 
 local now = clock()
-local meta = redis.call('HMGET', META, 'lease', 'run', 'patient')
+local meta = redis.call('HMGET', META, 'lease', 'run', 'patient', 'longer', 'until')
 local lease = tonumber(meta[1] or ARGV[10])
+if now < tonumber(meta[5] or 0) then
+  lease = math.max(lease, tonumber(meta[4]))
+end
 local patient = tonumber(meta[3] or 0)
 if run ~= '' and meta[2] ~= run then
   if meta[2] then

@@ -20,9 +20,13 @@ local function wake(id, flags)
   end
 end
 
-local function forget_cancellation(id, flags)
+-- Cancellation and progress are kept beside the message.
+local function forget_asides(id, flags)
   if string.find(flags, 'c', 1, true) then
     redis.call('HDEL', CANCEL, id)
+  end
+  if string.find(flags, 'p', 1, true) then
+    redis.call('HDEL', PROGRESS, id)
   end
 end
 
@@ -44,7 +48,7 @@ end
 -- The message has left its place: nothing but a mark remains of it.
 local function finish(id, flags, unique, ttl, says)
   redis.call('HDEL', IDS, id)
-  forget_cancellation(id, flags)
+  forget_asides(id, flags)
   release(unique, id)
   mark(id, clock(), ttl, says)
   wake(id, flags)
@@ -61,7 +65,7 @@ local function bury(id, flags, message, state, reason, failure)
   redis.call('ZADD', DEAD, digits(clock()), id)
   redis.call('HSET', MESSAGES, id, cmsgpack.pack(message))
   set_place(id, 'D', '')
-  forget_cancellation(id, flags)
+  forget_asides(id, flags)
   release(get(message, 'u'), id)
   wake(id, flags)
 end

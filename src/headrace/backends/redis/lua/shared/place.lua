@@ -1,6 +1,7 @@
 -- Where a message is: `:ids` holds for each id its place and, after a semicolon, flags.
 --   place: a lane's number followed by the entry's id, or S scheduled, R retrying, D dead
---   flags: c its cancellation was asked for (see `:cancel`), w somebody waits for its end (see `:w`)
+--   flags: c its cancellation was asked for (see `:cancel`), w somebody waits for its end (see `:w`),
+--          p a run of it said how far it has come (see `:progress`)
 local function place_of(id)
   local value = redis.call('HGET', IDS, id)
   if not value then

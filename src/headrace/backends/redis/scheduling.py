@@ -1,0 +1,82 @@
+"""Schedules on Redis: a hash for each queue, of which one field in front of each name says what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.core.message import Batch, Message, Stream
+from headrace.core.scheduling import ScheduleRecord, Scheduling, Timetable
+
+from .appending import tick_call
+from .keys import label_of
+from .scripts import ESTABLISH, HOLD, SCHEDULE, SCHEDULES, UNSCHEDULE
+from .store import Store
+
+
+class RedisScheduling(Scheduling):
+    _store: Store
+
+    async def schedules(self, streams: Sequence[Stream]) -> Timetable:
+        if not streams:
+            return Timetable(self._store.now_us())
+        calls = [self._store.queue(stream).call(SCHEDULES) for stream in streams]
+        replies = await self._store.run_all(calls)
+        # The earliest of the times: what is due by it is due by all.
+        now_us = min(int(now) for now, _ in replies)
+        records = [
+            record
+            for stream, (_, fields) in zip(streams, replies, strict=True)
+            for record in _records(stream, fields)
+        ]
+        return Timetable(now_us, tuple(records))
+
+    async def establish(self, stream: Stream, names: Sequence[str]) -> None:
+        if names:
+            await self._list_stream(stream)
+            await self._store.run(self._store.queue(stream).call(ESTABLISH, *names))
+
+    async def add_schedule(self, stream: Stream, name: str, definition: bytes) -> ScheduleRecord:
+        await self._list_stream(stream)
+        answer = await self._store.run(self._store.queue(stream).call(SCHEDULE, name, definition))
+        return _record(stream, name, *answer)
+
+    async def pause_schedule(self, stream: Stream, name: str, *, paused: bool) -> bool:
+        return bool(await self._store.run(self._store.queue(stream).call(HOLD, name, int(paused))))
+
+    async def remove_schedule(self, stream: Stream, name: str) -> bool:
+        return bool(await self._store.run(self._store.queue(stream).call(UNSCHEDULE, name)))
+
+    async def tick(
+        self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
+    ) -> bool:
+        # Not confirmed as appends are: a server that loses the job loses the whole step, and it is fired again.
+        batch = Batch(stream, f"schedule:{name}:{next_us}", 1, list(messages))
+        call = tick_call(self._store.queue(stream), batch, name, expected_us, next_us)
+        answer: Any = await self._store.run(call)
+        return isinstance(answer, list)
+
+    async def _list_stream(self, stream: Stream) -> None:
+        if stream not in self._store.listed:
+            await self._store.command("SADD", self._store.keys.streams, label_of(stream))
+            self._store.listed.add(stream)
+
+
+def _records(stream: Stream, fields: list[bytes]) -> list[ScheduleRecord]:
+    known = dict(zip(fields[::2], fields[1::2], strict=True))
+    names = sorted(field[2:] for field in known if field.startswith(b"l:"))
+    return [
+        _record(stream, name.decode(), *(known.get(kind + name) for kind in (b"l:", b"f:", b"p:", b"d:")))
+        for name in names
+    ]
+
+
+def _record(
+    stream: Stream,
+    name: str,
+    last: bytes | None,
+    fired: bytes | None,
+    paused: bytes | None,
+    definition: bytes | None,
+) -> ScheduleRecord:
+    return ScheduleRecord(stream, name, int(last or 0), int(fired or 0), paused is not None, definition)

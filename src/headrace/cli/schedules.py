@@ -1,0 +1,151 @@
+"""`headrace schedules`: what runs by itself and when; run it now, pause it, remove it."""
+
+from __future__ import annotations
+
+import click
+from rich.text import Text
+
+from headrace.app import App
+from headrace.jobs.schedules import ScheduleInfo
+
+from .confirm import confirm, yes_option
+from .group import ListingGroup
+from .render import clock_time, short, show, show_json
+from .span import ago
+from .store import on_store, on_store_with
+from .table import Column, Listing
+
+
+@click.group(cls=ListingGroup)
+def schedules() -> None:
+    """List, run or pause schedules.
+
+    Those that the code declares are known to the store by name; their times are shown when the app is given.
+
+    \b
+    Examples:
+      headrace schedules shop:app
+      headrace schedules run shop:app shop.tidy_up
+      headrace schedules pause shop:app shop.tidy_up
+      headrace schedules resume shop:app shop.tidy_up
+    """
+
+
+@schedules.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@on_store
+def list_schedules(app: App, as_json: bool) -> None:
+    """List them by name, with the last and the next moment.
+
+    \b
+    Examples:
+      headrace schedules list shop:app
+      headrace schedules list --url sqlite:///jobs.db --json
+    """
+    found = app.sync.schedules.list()
+    if as_json:
+        show_json(found)
+    elif found:
+        show(_table(found))
+    else:
+        click.echo("there are no schedules; @app.cron and @app.every make them")
+
+
+@schedules.command()
+@on_store_with("NAME...")
+def run(app: App, names: tuple[str, ...]) -> None:
+    """Enqueue the job of a schedule now; prints its id.
+
+    Its times stay as they are, and a paused one stays paused.
+
+    \b
+    Examples:
+      headrace schedules run shop:app shop.tidy_up
+    """
+    for name in names:
+        click.echo(app.sync.schedules.run_now(name).id)
+
+
+@schedules.command()
+@on_store_with("NAME...")
+def pause(app: App, names: tuple[str, ...]) -> None:
+    """Let moments pass without a job.
+
+    That holds for every worker, until it is resumed.
+
+    \b
+    Examples:
+      headrace schedules pause shop:app shop.tidy_up
+    """
+    for name in names:
+        app.sync.schedules.pause(name)
+        click.echo(f"{name} is paused; headrace schedules resume lets it go on")
+
+
+@schedules.command()
+@on_store_with("NAME...")
+def resume(app: App, names: tuple[str, ...]) -> None:
+    """Let a paused schedule go on.
+
+    It goes on with its next moment: what passed meanwhile is not made up for.
+
+    \b
+    Examples:
+      headrace schedules resume shop:app shop.tidy_up
+    """
+    for name in names:
+        app.sync.schedules.resume(name)
+        click.echo(f"{name} goes on")
+
+
+@schedules.command()
+@yes_option
+@on_store_with("NAME...")
+def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
+    """Forget a schedule that was added at run time, after asking.
+
+    Jobs that it made stay. One that the code declares can only be paused.
+
+    \b
+    Examples:
+      headrace schedules remove shop:app report-7 --yes
+    """
+    for name in names:
+        confirm(f"Remove schedule {name}", yes=yes)
+        app.sync.schedules.remove(name)
+        click.echo(f"{name} removed")
+
+
+def _table(found: list[ScheduleInfo]) -> Listing:
+    listing = Listing(
+        Column("schedule"),
+        Column("when", cut=True),
+        Column("next"),
+        Column("last", spare=1),
+        Column("task", cut=True, spare=3),
+        Column("queue", cut=True, spare=2),
+    )
+    for info in found:
+        listing.add(
+            short(info.name),
+            short(_when(info)),
+            _next(info),
+            "never" if info.last_at is None else ago(info.last_at),
+            short(info.task),
+            short(info.queue),
+        )
+    return listing
+
+
+def _when(info: ScheduleInfo) -> str:
+    if info.cron is not None:
+        return f"{info.cron} {info.tz}"
+    return "by its code" if info.every is None else f"every {info.every:g} s"
+
+
+def _next(info: ScheduleInfo) -> Text:
+    if info.paused:
+        return Text("paused", style="yellow")
+    if info.next_at is None:
+        return Text("")
+    return Text(f"{clock_time(info.next_at)} ({ago(info.next_at)})")

@@ -1,0 +1,288 @@
+"""Schedules: what is to happen at which moments, and the pure computation of these moments.
+
+A moment is named by its microsecond. Whoever computes the moments after another gets the same ones, so that
+any number of workers may try to fire each of them and the store lets one succeed (see `Scheduling.tick`).
+
+Local time as in Debian's cron. An expression whose minute and hour both name times is a fixed-time job: it
+runs exactly once for each time it names; a time that the clocks skip is run at the first instant after the
+gap, a time that comes twice is run the first time. With a star in minute or hour it keeps its real intervals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+from cronsim import CronSim, CronSimError
+
+from .clock import SECOND
+from .errors import ConfigurationError
+from .ids import derived_id
+from .message import ENVELOPE_VERSION, NORMAL, Envelope, Message, UniqueKey, encode_envelope
+from .options import Overrides
+
+CatchUp = Literal["skip", "one", "all"]
+
+#: Of the moments that were missed, `catch_up="all"` makes up for the latest so many; older ones are skipped.
+MOST_MISSED = 1000
+
+#: Moments that one step fires, and bytes of their payloads (or a single one).
+STEP_MOMENTS, STEP_BYTES = 100, 1 << 20
+
+#: With `catch_up="skip"` a moment is missed when it is this late, or by half of the time to the next.
+TOLERANCE_US = 60 * SECOND
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+_FIRST_WINDOW_US = 60 * SECOND
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """When: a cron expression in a time zone, or every so many microseconds."""
+
+    cron: str = ""
+    every_us: int = 0
+    tz: str = "UTC"
+    catch_up: CatchUp = "skip"
+    jitter_us: int = 0
+
+
+class Template(msgspec.Struct, frozen=True):
+    """What: all of a message that is the same at each moment."""
+
+    task: str
+    payload: bytes
+    priority: int = NORMAL
+    delay_us: int = 0
+    lifetime_us: int = 0
+    unique: UniqueKey | None = None
+    headers: dict[str, str] | None = None
+    overrides: Overrides | None = None
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """A schedule: its name, the queue of its jobs, when and what."""
+
+    name: str
+    queue: str
+    timing: Timing
+    template: Template
+
+
+class Firing(msgspec.Struct, frozen=True):
+    """What is due: the moments to fire now, and the moment up to which everything is then dealt with."""
+
+    until_us: int
+    moments: tuple[int, ...] = ()
+
+
+encode_schedule = msgspec.msgpack.Encoder().encode
+decode_schedule = msgspec.msgpack.Decoder(Schedule).decode
+
+
+def check_timing(timing: Timing) -> None:
+    """Raise a `ConfigurationError` for an expression or a zone that cannot work."""
+    if timing.every_us:
+        return
+    _zone(timing.tz)
+    try:
+        first = next_after(timing, 0)
+    except CronSimError as error:
+        raise ConfigurationError(
+            f"{timing.cron!r} is no cron expression ({error}): write minute, hour, day of month, month and "
+            "day of week, such as '0 9 * * mon-fri'"
+        ) from None
+    if first is None:
+        raise ConfigurationError(f"{timing.cron!r} never comes: no day in 50 years fits it")
+
+
+def next_after(timing: Timing, last_us: int) -> int | None:
+    """The first moment after `last_us`; None: there is none in the next 50 years.
+
+    For `every` the moments count from `last_us`, which is a moment before or when it was first seen.
+    """
+    if timing.every_us:
+        return last_us + timing.every_us
+    return _first_moment(timing, last_us)
+
+
+def upcoming(timing: Timing, last_us: int, now_us: int) -> int | None:
+    """The first moment after `now_us`, for people to look at."""
+    if timing.every_us:
+        return last_us + timing.every_us * (max(0, now_us - last_us) // timing.every_us + 1)
+    return next_after(timing, max(last_us, now_us))
+
+
+def due(schedule: Schedule, last_us: int, now_us: int) -> Firing | None:
+    """What is to be done at `now_us` when everything up to `last_us` is; None: nothing yet."""
+    timing = schedule.timing
+    following = next_after(timing, last_us)
+    if following is None or following > now_us:
+        return None
+    if timing.catch_up == "all":
+        most = max(1, min(STEP_MOMENTS, STEP_BYTES // (len(schedule.template.payload) or 1)))
+        moments = _latest(timing, last_us, now_us, MOST_MISSED)[:most]
+        return Firing(moments[-1], tuple(moments))
+    [latest] = _latest(timing, last_us, now_us, 1)
+    if timing.catch_up == "skip" and _is_missed(timing, latest, now_us):
+        return Firing(latest)
+    return Firing(latest, (latest,))
+
+
+def message_at(schedule: Schedule, moment_us: int, now_us: int) -> Message:
+    """The message of a moment; made twice it has the same id."""
+    jitter_us = round(schedule.timing.jitter_us * _fraction(schedule.name, moment_us))
+    delay_us = schedule.template.delay_us + jitter_us
+    id = derived_id("schedule", schedule.queue, schedule.name, str(moment_us))
+    message = message_of(schedule, id, now_us)
+    # The delay counts from the moment, not from when a worker came to it.
+    return msgspec.structs.replace(message, delay_us=0, due_us=moment_us + delay_us if delay_us else 0)
+
+
+def message_of(schedule: Schedule, id: str, now_us: int) -> Message:
+    """The message under an id of its own, for now."""
+    template = schedule.template
+    envelope = Envelope(
+        ENVELOPE_VERSION, id, template.task, now_us, template.headers, template.overrides, template.payload
+    )
+    return Message(
+        id,
+        template.task,
+        encode_envelope(envelope),
+        template.priority,
+        delay_us=template.delay_us,
+        lifetime_us=template.lifetime_us,
+        unique=template.unique,
+    )
+
+
+@lru_cache(maxsize=10_000)
+def _first_moment(timing: Timing, after_us: int) -> int | None:
+    # Kept, since workers ask for the same one each time they look.
+    return next(_moments(timing, after_us), None)
+
+
+def _is_missed(timing: Timing, moment_us: int, now_us: int) -> bool:
+    following = next_after(timing, moment_us)
+    tolerance_us = TOLERANCE_US if following is None else min(TOLERANCE_US, (following - moment_us) // 2)
+    return now_us - moment_us > tolerance_us
+
+
+def _latest(timing: Timing, last_us: int, now_us: int, most: int) -> list[int]:
+    """The latest `most` moments after `last_us` and not after `now_us`, in order."""
+    if timing.every_us:
+        count = (now_us - last_us) // timing.every_us
+        return [last_us + timing.every_us * n for n in range(max(1, count - most + 1), count + 1)]
+    # A long time may have passed: look back from now, twice as far each time.
+    window_us = _FIRST_WINDOW_US
+    while True:
+        start_us = max(last_us, now_us - window_us)
+        found = _between(timing, start_us, now_us)
+        if len(found) >= most or start_us == last_us:
+            return found[-most:]
+        window_us *= 2
+
+
+def _between(timing: Timing, start_us: int, end_us: int) -> list[int]:
+    found: list[int] = []
+    for moment_us in _moments(timing, start_us):
+        if moment_us > end_us:
+            break
+        found.append(moment_us)
+    return found
+
+
+def _moments(timing: Timing, after_us: int) -> Iterator[int]:
+    """The moments of an expression, in order, without end."""
+    zone = _zone(timing.tz)
+    after = _EPOCH + timedelta(seconds=after_us // SECOND)
+    found = _fixed(timing.cron, after, zone) if _is_fixed(timing.cron) else _real(timing.cron, after, zone)
+    for moment in found:
+        yield (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _is_fixed(expression: str) -> bool:
+    minute, hour = expression.split()[-5:-3] or ("*", "*")
+    return not minute.startswith("*") and not hour.startswith("*")
+
+
+def _fixed(expression: str, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """The times that the expression names, each at the one instant that stands for it."""
+    last = after
+    for named in CronSim(expression, after.astimezone(zone).replace(tzinfo=None)):
+        moment = _instant(named, zone)
+        # Several times in one gap fall together; and in an hour that comes again all was done the first time.
+        if moment > last:
+            last = moment
+            yield moment
+
+
+def _instant(named: datetime, zone: ZoneInfo) -> datetime:
+    """The first instant at which clocks in the zone show this time, or a later one if they never do."""
+    earlier = named.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    later = named.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if later <= earlier:  # equal on most days; else it comes twice, and `later` is the first time
+        return later
+    return _change_between(earlier, later, zone)
+
+
+def _real(expression: str, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """Every instant at which clocks in the zone show a time that the expression fits."""
+    while True:
+        found = _next_real(expression, after, zone)
+        if found is None:
+            return
+        yield found
+        after = found
+
+
+def _next_real(expression: str, after: datetime, zone: ZoneInfo) -> datetime | None:
+    offset = after.astimezone(zone).utcoffset()
+    found = next(CronSim(expression, after.astimezone(zone)), None)
+    if found is None:
+        return None
+    found = found.astimezone(UTC)
+    if found.astimezone(zone).utcoffset() == offset:
+        return found
+    # The clocks change on the way there. Up to then look by the old time, from then on by the new.
+    change = _change_between(after, found, zone)
+    before = next(CronSim(expression, (after + (offset or timedelta())).replace(tzinfo=None)), None)
+    if before is not None and (moment := before.replace(tzinfo=UTC) - (offset or timedelta())) < change:
+        return moment
+    return _next_real(expression, change - _SECOND, zone) if change - _SECOND > after else found
+
+
+def _change_between(start: datetime, end: datetime, zone: ZoneInfo) -> datetime:
+    """The first whole second after `start` by which clocks in the zone have changed to what they show at
+    `end`."""
+    offset = end.astimezone(zone).utcoffset()
+    low, high = 0, round((end - start).total_seconds())
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (start + middle * _SECOND).astimezone(zone).utcoffset() == offset:
+            high = middle
+        else:
+            low = middle
+    return start + high * _SECOND
+
+
+@lru_cache(maxsize=256)
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ConfigurationError(
+            f"there is no time zone {name!r} here: use a name such as 'Europe/London', and install tzdata "
+            "where the system has no time zones"
+        ) from None
+
+
+def _fraction(name: str, moment_us: int) -> float:
+    """A number from 0 to 1 that every worker finds for this moment."""
+    digest = hashlib.blake2b(f"{name} {moment_us}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / (1 << 64)

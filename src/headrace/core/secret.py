@@ -1,0 +1,60 @@
+"""A value that nobody gets to see by accident."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NoReturn, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+#: The MessagePack extension under which secrets are sent. A reader masks it without knowing the task.
+SECRET_CODE = 83
+
+#: What stands in the place of a secret wherever people read.
+MASK = "***"
+
+
+class Secret(Generic[T_co]):
+    """Wraps an argument that is masked wherever it could be read: texts, logs, errors, listings.
+
+    As a parameter's type, `token: Secret[str]`, it arrives wrapped; `token.reveal()` gives the value. It is
+    masked, not encrypted: who can read the store's bytes can read it. For that there is `App(codec=...)`.
+    """
+
+    __slots__ = ("_value",)
+    _value: T_co
+
+    def __init__(self, value: T_co) -> None:
+        object.__setattr__(self, "_value", value)
+
+    def reveal(self) -> T_co:
+        """The value itself."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"Secret({MASK})"
+
+    def __format__(self, specification: str) -> str:
+        return repr(self)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._value == other._value) if isinstance(other, Secret) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Secret, (self._value,)  # for copies: `dataclasses.asdict` makes some
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a Secret cannot be changed")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a Secret cannot be changed")
+
+
+def masked(code: int, data: memoryview) -> object:
+    """The hook for readers of messages that only show them: what is secret stays so."""
+    return MASK if code == SECRET_CODE else msgspec.msgpack.Ext(code, bytes(data))

@@ -1,0 +1,125 @@
+"""Fires the schedules of a worker's queues. Every worker does, and the store lets one succeed: see `tick`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.core.backend import Backend
+from headrace.core.clock import SECOND
+from headrace.core.message import Source, Stream
+from headrace.core.schedule import Firing, Schedule, decode_schedule, due, message_at, next_after
+from headrace.core.scheduling import ScheduleRecord, Timetable
+from headrace.core.signals import BackendError, JobEnqueued
+
+from .emitter import Emitter
+from .service import Service
+
+#: Seconds. It sleeps until the next moment; these are for announcements that went missing.
+LOOK, LOOK_IDLE = 5.0, 30.0
+
+#: Seconds after another worker was first.
+BEATEN = 0.05
+
+
+class Ticker:
+    """All times are the store's: how far this machine's clock is off makes no difference."""
+
+    def __init__(
+        self, backend: Backend, sources: Sequence[Source], declared: Iterable[Schedule], *, emitter: Emitter
+    ) -> None:
+        self._backend = backend
+        self._streams = tuple(source.stream for source in sources)
+        self._declared = {
+            (stream, each.name): each
+            for each in declared
+            if (stream := Stream("queue", each.queue)) in self._streams
+        }
+        self._emitter = emitter
+        self._service = Service("ticker", self._look, emitter=emitter)
+        self.start = self._service.start
+        self.stop = self._service.stop
+        self.poke = self._service.poke
+
+    async def _look(self) -> float | None:
+        """Fire what is due; answers seconds until something may be due again."""
+        table = await self._backend.schedules(self._streams)
+        if await self._establish(table):
+            return None
+        pause = LOOK if table.records else LOOK_IDLE
+        firings: list[Coroutine[Any, Any, bool]] = []
+        for schedule, record in self._standing(table):
+            plan = self._plan(schedule, record, table.now_us)
+            if isinstance(plan, Firing):
+                firings.append(self._fire(schedule, record, plan, table.now_us))
+            else:
+                pause = min(pause, plan)
+        if not firings:
+            return pause
+        return 0.0 if await _any_of(firings) else min(pause, BEATEN)
+
+    async def _establish(self, table: Timetable) -> bool:
+        """Make records for declared schedules that have none; whether there were such."""
+        known = {(record.stream, record.name) for record in table.records}
+        missing: defaultdict[Stream, list[str]] = defaultdict(list)
+        for stream, name in self._declared.keys() - known:
+            missing[stream].append(name)
+        for stream, names in missing.items():
+            await self._backend.establish(stream, names)
+        return bool(missing)
+
+    def _standing(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
+        for record in table.records:
+            schedule = self._declared.get((record.stream, record.name)) or _read(record)
+            if schedule is not None and not record.paused:
+                yield schedule, record
+
+    def _plan(self, schedule: Schedule, record: ScheduleRecord, now_us: int) -> Firing | float:
+        """What is due, or seconds until something is."""
+        try:
+            firing = due(schedule, record.last_us, now_us)
+            upcoming = next_after(schedule.timing, record.last_us)
+        except Exception as error:
+            # Such as a zone that this machine does not know. The other schedules must go on.
+            text = f"schedule {schedule.name}: {type(error).__name__}: {error}"
+            self._emitter.emit(BackendError(service="ticker", error=text, delay=LOOK))
+            return LOOK
+        if firing is not None:
+            return firing
+        return LOOK if upcoming is None else (upcoming - now_us) / SECOND
+
+    async def _fire(self, schedule: Schedule, record: ScheduleRecord, firing: Firing, now_us: int) -> bool:
+        messages = [message_at(schedule, moment_us, now_us) for moment_us in firing.moments]
+        fired = await self._backend.tick(
+            record.stream,
+            record.name,
+            expected_us=record.last_us,
+            next_us=firing.until_us,
+            messages=messages,
+        )
+        if fired and self._emitter.wants(JobEnqueued):
+            for message in messages:
+                self._emitter.emit(JobEnqueued(message.id, message.task, schedule.queue))
+        return fired
+
+
+async def _any_of(firings: Sequence[Coroutine[Any, Any, bool]]) -> bool:
+    """Whether one succeeded. They go together, so that a store may write them together. All of them end
+    before an error is raised."""
+    answers = await asyncio.gather(*firings, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return any(answers)
+
+
+def _read(record: ScheduleRecord) -> Schedule | None:
+    """A schedule that is stored whole; None for one that only other code declares, or of a newer version."""
+    try:
+        return None if record.definition is None else decode_schedule(record.definition)
+    except msgspec.DecodeError:
+        return None

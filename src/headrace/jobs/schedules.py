@@ -1,0 +1,295 @@
+"""Schedules as users see them: declared in the code, or added, listed, paused and removed at run time."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
+from typing import Any, ParamSpec, Protocol, TypeVar, get_args, overload
+
+import msgspec
+from msgspec import UNSET
+
+from headrace.core.clock import SECOND, microseconds
+from headrace.core.duration import Duration, positive_seconds, seconds
+from headrace.core.errors import ConfigurationError, InvalidPayload
+from headrace.core.ids import new_id
+from headrace.core.message import Stream, decode_envelope
+from headrace.core.names import checked_name
+from headrace.core.record import moment
+from headrace.core.schedule import (
+    CatchUp,
+    Schedule,
+    Template,
+    Timing,
+    check_timing,
+    decode_schedule,
+    encode_schedule,
+    message_of,
+    upcoming,
+)
+from headrace.core.scheduling import ScheduleRecord
+from headrace.engine.home import Home
+from headrace.engine.registry import Registry
+
+from .face import Jobs
+from .job import Job
+from .task import AsyncTask, Call, SyncTask, Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T", bound=Task[Any, Any])
+
+#: Seconds: an interval that is shorter is a loop, not a schedule.
+SHORTEST = 0.01
+
+
+class ScheduleInfo(msgspec.Struct, frozen=True):
+    """A schedule as it stands. `declared`: the code defines it; where that code is not at hand the rest of
+    its definition is empty. `last_at` is the moment that was last fired, `next_at` the next to come."""
+
+    name: str
+    queue: str
+    task: str = ""
+    cron: str | None = None
+    every: float | None = None
+    tz: str | None = None
+    catch_up: CatchUp = "skip"
+    jitter: float = 0.0
+    declared: bool = False
+    paused: bool = False
+    next_at: datetime | None = None
+    last_at: datetime | None = None
+
+
+class ScheduleDecorator(Protocol):
+    """What `app.cron(...)` and `app.every(...)` return."""
+
+    @overload
+    def __call__(self, function: T, /) -> T: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+class Schedules:
+    """`app.schedules`."""
+
+    def __init__(self, home: Home, registry: Registry, jobs: Jobs) -> None:
+        self._home = home
+        self._declared = registry.schedules
+        self._jobs = jobs
+        self._calls: dict[str, Call[Any]] = {}
+
+    def declare(self, target: Any, timing: Timing, name: str | None, local_names: Mapping[str, Any]) -> Any:
+        """Schedule a task, or a function that becomes one."""
+        task = target if isinstance(target, Task) else self._jobs.declare(target, {}, local_names)
+        call = task.call()
+        try:
+            schedule = self._schedule(task.name if name is None else name, call, timing)
+        except InvalidPayload as error:
+            raise ConfigurationError(
+                f"{task.name} cannot be scheduled by a decorator, since it wants arguments ({error}): give "
+                "them defaults, or use app.schedules.add(name, task.call(...), ...)"
+            ) from None
+        known = self._declared.get(schedule.name)
+        # A module that is imported twice declares its schedules again.
+        if known is not None and known != schedule:
+            raise _taken(schedule.name)
+        self._declared[schedule.name] = schedule
+        self._calls[schedule.name] = call
+        return task
+
+    async def add(
+        self,
+        name: str,
+        call: Call[Any],
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        tz: str | None = None,
+        catch_up: CatchUp = "skip",
+        jitter: Duration = 0,
+    ) -> ScheduleInfo:
+        """Have `call` enqueued at the times of `cron`, or every so many seconds, from now on and for good.
+
+        It is stored, whole, with the store. Adding the same again changes nothing; another of the same name
+        is refused.
+        """
+        schedule = self._schedule(name, call, timing_of(cron, every, tz, catch_up, jitter))
+        if name in self._declared:
+            raise _taken(name)
+        return await self._home.call(self._add, schedule)
+
+    async def list(self) -> builtins.list[ScheduleInfo]:
+        """Every schedule that the store or the code knows, by name."""
+        return await self._home.call(self._list)
+
+    async def pause(self, name: str) -> None:
+        """Fire no more of its moments until it is resumed; jobs that it made go on."""
+        await self._home.call(self._pause, name, paused=True)
+
+    async def resume(self, name: str) -> None:
+        """Go on with the moments from now on; what passed meanwhile is not made up for."""
+        await self._home.call(self._pause, name, paused=False)
+
+    async def run_now(self, name: str) -> Job[Any]:
+        """Enqueue its job once, now, whatever its times and also while it is paused."""
+        call = self._calls.get(name)
+        return await (self._home.call(self._run_now, name) if call is None else self._jobs.enqueue(call))
+
+    async def remove(self, name: str) -> None:
+        """Forget a schedule that was added at run time. Jobs that it made stay."""
+        if name in self._declared:
+            raise ConfigurationError(
+                f"schedule {name!r} is declared in the code: pause it, or take it out of the code"
+            )
+        await self._home.call(self._remove, name)
+
+    def _schedule(self, name: str, call: Call[Any], timing: Timing) -> Schedule:
+        checked_name("schedule", name)
+        stream, message = self._jobs.letter(call)
+        if call.options.job_id is not UNSET or call.options.at is not UNSET:
+            raise ConfigurationError("a call that is to run again and again cannot have job_id= or at=")
+        envelope = decode_envelope(message.body)
+        template = Template(
+            task=message.task,
+            payload=envelope.payload,
+            priority=message.priority,
+            delay_us=message.delay_us,
+            lifetime_us=message.lifetime_us,
+            unique=message.unique,
+            headers=envelope.headers,
+            overrides=envelope.overrides,
+        )
+        return Schedule(name, stream.name, timing, template)
+
+    async def _records(self) -> tuple[int, tuple[ScheduleRecord, ...]]:
+        queues = {Stream("queue", schedule.queue) for schedule in self._declared.values()}
+        queues |= {stream for stream in await self._home.backend.streams() if stream.kind == "queue"}
+        table = await self._home.backend.schedules(sorted(queues, key=lambda stream: stream.name))
+        return table.now_us, table.records
+
+    async def _find(self, name: str) -> ScheduleRecord:
+        schedule = self._declared.get(name)
+        if schedule is not None:  # no worker may have seen it yet
+            await self._home.backend.establish(Stream("queue", schedule.queue), [name])
+        records = {record.name: record for record in (await self._records())[1] if self._means(record)}
+        if name not in records:
+            known = ", ".join(sorted({*records, *self._declared})) or "none"
+            raise ConfigurationError(f"there is no schedule called {name!r}; there are: {known}")
+        return records[name]
+
+    def _means(self, record: ScheduleRecord) -> bool:
+        """Whether a record is that of its name: a declared one may have moved to another queue."""
+        schedule = self._declared.get(record.name)
+        return schedule is None or schedule.queue == record.stream.name
+
+    async def _add(self, schedule: Schedule) -> ScheduleInfo:
+        now_us, records = await self._records()
+        for record in records:
+            if record.name == schedule.name and record.stream.name != schedule.queue:
+                raise _taken(schedule.name)
+        stream, definition = Stream("queue", schedule.queue), encode_schedule(schedule)
+        record = await self._home.backend.add_schedule(stream, schedule.name, definition)
+        if record.definition != definition:
+            raise _taken(schedule.name)
+        return _info(record, schedule, max(now_us, record.last_us))
+
+    async def _list(self) -> builtins.list[ScheduleInfo]:
+        now_us, records = await self._records()
+        infos = {
+            record.name: _info(record, self._declared.get(record.name) or _read(record), now_us)
+            for record in records
+            if self._means(record)
+        }
+        for name, schedule in self._declared.items():
+            if name not in infos:
+                record = ScheduleRecord(Stream("queue", schedule.queue), name, now_us)
+                infos[name] = _info(record, schedule, now_us)
+        return [infos[name] for name in sorted(infos)]
+
+    async def _pause(self, name: str, *, paused: bool) -> None:
+        record = await self._find(name)
+        await self._home.backend.pause_schedule(record.stream, name, paused=paused)
+
+    async def _run_now(self, name: str) -> Job[Any]:
+        record = await self._find(name)
+        schedule = _read(record)
+        if schedule is None:
+            raise ConfigurationError(
+                f"schedule {name!r} is declared in code that is not at hand here: use its app, as module:app"
+            )
+        now_us = (await self._home.backend.schedules([record.stream])).now_us
+        return await self._jobs.post(record.stream, message_of(schedule, new_id(), now_us))
+
+    async def _remove(self, name: str) -> None:
+        record = await self._find(name)
+        await self._home.backend.remove_schedule(record.stream, name)
+
+
+def timing_of(
+    cron: str | None, every: Duration | None, tz: str | None, catch_up: CatchUp, jitter: Duration
+) -> Timing:
+    """When, as users write it, checked."""
+    if (cron is None) == (every is None):
+        raise ConfigurationError("give a schedule either cron= or every=")
+    if catch_up not in get_args(CatchUp):
+        raise ConfigurationError(f"catch_up must be 'skip', 'one' or 'all', not {catch_up!r}")
+    jitter_us = microseconds(seconds("jitter", jitter))
+    if every is not None:
+        if tz is not None:
+            raise ConfigurationError("tz= goes with cron=; an interval is the same everywhere")
+        interval = positive_seconds("every", every)
+        if interval < SHORTEST:
+            raise ConfigurationError(f"every must be at least {SHORTEST} seconds, not {every!r}")
+        return Timing(every_us=microseconds(interval), catch_up=catch_up, jitter_us=jitter_us)
+    given: object = cron
+    zone: object = "UTC" if tz is None else tz
+    if not isinstance(given, str) or not isinstance(zone, str):
+        raise ConfigurationError(
+            f"cron and tz are texts such as '0 9 * * *' and 'UTC', not {given!r}, {zone!r}"
+        )
+    timing = Timing(cron=given, tz=zone, catch_up=catch_up, jitter_us=jitter_us)
+    check_timing(timing)
+    return timing
+
+
+def _info(record: ScheduleRecord, schedule: Schedule | None, now_us: int) -> ScheduleInfo:
+    info = ScheduleInfo(
+        name=record.name,
+        queue=record.stream.name,
+        declared=record.definition is None,
+        paused=record.paused,
+        last_at=moment(record.fired_us),
+    )
+    if schedule is None:
+        return info
+    timing = schedule.timing
+    next_us = None if record.paused else upcoming(timing, record.last_us, now_us)
+    return msgspec.structs.replace(
+        info,
+        task=schedule.template.task,
+        cron=timing.cron or None,
+        every=timing.every_us / SECOND if timing.every_us else None,
+        tz=timing.tz if timing.cron else None,
+        catch_up=timing.catch_up,
+        jitter=timing.jitter_us / SECOND,
+        next_at=None if next_us is None else moment(next_us),
+    )
+
+
+def _read(record: ScheduleRecord) -> Schedule | None:
+    try:
+        return None if record.definition is None else decode_schedule(record.definition)
+    except msgspec.DecodeError:
+        return None
+
+
+def _taken(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"there is another schedule called {name!r}: give this one another name, or remove that one first"
+    )

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from headrace import App
+
+from .conftest import Shell
+
+
+def declare(app: App) -> None:
+    app.cron("0 9 * * mon-fri", tz="Europe/London", name="remind")(app.tasks["shop.quiet"])
+    app.sync.schedules.add("count", app.tasks["shop.add"].call(1), every=90)
+
+
+def test_schedules_are_listed(app: App, headrace: Shell, url: str) -> None:
+    assert "there are no schedules" in headrace("schedules", "shop:app").stdout
+    declare(app)
+    lines = headrace("schedules", "shop:app").stdout.splitlines()
+    assert lines[0].split() == ["schedule", "when", "next", "last", "task", "queue"]
+    assert "every 90 s" in lines[2]
+    assert "0 9 * * mon-fri Europe/London" in lines[3]
+    app.sync.schedules.pause("remind")
+    without_code = headrace("schedules", "list", "--url", url).stdout.splitlines()
+    assert "by its code" in without_code[3]
+    assert "paused" in without_code[3]
+
+
+def test_as_json(app: App, headrace: Shell) -> None:
+    declare(app)
+    count, remind = headrace.json("schedules", "shop:app")
+    assert (count["name"], count["every"], count["declared"], count["last_at"]) == (
+        "count",
+        90.0,
+        False,
+        None,
+    )
+    assert (remind["cron"], remind["tz"], remind["declared"]) == ("0 9 * * mon-fri", "Europe/London", True)
+
+
+def test_they_are_run_paused_and_resumed(app: App, headrace: Shell) -> None:
+    declare(app)
+    id = headrace("schedules", "run", "shop:app", "count").stdout.strip()
+    assert app.sync.status(app.job(id)) == "queued"
+    assert headrace("schedules", "pause", "shop:app", "count", "remind").exit_code == 0
+    assert [info.paused for info in app.sync.schedules.list()] == [True, True]
+    assert headrace("schedules", "resume", "shop:app", "remind").stdout == "remind goes on\n"
+    assert [info.paused for info in app.sync.schedules.list()] == [True, False]
+
+
+def test_a_dynamic_one_is_removed_after_asking(app: App, headrace: Shell) -> None:
+    declare(app)
+    assert "add --yes" in headrace.refused("schedules", "remove", "shop:app", "count")
+    assert headrace("schedules", "remove", "shop:app", "count", "--yes").stdout == "count removed\n"
+    assert "declared in the code" in headrace.refused("schedules", "remove", "shop:app", "remind", "--yes")
+
+
+def test_an_unknown_one_is_said(app: App, headrace: Shell) -> None:
+    declare(app)
+    assert "there are: count, remind" in headrace.refused("schedules", "run", "shop:app", "nix")

@@ -1,0 +1,53 @@
+"""A worker goes by the shortest lease of its queues, whoever set it."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.message import Source, Stream
+from headrace.engine.leases import Leases
+
+FIRST, SECOND, OTHER = (Stream("queue", name) for name in ("first", "second", "other"))
+
+
+@pytest.fixture
+def followed() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def leases(followed: list[float]) -> Leases:
+    leases = Leases([Source(FIRST), Source(SECOND)], 15)
+    leases.followed_by(followed.append)
+    return leases
+
+
+def test_the_same_leases_say_nothing_new(leases: Leases, followed: list[float]) -> None:
+    leases.heed({FIRST: 15_000_000, SECOND: 15_000_000})
+    leases.heed({})
+    assert followed == []
+
+
+def test_a_shorter_one_is_followed_once(leases: Leases, followed: list[float]) -> None:
+    leases.heed({SECOND: 1_000_000})
+    leases.heed({FIRST: 15_000_000, SECOND: 1_000_000})
+    assert followed == [1.0]
+
+
+def test_a_longer_one_is_followed_when_it_is_the_shortest(leases: Leases, followed: list[float]) -> None:
+    leases.heed({FIRST: 60_000_000})
+    assert followed == []
+    leases.heed({SECOND: 30_000_000})
+    assert followed == [30.0]
+
+
+def test_queues_of_others_are_none_of_its_business(leases: Leases, followed: list[float]) -> None:
+    leases.heed({OTHER: 1})
+    assert followed == []
+
+
+def test_without_queues_there_is_nothing_to_follow(followed: list[float]) -> None:
+    leases = Leases([], 15)
+    leases.followed_by(followed.append)
+    leases.heed({OTHER: 1})
+    assert followed == []

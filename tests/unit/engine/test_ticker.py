@@ -1,0 +1,243 @@
+"""Firing schedules: when a worker looks, what it fires, and that another worker fires nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headrace import signals
+from headrace.core.clock import SECOND
+from headrace.core.errors import BackendUnavailable
+from headrace.core.message import Stream
+from headrace.core.record import Record
+from headrace.core.schedule import Schedule, Template, Timing, encode_schedule, message_at
+from headrace.core.scheduling import ScheduleRecord
+from headrace.engine.ticker import BEATEN, LOOK, LOOK_IDLE, Ticker
+from tests.unit.engine.bench import SOURCE, Bench
+
+STREAM = SOURCE.stream
+
+
+def schedule(timing: Timing, name: str = "tidy", queue: str = "work") -> Schedule:
+    return Schedule(name, queue, timing, Template("tidy", b"\x91\x90"))
+
+
+EVERY_TEN = schedule(Timing(every_us=10 * SECOND))
+
+
+def ticker(bench: Bench, *declared: Schedule) -> Ticker:
+    return Ticker(bench.backend, [SOURCE], declared, emitter=bench.emitter)
+
+
+async def settled(ticker: Ticker) -> float:
+    """Look until there is nothing to do; answers the pause after it."""
+    while not (pause := await ticker._look()):
+        pass
+    return pause
+
+
+async def begun(bench: Bench, *declared: Schedule) -> Ticker:
+    """A ticker that has seen its schedules."""
+    begun = ticker(bench, *declared)
+    await settled(begun)
+    return begun
+
+
+async def jobs(bench: Bench) -> list[Record]:
+    return list(await bench.backend.records(STREAM, limit=2000))
+
+
+async def record(bench: Bench) -> ScheduleRecord:
+    [found] = (await bench.backend.schedules([STREAM])).records
+    return found
+
+
+async def test_without_schedules_it_looks_rarely(bench: Bench) -> None:
+    assert await ticker(bench)._look() == LOOK_IDLE
+
+
+async def test_an_interval_fires_first_after_one_interval_and_then_at_a_fixed_rate(bench: Bench) -> None:
+    tick = await begun(bench, schedule(Timing(every_us=2 * SECOND)))
+    first = (await record(bench)).last_us
+    assert 1.5 < await settled(tick) <= 2
+    assert await jobs(bench) == []
+    for number in (1, 2, 3):
+        bench.clock.advance(2.1 if number == 1 else 2)
+        assert await settled(tick) < 2
+        assert (await record(bench)).last_us == first + number * 2 * SECOND
+        assert len(await jobs(bench)) == number
+
+
+async def test_it_looks_again_before_a_moment_that_is_far_away(bench: Bench) -> None:
+    assert await settled(await begun(bench, schedule(Timing(every_us=3600 * SECOND)))) == LOOK
+
+
+async def test_a_cron_expression(bench: Bench) -> None:
+    tick = await begun(bench, schedule(Timing(cron="0 9 * * *", tz="Europe/London")))
+    for _ in range(3):
+        bench.clock.advance(86400)
+        now = datetime.fromtimestamp(bench.clock.now_us() / SECOND, UTC)
+        nine = now.replace(hour=10, minute=0, second=0)  # either 9:00 or 10:00 there: wait for both
+        bench.clock.advance(max(0.0, (nine - now).total_seconds()))
+        await settled(tick)
+    fired = (await record(bench)).last_us
+    assert datetime.fromtimestamp(fired / SECOND, UTC).hour in (8, 9)
+
+
+async def test_schedules_of_queues_that_the_worker_does_not_serve_are_left_alone(bench: Bench) -> None:
+    tick = await begun(bench, schedule(Timing(every_us=SECOND), queue="elsewhere"))
+    bench.clock.advance(10)
+    await settled(tick)
+    assert (await bench.backend.schedules([STREAM, Stream("queue", "elsewhere")])).records == ()
+
+
+async def test_two_workers_fire_a_moment_once(bench: Bench) -> None:
+    one, other = await begun(bench, EVERY_TEN), await begun(bench, EVERY_TEN)
+    for number in range(1, 6):
+        bench.clock.advance(10.5 if number == 1 else 10)
+        await settled(one)
+        await settled(other)
+        assert len(await jobs(bench)) == number
+
+
+async def test_one_that_was_slower_looks_again_soon(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = await begun(bench, EVERY_TEN), await begun(bench, EVERY_TEN)
+    bench.clock.advance(10)
+    seen = await bench.backend.schedules([STREAM])
+    await settled(one)
+
+    async def schedules_as_they_were(streams: Sequence[Stream]) -> object:
+        return seen
+
+    monkeypatch.setattr(bench.backend, "schedules", schedules_as_they_were)
+    assert await other._look() == BEATEN
+    assert len(await jobs(bench)) == 1
+
+
+async def test_the_clock_of_the_worker_makes_no_difference(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tick = await begun(bench, EVERY_TEN)
+    monkeypatch.setattr("time.time", lambda: 4e9)
+    assert await settled(tick) == LOOK
+    assert await jobs(bench) == []
+
+
+# --- after downtime -----------------------------------------------------------------------------------------
+
+
+async def test_missed_moments_are_skipped(bench: Bench) -> None:
+    tick = await begun(bench, EVERY_TEN)
+    first = (await record(bench)).last_us
+    bench.clock.advance(1006)
+    await settled(tick)
+    assert await jobs(bench) == []
+    assert await record(bench) == ScheduleRecord(STREAM, "tidy", first + 1000 * SECOND)
+    bench.clock.advance(5)
+    await settled(tick)
+    assert len(await jobs(bench)) == 1
+
+
+async def test_once_for_all_that_was_missed(bench: Bench) -> None:
+    tick = await begun(bench, schedule(Timing(every_us=10 * SECOND, catch_up="one")))
+    bench.clock.advance(1006)
+    await settled(tick)
+    assert len(await jobs(bench)) == 1
+
+
+async def test_each_that_was_missed_in_order(bench: Bench) -> None:
+    each = schedule(Timing(every_us=10 * SECOND, catch_up="all"))
+    tick = await begun(bench, each)
+    first = (await record(bench)).last_us
+    bench.clock.advance(2505)
+    await settled(tick)
+    expected = [message_at(each, first + n * 10 * SECOND, 0).id for n in range(1, 251)]
+    assert [job.id for job in await jobs(bench)] == expected
+
+
+# --- jitter, pause, dynamic ones ----------------------------------------------------------------------------
+
+
+async def test_jitter_delays_the_job_and_not_the_schedule(bench: Bench) -> None:
+    tick = await begun(bench, schedule(Timing(every_us=10 * SECOND, jitter_us=3600 * SECOND)))
+    first = (await record(bench)).last_us
+    bench.clock.advance(10)
+    await settled(tick)
+    [job] = await jobs(bench)
+    assert job.status == "scheduled"
+    assert first + 10 * SECOND < job.due_us <= first + 3610 * SECOND
+    assert (await record(bench)).last_us == first + 10 * SECOND
+
+
+async def test_a_paused_schedule_rests_and_goes_on_afterwards(bench: Bench) -> None:
+    tick = await begun(bench, schedule(Timing(every_us=10 * SECOND, catch_up="all")))
+    await bench.backend.pause_schedule(STREAM, "tidy", paused=True)
+    bench.clock.advance(100)
+    await settled(tick)
+    await bench.backend.pause_schedule(STREAM, "tidy", paused=False)
+    await settled(tick)
+    assert await jobs(bench) == []
+    bench.clock.advance(10)
+    await settled(tick)
+    assert len(await jobs(bench)) == 1
+
+
+async def test_a_dynamic_schedule_is_fired_by_any_worker(bench: Bench) -> None:
+    tick = await begun(bench)
+    await bench.backend.add_schedule(STREAM, "tidy", encode_schedule(EVERY_TEN))
+    bench.clock.advance(10)
+    await settled(tick)
+    [job] = await jobs(bench)
+    assert job.task == "tidy"
+
+
+async def test_what_another_version_wrote_or_only_other_code_declares_is_left_alone(bench: Bench) -> None:
+    await bench.backend.add_schedule(STREAM, "newer", b"\xc1")
+    await bench.backend.establish(STREAM, ["of other code"])
+    bench.clock.advance(100)
+    assert await ticker(bench)._look() == LOOK
+    assert await jobs(bench) == []
+
+
+async def test_one_that_cannot_be_computed_here_does_not_stop_the_others(bench: Bench) -> None:
+    bad = schedule(Timing(cron="* * * * *", tz="Mars/Olympus"), name="bad")
+    await bench.backend.add_schedule(STREAM, "bad", encode_schedule(bad))
+    tick = await begun(bench, EVERY_TEN)
+    bench.clock.advance(10)
+    await settled(tick)
+    assert len(await jobs(bench)) == 1
+    errors = [signal for signal in bench.heard if isinstance(signal, signals.BackendError)]
+    assert "Mars/Olympus" in errors[0].error
+
+
+async def test_many_are_fired_at_once_and_an_error_of_one_is_raised_when_all_are_through(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [schedule(Timing(every_us=10 * SECOND), name=f"tidy-{n}") for n in range(50)]
+    tick = await begun(bench, *many)
+    bench.clock.advance(10)
+    before = bench.backend.tick
+
+    async def one_fails(stream: Stream, name: str, **options: Any) -> bool:
+        if name == "tidy-7":
+            raise BackendUnavailable("away for a moment")
+        return await before(stream, name, **options)
+
+    monkeypatch.setattr(bench.backend, "tick", one_fails)
+    with pytest.raises(BackendUnavailable):
+        await tick._look()
+    assert len(await jobs(bench)) == 49
+    monkeypatch.undo()
+    await settled(tick)
+    assert len(await jobs(bench)) == 50
+
+
+async def test_what_is_fired_is_announced(bench: Bench) -> None:
+    tick = await begun(bench, EVERY_TEN)
+    bench.clock.advance(10)
+    await settled(tick)
+    [job] = await jobs(bench)
+    assert signals.JobEnqueued(job.id, "tidy", "work") in bench.heard
