@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from headrace.backends.sqlite import queries, records, recovery
+from headrace.backends.sqlite import queries, record_queries, records, recovery, upkeep_queries
 from headrace.backends.sqlite.claims import is_something_ready
 from headrace.backends.sqlite.settlements import settle
 from headrace.backends.sqlite.transaction import Transaction
@@ -24,7 +24,8 @@ HOUR = 3600 * SECOND
 #: All that touch messages; the other tables are small.
 STATEMENTS = {
     name: text
-    for name, text in vars(queries).items()
+    for module in (queries, record_queries, upkeep_queries)
+    for name, text in vars(module).items()
     if name.isupper() and not name.startswith("_") and "headrace_messages" in text
 }
 
@@ -70,7 +71,8 @@ def test_what_is_wanted_by_place_and_time_is_found_by_the_index(file: SqliteFile
 
 def test_keys_that_have_run_out_are_found_by_their_time(file: SqliteFile) -> None:
     assert any(
-        "headrace_unique_keys_expiry (expires_us<?)" in line for line in plan_of(file, queries.PRUNE_KEYS)
+        "headrace_unique_keys_expiry (expires_us<?)" in line
+        for line in plan_of(file, upkeep_queries.PRUNE_KEYS)
     )
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from headrace import App, HeadraceError, JobStatus, RetryPolicy, current_job
-from headrace.core.clock import MovableClock
+from headrace.core.clock import MovableClock, microseconds
 from tests.unit.behaviour.work import LONG, drain, pass_time, until
 
 
@@ -127,13 +127,13 @@ async def test_a_job_whose_worker_was_lost_is_redelivered_on_its_next_attempt(
         return current_job().attempt, current_job().redelivered
 
     job = await see.enqueue()
-    await app._home.backend.ensure(app.worker()._sources[0], 1_000_000)
+    await app._home.backend.ensure(app.worker()._sources[0], microseconds(LONG))
     (claim,) = await app._home.backend.claim(
         app.worker()._sources, consumer="a worker that dies", limit=1, suspects=0, wait=0
     )
     assert claim.id == job.id
-    clock.advance(60)
-    await drain(app, lease=1)
+    clock.advance(LONG + 1)
+    await drain(app)
     assert await job.result() == (2, True)
 
 

@@ -50,7 +50,7 @@ class RedisScheduling(Scheduling):
     async def tick(
         self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
     ) -> bool:
-        # Not confirmed as appends are: a server that loses the job loses the whole step, and it is fired again.
+        # Not confirmed as appends are: a server that loses the job loses the step with it, and fires again.
         batch = Batch(stream, f"schedule:{name}:{next_us}", 1, list(messages))
         call = tick_call(self._store.queue(stream), batch, name, expected_us, next_us)
         answer: Any = await self._store.run(call)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from headrace.core.backend import CancelOrder, DueOrder, LeaseOrder, Order, PauseOrder, ScheduleOrder
 from headrace.core.message import Stream
 
-from . import queries
+from . import upkeep_queries
 from .connection import Connection
 from .parcel import listed, unlisted
 
@@ -23,13 +23,13 @@ class Announcement(NamedTuple):
 
 def write_orders(connection: Connection, namespace: str, orders: list[Order], now_us: int) -> None:
     contents = [listed(_words(order)) for order in dict.fromkeys(orders)]
-    connection.change(queries.ADD_ORDERS, (namespace, now_us, listed(contents)))
-    connection.change(queries.FORGET_ORDERS, (REMEMBERED,))
+    connection.change(upkeep_queries.ADD_ORDERS, (namespace, now_us, listed(contents)))
+    connection.change(upkeep_queries.FORGET_ORDERS, (REMEMBERED,))
 
 
 def read_orders(connection: Connection, namespace: str, after: int) -> list[Announcement]:
     """What was announced since the order of that number, in order."""
-    rows = unlisted(connection.value(queries.READ_ORDERS, (namespace, after)))
+    rows = unlisted(connection.value(upkeep_queries.READ_ORDERS, (namespace, after)))
     read = ((seq, at_us, _order(*unlisted(content))) for seq, at_us, content in rows)
     return [Announcement(seq, at_us, order) for seq, at_us, order in read if order is not None]
 

@@ -7,7 +7,7 @@ an empty blob is NULL, hence `coalesce(..., x'')`.
 
 from __future__ import annotations
 
-# --- streams ----------------------------------------------------------------------------------------------
+# --- streams ---------------------------------------------------------------------------------------------
 
 FIND_STREAM = """
 SELECT stream, established, queued, scheduled FROM headrace_streams
@@ -75,7 +75,7 @@ SELECT queued, running, scheduled, retrying, dead, paused,
 FROM headrace_streams AS streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3
 """
 
-# --- appending --------------------------------------------------------------------------------------------
+# --- appending -------------------------------------------------------------------------------------------
 
 # [id, ...] → [[seq, id, place, at_us], ...]
 FIND_IDS = """
@@ -109,7 +109,7 @@ INSERT INTO headrace_producers (stream, producer, number, at_us, answers) VALUES
 ON CONFLICT DO UPDATE SET number = excluded.number, at_us = excluded.at_us, answers = excluded.answers
 """
 
-# --- unique keys ------------------------------------------------------------------------------------------
+# --- unique keys -----------------------------------------------------------------------------------------
 
 # [key, ...] → [[key, id, expires_us, whether the owner waits or runs], ...]
 FIND_KEYS = """
@@ -131,7 +131,7 @@ DELETE FROM headrace_unique_keys WHERE expires_us IS NULL AND (stream, key, id) 
     SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))
 """
 
-# --- claiming ---------------------------------------------------------------------------------------------
+# --- claiming --------------------------------------------------------------------------------------------
 
 # [[kind, name], ...], from which lane on
 IS_SOMETHING_READY = """
@@ -184,7 +184,7 @@ ADD_WORKER = """
 INSERT INTO headrace_workers (namespace, consumer, seen_us) VALUES (?, ?, ?) RETURNING worker
 """
 
-# --- settling ---------------------------------------------------------------------------------------------
+# --- settling --------------------------------------------------------------------------------------------
 
 # [seq, ...] → [[seq, stream, place, claim, priority, cancel_us, unique_key, id], ...]
 READ_HELD = """
@@ -222,7 +222,7 @@ UPDATE headrace_messages SET
 FROM json_each(?1) AS change WHERE seq = change.value ->> 0
 """
 
-# --- leases -----------------------------------------------------------------------------------------------
+# --- leases ----------------------------------------------------------------------------------------------
 
 # [seq, ...] → [[seq, claim, whether its cancellation was asked for], ...]
 READ_RUNNING = """
@@ -275,7 +275,7 @@ FROM (
     LIMIT ?2)
 """
 
-# --- due times --------------------------------------------------------------------------------------------
+# --- due times -------------------------------------------------------------------------------------------
 
 # [stream, ...]
 NEXT_DUE = """
@@ -300,144 +300,7 @@ UPDATE headrace_messages SET place = lane, at_us = ?2 + due.key
 FROM json_each(?1) AS due WHERE seq = due.value
 """
 
-# --- pruning ----------------------------------------------------------------------------------------------
-
-PRUNE_MARKS = """
-DELETE FROM headrace_messages WHERE seq IN (
-    SELECT seq FROM headrace_streams AS streams CROSS JOIN json_each('[11, 12, 13]') AS mark
-        CROSS JOIN headrace_messages AS message
-    WHERE namespace = ?1 AND message.stream = streams.stream AND place = mark.value AND at_us <= ?2
-    LIMIT ?3)
-"""
-
-PRUNE_KEYS = """
-DELETE FROM headrace_unique_keys WHERE (stream, key) IN (
-    SELECT stream, key FROM headrace_unique_keys INDEXED BY headrace_unique_keys_expiry
-    WHERE expires_us <= ?2
-    AND stream IN (SELECT stream FROM headrace_streams WHERE namespace = ?1) LIMIT ?3)
-"""
-
-PRUNE_PRODUCERS = """
-DELETE FROM headrace_producers WHERE (stream, producer) IN (
-    SELECT stream, producer FROM headrace_producers WHERE at_us <= ?2
-    AND stream IN (SELECT stream FROM headrace_streams WHERE namespace = ?1) LIMIT ?3)
-"""
-
-PRUNE_WORKERS = """
-UPDATE headrace_workers SET info = NULL WHERE worker IN (
-    SELECT worker FROM headrace_workers WHERE namespace = ?1 AND info IS NOT NULL AND seen_us <= ?2 LIMIT ?3)
-"""
-
-# Of messages that are over, or were handed out again.
-PRUNE_PROGRESS = """
-DELETE FROM headrace_progress WHERE seq IN (
-    SELECT seq FROM headrace_progress AS progress WHERE NOT EXISTS (
-        SELECT 1 FROM headrace_messages AS message
-        WHERE message.seq = progress.seq AND message.claim = progress.claim AND place = 7)
-    LIMIT ?)
-"""
-
-PRUNE_WORKER_NAMES = """
-DELETE FROM headrace_workers WHERE namespace = ?1 AND info IS NULL AND seen_us <= ?2
-"""
-
-IS_SOMETHING_PAST = """
-SELECT EXISTS (
-    SELECT 1 FROM headrace_streams AS streams CROSS JOIN json_each('[11, 12, 13]') AS mark
-        CROSS JOIN headrace_messages AS message
-    WHERE namespace = ?1 AND message.stream = streams.stream AND place = mark.value AND at_us <= ?2
-) OR EXISTS (
-    SELECT 1 FROM headrace_unique_keys WHERE expires_us <= ?2
-) OR EXISTS (
-    SELECT 1 FROM headrace_producers WHERE at_us <= ?3
-) OR EXISTS (
-    SELECT 1 FROM headrace_workers WHERE namespace = ?1 AND info IS NOT NULL AND seen_us <= ?4
-) OR EXISTS (
-    SELECT 1 FROM headrace_progress AS progress WHERE NOT EXISTS (
-        SELECT 1 FROM headrace_messages AS message
-        WHERE message.seq = progress.seq AND message.claim = progress.claim AND place = 7)
-)
-"""
-
-# --- workers ----------------------------------------------------------------------------------------------
-
-WRITE_WORKER = """
-INSERT INTO headrace_workers (namespace, consumer, seen_us, info) VALUES (?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET seen_us = excluded.seen_us, info = excluded.info
-"""
-
-FORGET_WORKER = "UPDATE headrace_workers SET info = NULL WHERE namespace = ? AND consumer = ?"
-
-LIST_WORKERS = """
-SELECT info FROM headrace_workers WHERE namespace = ? AND info IS NOT NULL AND seen_us > ? ORDER BY worker
-"""
-
-# --- orders -----------------------------------------------------------------------------------------------
-
-ADD_ORDERS = """
-INSERT INTO headrace_orders (namespace, at_us, content) SELECT ?1, ?2, value FROM json_each(?3)
-"""
-
-FORGET_ORDERS = """
-DELETE FROM headrace_orders WHERE seq <= (SELECT max(seq) FROM headrace_orders) - ?
-"""
-
-LAST_ORDER = "SELECT coalesce(max(seq), 0) FROM headrace_orders"
-
-READ_ORDERS = """
-SELECT json_group_array(json_array(seq, at_us, content)) FROM (
-    SELECT seq, at_us, content FROM headrace_orders WHERE namespace = ? AND seq > ? ORDER BY seq)
-"""
-
-# --- one message, and listings ----------------------------------------------------------------------------
-
-_RECORD = """
-SELECT seq, id, place, at_us, since_us, priority, task, reason, note, state, failure, result, body,
-    (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker),
-    (SELECT json_array(fraction, text, progress.at_us) FROM headrace_progress AS progress
-        WHERE place = 7 AND progress.seq = message.seq AND progress.claim = message.claim)
-FROM headrace_messages AS message
-"""
-
-READ_RECORD = f"""{_RECORD}
-WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3)
-    AND id = ?4
-"""
-
-# [seq, ...]
-READ_RECORDS = f"{_RECORD} WHERE seq IN (SELECT value FROM json_each(?))"
-
-# The listings answer [[seq, id, place, at_us, task, reason], ...]; bodies are read for what is shown alone.
-# By id, an order that a message keeps from its append to its mark: pages neither miss nor repeat one.
-LIST_RECORDS = """
-SELECT json_group_array(json_array(seq, id, place, at_us, task, reason)) FROM (
-    SELECT seq, id, place, at_us, task, reason FROM headrace_messages
-    WHERE stream = ?1 AND id > ?2 ORDER BY id LIMIT ?3)
-"""
-
-LIST_RECORDS_OF_STATUS = """
-SELECT json_group_array(json_array(seq, id, place, at_us, task, reason)) FROM (
-    SELECT seq, id, place, at_us, task, reason FROM headrace_messages
-    WHERE stream = ?1 AND place BETWEEN ?2 AND ?3 AND (place, at_us, seq) > (?4, ?5, ?6)
-    ORDER BY place, at_us, seq LIMIT ?7)
-"""
-
-LIST_DEAD = """
-SELECT json_group_array(json_array(seq, id, place, at_us, task, reason)) FROM (
-    SELECT seq, id, place, at_us, task, reason FROM headrace_messages
-    WHERE stream = ?1 AND place = 10 AND (at_us, seq) < (?2, ?3)
-    ORDER BY at_us DESC, seq DESC LIMIT ?4)
-"""
-
-# [[kind, name, id], ...] → the indexes of those that wait or run
-STILL_GOING = """
-SELECT json_group_array(wanted.key) FROM json_each(?2) AS wanted
-    CROSS JOIN headrace_streams AS streams CROSS JOIN headrace_messages AS message
-WHERE namespace = ?1 AND streams.kind = wanted.value ->> 0 AND streams.name = wanted.value ->> 1
-    AND message.stream = streams.stream AND message.id = wanted.value ->> 2 AND message.place <= 9
-"""
-
-# --- steering ---------------------------------------------------------------------------------------------
+# --- steering --------------------------------------------------------------------------------------------
 
 # [id, ...] → [[seq, stream, place, priority, unique_key, id], ...]
 READ_BY_ID = """

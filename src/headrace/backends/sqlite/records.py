@@ -14,7 +14,7 @@ from headrace.core.message import Stream
 from headrace.core.outcome import DeadReason, Failure
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Progress, Record
 
-from . import queries
+from . import queries, record_queries
 from .claims import read_state
 from .connection import Connection
 from .parcel import listed, unlisted
@@ -33,7 +33,7 @@ _decode_failure = msgspec.msgpack.Decoder(Failure).decode
 
 
 class Row(NamedTuple):
-    """The columns of `queries._RECORD`."""
+    """The columns of `record_queries._RECORD`."""
 
     seq: int
     id: str
@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
 
 def look(connection: Connection, namespace: str, stream: Stream, id: str, now_us: int) -> Record | None:
-    found = connection.row(queries.READ_RECORD, (namespace, stream.kind, stream.name, id))
+    found = connection.row(record_queries.READ_RECORD, (namespace, stream.kind, stream.name, id))
     return _record(stream, Row(*found), now_us) if found else None
 
 
@@ -65,7 +65,7 @@ def which_are_over(
 ) -> set[tuple[Stream, str]]:
     """Those of the messages that neither wait nor run."""
     wanted = listed((stream.kind, stream.name, id) for stream, id in messages)
-    going = set(unlisted(connection.value(queries.STILL_GOING, (namespace, wanted))))
+    going = set(unlisted(connection.value(record_queries.STILL_GOING, (namespace, wanted))))
     return {message for index, message in enumerate(messages) if index not in going}
 
 
@@ -155,13 +155,13 @@ def list_records(connection: Connection, namespace: str, listing: Listing, now_u
     if number is None or listing.status is JobStatus.UNKNOWN:
         return Page(())
     if listing.status is None:
-        array = connection.value(queries.LIST_RECORDS, (number, listing.cursor or "", SCAN_LIMIT))
+        array = connection.value(record_queries.LIST_RECORDS, (number, listing.cursor or "", SCAN_LIMIT))
         lines, cursor = _choose(array, listing, lambda line: line.id)
     else:
         first, last = RANGES[listing.status]
         after = _read_cursor(listing.cursor, 3) if listing.cursor else (first, 0, 0)
         bindings = (number, first, last, *after, SCAN_LIMIT)
-        array = connection.value(queries.LIST_RECORDS_OF_STATUS, bindings)
+        array = connection.value(record_queries.LIST_RECORDS_OF_STATUS, bindings)
         lines, cursor = _choose(array, listing, lambda line: f"{line.place}:{line.at_us}:{line.seq}")
     records = (_record(listing.stream, row, now_us) for row in _read(connection, lines))
     return Page(tuple(record for record in records if record is not None), cursor)
@@ -172,7 +172,7 @@ def list_dead(connection: Connection, namespace: str, listing: Listing) -> Page[
     if number is None:
         return Page(())
     before = _read_cursor(listing.cursor, 2) if listing.cursor else (ETERNITY, ETERNITY)
-    array = connection.value(queries.LIST_DEAD, (number, *before, SCAN_LIMIT))
+    array = connection.value(record_queries.LIST_DEAD, (number, *before, SCAN_LIMIT))
     lines, cursor = _choose(array, listing, lambda line: f"{line.at_us}:{line.seq}")
     return Page(tuple(_dead_letter(listing.stream, row) for row in _read(connection, lines)), cursor)
 
@@ -197,7 +197,10 @@ def _choose(
 
 
 def _read(connection: Connection, lines: list[Line]) -> list[Row]:
-    rows = (Row(*row) for row in connection.rows(queries.READ_RECORDS, (listed(line.seq for line in lines),)))
+    rows = (
+        Row(*row)
+        for row in connection.rows(record_queries.READ_RECORDS, (listed(line.seq for line in lines),))
+    )
     by_seq = {row.seq: row for row in rows}
     # One that ended in between is left out.
     return [by_seq[line.seq] for line in lines if line.seq in by_seq]

@@ -10,7 +10,7 @@ from headrace.core.clock import SECOND
 from headrace.core.message import Source, Trouble
 from headrace.core.outcome import DeadReason
 
-from . import queries
+from . import queries, upkeep_queries
 from .appends import PRODUCER_TTL
 from .claims import read_state
 from .connection import Connection
@@ -100,20 +100,20 @@ def promote(transaction: Transaction, sources: Sequence[Source], limit: int) -> 
 
 def is_something_past(connection: Connection, namespace: str, now_us: int) -> bool:
     times = (now_us, now_us - PRODUCER_TTL, now_us - WORKER_TTL)
-    return bool(connection.value(queries.IS_SOMETHING_PAST, (namespace, *times)))
+    return bool(connection.value(upkeep_queries.IS_SOMETHING_PAST, (namespace, *times)))
 
 
 def prune(transaction: Transaction, limit: int) -> int:
     connection, namespace, now_us = transaction.connection, transaction.namespace, transaction.now_us
     steps = (
-        (queries.PRUNE_MARKS, now_us),
-        (queries.PRUNE_KEYS, now_us),
-        (queries.PRUNE_PRODUCERS, now_us - PRODUCER_TTL),
-        (queries.PRUNE_WORKERS, now_us - WORKER_TTL),
+        (upkeep_queries.PRUNE_MARKS, now_us),
+        (upkeep_queries.PRUNE_KEYS, now_us),
+        (upkeep_queries.PRUNE_PRODUCERS, now_us - PRODUCER_TTL),
+        (upkeep_queries.PRUNE_WORKERS, now_us - WORKER_TTL),
     )
     pruned = 0
     for statement, until_us in steps:
         pruned += connection.change(statement, (namespace, until_us, limit - pruned))
-    pruned += connection.change(queries.PRUNE_PROGRESS, (limit - pruned,))
-    connection.change(queries.PRUNE_WORKER_NAMES, (namespace, now_us - NAME_TTL))
+    pruned += connection.change(upkeep_queries.PRUNE_PROGRESS, (limit - pruned,))
+    connection.change(upkeep_queries.PRUNE_WORKER_NAMES, (namespace, now_us - NAME_TTL))
     return pruned

@@ -16,7 +16,7 @@ from headrace.core.backend import Order
 from headrace.core.clock import Clock
 from headrace.core.message import Source, Stream
 
-from . import queries
+from . import upkeep_queries
 from .claims import is_something_ready
 from .connection import Connection
 from .news import News
@@ -178,7 +178,7 @@ class Watch:
 
     def start_from_here(self, connection: Connection) -> None:
         """What was announced before this is not heard."""
-        self._position = connection.opened, connection.value(queries.LAST_ORDER)
+        self._position = connection.opened, connection.value(upkeep_queries.LAST_ORDER)
 
     def _new_orders(self, connection: Connection) -> list[Announcement]:
         if self._position is None or self._position[0] != connection.opened:

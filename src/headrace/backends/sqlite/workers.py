@@ -11,7 +11,7 @@ from headrace.core.clock import SECOND
 from headrace.core.message import Stream
 from headrace.core.record import WorkerInfo
 
-from . import queries
+from . import queries, upkeep_queries
 from .connection import Connection
 from .parcel import listed
 from .transaction import Transaction
@@ -26,7 +26,7 @@ _decode = msgspec.msgpack.Decoder(WorkerInfo).decode
 def beat(transaction: Transaction, worker: WorkerInfo) -> Standing:
     connection, namespace = transaction.connection, transaction.namespace
     row = (namespace, worker.consumer, transaction.now_us, _encode(worker))
-    connection.change(queries.WRITE_WORKER, row)
+    connection.change(upkeep_queries.WRITE_WORKER, row)
     leases = connection.rows(queries.LIST_LEASES, (namespace, listed(worker.queues)))
     return Standing(
         paused=frozenset(Stream(*row) for row in connection.rows(queries.LIST_PAUSED, (namespace,))),
@@ -35,11 +35,11 @@ def beat(transaction: Transaction, worker: WorkerInfo) -> Standing:
 
 
 def retire(transaction: Transaction, consumer: str) -> None:
-    transaction.connection.change(queries.FORGET_WORKER, (transaction.namespace, consumer))
+    transaction.connection.change(upkeep_queries.FORGET_WORKER, (transaction.namespace, consumer))
 
 
 def list_workers(connection: Connection, namespace: str, now_us: int) -> list[WorkerInfo]:
-    rows = connection.rows(queries.LIST_WORKERS, (namespace, now_us - WORKER_TTL))
+    rows = connection.rows(upkeep_queries.LIST_WORKERS, (namespace, now_us - WORKER_TTL))
     workers = (_read(info) for (info,) in rows)
     return [worker for worker in workers if worker is not None]
 
