@@ -26,6 +26,7 @@ from headrace.core.signals import (
 )
 
 from .announcer import Announcer
+from .burst import until_drained
 from .emitter import Emitter
 from .executor import Executor, Finished
 from .failure import described
@@ -49,9 +50,6 @@ from .ticker import Ticker
 
 #: Seconds that the last writes of a stopping worker may take; what is not written by then is recovered.
 LAST_WRITES = 5.0
-
-#: Seconds between looks at the queues of a burst worker that has nothing in hand.
-BURST_LOOK = 0.02
 
 #: Buffered claims older than this many seconds are handed back: the pace fell, others may be idle.
 HOARDED = 0.25
@@ -362,25 +360,9 @@ class Worker:
         )
 
     async def _until_drained(self) -> None:
-        while True:
-            await self._slots.until_quiet(3600.0)
-            await self._settler.flushed(3600.0)
-            try:
-                if await self._nothing_left():
-                    return
-            except BackendUnavailable:
-                pass  # the services announce it; look again when the store is back
-            await asyncio.sleep(BURST_LOOK)
-
-    async def _nothing_left(self) -> bool:
-        if len(self._holdings):
-            return False
-        for source in self._sources:
-            counts = await self._backend.counts(source.stream)
-            waiting = 0 if counts.paused else counts.queued + counts.retrying + counts.due
-            if counts.running or waiting:
-                return False
-        return True
+        await until_drained(
+            self._backend, self._sources, slots=self._slots, settler=self._settler, holdings=self._holdings
+        )
 
 
 async def _first_of(*awaitables: Awaitable[object]) -> None:
