@@ -22,6 +22,8 @@ from rich.table import Table
 
 from tests.servers import Server, available
 
+from .environments import peer_cases
+
 #: name of a row → figure → the values of all rounds
 Results = dict[str, dict[str, list[float]]]
 
@@ -31,15 +33,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="how much to do, 1 = 50,000 jobs in bulk")
     parser.add_argument("--stores", default="memory,sqlite,redis")
+    parser.add_argument(
+        "--peers", action="store_true", help="measure others too, in environments of their own"
+    )
     parser.add_argument("--json", type=Path, help="write every figure of every round there")
     options = parser.parse_args()
     results: Results = defaultdict(lambda: defaultdict(list))
     with ExitStack() as stack:
         cases = list(_cases(options.stores.split(","), stack))
+        if options.peers:
+            cases += peer_cases()
         for number in range(options.rounds):
-            for name, arguments in cases:
+            for name, command in cases:
                 print(f"round {number + 1} of {options.rounds}: {name}", file=sys.stderr)
-                for figure, value in _run(arguments, options.scale).items():
+                for figure, value in _run([*command, str(options.scale)]).items():
                     results[name][figure].append(value)
     _show(results)
     if options.json:
@@ -48,6 +55,11 @@ def main() -> None:
 
 
 def _cases(stores: list[str], stack: ExitStack) -> Iterator[tuple[str, list[str]]]:
+    for name, arguments in _arguments(stores, stack):
+        yield name, [sys.executable, "-m", "benchmarks.case", *arguments, "--scale"]
+
+
+def _arguments(stores: list[str], stack: ExitStack) -> Iterator[tuple[str, list[str]]]:
     loops = ["asyncio", "uvloop"] if _has_uvloop() else ["asyncio"]
     if "redis" in stores:
         kind, url = stack.enter_context(_redis())
@@ -78,8 +90,7 @@ def _redis() -> Iterator[tuple[str, str]]:
             server.stop()
 
 
-def _run(arguments: list[str], scale: float) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.case", *arguments, "--scale", str(scale)]
+def _run(command: list[str]) -> dict[str, float]:
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     figures: dict[str, float] = json.loads(output.splitlines()[-1])
     return figures

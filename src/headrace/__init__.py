@@ -27,6 +27,7 @@ from headrace.core.record import DeadLetter, JobStatus, Page, WorkerInfo
 from headrace.core.retry import RetryPolicy
 from headrace.core.secret import Secret
 from headrace.engine.dependencies import Depends
+from headrace.engine.registry import CallNext
 from headrace.engine.run import Run
 from headrace.engine.worker import Worker
 from headrace.jobs.current import current_job
@@ -40,6 +41,7 @@ __all__ = [
     "AppClosed",
     "BackendUnavailable",
     "Call",
+    "CallNext",
     "Codec",
     "ConfigurationError",
     "DeadLetter",

@@ -15,6 +15,7 @@ NAMES = [
     "AppClosed",
     "BackendUnavailable",
     "Call",
+    "CallNext",
     "Codec",
     "ConfigurationError",
     "DeadLetter",

@@ -102,12 +102,22 @@ async def _serve(app: App, target: str, worker: Worker, burst: bool) -> None:
 def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     runner = asyncio.Runner(loop_factory=loop_factory())
     runner.run(main())
+    left = asyncio.all_tasks(runner.get_loop())
+    for task in left:
+        task.cancel()
+    if left:
+        runner.run(_wait(left))
     if asyncio.all_tasks(runner.get_loop()):
         # A handler that ignores its cancellation was handed back and left behind. Closing the loop would wait
         # for it for ever.
         logging.shutdown()
         os._exit(0)
     runner.close()
+
+
+async def _wait(tasks: set[asyncio.Task[Any]]) -> None:
+    """A moment to end, for what a handler left running."""
+    await asyncio.wait(tasks, timeout=1.0)
 
 
 def _banner(app: App, target: str, worker: Worker) -> None:

@@ -134,7 +134,7 @@ class Executor:
         if len(envelope.payload) > self._max_payload:
             text = f"the payload has {len(envelope.payload):,} bytes, more than {self._max_payload:,}"
             return self._refuse(claim, DeadReason.OVERSIZED, text, envelope.task)
-        if claim.expires_us and claim.state.attempt == 1 and self._clock_us(claim) >= claim.expires_us:
+        if claim.expires_us and not _began(claim) and self._clock_us(claim) >= claim.expires_us:
             return Finished(claim, Expired(self._judge.mark_us), envelope.task)
         try:
             args, kwargs = handler.decode(envelope.payload)
@@ -245,6 +245,12 @@ def _coroutine(awaitable: object) -> Coroutine[Any, Any, Any]:
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
+
+
+def _began(claim: Claim) -> bool:
+    """Whether a handler has had it before: what was started in time does not expire."""
+    state = claim.state
+    return state.attempt > 1 or any(trouble.what == "snoozed" for trouble in state.trail)
 
 
 def _assignment(run: Run) -> Assignment:

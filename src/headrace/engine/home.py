@@ -10,7 +10,7 @@ import asyncio
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from headrace.core.backend import Backend
 from headrace.core.errors import AppClosed, ConfigurationError
@@ -18,6 +18,12 @@ from headrace.core.errors import AppClosed, ConfigurationError
 T = TypeVar("T")
 
 _homes: weakref.WeakSet[Home] = weakref.WeakSet()
+
+
+class Resident(Protocol):
+    """What lives on the app's loop and needs the store until it has stopped."""
+
+    async def stop(self) -> None: ...
 
 
 class Home:
@@ -30,7 +36,7 @@ class Home:
         self._open = False
         self._left_open = False  # by a loop that died: close it first
         self._closing = False
-        self._residents: set[object] = set()
+        self._residents: set[Resident] = set()
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._forgetters: list[Callable[[], None]] = []
         self._after_fork: list[Callable[[], None]] = []
@@ -73,11 +79,11 @@ class Home:
             raise ConfigurationError("a worker of this app runs on another event loop; make a second App")
         await self.close()
 
-    def enter(self, resident: object) -> None:
-        """A worker lives here now."""
+    def enter(self, resident: Resident) -> None:
+        """A worker lives here now; it is stopped before the store is closed under it."""
         self._residents.add(resident)
 
-    def leave(self, resident: object) -> None:
+    def leave(self, resident: Resident) -> None:
         self._residents.discard(resident)
 
     async def close(self) -> None:
@@ -95,6 +101,8 @@ class Home:
     async def _close(self) -> None:
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
+        for resident in list(self._residents):
+            await resident.stop()
         if not self._open or self._closing:
             return
         self._closing = True

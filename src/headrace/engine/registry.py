@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -18,8 +18,14 @@ from .resources import Lifespan
 if TYPE_CHECKING:
     from .run import Run
 
+
+class CallNext(Protocol):
+    """The rest of a run, as middleware is given it: await it with the run for the handler's value."""
+
+    def __call__(self, run: Run, /) -> Awaitable[object]: ...
+
+
 #: What is wrapped around every run: `async def middleware(run, call_next) -> object`.
-CallNext = Callable[["Run"], Awaitable[object]]
 Middleware = Callable[["Run", CallNext], Awaitable[object]]
 Decode = Callable[[bytes], tuple[tuple[Any, ...], dict[str, Any]]]
 

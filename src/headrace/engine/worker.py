@@ -90,6 +90,7 @@ class Worker:
         self._processed = 0
         self._released = 0
         self._hurry = asyncio.Event()
+        self._stopped = asyncio.Event()
         self._state = "new"
         self._fires = True  # its schedules
         self._silence: Callable[[], None] = lambda: None
@@ -162,6 +163,8 @@ class Worker:
         6. end the timers and the slots, leave the lifespan, and take the worker's name off the list.
         """
         if self._state != "running":
+            if self._state == "stopping":
+                await self._stopped.wait()
             return
         self._state = "stopping"
         self._emitter.emit(WorkerStopping(self.id, self.running, self.options.grace))
@@ -183,6 +186,7 @@ class Worker:
         await self._retire()
         self._home.leave(self)
         self._state = "stopped"
+        self._stopped.set()
         self._emitter.emit(WorkerStopped(self.id, self._processed, self._released))
 
     async def _start(self) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from headrace import App, JobExpired, JobStatus, signals
+from headrace import App, JobExpired, JobStatus, Snooze, signals
 from headrace.core.clock import MovableClock
 from tests.unit.behaviour.work import LONG, drain, of, pass_time, until
 from tests.waiting import wait_until
@@ -166,6 +166,20 @@ async def test_a_retry_does_not_expire(app: App, clock: MovableClock) -> None:
     job = await see.enqueue()
     async with app.worker(lease=LONG) as worker:
         await until(job, JobStatus.RETRYING)
+        pass_time(worker, clock, 3600)
+        assert await job.result(timeout=10) == 1
+
+
+async def test_a_snoozed_job_was_started_and_does_not_expire(app: App, clock: MovableClock) -> None:
+    @app.task(name="see", expires=60)
+    async def see() -> int:
+        if clock.offset_us < 3600_000_000:
+            raise Snooze(3600)
+        return 1
+
+    job = await see.enqueue()
+    async with app.worker(lease=LONG) as worker:
+        await until(job, JobStatus.SCHEDULED)
         pass_time(worker, clock, 3600)
         assert await job.result(timeout=10) == 1
 

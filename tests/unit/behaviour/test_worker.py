@@ -722,3 +722,23 @@ async def test_an_error_of_the_engine_itself_is_an_outcome_too(
         assert await job.result(timeout=10) == 1
     (failed,) = of(signals.JobFailed, heard)
     assert failed.error == "a bug in the engine"
+
+
+async def test_closing_the_app_stops_its_worker_first(app: App) -> None:
+    ended = asyncio.Event()
+
+    @app.task(name="patient")
+    async def patient() -> str:
+        await ended.wait()
+        return "ended"
+
+    worker = app.worker()
+    async with worker:
+        job = await patient.enqueue()
+        await wait_until(lambda: worker.running == 1)
+        closing = asyncio.create_task(app.close())
+        await asyncio.sleep(0)
+        ended.set()
+        await closing
+    assert worker.running == 0
+    assert await job.result(timeout=5) == "ended"

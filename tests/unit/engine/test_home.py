@@ -271,9 +271,27 @@ async def test_moving_where_it_already_lives_changes_nothing(house: House) -> No
     assert house.events == ["open"]
 
 
+class Lodger:
+    """Lives there, and takes note of being told to go."""
+
+    def __init__(self) -> None:
+        self.stops = 0
+
+    async def stop(self) -> None:
+        self.stops += 1
+
+
+async def test_whoever_lives_there_is_stopped_before_the_store_is_closed(house: House) -> None:
+    await house.home.call(house.ask)
+    worker = Lodger()
+    house.home.enter(worker)
+    await house.home.close()
+    assert worker.stops == 1
+
+
 async def test_a_worker_on_another_loop_is_not_moved_out(house: House, elsewhere: Elsewhere) -> None:
     elsewhere.run(house.home.call(house.ask)).result(10)
-    worker = object()
+    worker = Lodger()
     house.home.enter(worker)
     with pytest.raises(ConfigurationError, match="another event loop"):
         await house.home.move_here()
