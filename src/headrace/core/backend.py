@@ -76,7 +76,7 @@ CRASH_LIMIT = 3
 CRASHED = Failure("WorkerCrashed", f"its lease ran out, or its process died, {CRASH_LIMIT} times")
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What `append` says to one message: taken, already there under `id`, or refused because it is full."""
 
     id: str

@@ -9,7 +9,7 @@ import msgspec
 from .message import FRESH, NORMAL, Source, State
 
 
-class Claim(msgspec.Struct, frozen=True, eq=False):
+class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What a worker holds until it settles it or its lease runs out.
 
     `token` is the fence: it belongs to this one hand-out of the message, and only the store that made it

@@ -10,19 +10,29 @@ import time
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in lower case
 GIVEN = re.compile(r"[!-z|~]{1,200}")  # printable, no space, no braces
 
-_PAIRS = [high + low for high in ALPHABET for low in ALPHABET]
-_SHIFTS = tuple(range(120, -1, -10))
-_VERSION = 0x7 << 76
-_VARIANT = 0x2 << 62
-_RANDOM_A = 0xFFF << 64
-_RANDOM_B = (1 << 62) - 1
+# 26 characters hold 130 bits: two zeros and the 48 of the time make the first ten, and 80 more the rest. Of
+# those the version 0111 are the first four, the variant 10 the 17th and 18th. A random byte becomes a
+# character by its place in a table, so that all but those two characters come from one call.
+_TIME_SHIFTS = tuple(range(45, -1, -5))
+_NUMBER_SHIFTS = tuple(range(125, -1, -5))
+_ANY = (ALPHABET * 8).encode()
+_WITH_VERSION = [ALPHABET[0b01110 | byte & 1] for byte in range(256)]
+_WITH_VARIANT = [ALPHABET[0b01000 | byte & 0b10011] for byte in range(256)]
+
+_last: tuple[int, str] = (0, "")
 
 
 def new_id() -> str:
     """A fresh id. Ids made in different milliseconds sort by the time they were made."""
-    random = int.from_bytes(os.urandom(10), "big")
+    global _last
     milliseconds = time.time_ns() // 1_000_000
-    return _text(milliseconds << 80 | _VERSION | random & _RANDOM_A | _VARIANT | random & _RANDOM_B)
+    known, text = _last
+    if known != milliseconds:
+        text = _text(milliseconds, _TIME_SHIFTS)
+        _last = milliseconds, text
+    random = os.urandom(16)
+    tail = random.translate(_ANY).decode("ascii")
+    return text + _WITH_VERSION[random[0]] + tail[1:3] + _WITH_VARIANT[random[3]] + tail[4:]
 
 
 def derived_id(*parts: str) -> str:
@@ -30,7 +40,7 @@ def derived_id(*parts: str) -> str:
     # With their lengths: no two lists of parts may run together into the same text.
     text = "".join(f"{len(part)}:{part}" for part in parts)
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-    return _text(int.from_bytes(digest, "big"))
+    return _text(int.from_bytes(digest, "big"), _NUMBER_SHIFTS)
 
 
 def is_given_id(value: str) -> bool:
@@ -38,6 +48,5 @@ def is_given_id(value: str) -> bool:
     return GIVEN.fullmatch(value) is not None
 
 
-def _text(number: int) -> str:
-    pairs = _PAIRS
-    return "".join([pairs[number >> shift & 1023] for shift in _SHIFTS])
+def _text(number: int, shifts: tuple[int, ...]) -> str:
+    return "".join([ALPHABET[number >> shift & 31] for shift in shifts])

@@ -25,6 +25,9 @@ ENVELOPE_VERSION = 1
 #: Bytes of a body beside its payload: headers, and the envelope itself.
 ENVELOPE_ROOM = 64 * 1024
 
+# `gc=False` on what is made for every job: nothing in it can lead back to it, and the collector need not walk
+# over a million waiting messages.
+
 #: How many troubles a message remembers; older ones are forgotten.
 TRAIL_LENGTH = 20
 
@@ -54,7 +57,7 @@ class UniqueKey(msgspec.Struct, frozen=True):
     window_us: int = 0
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One message to append. Spans count from the moment the store takes it, on the store's clock."""
 
     id: str
@@ -132,7 +135,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
 FRESH = State()
 
 
-class Envelope(msgspec.Struct, frozen=True, array_like=True):
+class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The body of a job: who it is for and the encoded arguments, with the options given for this call.
 
     Everything else about the job is decided by the registry of the worker that runs it.

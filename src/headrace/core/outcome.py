@@ -31,7 +31,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     traceback: str = ""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class Kept(msgspec.Struct, frozen=True, gc=False):
     """A result to keep for `ttl_us`: its bytes, or why there are none."""
 
     value: bytes | None
@@ -39,7 +39,7 @@ class Kept(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Done(msgspec.Struct, frozen=True):
+class Done(msgspec.Struct, frozen=True, gc=False):
     """It succeeded. With nothing kept, nothing of it remains."""
 
     kept: Kept | None = None
@@ -91,7 +91,7 @@ Outcome = Done | Retry | Snoozed | Released | Dead | Cancelled | Expired
 DONE = Done()
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """One claim and how it ended."""
 
     claim: Claim

@@ -29,7 +29,7 @@ from .suspension import NOT_CLOSING, Suspension
 from .threads import Threads
 
 
-class Finished(msgspec.Struct, frozen=True, eq=False):
+class Finished(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A claim with its outcome, and what is to be said about it."""
 
     claim: Claim
