@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import os
 import signal
 import time
 
 import apsw
 import pytest
 
-from headrace import JobStatus
+from headrace import Job, JobStatus
 
+from .shop import STORE
 from .workshop import LEASE, Workshop
 
 
@@ -252,3 +255,33 @@ async def test_children_end_when_their_supervisor_is_killed(workshop: Workshop) 
     supervisor.kill()
     await workshop.until(lambda: supervisor.output.count("the supervisor is gone") == 2)
     await workshop.until(lambda: supervisor.output.count("stopped after") == 2)
+
+
+async def _until_started(workshop: Workshop, job: Job[str], times: int) -> None:
+    await workshop.until(lambda: len(workshop.log.lines("started", id=job.id)) == times)
+
+
+@pytest.mark.parametrize("task", ["grind", "count"])
+async def test_a_worker_killed_with_a_child_process_or_amid_progress_loses_nothing(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    monkeypatch.setenv(STORE, workshop.url)
+    mill = importlib.reload(importlib.import_module("tests.integration.mill"))
+    first = workshop.start(target="tests.integration.mill:app")
+    async with mill.app:
+        job: Job[str] = await mill.app.tasks[task].enqueue()
+        await _until_started(workshop, job, 1)
+        if task == "count":
+
+            async def reported() -> bool:
+                return (await job.info()).progress is not None
+
+            await workshop.until(reported)
+        first.kill()
+        workshop.start(target="tests.integration.mill:app")
+
+        assert await job.result(timeout=20) in ("ground", "counted")
+        assert [line["attempt"] for line in workshop.log.lines("started", id=job.id)] == [1, 2]
+        if task == "grind":
+            child = workshop.log.lines("started", id=job.id)[0]["pid"]
+            await workshop.until(lambda: not os.path.exists(f"/proc/{child}"))

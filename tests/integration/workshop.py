@@ -14,6 +14,8 @@ from tests.waiting import wait_until
 
 from .shop import LOG, STORE, Log, make_app
 
+SHOP = "tests.integration.shop:app"
+
 ROOT = Path(__file__).parents[2]
 
 #: Seconds: short, so that a test that waits for one to run out is quick.
@@ -68,10 +70,10 @@ class Workshop:
     def task(self, name: str) -> Any:
         return self.app.tasks[name]
 
-    def start(self, *flags: str, lease: float | None = LEASE) -> WorkerProcess:
+    def start(self, *flags: str, lease: float | None = LEASE, target: str = SHOP) -> WorkerProcess:
         """Start a worker and go on at once."""
         output = self._folder / f"worker-{len(self._workers)}.txt"
-        command = [sys.executable, "-m", "headrace", "worker", "tests.integration.shop:app", *flags]
+        command = [sys.executable, "-m", "headrace", "worker", target, *flags]
         if lease is not None:
             command += ["--lease", str(lease)]
         environment = {**os.environ, STORE: self.url, LOG: str(self.log.path)}
