@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.codec import Codec
 from headrace.core.errors import ConfigurationError, InvalidPayload
+from headrace.core.message import PRIORITIES, Stream
 from headrace.core.names import PATTERN
 from headrace.engine.main_module import MainModule
 
@@ -27,12 +28,13 @@ class Declared:
         self.options = options
         self.arguments = arguments
         self.result_ttl = result_ttl
+        self.stream = Stream("queue", options.queue)
+        self.priority = PRIORITIES[options.priority]
+        self.plain = not options.unique and not options.expires
         self._codec = codec
+        # Arguments to the bytes that are stored, and back.
+        self.encode = arguments.encode if codec is None else self._encode_wrapped
         self.decode = arguments.decode if codec is None else self._decode_wrapped
-
-    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """Arguments as the bytes that are stored."""
-        return self._wrap(self.arguments.encode(args, kwargs))
 
     def encode_result(self, value: object) -> bytes:
         return self._wrap(values.encode(value))
@@ -40,6 +42,9 @@ class Declared:
     def decode_result(self, result: bytes) -> Any:
         """A stored result in the type that the function is annotated to return."""
         return decoded(self._result_decoder, unwrapped(result, self._codec), self.options.name)
+
+    def _encode_wrapped(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        return self._wrap(self.arguments.encode(args, kwargs))
 
     def _decode_wrapped(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return self.arguments.decode(unwrapped(payload, self._codec))

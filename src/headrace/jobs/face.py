@@ -173,7 +173,7 @@ class Jobs:
         """The message of a call, and where it belongs."""
         if not isinstance(call, Call):
             raise ConfigurationError(f"a call is wanted, such as task.call(1, 2), not {call!r}")
-        declared = self._declared.get(call.task.name)
+        declared = self._declared.get(call.task.options.name)
         if declared is None:
             raise UnknownTask(f"{call.task.name!r} is no task of this app")
         return self._letters.write(call, declared)
@@ -205,16 +205,14 @@ class Jobs:
                 )
 
     def _job(self, call: Call[R], stream: Stream, answer: Answer) -> Job[R]:
+        task = call.task.options.name
         duplicate = answer.verdict == "duplicate"
         ttl = call.options.result_ttl
-        keeps = (self._declared[call.task.name].result_ttl if ttl is UNSET else ttl) > 0
+        keeps = (self._declared[task].result_ttl if ttl is UNSET else ttl) > 0
+        # The job that stands there already may have been asked for otherwise.
+        known = None if duplicate else keeps
         return Job(
-            answer.id,
-            lookup=self.lookup,
-            task=call.task.name,
-            queue=stream.name,
-            duplicate=duplicate,
-            keeps=None if duplicate else keeps,  # the job that stands there may have been asked for otherwise
+            answer.id, lookup=self.lookup, task=task, queue=stream.name, duplicate=duplicate, keeps=known
         )
 
 

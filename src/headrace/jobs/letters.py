@@ -39,14 +39,11 @@ class Letters:
     def write(self, call: Call[Any], declared: Declared) -> tuple[Stream, Message]:
         """The message of a call, and where it belongs."""
         payload = self.payload(declared, call.args, call.kwargs)
-        task, options = declared.options, call.options
-        if options is AS_DECLARED and not task.unique and not task.expires:
-            id = new_id()
-            envelope = Envelope(ENVELOPE_VERSION, id, task.name, self._now_us(), None, None, payload)
-            return queue_stream(task.queue), Message(
-                id, task.name, encode_envelope(envelope), PRIORITIES[task.priority]
-            )
-        return self._with_options(call, declared, payload)
+        if call.options is not AS_DECLARED or not declared.plain:
+            return self._with_options(call, declared, payload)
+        id, task = new_id(), declared.options.name
+        envelope = Envelope(ENVELOPE_VERSION, id, task, self._now_us(), None, None, payload)
+        return declared.stream, Message(id, task, encode_envelope(envelope), declared.priority)
 
     def payload(self, declared: Declared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         """Arguments as bytes within the limit."""
