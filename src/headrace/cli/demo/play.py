@@ -52,6 +52,7 @@ async def play(crew: Crew, stage: Stage) -> Seen:
         jobs = await _enqueue_the_rest(seen, stage)
         await _kill(victim, crew, seen, stage)
         await _watch(jobs, stage)
+        stage.say("everything is done; the other worker took over what was left")
         await _count([*greetings, *jobs], seen)
     seen.seconds = time.monotonic() - began
     return seen
@@ -95,10 +96,9 @@ async def _enqueue_the_rest(seen: Seen, stage: Stage) -> list[Job[Any]]:
     statuses = await asyncio.gather(*(job.status() for job in reminders))
     if time.time() < due:
         seen.early = sum(status.over for status in statuses)
-    stage.say(
-        f"{PARCELS} parcels, {PICTURES} pictures for child processes, {PAYMENTS} payments that fail once, "
-        f"{REFUNDS} hopeless refunds, {REMINDERS} delayed, {STOCK_CALLS} calls for one unique job"
-    )
+    stage.say(f"{PARCELS} parcels to pack, {PICTURES} pictures for child processes")
+    stage.say(f"{PAYMENTS} payments that fail once, {REFUNDS} hopeless refunds")
+    stage.say(f"{REMINDERS} delayed jobs, {STOCK_CALLS} calls for one unique job, one schedule every 2 s")
     return [*jobs, *distinct.values()]
 
 
