@@ -272,3 +272,16 @@ async def _start_waiting(stand: Stand, id: str) -> asyncio.Task[Record | None]:
 async def _let_it_start() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
+
+
+@core
+@pytest.mark.parametrize("outcome", [kept(b"42"), Cancelled(HOUR_US), Expired(HOUR_US)], ids=type)
+async def test_a_mark_keeps_what_the_message_went_through(stand: Stand, outcome: Outcome) -> None:
+    first = await stand.running()
+    await stand.retry(first)
+    await stand.advance(11)
+    await stand.promote()
+    second = await stand.claim_one()
+    await stand.settle(second, outcome)
+    state = (await stand.look(first.id)).state
+    assert (state.failures, state.trail) == (1, second.state.trail)

@@ -11,7 +11,8 @@ The verbs below carry jobs today and events on the same terms: a topic's `Source
                 then its priority: `high`, `normal`, `low`; within a lane the first ready is the first out
     running     held under a lease
     dead        in the dead letters, with body, state, reason and failure
-    ended       succeeded, cancelled or expired, kept as a mark with a time to live, or forgotten at once
+    ended       succeeded, cancelled or expired, kept as a mark (with its state) for a time to live, or
+                forgotten at once
 
 Whatever moves a message to `queued` puts it in the `suspect` lane when its state counts a crash, else in
 `returned` when it was handed back without delay, else in the lane of its priority.

@@ -66,7 +66,7 @@ def job_info(record: Record) -> JobInfo:
         started_at=moment(record.claimed_us),
         ended_at=moment(record.ended_us),
         worker=record.worker,
-        error=failure.error if failure else (state.trail[-1].text if state.trail else ""),
+        error=failure.error if failure else _last_error(record),
         error_type=failure.error_type if failure else "",
         traceback=failure.traceback if failure else "",
         reason=record.reason.value if record.reason else "",
@@ -80,6 +80,12 @@ def _progress(progress: Progress | None) -> JobProgress | None:
     if progress is None:
         return None
     return JobProgress(progress.fraction, progress.text, datetime.fromtimestamp(progress.at_us / SECOND, UTC))
+
+
+def _last_error(record: Record) -> str:
+    """What a job that is not over last failed with; a success has no error, whatever came before it."""
+    trail = record.state.trail
+    return trail[-1].text if trail and record.status is not JobStatus.SUCCEEDED else ""
 
 
 def _enqueued_at(body: bytes | None) -> datetime | None:

@@ -330,3 +330,17 @@ async def test_an_error_in_characters_that_cannot_be_stored_is_stored_all_the_sa
     (letter,) = await app.admin.dead()
     letter.error.encode()
     letter.traceback.encode()
+
+
+async def test_a_success_tells_how_many_attempts_it_took(app: App) -> None:
+    @app.task(name="third_time", retry=RetryPolicy.fixed(3, 0))
+    async def third_time() -> str:
+        if current_job().attempt < 3:
+            raise ValueError("not yet")
+        return "lucky"
+
+    job = await third_time.enqueue()
+    await app.worker().run(burst=True)
+    info = await job.info()
+    assert (info.status, info.attempts, info.failures, info.error) == (JobStatus.SUCCEEDED, 3, 2, "")
+    assert [trouble.text for trouble in info.trail] == ["ValueError: not yet"] * 2

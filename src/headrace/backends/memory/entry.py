@@ -44,3 +44,4 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
     until_us: int
     result: bytes | None = None
     note: str = ""
+    state: State = FRESH

@@ -379,7 +379,8 @@ class Shelf:
         del self.entries[message.id]
         if ttl_us > 0:
             number, until_us = next(self._numbers), now_us + ttl_us
-            self.marks.keep(Mark(message.id, message.task, number, status, now_us, until_us, result, note))
+            mark = Mark(message.id, message.task, number, status, now_us, until_us, result, note, entry.state)
+            self.marks.keep(mark)
         self._part(entry, now_us)
 
     def _part(self, entry: Entry, now_us: int) -> None:

@@ -121,6 +121,7 @@ def _record_of_mark(shelf: Shelf, mark: Mark) -> Record:
         mark.id,
         mark.status,
         task=mark.task,
+        state=mark.state,
         ended_us=mark.ended_us,
         result=mark.result,
         note=mark.note,

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.message import encode_state
+from headrace.core.claim import Claim
+from headrace.core.message import FRESH, State, encode_state
 from headrace.core.outcome import (
     Cancelled,
     Dead,
@@ -92,11 +93,11 @@ class Settling:
             section.entries.append(token.entry)
             section.ids.append(claim.id)
             if outcome.kept is not None:
-                says = _says(token.task, outcome.kept)
+                says = _says(token.task, outcome.kept, _stored(claim.state))
                 section.marks += (outcome.kept.ttl_us, says)
                 section.size += len(says)
             return
-        script, words = _words(claim.id, token, outcome)
+        script, words = _words(claim, token, outcome)
         # Whatever does not end has its body moved by the script.
         moved = len(claim.body) if script in (AGAIN, BURY) else 0
         self._others.setdefault(script, []).append(Item(index, words, moved))
@@ -146,14 +147,15 @@ def verdicts_of(steps: Sequence[Step], answers: Sequence[Any], count: int) -> li
     return verdicts
 
 
-def _words(id: str, token: Token, outcome: Any) -> tuple[Script, tuple[Word, ...]]:
+def _words(claim: Claim, token: Token, outcome: Any) -> tuple[Script, tuple[Word, ...]]:
     """The script for an outcome, and the arguments that its header names."""
-    place: tuple[Word, ...] = (id, token.lane, token.entry)
+    place: tuple[Word, ...] = (claim.id, token.lane, token.entry)
+    state = _stored(claim.state)
     held: tuple[Word, ...] = (*place, token.consumer)
     match outcome:
         case Done():
             kept = outcome.kept
-            ttl_us, says = (kept.ttl_us, _says(token.task, kept)) if kept else (0, b"")
+            ttl_us, says = (kept.ttl_us, _says(token.task, kept, state)) if kept else (0, b"")
             return FINISH, (*place, token.first_place, token.unique, ttl_us, says)
         case Retry() | Snoozed() | Released():
             return AGAIN, (*held, *_again(outcome), encode_state(outcome.state))
@@ -161,18 +163,30 @@ def _words(id: str, token: Token, outcome: Any) -> tuple[Script, tuple[Word, ...
             failure = _encode(outcome.failure)
             return BURY, (*held, encode_state(outcome.state), outcome.reason.value, failure)
         case Cancelled():
-            return CONCLUDE, (*held, token.task, token.unique, JobStatus.CANCELLED.value, outcome.ttl_us)
+            return CONCLUDE, (
+                *held,
+                token.task,
+                token.unique,
+                JobStatus.CANCELLED.value,
+                outcome.ttl_us,
+                state,
+            )
         case Expired():
-            return CONCLUDE, (*held, token.task, token.unique, JobStatus.EXPIRED.value, outcome.ttl_us)
+            ended = (JobStatus.EXPIRED.value, outcome.ttl_us, state)
+            return CONCLUDE, (*held, token.task, token.unique, *ended)
         case _:
             raise TypeError(f"{outcome!r} is no outcome")
 
 
-def _says(task: bytes, kept: Kept) -> bytes:
+def _says(task: bytes, kept: Kept, state: bytes) -> bytes:
     """What the mark of a success says, as lua/shared/ending.lua has it."""
     note, value = kept.note.encode(), kept.value
-    head = b"succeeded %d %d %d " % (len(task), len(note), value is not None)
-    return head + task + note + (value or b"")
+    head = b"succeeded %d %d %d %d " % (len(task), len(note), len(state), value is not None)
+    return head + task + note + state + (value or b"")
+
+
+def _stored(state: State) -> bytes:
+    return b"" if state is FRESH else encode_state(state)
 
 
 def _again(outcome: Retry | Snoozed | Released) -> tuple[Word, ...]:

@@ -209,7 +209,7 @@ UPDATE headrace_messages SET
     place = change.value ->> 1, at_us = change.value ->> 2, since_us = ?3, note = change.value ->> 3,
     result = iif(change.value ->> 4 IS NULL, NULL,
         coalesce(substr(?2, change.value ->> 4, change.value ->> 5), x'')),
-    body = NULL, state = NULL
+    body = NULL
 FROM json_each(?1) AS change WHERE seq = change.value ->> 0
 """
 

@@ -2,17 +2,18 @@
 --
 -- requires: queue message place ending
 -- keys:     those of the queue
--- args:     for each message: id · lane · entry · consumer · task · unique key · status · time to live
+-- args:     for each message: id · lane · entry · consumer · task · unique key · status · time to live ·
+--           state
 -- answers:  the indices, from 0, of those that were lost
 local lost = {}
-for at = 5, #ARGV, 8 do
+for at = 5, #ARGV, 9 do
   local id, lane, entry = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
   local is_held, flags = held(id, lane, entry, ARGV[at + 3])
   if is_held then
     take_out(lane, entry)
-    finish(id, flags, ARGV[at + 5], tonumber(ARGV[at + 7]), saying(ARGV[at + 6], ARGV[at + 4]))
+    finish(id, flags, ARGV[at + 5], tonumber(ARGV[at + 7]), saying(ARGV[at + 6], ARGV[at + 4], ARGV[at + 8]))
   else
-    lost[#lost + 1] = (at - 5) / 8
+    lost[#lost + 1] = (at - 5) / 9
   end
 end
 return lost

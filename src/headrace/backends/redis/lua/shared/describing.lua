@@ -1,6 +1,7 @@
 -- A message as a row for people: id · status · time (claimed, due or died, else 0) · worker · message · of a
 -- running one that said how far it has come: '<time> <fraction> <text>'.
--- A mark as a row: id · status · time of its end · empty · {t, task, n, note} and {v, value} if there is one.
+-- A mark as a row: id · status · time of its end · empty · {t, task, n, note}, {s, state} and {v, value} if
+-- there is one.
 
 -- Who holds an entry, and the millisecond at which it was claimed or last renewed. The server tells how long
 -- ago that was, so the clock must not have moved on in between.
@@ -47,13 +48,19 @@ local function row_of_mark(id, now)
   if tonumber(expiry) <= now then
     return nil
   end
-  local status, task_length, note_length, has_value, rest =
-    string.match(says, '^(%a+) (%d+) (%d+) ([01]) (.*)$')
+  local status, task_length, note_length, state_length, has_value, rest =
+    string.match(says, '^(%a+) (%d+) (%d+) (%d+) ([01]) (.*)$')
   local note = 1 + task_length
-  local value_at = note + note_length
-  local fields = { 't', string.sub(rest, 1, task_length), 'n', string.sub(rest, note, value_at - 1) }
+  local state = note + note_length
+  local value_at = state + state_length
+  local fields = { 't', string.sub(rest, 1, task_length), 'n', string.sub(rest, note, state - 1) }
+  if value_at > state then
+    fields[#fields + 1] = 's'
+    fields[#fields + 1] = string.sub(rest, state, value_at - 1)
+  end
   if has_value == '1' then
-    fields[5], fields[6] = 'v', string.sub(rest, value_at)
+    fields[#fields + 1] = 'v'
+    fields[#fields + 1] = string.sub(rest, value_at)
   end
   return { id, status, ended, '', fields }
 end

@@ -30,10 +30,11 @@ local function forget_asides(id, flags)
   end
 end
 
--- What a mark says: 'status length-of-task length-of-note 1-or-0 ' and then task, note, and the value if there
--- is one. (Of a success it is put together in settling.py.)
-local function saying(status, task)
-  return status .. ' ' .. #(task or '') .. ' 0 0 ' .. (task or '')
+-- What a mark says: 'status length-of-task length-of-note length-of-state 1-or-0 ' and then task, note, state,
+-- and the value if there is one. (Of a success it is put together in settling.py.)
+local function saying(status, task, state)
+  task, state = task or '', state or ''
+  return status .. ' ' .. #task .. ' 0 ' .. #state .. ' 0 ' .. task .. state
 end
 
 -- A mark stays for `ttl` microseconds; 0: none. It holds '<ended> <until> <what it says>': the time in it hides
@@ -55,7 +56,7 @@ local function finish(id, flags, unique, ttl, says)
 end
 
 local function finish_cancelled(id, flags, message, ttl)
-  finish(id, flags, get(message, 'u'), ttl, saying('cancelled', get(message, 't')))
+  finish(id, flags, get(message, 'u'), ttl, saying('cancelled', get(message, 't'), get(message, 's')))
 end
 
 local function bury(id, flags, message, state, reason, failure)
