@@ -17,7 +17,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.message import PriorityName
 from headrace.core.names import checked_name
 from headrace.core.number import positive_number
-from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
+from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
 from headrace.core.schedule import CatchUp, Timing
 from headrace.core.signals import Signal
 from headrace.engine.emitter import Emitter
@@ -101,7 +101,7 @@ class App:
             max_payload=self._max_payload,
             queue_limit=None if queue_limit is None else positive_number("queue_limit", queue_limit),
             result_ttl=self._result_ttl,
-            retry=_checked_retry(retry),
+            retry=checked_retry(retry),
         )
         portal = Portal(self._home)
         self._home.when_forked(portal.forget)
@@ -299,12 +299,6 @@ def _checked_url(url: object) -> str:
     if not isinstance(url, str):
         raise ConfigurationError(f"a store's URL is a text such as {DEFAULT_URL!r}, not {url!r}")
     return url
-
-
-def _checked_retry(value: object) -> RetryPolicy | RetryFunction:
-    if isinstance(value, RetryPolicy) or callable(value):
-        return value
-    raise ConfigurationError(f"retry must be a RetryPolicy or a function (failures, error), not {value!r}")
 
 
 def _checked_codec(codec: Codec | None) -> Codec | None:

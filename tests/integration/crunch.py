@@ -1,4 +1,7 @@
-"""Tasks that run in child processes: they have to be found by their module's name."""
+"""Tasks that run in child processes: they have to be found by their module's name.
+
+They sleep where a user's function would work or hang; the tests that use them wait for what they say.
+"""
 
 from __future__ import annotations
 

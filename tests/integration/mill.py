@@ -1,4 +1,7 @@
-"""Tasks for real workers whose functions must be found by name: CPU work in children, and progress."""
+"""Tasks for real workers whose functions must be found by name: CPU work in children, and progress.
+
+The sleep stands for work that hangs: the test kills its worker meanwhile and waits for the second run.
+"""
 
 from __future__ import annotations
 

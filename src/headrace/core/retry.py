@@ -54,6 +54,13 @@ class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
         return random.uniform(0, ceiling) if self.jitter else ceiling
 
 
+def checked_retry(value: object) -> RetryPolicy | RetryFunction:
+    """`value` as a policy for a task or an app; anything else is a `ConfigurationError`."""
+    if isinstance(value, RetryPolicy) or callable(value):
+        return value
+    raise ConfigurationError(f"retry must be a RetryPolicy or a function (failures, error), not {value!r}")
+
+
 def _checked(max_retries: object) -> int:
     if isinstance(max_retries, bool) or not isinstance(max_retries, int) or max_retries < 0:
         raise ConfigurationError(f"max_retries must be a whole number of 0 or more, not {max_retries!r}")

@@ -14,7 +14,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.ids import is_given_id
 from headrace.core.message import PRIORITIES, PriorityName
 from headrace.core.names import checked_name
-from headrace.core.retry import RetryFunction, RetryPolicy
+from headrace.core.retry import RetryFunction, RetryPolicy, checked_retry
 
 #: Where a function runs; by default an `async def` on the event loop, a plain one in a thread.
 RunIn = Literal["thread", "process"]
@@ -121,9 +121,7 @@ def _queue(option: str, value: object) -> str:
 
 
 def _retry(option: str, value: object) -> RetryPolicy | RetryFunction:
-    if isinstance(value, RetryPolicy) or callable(value):
-        return value
-    raise ConfigurationError(f"retry must be a RetryPolicy or a function (failures, error), not {value!r}")
+    return checked_retry(value)
 
 
 def _call_retry(option: str, value: object) -> RetryPolicy:
