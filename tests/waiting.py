@@ -6,14 +6,17 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 #: Seconds between two looks.
 POLL_INTERVAL: Final = 0.005
 
+#: What was waited for, or a function that tells how things stand when it did not come.
+Message: TypeAlias = str | Callable[[], str]
+
 
 async def wait_until(
-    condition: Callable[[], object | Awaitable[object]], timeout: float = 10, message: str = ""
+    condition: Callable[[], object | Awaitable[object]], timeout: float = 10, message: Message = ""
 ) -> None:
     """Return as soon as the condition, a plain or an async function, is true."""
     deadline = time.monotonic() + timeout
@@ -22,7 +25,7 @@ async def wait_until(
         await asyncio.sleep(POLL_INTERVAL)
 
 
-def wait_until_sync(condition: Callable[[], object], timeout: float = 10, message: str = "") -> None:
+def wait_until_sync(condition: Callable[[], object], timeout: float = 10, message: Message = "") -> None:
     """The same for tests without an event loop."""
     deadline = time.monotonic() + timeout
     while not condition():
@@ -35,6 +38,7 @@ async def _value(condition: Callable[[], object | Awaitable[object]]) -> object:
     return await value if inspect.isawaitable(value) else value
 
 
-def _check(deadline: float, timeout: float, message: str) -> None:
+def _check(deadline: float, timeout: float, message: Message) -> None:
     if time.monotonic() >= deadline:
-        raise AssertionError(f"not within {timeout:g} s: {message or 'the condition'}")
+        told = message() if callable(message) else message
+        raise AssertionError(f"not within {timeout:g} s: {told or 'the condition'}")

@@ -24,7 +24,7 @@ async def test_each_moment_makes_one_job_whatever_becomes_of_the_workers(worksho
     for round_number in range(3):
         worker = await workshop.start_ready()
         await _until_runs(workshop, 5 * (round_number + 1))
-        steady.send(signal.SIGSTOP)
+        await workshop.stop(steady)
         await _until_runs(workshop, 5 * (round_number + 1) + 3)
         worker.kill()  # very likely around a firing, since there are so many
         steady.send(signal.SIGCONT)

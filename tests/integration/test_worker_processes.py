@@ -69,7 +69,7 @@ async def test_a_worker_stopped_past_its_lease_is_told_that_it_lost_the_job(work
     first = await workshop.start_ready()
     job = await workshop.task("first_hangs").enqueue()
     await workshop.until(lambda: workshop.log.lines("started", id=job.id))
-    first.send(signal.SIGSTOP)
+    await workshop.stop(first)
     second = await workshop.start_ready()
     assert await job.result(timeout=20) == "done"
 
@@ -86,7 +86,7 @@ async def test_a_worker_stopped_for_half_a_lease_loses_nothing(workshop: Worksho
     await workshop.until(lambda: workshop.log.lines("started", id=job.id))
     holder = workshop.log.lines("started", id=job.id)[0]["pid"]
     stopped = first if holder == first.pid else workshop._workers[1]
-    stopped.send(signal.SIGSTOP)
+    await workshop.stop(stopped)
     resumed_at = time.monotonic() + 2.0
     await workshop.until(lambda: time.monotonic() >= resumed_at)
     stopped.send(signal.SIGCONT)

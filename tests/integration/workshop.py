@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 from headrace import App
 from tests.waiting import wait_until
 
@@ -90,8 +92,27 @@ class Workshop:
         assert not worker.ended, worker.output
         return worker
 
+    async def stop(self, worker: WorkerProcess) -> None:
+        """SIGSTOP between two commits: amid one it would hold SQLite's write lock, and nobody could write."""
+        worker.send(signal.SIGSTOP)
+        while not self._is_writable():
+            worker.send(signal.SIGCONT)
+            await self.until(self._is_writable)
+            worker.send(signal.SIGSTOP)
+
+    def _is_writable(self) -> bool:
+        connection = apsw.Connection(self.url.removeprefix("sqlite:///"))
+        connection.set_busy_timeout(300)
+        try:
+            connection.execute("BEGIN IMMEDIATE; ROLLBACK")
+        except apsw.BusyError:
+            return False
+        finally:
+            connection.close()
+        return True
+
     async def until(self, condition: Any, timeout: float = 20) -> None:
-        await wait_until(condition, timeout=timeout, message=self._story())
+        await wait_until(condition, timeout=timeout, message=self._story)
 
     def _story(self) -> str:
         return "\n".join([*map(str, self.log.lines()[-20:]), *(worker.output for worker in self._workers)])
