@@ -1,7 +1,8 @@
 """The contract between the engine and a store: everything a store must do, and nothing it may decide.
 
-**One idea.** A message lies in a stream and is read by a group. A queue is a stream with one unnamed group.
-The verbs below carry jobs today and events on the same terms: a topic's `Source` names its group.
+**One idea.** A message lies in a stream and is claimed from it. A job lies in a queue's stream. An event lies
+in its topic's log, and each group of the topic draws it into a stream of its own, where the verbs below carry
+it as they carry a job. What only topics have is in `core/topics.py`.
 
 **States and lanes.** A message of a queue is in exactly one place:
 
@@ -49,9 +50,7 @@ dealt with and whether it is paused; of those made at run time also the definiti
 compare-and-set that advances a schedule and appends its messages in one step.
 
 **Where the later verbs go.** Outbox: `Done` carries messages for other streams, written in the step that
-settles; `relay(limit)` appends them with derived ids, so that a repeat changes nothing. Topics: `append` to a
-topic's stream keeps the message for every group; `claim` with a named group reads from its position; retry,
-release and death of an event stay in that group's own lanes.
+settles; `relay(limit)` appends them with derived ids, so that a repeat changes nothing.
 Limits by key: a `Limiter` of two verbs, asked by the claim step.
 """
 
@@ -69,6 +68,7 @@ from .message import Batch, Source, Stream
 from .outcome import DeadReason, Failure, Settlement, Verdict
 from .record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from .scheduling import Scheduling
+from .topics import Topics
 
 #: Claims whose lease ran out this often, counting this time, are dead instead of queued again.
 CRASH_LIMIT = 3
@@ -204,7 +204,7 @@ class Inspector(ABC):
 
     @abstractmethod
     async def streams(self) -> list[Stream]:
-        """Every stream that was ever ensured or appended to."""
+        """Every stream that was ever ensured, joined, arranged or appended to, of every kind."""
 
     @abstractmethod
     async def counts(self, stream: Stream) -> Counts:
@@ -261,7 +261,7 @@ class Inspector(ABC):
         """Replace the body of a scheduled, retrying or dead message; False: it is none of these."""
 
 
-class Backend(Inspector, Scheduling):
+class Backend(Inspector, Scheduling, Topics):
     """A store. One instance belongs to one app and one event loop; many instances share one store."""
 
     @property

@@ -2,6 +2,7 @@
 
 HeadraceError
 ├── ConfigurationError       a wrong URL, option, name or combination; nothing was sent
+│   └── UnknownEvent         a start or a reset names an event that the topic does not hold
 ├── AppClosed                the app is closing or closed under the caller
 ├── BackendUnavailable       the store cannot be reached or cannot write (.uncertain: it may have taken it)
 │   └── NotDurable           stored, but not as safely as was asked (.job)
@@ -31,6 +32,10 @@ class HeadraceError(Exception):
 
 class ConfigurationError(HeadraceError):
     """Something that was declared cannot work; nothing was sent or changed."""
+
+
+class UnknownEvent(ConfigurationError):
+    """A group is to begin at an event that the topic does not hold: it never did, or it was trimmed."""
 
 
 class AppClosed(HeadraceError):

@@ -12,7 +12,7 @@ import msgspec
 
 from .options import Overrides
 
-StreamKind = Literal["queue", "topic"]
+StreamKind = Literal["queue", "topic", "group"]
 PriorityName = Literal["high", "normal", "low"]
 
 #: Priorities as stores number them: the lower number is claimed first.
@@ -32,18 +32,36 @@ ENVELOPE_ROOM = 64 * 1024
 TRAIL_LENGTH = 20
 
 
+#: Between a topic and a group in the name of the group's stream; no name may hold it.
+GROUP_MARK: Final = "/"
+
+
 class Stream(msgspec.Struct, frozen=True, array_like=True):
-    """Where messages are kept: a queue's or a topic's."""
+    """Where messages are kept. A queue's are claimed and go. A topic's stay, as a log, and are drawn from it
+    into the stream of each of its groups (`orders/billing`), where they are claimed like those of a queue."""
 
     kind: StreamKind
     name: str
 
+    @property
+    def topic(self) -> str:
+        """Of a topic or a group: the topic's name."""
+        return self.name.partition(GROUP_MARK)[0]
+
+    @property
+    def group(self) -> str:
+        """Of a group: its name."""
+        return self.name.partition(GROUP_MARK)[2]
+
+
+def group_stream(topic: str, group: str) -> Stream:
+    return Stream("group", f"{topic}{GROUP_MARK}{group}")
+
 
 class Source(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker claims from: a stream, read by a group. A queue has one group, which has no name."""
+    """What a worker claims from, and what is kept up for it: a stream."""
 
     stream: Stream
-    group: str = ""
 
 
 class UniqueKey(msgspec.Struct, frozen=True):
@@ -68,6 +86,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     due_us: int = 0  # an absolute time; with a delay the later of the two holds
     lifetime_us: int = 0  # from the moment it could first run until it expires; 0: it never does
     unique: UniqueKey | None = None
+    fresh: bool = False  # its id was made just now by chance, so that no store need look whether it is known
+    key: str = ""  # of an event: in an ordered group those of one key are handled one at a time, in order
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -100,6 +100,13 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     concurrency: int
     polled_us: int = 0  # the last successful claim
     running: tuple[RunningJob, ...] = ()
+    groups: tuple[str, ...] = ()  # streams of groups that it serves: `orders/billing`
+
+    @property
+    def streams(self) -> list[Stream]:
+        """All that it claims from."""
+        queues: list[Stream] = [Stream("queue", name) for name in self.queues]
+        return queues + [Stream("group", name) for name in self.groups]
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

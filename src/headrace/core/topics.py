@@ -1,0 +1,179 @@
+"""The part of the contract that keeps topics: a log of events, and groups that draw from it.
+
+**The log.** `append` to a topic's stream writes messages at the end of its log and numbers them from 1
+upwards, without a gap, for as long as the topic lives. A message that is due in the future waits beside the
+log, is `scheduled`, and is written to its end by `promote`. A unique key (kind `elapsed`) makes an event that
+is published twice a `duplicate`. Priorities, limits and the memory of ids are for queues: a topic has none.
+
+**Groups.** A group's stream is a queue in every respect but one: nobody appends to it. It has a **position**,
+the number of the last event that it has drawn, and `claim` draws from the log what it wants beyond what lies
+in its lanes: the event becomes a message of the group, in the lane `normal`, with the same id, body, expiry
+and key, and the position moves on, in one step. From then on it is the group's own: leases, retries, crashes,
+hand-backs, dead letters, replays happen in the group's stream by the same verbs as in a queue's, and no other
+group sees any of it. A store may draw earlier than it must, up to `DRAWN_AHEAD` events. An event that the
+group already has (it is waiting, running or dead there) is passed over.
+
+**Order.** In an ordered group only one event of a key is in the lanes or running; the others of that key are
+**parked** when they are drawn, behind each other, and count as queued. Whatever ends the first (done, dead,
+cancelled, expired) moves the next to its lane in the same step. A retry, a hand-back or a crash keeps the
+key. A dead letter that is replayed takes the key again, or is parked behind those that wait for it. When
+`PARKED_MOST` are parked the group draws no more until some have gone. Events without a key know no order.
+
+**Retention.** An event may go when it is older than the topic's age or further from the end than its length
+allows. In a strict topic it stays, even so, until every live group has drawn it; live is a group of which a
+member was seen within `LIVE_FOR`. `tend` trims, and `append` does a little of it too, so that a topic that
+nobody reads does not grow for ever. What a group has drawn is its own and not touched. A group whose position
+was trimmed away goes on with the first event that is left.
+
+**Removed groups** are remembered as such, so that a worker which still claims for one gets nothing; `join`
+makes the group anew. A group that the store has lost in another way (somebody emptied it) comes back with the
+next `claim` or `tend` of a member, from the beginning of what is there: rather twice than never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from .clock import SECOND
+from .message import Stream
+from .record import Counts
+
+#: How many events a store may draw for a group before anybody has claimed them, at most.
+DRAWN_AHEAD: Final = 1000
+
+#: So many parked events stop a group from drawing more.
+PARKED_MOST: Final = 1000
+
+#: Microseconds for which a group holds its topic after a member was last seen.
+LIVE_FOR: Final = 24 * 3600 * SECOND
+
+#: How many more events than it adds an append may trim.
+TRIMMED_BESIDE: Final = 100
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Where a group or a reader begins: with what comes from now on, with the first event that is left, with
+    the event of that id, or with the first that was written at that time (microseconds) or later."""
+
+    at: Literal["new", "beginning", "event", "time"] = "new"
+    event: str = ""
+    time_us: int = 0
+
+
+NEW: Final = Start("new")
+BEGINNING: Final = Start("beginning")
+
+
+class TopicRules(msgspec.Struct, frozen=True):
+    """What belongs to a topic and holds for all who use it. 0 and None: no bound by age, by length."""
+
+    retention_us: int = 7 * 24 * 3600 * SECOND
+    max_length: int | None = None
+    strict: bool = True
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    """An event as it lies in a log; `at_us` is when it was written there."""
+
+    number: int
+    id: str
+    task: str
+    body: bytes
+    at_us: int
+    expires_us: int = 0
+    key: str = ""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """Events that were read, and the number to go on after."""
+
+    entries: tuple[LogEntry, ...]
+    position: int
+
+
+class Tended(msgspec.Struct, frozen=True):
+    """What `tend` did. `more`: there is more to trim, call again. `holding`: live groups for whose sake
+    events are kept that could go. `passed`: groups without a living member that hold up nothing any more."""
+
+    trimmed: int = 0
+    more: bool = False
+    holding: tuple[Stream, ...] = ()
+    passed: tuple[Stream, ...] = ()
+
+
+class GroupRecord(msgspec.Struct, frozen=True):
+    """A group as a store knows it. `counts` are of what it has drawn; `lag` is what it has not.
+
+    `oldest_us` is when the oldest event that nobody has begun to handle was written; 0: there is none.
+    """
+
+    stream: Stream
+    position: int
+    lag: int
+    counts: Counts
+    oldest_us: int = 0
+    seen_us: int = 0
+    ordered: bool = False
+
+
+class TopicRecord(msgspec.Struct, frozen=True):
+    """A topic as a store knows it. `first` and `last` are numbers of events: `last - first + 1` are there."""
+
+    stream: Stream
+    rules: TopicRules
+    first: int = 1
+    last: int = 0
+    first_us: int = 0
+    last_us: int = 0
+    scheduled: int = 0
+    groups: tuple[GroupRecord, ...] = ()
+
+    @property
+    def length(self) -> int:
+        return self.last - self.first + 1
+
+
+class Topics:
+    """The verbs that only topics and groups have. All others serve them as they serve queues."""
+
+    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
+        """Make the topic known and store its rules; those given last count. Repeatable."""
+        raise NotImplementedError
+
+    async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
+        """Make the group exist, and its topic; True when it is new. One that exists keeps its position.
+
+        Whether it is ordered is stored anew each time and holds for what is drawn from then on. A `start` at
+        an event that the log does not hold raises `UnknownEvent`. Repeatable.
+        """
+        raise NotImplementedError
+
+    async def read(
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+    ) -> Reading:
+        """At most `limit` events of the log behind a position, or from a start, in order; none after `wait`
+        seconds, or sooner when `wake` was called for this consumer. Nobody's position changes."""
+        raise NotImplementedError
+
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+        """Note that these groups have a living member, and trim their topics, at most `limit` events of
+        each."""
+        raise NotImplementedError
+
+    async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
+        """These topics, or all, by name, with their groups by name; those that do not exist are left out."""
+        raise NotImplementedError
+
+    async def reset(self, group: Stream, start: Start) -> bool:
+        """Move the position of a group, back or forth; False: there is no such group. What it has drawn stays
+        with it, waiting, running or dead, and is passed over when it is met again. `UnknownEvent` as for
+        `join`."""
+        raise NotImplementedError
+
+    async def remove(self, group: Stream) -> bool:
+        """Forget the group with everything it has drawn, its dead letters too; False: there is no such
+        group."""
+        raise NotImplementedError
