@@ -1,8 +1,9 @@
 """Background jobs and events for Python on one engine."""
 
 from headrace import signals
-from headrace.admin import QueueInfo, Replayed
+from headrace.admin import EventInfo, GroupInfo, QueueInfo, Replayed, TopicInfo
 from headrace.app import App
+from headrace.core.batch_result import BatchResult
 from headrace.core.codec import Codec
 from headrace.core.directives import RetryLater, Snooze, Unrecoverable
 from headrace.core.errors import (
@@ -20,6 +21,7 @@ from headrace.core.errors import (
     QueueFull,
     ResultNotKept,
     ResultTimeout,
+    UnknownEvent,
     UnknownTask,
 )
 from headrace.core.info import JobInfo, JobProgress
@@ -30,6 +32,9 @@ from headrace.engine.dependencies import Depends
 from headrace.engine.registry import CallNext
 from headrace.engine.run import Run
 from headrace.engine.worker import Worker
+from headrace.events.delivery import Delivery
+from headrace.events.event import Duplicate, Event, Published, Refused
+from headrace.events.topic import Topic, TopicPattern
 from headrace.jobs.current import current_job
 from headrace.jobs.job import Job
 from headrace.jobs.schedules import ScheduleInfo
@@ -40,12 +45,18 @@ __all__ = [
     "App",
     "AppClosed",
     "BackendUnavailable",
+    "BatchResult",
     "Call",
     "CallNext",
     "Codec",
     "ConfigurationError",
     "DeadLetter",
+    "Delivery",
     "Depends",
+    "Duplicate",
+    "Event",
+    "EventInfo",
+    "GroupInfo",
     "HeadraceError",
     "InvalidPayload",
     "Job",
@@ -58,8 +69,10 @@ __all__ = [
     "NotDurable",
     "Page",
     "PayloadTooLarge",
+    "Published",
     "QueueFull",
     "QueueInfo",
+    "Refused",
     "Replayed",
     "ResultNotKept",
     "ResultTimeout",
@@ -70,6 +83,10 @@ __all__ = [
     "Secret",
     "Snooze",
     "Task",
+    "Topic",
+    "TopicInfo",
+    "TopicPattern",
+    "UnknownEvent",
     "UnknownTask",
     "Unrecoverable",
     "Worker",

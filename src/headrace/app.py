@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
 
 from headrace.admin import Admin
 from headrace.backends import open_backend
+from headrace.core.checks import unknown_option
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.codec import Codec
+from headrace.core.codec import Codec, checked_codec
 from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError
+from headrace.core.hints import names_in_sight
 from headrace.core.message import PriorityName
 from headrace.core.names import checked_name
 from headrace.core.number import positive_number
@@ -25,11 +28,15 @@ from headrace.engine.home import Home
 from headrace.engine.producer import Producer
 from headrace.engine.registry import Middleware, Registry
 from headrace.engine.resources import bound_lifespan
-from headrace.engine.worker import Worker, WorkerOptions
+from headrace.engine.subscription import Subscription
+from headrace.engine.tracing import inherited
+from headrace.engine.worker import Worker
+from headrace.engine.worker_options import WorkerOptions
+from headrace.events.face import Events
+from headrace.events.topic import Topic, TopicPattern
 from headrace.jobs.face import Jobs
-from headrace.jobs.hints import names_in_sight
 from headrace.jobs.job import Job
-from headrace.jobs.options import RunIn, UniqueWindow, unknown_option
+from headrace.jobs.options import RunIn, UniqueWindow
 from headrace.jobs.schedules import ScheduleDecorator, Schedules, timing_of
 from headrace.jobs.task import AsyncTask, Call, SyncTask, Task, TaskDecorator
 from headrace.observability.logs import log_signals
@@ -37,12 +44,16 @@ from headrace.sync import Portal, Sync
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 L = TypeVar("L", bound=Callable[..., Any])
 
 #: Where jobs are kept when nothing else is said: in the working directory, durable.
 DEFAULT_URL = "sqlite:///headrace.db"
 
 MEBIBYTE = 1024 * 1024
+
+#: How long events are kept when nothing else is said.
+WEEK = timedelta(days=7)
 
 Durability = Literal["default", "relaxed", "replicated", "fsync"]
 
@@ -97,17 +108,28 @@ class App:
             producer=producer,
             emitter=self._emitter,
             clock=self._clock,
-            codec=_checked_codec(codec),
+            codec=checked_codec(codec),
             max_payload=self._max_payload,
             queue_limit=None if queue_limit is None else positive_number("queue_limit", queue_limit),
             result_ttl=self._result_ttl,
             retry=checked_retry(retry),
         )
+        self._events = Events(
+            home=self._home,
+            registry=self._registry,
+            producer=producer,
+            emitter=self._emitter,
+            clock=self._clock,
+            codec=codec,
+            max_payload=self._max_payload,
+            retry=checked_retry(retry),
+            inherit=inherited,
+        )
         portal = Portal(self._home)
         self._home.when_forked(portal.forget)
         self.admin = Admin(self._home, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec)
         self.schedules = Schedules(self._home, self._registry, self._jobs)
-        self.sync = Sync(portal, self._jobs, self.admin, self.schedules)
+        self.sync = Sync(portal, self._jobs, self._events, self.admin, self.schedules)
         log_signals(self._emitter.on)
 
     def __repr__(self) -> str:
@@ -122,6 +144,11 @@ class App:
     def tasks(self) -> Mapping[str, Task[Any, Any]]:
         """The app's tasks by name."""
         return MappingProxyType(self._jobs.tasks)
+
+    @property
+    def declared_topics(self) -> Mapping[str, Topic[Any]]:
+        """The topics that the app has declared, by name; `admin.topics()` has those of the store."""
+        return MappingProxyType(dict(self._events.topics))
 
     @overload
     def task(  # type: ignore[overload-overlap]
@@ -175,6 +202,67 @@ class App:
         """Run a task, or a function that becomes one, every so many seconds, first after one interval."""
         return self._scheduled(timing_of(None, interval, None, catch_up, jitter), name, names_in_sight(1))
 
+    @overload
+    def topic(
+        self,
+        name: str,
+        type: type[T],
+        *,
+        retention: Duration | None = ...,
+        max_length: int | None = ...,
+        retention_strict: bool = ...,
+        idempotency_window: Duration = ...,
+        schema_version: int = ...,
+    ) -> Topic[T]: ...
+    @overload
+    def topic(
+        self,
+        name: str,
+        type: Any = ...,
+        *,
+        retention: Duration | None = ...,
+        max_length: int | None = ...,
+        retention_strict: bool = ...,
+        idempotency_window: Duration = ...,
+        schema_version: int = ...,
+    ) -> Topic[Any]: ...
+
+    def topic(
+        self,
+        name: str,
+        type: Any = Any,
+        *,
+        retention: Duration | None = WEEK,
+        max_length: int | None = None,
+        retention_strict: bool = True,
+        idempotency_window: Duration = 3600,
+        schema_version: int = 1,
+    ) -> Topic[Any]:
+        """A topic whose events are of this type: `orders = app.topic("orders", OrderPlaced)`.
+
+        Events are kept for `retention` seconds (None: for ever) and `max_length` of them at most, but, unless
+        `retention_strict` is False, until every group with a living member has drawn them.
+        """
+        return self._events.topic(
+            name,
+            type,
+            retention=retention,
+            max_length=max_length,
+            retention_strict=retention_strict,
+            idempotency_window=idempotency_window,
+            schema_version=positive_number("schema_version", schema_version),
+        )
+
+    @overload
+    def topics(self, pattern: str, type: type[T]) -> TopicPattern[T]: ...
+    @overload
+    def topics(self, pattern: str, type: Any = ...) -> TopicPattern[Any]: ...
+
+    def topics(self, pattern: str, type: Any = Any) -> TopicPattern[Any]:
+        """Every topic that matches, those made later too: `app.topics("orders.*", OrderEvent)`; `*` stands
+        for one dotted segment."""
+        return self._events.pattern(pattern, type)
+
     async def enqueue(self, call: Call[R]) -> Job[R]:
         """Store one job: `await app.enqueue(add.call(2, 3))`. When this returns, it will be run."""
         return await self._jobs.enqueue(call)
@@ -185,12 +273,13 @@ class App:
 
     def job(self, id: str, *, queue: str | None = None) -> Job[Any]:
         """A handle for an id. With its queue it is found at once, else every queue is asked."""
-        return Job(id, lookup=self._jobs.lookup, queue=queue)
+        return Job(id, self._jobs.lookup, queue=queue)
 
     def worker(
         self,
         *,
         queues: Sequence[str] | None = None,
+        topics: Sequence[str] | None = None,
         concurrency: int = 100,
         children: int | None = None,
         lease: Duration = 15,
@@ -199,13 +288,16 @@ class App:
     ) -> Worker:
         """A worker for this event loop: `async with` it, or `await` its `run()`.
 
-        By default it serves every queue that the app's tasks name, and `default`.
+        By default it serves every queue that the app's tasks name, `default`, and every subscription.
+        `queues` and `topics` name those that it serves instead; an empty list: none.
         """
         for name in unknown:
             raise unknown_option("worker()", name, _WORKER_OPTIONS)
         self._jobs.resolve()
+        self._events.resolve()
+        subscriptions = self._subscriptions(topics)
         options = WorkerOptions(
-            queues=self._queues(queues),
+            queues=self._queues(queues, required=not subscriptions),
             concurrency=positive_number("concurrency", concurrency),
             children=positive_number("children", children or os.cpu_count() or 1),
             lease=positive_seconds("lease", lease),
@@ -213,7 +305,13 @@ class App:
             max_payload=self._max_payload,
             mark_ttl=self._result_ttl,
         )
-        return Worker(options, home=self._home, registry=self._registry, emitter=self._emitter)
+        return Worker(
+            options,
+            home=self._home,
+            registry=self._registry,
+            emitter=self._emitter,
+            subscriptions=subscriptions,
+        )
 
     def use(self, middleware: Middleware) -> Middleware:
         """Wrap every run: `async def middleware(run, call_next)`. The first added is the outermost."""
@@ -264,10 +362,21 @@ class App:
 
         return declare
 
-    def _queues(self, given: Sequence[str] | None) -> tuple[str, ...]:
+    def _subscriptions(self, given: Sequence[str] | None) -> list[Subscription]:
+        if given is None:
+            return list(self._registry.subscriptions)
+        if isinstance(given, str):
+            raise ConfigurationError(f"topics must be a list of names, not {given!r}")
+        chosen = [each for each in self._registry.subscriptions if each.topic in given]
+        missing = sorted(set(given) - {each.topic for each in chosen})
+        if missing:
+            raise ConfigurationError(f"nothing in this app is subscribed to {', '.join(missing)}")
+        return chosen
+
+    def _queues(self, given: Sequence[str] | None, *, required: bool = True) -> tuple[str, ...]:
         if given is None:
             return tuple(sorted(self._registry.queues() | {"default"}))
-        if isinstance(given, str) or not given:
+        if isinstance(given, str) or (required and not given):
             raise ConfigurationError(f"queues must be a list of names, not {given!r}")
         return tuple(dict.fromkeys(checked_name("queue", name) for name in given))
 
@@ -286,7 +395,7 @@ _APP_OPTIONS = dict.fromkeys(
         "clock",
     )
 )
-_WORKER_OPTIONS = dict.fromkeys(("queues", "concurrency", "children", "lease", "grace"))
+_WORKER_OPTIONS = dict.fromkeys(("queues", "topics", "concurrency", "children", "lease", "grace"))
 
 
 async def _nothing() -> None:
@@ -299,11 +408,3 @@ def _checked_url(url: object) -> str:
     if not isinstance(url, str):
         raise ConfigurationError(f"a store's URL is a text such as {DEFAULT_URL!r}, not {url!r}")
     return url
-
-
-def _checked_codec(codec: Codec | None) -> Codec | None:
-    if codec is None or (
-        callable(getattr(codec, "encode", None)) and callable(getattr(codec, "decode", None))
-    ):
-        return codec
-    raise ConfigurationError(f"a codec has encode(bytes) and decode(bytes); {codec!r} has not")

@@ -1,4 +1,4 @@
-"""The stores of the contract suite: a test runs on the local ones and one server, `core` on all servers."""
+"""The stores of the contract suite: every test runs on the local ones and on every kind of server."""
 
 from __future__ import annotations
 
@@ -10,23 +10,17 @@ import pytest
 from headrace.backends import open_backend
 from headrace.core.clock import MovableClock
 from headrace.core.ids import new_id
+from tests.contract.orders import Orders
 from tests.contract.stand import Stand
+from tests.contract.tidy import check_that_nothing_is_left
 from tests.servers import Fleet, rows
 
 LOCAL_STORES = ("memory", "sqlite")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "core: the part of the contract that is tested on every kind of server"
-    )
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store" in metafunc.fixturenames:
-        core = metafunc.definition.get_closest_marker("core")
-        servers = rows() if core else rows()[:1]
-        metafunc.parametrize("store", [*LOCAL_STORES, *servers], scope="session")
+        metafunc.parametrize("store", [*LOCAL_STORES, *rows()], scope="session")
 
 
 @pytest.fixture
@@ -47,5 +41,11 @@ async def stand(store_url: str) -> AsyncIterator[Stand]:
     try:
         await stand.open()
         yield stand
+        await check_that_nothing_is_left(stand)
     finally:
         await stand.close()
+
+
+@pytest.fixture
+def orders(stand: Stand) -> Orders:
+    return Orders(stand)

@@ -14,6 +14,7 @@ from headrace.core.message import Batch
 from headrace.core.record import JobStatus, Record
 from tests.contract.model import Job, Model
 from tests.contract.stand import LEASE, Stand
+from tests.contract.tidy import check_that_nothing_is_left
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ class Pair:
 
     def close(self) -> None:
         try:
+            self.run(check_that_nothing_is_left(self.stand))
             self.run(self.stand.close())
         finally:
             self._loop.close()

@@ -12,8 +12,6 @@ from headrace.core.outcome import Cancelled
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, Stand
 
-pytestmark = pytest.mark.core
-
 
 async def test_a_message_is_accepted_under_its_own_id(stand: Stand) -> None:
     message = stand.message()

@@ -12,10 +12,7 @@ from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, LEASE, Stand, dead, kept, retry
 from tests.waiting import wait_until
 
-core = pytest.mark.core
 
-
-@core
 async def test_a_queued_message_is_removed(stand: Stand) -> None:
     id, other = await stand.add(), await stand.add()
     assert await _cancel(stand, id) is CancelAnswer.REMOVED
@@ -23,7 +20,6 @@ async def test_a_queued_message_is_removed(stand: Stand) -> None:
     assert await stand.claim_ids() == [other]
 
 
-@core
 async def test_a_scheduled_message_is_removed(stand: Stand) -> None:
     id = await stand.add(delay=10)
     assert await _cancel(stand, id) is CancelAnswer.REMOVED
@@ -31,7 +27,6 @@ async def test_a_scheduled_message_is_removed(stand: Stand) -> None:
     assert (await stand.counts()).scheduled == 0
 
 
-@core
 async def test_a_retrying_message_is_removed(stand: Stand) -> None:
     claim = await stand.running()
     await stand.retry(claim)
@@ -39,7 +34,6 @@ async def test_a_retrying_message_is_removed(stand: Stand) -> None:
     assert (await stand.counts()).retrying == 0
 
 
-@core
 async def test_a_recovered_message_is_removed(stand: Stand) -> None:
     claim = await stand.running()
     await stand.lose(claim)
@@ -47,7 +41,6 @@ async def test_a_recovered_message_is_removed(stand: Stand) -> None:
     assert await stand.claim() == []
 
 
-@core
 async def test_a_returned_message_is_removed(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle(claim, Released())
@@ -55,7 +48,6 @@ async def test_a_returned_message_is_removed(stand: Stand) -> None:
     assert await stand.claim() == []
 
 
-@core
 async def test_a_mark_says_for_a_time_that_it_was_cancelled(stand: Stand) -> None:
     id = await stand.add()
     await stand.backend.cancel(stand.stream, id, mark_us=microseconds(60))
@@ -65,21 +57,18 @@ async def test_a_mark_says_for_a_time_that_it_was_cancelled(stand: Stand) -> Non
     assert await stand.status(id) is JobStatus.UNKNOWN
 
 
-@core
 async def test_a_mark_of_no_time_is_no_mark(stand: Stand) -> None:
     id = await stand.add()
     assert await stand.backend.cancel(stand.stream, id, mark_us=0) is CancelAnswer.REMOVED
     assert await stand.status(id) is JobStatus.UNKNOWN
 
 
-@core
 async def test_a_running_message_is_told_and_goes_on(stand: Stand) -> None:
     claim = await stand.running()
     assert await _cancel(stand, claim.id) is CancelAnswer.TOLD
     assert await stand.status(claim.id) is JobStatus.RUNNING
 
 
-@core
 async def test_its_worker_ends_a_running_message(stand: Stand) -> None:
     claim = await stand.running()
     await _cancel(stand, claim.id)
@@ -87,7 +76,6 @@ async def test_its_worker_ends_a_running_message(stand: Stand) -> None:
     assert await stand.status(claim.id) is JobStatus.CANCELLED
 
 
-@core
 async def test_what_is_over_is_gone(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle(claim, kept(b"42"))
@@ -95,7 +83,6 @@ async def test_what_is_over_is_gone(stand: Stand) -> None:
     assert await stand.status(claim.id) is JobStatus.SUCCEEDED
 
 
-@core
 async def test_what_is_dead_is_gone_and_stays_dead(stand: Stand) -> None:
     claim = await stand.running()
     await stand.die(claim)
@@ -103,14 +90,12 @@ async def test_what_is_dead_is_gone_and_stays_dead(stand: Stand) -> None:
     assert await stand.status(claim.id) is JobStatus.DEAD
 
 
-@core
 async def test_what_never_was_is_gone(stand: Stand) -> None:
     assert await _cancel(stand, "nobody") is CancelAnswer.GONE
     assert await stand.backend.cancel(Stream("queue", "nowhere"), "nobody", mark_us=0) is CancelAnswer.GONE
     assert await stand.status("nobody") is JobStatus.UNKNOWN
 
 
-@core
 async def test_cancelling_again_is_harmless(stand: Stand) -> None:
     waiting, running = await stand.add(delay=10), await stand.running()
     await _cancel(stand, waiting)
@@ -120,7 +105,6 @@ async def test_cancelling_again_is_harmless(stand: Stand) -> None:
     assert await stand.status(waiting) is JobStatus.CANCELLED
 
 
-@core
 async def test_another_process_may_cancel(stand: Stand) -> None:
     id = await stand.add()
     answer = await (await stand.other()).cancel(stand.stream, id, mark_us=HOUR_US)
@@ -128,7 +112,6 @@ async def test_another_process_may_cancel(stand: Stand) -> None:
     assert await stand.claim() == []
 
 
-@core
 @pytest.mark.parametrize(
     "outcome",
     [
@@ -150,7 +133,6 @@ async def test_what_was_to_be_cancelled_does_not_run_again(stand: Stand, outcome
     assert await stand.claim() == []
 
 
-@core
 async def test_the_mark_of_a_cancelled_retry_stays_for_the_time_the_canceller_wanted(stand: Stand) -> None:
     claim = await stand.running()
     await stand.backend.cancel(stand.stream, claim.id, mark_us=microseconds(60))
@@ -161,7 +143,6 @@ async def test_the_mark_of_a_cancelled_retry_stays_for_the_time_the_canceller_wa
     assert await stand.status(claim.id) is JobStatus.UNKNOWN
 
 
-@core
 async def test_a_success_counts_although_it_was_to_be_cancelled(stand: Stand) -> None:
     claim = await stand.running()
     await _cancel(stand, claim.id)
@@ -169,7 +150,6 @@ async def test_a_success_counts_although_it_was_to_be_cancelled(stand: Stand) ->
     assert (await stand.look(claim.id)).result == b"42"
 
 
-@core
 async def test_a_death_counts_although_it_was_to_be_cancelled(stand: Stand) -> None:
     claim = await stand.running()
     await _cancel(stand, claim.id)
@@ -177,7 +157,6 @@ async def test_a_death_counts_although_it_was_to_be_cancelled(stand: Stand) -> N
     assert await stand.status(claim.id) is JobStatus.DEAD
 
 
-@core
 async def test_a_recovery_ends_what_was_to_be_cancelled_even_at_the_crash_limit(stand: Stand) -> None:
     id = await stand.add()
     for _ in range(2):
@@ -190,7 +169,6 @@ async def test_a_recovery_ends_what_was_to_be_cancelled_even_at_the_crash_limit(
     assert await stand.status(id) is JobStatus.CANCELLED
 
 
-@core
 async def test_the_next_message_of_the_same_id_is_not_to_be_cancelled(stand: Stand) -> None:
     claim = await stand.running("chosen")
     await _cancel(stand, "chosen")

@@ -15,13 +15,10 @@ from headrace.core.record import JobStatus
 from tests.contract.stand import LEASE, Stand
 from tests.waiting import wait_until
 
-core = pytest.mark.core
-
 #: Seconds that a claim would wait if nothing woke it, and within which a woken one must be back.
 LONG, SOON = 50.0, 10.0
 
 
-@core
 async def test_a_claim_holds_all_that_its_worker_needs(stand: Stand) -> None:
     id = await stand.add(body=b"to do", priority=HIGH)
     claim = await stand.claim_one()
@@ -30,7 +27,6 @@ async def test_a_claim_holds_all_that_its_worker_needs(stand: Stand) -> None:
     assert abs(claim.claimed_us - stand.now_us()) < SECOND
 
 
-@core
 async def test_a_claimed_message_is_running_and_says_where(stand: Stand) -> None:
     id = await stand.add()
     await stand.claim_one(consumer="host-7")
@@ -39,27 +35,23 @@ async def test_a_claimed_message_is_running_and_says_where(stand: Stand) -> None
     assert abs(record.claimed_us - stand.now_us()) < SECOND
 
 
-@core
 async def test_a_message_is_handed_out_once(stand: Stand) -> None:
     await stand.add()
     assert len(await stand.claim()) == 1
     assert await stand.claim(consumer="worker-2") == []
 
 
-@core
 async def test_a_message_is_handed_out_to_one_process(stand: Stand) -> None:
     await stand.add()
     await stand.claim_one()
     assert await stand.claim(consumer="worker-2", by=await stand.other()) == []
 
 
-@core
 async def test_what_one_process_appends_another_claims(stand: Stand) -> None:
     id = await stand.add()
     assert (await stand.claim_one(by=await stand.other())).id == id
 
 
-@core
 async def test_processes_that_claim_at_once_share_without_overlap(stand: Stand) -> None:
     await stand.append(*[stand.message() for _ in range(100)])
     backends = [stand.backend, *[await stand.other() for _ in range(3)]]
@@ -75,20 +67,17 @@ async def test_processes_that_claim_at_once_share_without_overlap(stand: Stand) 
     assert len(ids) == len(set(ids)) == 100
 
 
-@core
 async def test_no_more_are_handed_out_than_were_asked_for(stand: Stand) -> None:
     await stand.append(*[stand.message() for _ in range(5)])
     assert len(await stand.claim(3)) == 3
     assert len(await stand.claim(3)) == 2
 
 
-@core
 async def test_the_first_ready_is_the_first_out(stand: Stand) -> None:
     ids = [await stand.add() for _ in range(10)]
     assert [(await stand.claim_one()).id for _ in ids] == ids
 
 
-@core
 async def test_a_claim_takes_from_several_sources(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
     here, there = await stand.add(), await stand.add(source=elsewhere)
@@ -96,14 +85,12 @@ async def test_a_claim_takes_from_several_sources(stand: Stand) -> None:
     assert {(claim.source, claim.id) for claim in claims} == {(stand.source, here), (elsewhere, there)}
 
 
-@core
 async def test_a_claim_takes_from_no_other_source(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
     await stand.add()
     assert await stand.claim(sources=[elsewhere]) == []
 
 
-@core
 async def test_each_hand_out_has_a_token_of_its_own(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle(claim, Released())
@@ -114,12 +101,10 @@ async def test_each_hand_out_has_a_token_of_its_own(stand: Stand) -> None:
 # --- waiting ----------------------------------------------------------------------------------------------
 
 
-@core
 async def test_a_claim_that_does_not_wait_is_answered_at_once(stand: Stand) -> None:
     assert await stand.claim(wait=0) == []
 
 
-@core
 async def test_a_claim_waits_no_longer_than_it_was_told(stand: Stand) -> None:
     started = time.monotonic()
     assert await stand.claim(wait=0.1) == []
@@ -134,14 +119,12 @@ async def test_a_claim_on_a_stream_that_is_not_there_yet_waits_too(stand: Stand)
     assert await _ids(waiting) == [id]
 
 
-@core
 async def test_a_waiting_claim_is_woken_by_an_append(stand: Stand) -> None:
     waiting = await _start_claiming(stand)
     id = await stand.add()
     assert await _ids(waiting) == [id]
 
 
-@core
 async def test_a_waiting_claim_is_woken_by_an_append_of_another_process(stand: Stand) -> None:
     other = await stand.other()
     waiting = await _start_claiming(stand)
@@ -150,7 +133,6 @@ async def test_a_waiting_claim_is_woken_by_an_append_of_another_process(stand: S
     assert await _ids(waiting) == [message.id]
 
 
-@core
 @pytest.mark.parametrize("name", ["first", "second", "third"])
 async def test_a_waiting_claim_is_woken_by_any_of_its_sources(stand: Stand, name: str) -> None:
     sources = [await stand.queue(each) for each in ("first", "second", "third")]
@@ -159,7 +141,6 @@ async def test_a_waiting_claim_is_woken_by_any_of_its_sources(stand: Stand, name
     assert await _ids(waiting) == [id]
 
 
-@core
 async def test_a_waiting_claim_is_woken_by_a_promotion(stand: Stand) -> None:
     id = await stand.add(delay=10)
     waiting = await _start_claiming(stand)
@@ -168,7 +149,6 @@ async def test_a_waiting_claim_is_woken_by_a_promotion(stand: Stand) -> None:
     assert await _ids(waiting) == [id]
 
 
-@core
 async def test_a_waiting_claim_is_woken_by_a_recovery(stand: Stand) -> None:
     claim = await stand.running()
     other = await stand.other()
@@ -179,7 +159,6 @@ async def test_a_waiting_claim_is_woken_by_a_recovery(stand: Stand) -> None:
     await other.close()
 
 
-@core
 async def test_a_waiting_claim_is_woken_by_a_release(stand: Stand) -> None:
     claim = await stand.running()
     waiting = await _start_claiming(stand, consumer="worker-2")
@@ -210,7 +189,6 @@ async def test_a_waiting_claim_is_woken_when_its_stream_is_resumed(stand: Stand)
     assert await _ids(waiting) == [id]
 
 
-@core
 async def test_what_two_waiting_claims_are_woken_for_goes_to_one(stand: Stand) -> None:
     first = await _start_claiming(stand)
     second = await _start_claiming(stand, consumer="worker-2")
@@ -225,20 +203,17 @@ async def test_what_two_waiting_claims_are_woken_for_goes_to_one(stand: Stand) -
 # --- waking and cancelling --------------------------------------------------------------------------------
 
 
-@core
 async def test_wake_makes_a_waiting_claim_return(stand: Stand) -> None:
     waiting = await _start_claiming(stand)
     stand.backend.wake("worker-1")
     assert await _ids(waiting) == []
 
 
-@core
 async def test_wake_makes_the_next_claim_return_when_none_is_waiting(stand: Stand) -> None:
     stand.backend.wake("worker-1")
     assert await asyncio.wait_for(stand.claim(wait=LONG), SOON) == []
 
 
-@core
 async def test_a_woken_claim_still_takes_what_is_there(stand: Stand) -> None:
     id = await stand.add()
     stand.backend.wake("worker-1")
@@ -246,7 +221,6 @@ async def test_a_woken_claim_still_takes_what_is_there(stand: Stand) -> None:
     assert [claim.id for claim in claims] == [id]
 
 
-@core
 async def test_wake_does_not_disturb_another_consumer(stand: Stand) -> None:
     first = await _start_claiming(stand, consumer="worker-1")
     second = await _start_claiming(stand, consumer="worker-2")
@@ -256,7 +230,6 @@ async def test_wake_does_not_disturb_another_consumer(stand: Stand) -> None:
     assert await _ids(second) == [id]
 
 
-@core
 async def test_one_wake_serves_one_claim(stand: Stand) -> None:
     stand.backend.wake("worker-1")
     assert await asyncio.wait_for(stand.claim(wait=LONG), SOON) == []
@@ -265,7 +238,6 @@ async def test_one_wake_serves_one_claim(stand: Stand) -> None:
     assert await _ids(waiting) == [id]
 
 
-@core
 async def test_a_cancelled_wait_takes_nothing_with_it(stand: Stand) -> None:
     waiting = await _start_claiming(stand)
     waiting.cancel()
@@ -274,7 +246,6 @@ async def test_a_cancelled_wait_takes_nothing_with_it(stand: Stand) -> None:
     await _is_offered_again(stand, id)
 
 
-@core
 async def test_a_claim_cancelled_in_the_moment_of_an_append_loses_nothing(stand: Stand) -> None:
     waiting = await _start_claiming(stand)
     id = await stand.add()
@@ -283,7 +254,6 @@ async def test_a_claim_cancelled_in_the_moment_of_an_append_loses_nothing(stand:
     await _is_offered_again(stand, id)
 
 
-@core
 @pytest.mark.parametrize("steps", range(6))
 async def test_a_claim_cancelled_under_way_loses_nothing(stand: Stand, steps: int) -> None:
     id = await stand.add()

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-import pytest
-
 from headrace.core.backend import Backend, CancelAnswer, ReplayAnswer
 from headrace.core.message import UniqueKey
 from headrace.core.outcome import Released, Settlement, Verdict
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, LEASE, Stand, kept, retry
-
-pytestmark = pytest.mark.core
 
 
 async def _processes(stand: Stand, count: int = 4) -> list[Backend]:

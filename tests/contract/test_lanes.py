@@ -9,26 +9,21 @@ from headrace.core.message import FRESH, HIGH, LOW, NORMAL, State, Trouble
 from headrace.core.outcome import Released, Retry, Snoozed, Verdict
 from tests.contract.stand import LEASE, Stand
 
-core = pytest.mark.core
-
 #: The state of a message that crashed once.
 CRASHED_ONCE = FRESH.crashed(Trouble(1, "crashed", "worker-1"))
 
 
-@core
 async def test_high_goes_before_normal_and_normal_before_low(stand: Stand) -> None:
     low, normal, high = [await stand.add(priority=priority) for priority in (LOW, NORMAL, HIGH)]
     assert await stand.claim_ids() == [high, normal, low]
 
 
-@core
 async def test_one_claim_fills_up_from_lane_after_lane(stand: Stand) -> None:
     low = [await stand.add(priority=LOW) for _ in range(3)]
     high = [await stand.add(priority=HIGH) for _ in range(2)]
     assert await stand.claim_ids(4) == [*high, *low[:2]]
 
 
-@core
 async def test_a_priority_holds_over_all_sources(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
     low, high = await stand.add(priority=LOW), await stand.add(priority=HIGH, source=elsewhere)
@@ -37,7 +32,6 @@ async def test_a_priority_holds_over_all_sources(stand: Stand) -> None:
     assert await stand.claim_ids(1, sources=sources) == [low]
 
 
-@core
 async def test_returned_work_goes_before_every_priority(stand: Stand) -> None:
     returned = await stand.running()
     high = await stand.add(priority=HIGH)
@@ -45,7 +39,6 @@ async def test_returned_work_goes_before_every_priority(stand: Stand) -> None:
     assert await stand.claim_ids() == [returned.id, high]
 
 
-@core
 async def test_returned_work_keeps_its_order(stand: Stand) -> None:
     ids = [await stand.add() for _ in range(3)]
     for claim in await stand.claim():
@@ -53,7 +46,6 @@ async def test_returned_work_keeps_its_order(stand: Stand) -> None:
     assert await stand.claim_ids() == ids
 
 
-@core
 async def test_suspects_go_first(stand: Stand) -> None:
     suspect, returned = await stand.running(), await stand.running()
     high = await stand.add(priority=HIGH)
@@ -62,7 +54,6 @@ async def test_suspects_go_first(stand: Stand) -> None:
     assert await stand.claim_ids() == [suspect.id, returned.id, high]
 
 
-@core
 async def test_no_more_suspects_are_handed_out_than_were_asked_for(stand: Stand) -> None:
     suspects = await _make_suspects(stand, 3)
     plain = await stand.add()
@@ -70,7 +61,6 @@ async def test_no_more_suspects_are_handed_out_than_were_asked_for(stand: Stand)
     assert await stand.claim_ids(suspects=1) == [suspects[1]]
 
 
-@core
 async def test_who_wants_no_suspects_gets_none(stand: Stand) -> None:
     suspects = await _make_suspects(stand, 2)
     plain = await stand.add()
@@ -79,14 +69,12 @@ async def test_who_wants_no_suspects_gets_none(stand: Stand) -> None:
     assert await stand.claim_ids(suspects=2) == suspects
 
 
-@core
 async def test_suspects_count_towards_the_limit(stand: Stand) -> None:
     suspects = await _make_suspects(stand, 2)
     await stand.add()
     assert await stand.claim_ids(1, suspects=5) == suspects[:1]
 
 
-@core
 async def test_the_number_of_suspects_holds_over_all_sources(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
     for source in (stand.source, elsewhere):
@@ -98,7 +86,6 @@ async def test_the_number_of_suspects_holds_over_all_sources(stand: Stand) -> No
     assert len(await stand.claim(sources=sources, suspects=1)) == 1
 
 
-@core
 async def test_a_claim_says_that_its_message_is_suspect(stand: Stand) -> None:
     await _make_suspects(stand, 1)
     claim = await stand.claim_one()
@@ -106,7 +93,6 @@ async def test_a_claim_says_that_its_message_is_suspect(stand: Stand) -> None:
     assert claim.state == CRASHED_ONCE
 
 
-@core
 @pytest.mark.parametrize("priority", [NORMAL, LOW])
 async def test_a_lower_priority_is_not_starved_by_a_full_higher_one(stand: Stand, priority: int) -> None:
     await stand.append(*[stand.message(priority=HIGH) for _ in range(40)])
@@ -115,7 +101,6 @@ async def test_a_lower_priority_is_not_starved_by_a_full_higher_one(stand: Stand
     assert 1 <= sum(claim.priority == priority for claim in claims) <= 3
 
 
-@core
 async def test_of_twenty_claims_about_two_start_from_the_bottom(stand: Stand) -> None:
     for priority in (HIGH, LOW):
         await stand.append(*[stand.message(priority=priority) for _ in range(30)])
@@ -123,7 +108,6 @@ async def test_of_twenty_claims_about_two_start_from_the_bottom(stand: Stand) ->
     assert 1 <= sum(claim.priority == LOW for claim in claims) <= 3
 
 
-@core
 async def test_returned_work_comes_first_from_the_bottom_too(stand: Stand) -> None:
     await stand.append(*[stand.message(priority=LOW) for _ in range(20)])
     for _ in range(15):
@@ -133,7 +117,6 @@ async def test_returned_work_comes_first_from_the_bottom_too(stand: Stand) -> No
         await stand.settle_done(claim)
 
 
-@core
 async def test_sources_take_turns(stand: Stand) -> None:
     sources = [stand.source, await stand.queue("second"), await stand.queue("third")]
     for source in sources:
@@ -142,7 +125,6 @@ async def test_sources_take_turns(stand: Stand) -> None:
     assert {claim.source for claim in claims} == set(sources)
 
 
-@core
 async def test_low_lanes_of_all_sources_get_their_turn(stand: Stand) -> None:
     sources = [stand.source, await stand.queue("second")]
     for source in sources:
@@ -156,7 +138,6 @@ async def test_low_lanes_of_all_sources_get_their_turn(stand: Stand) -> None:
 # --- where a message goes when it is queued again ---------------------------------------------------------
 
 
-@core
 async def test_a_failed_message_goes_back_to_the_lane_of_its_priority(stand: Stand) -> None:
     await stand.add(priority=LOW)
     failed = await stand.claim_one()
@@ -167,7 +148,6 @@ async def test_a_failed_message_goes_back_to_the_lane_of_its_priority(stand: Sta
     assert await stand.claim_ids() == [normal, failed.id]
 
 
-@core
 async def test_a_snoozed_message_goes_back_to_the_lane_of_its_priority(stand: Stand) -> None:
     await stand.add(priority=HIGH)
     snoozed = await stand.claim_one()
@@ -178,7 +158,6 @@ async def test_a_snoozed_message_goes_back_to_the_lane_of_its_priority(stand: St
     assert (await stand.claim_ids())[0] == snoozed.id
 
 
-@core
 async def test_a_message_handed_back_with_a_delay_is_not_returned_work(stand: Stand) -> None:
     await stand.add(priority=LOW)
     claim = await stand.claim_one()
@@ -189,14 +168,12 @@ async def test_a_message_handed_back_with_a_delay_is_not_returned_work(stand: St
     assert await stand.claim_ids() == [normal, claim.id]
 
 
-@core
 async def test_a_message_that_crashed_before_is_suspect_when_it_is_handed_back(stand: Stand) -> None:
     claim = await stand.running()
     assert await stand.settle(claim, Released(CRASHED_ONCE)) is Verdict.KEPT
     assert await stand.claim_ids(suspects=0) == []
 
 
-@core
 async def test_a_message_that_crashed_before_is_suspect_when_its_retry_is_due(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle(claim, Retry(CRASHED_ONCE, microseconds(10)))
@@ -206,7 +183,6 @@ async def test_a_message_that_crashed_before_is_suspect_when_its_retry_is_due(st
     assert await stand.claim_ids(suspects=1) == [claim.id]
 
 
-@core
 async def test_a_recovered_message_is_suspect(stand: Stand) -> None:
     claim = await stand.running()
     await stand.lose(claim)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from headrace.core.backend import LeaseOrder, Order, PauseOrder
 from headrace.core.clock import microseconds
@@ -18,7 +17,6 @@ async def shorten(stand: Stand, seconds: float = SHORT) -> int | None:
     return await (await stand.other()).ensure(stand.source, microseconds(seconds))
 
 
-@pytest.mark.core
 async def test_another_lease_is_announced_to_all_once(stand: Stand) -> None:
     other = await stand.other()
     heard: list[Order] = []
@@ -57,7 +55,6 @@ async def test_a_queue_that_nobody_ensured_has_no_lease_to_answer(stand: Stand) 
     assert (await stand.backend.beat(info)).leases == {}
 
 
-@pytest.mark.core
 async def test_a_shortened_lease_robs_nobody_who_holds_by_the_longer_one(stand: Stand) -> None:
     claim = await stand.running()
     await stand.advance(LEASE * 0.5)
@@ -70,7 +67,6 @@ async def test_a_shortened_lease_robs_nobody_who_holds_by_the_longer_one(stand: 
     assert [recovery.id for recovery in await stand.reclaim()] == [claim.id]
 
 
-@pytest.mark.core
 async def test_who_does_not_renew_is_recovered_by_the_longer_lease_meanwhile(stand: Stand) -> None:
     claim = await stand.running()
     await stand.advance(LEASE * 0.5)
@@ -87,7 +83,6 @@ async def test_after_a_while_the_shorter_lease_holds_alone(stand: Stand) -> None
     assert [recovery.id for recovery in await stand.reclaim()] == [claim.id]
 
 
-@pytest.mark.core
 async def test_shortened_twice_the_longest_holds_to_its_end(stand: Stand) -> None:
     claim = await stand.running()
     await shorten(stand, SHORT)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from headrace.backends import open_backend
 from headrace.core.clock import microseconds
 from headrace.core.outcome import Verdict
 from headrace.core.record import Counts, JobStatus
 from tests.contract.stand import LEASE, Stand
-
-pytestmark = pytest.mark.core
 
 
 async def test_a_store_describes_itself(stand: Stand, store: str) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from headrace.core.backend import Answer
 from headrace.core.message import UniqueKey
 from tests.contract.stand import Stand
-
-pytestmark = pytest.mark.core
 
 
 async def test_a_batch_sent_again_makes_no_second_message(stand: Stand) -> None:

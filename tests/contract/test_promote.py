@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from headrace.core.backend import DueOrder, Order, Promoted
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.message import FRESH
@@ -14,16 +12,12 @@ from headrace.core.record import JobStatus
 from tests.contract.stand import Stand
 from tests.waiting import wait_until
 
-core = pytest.mark.core
 
-
-@core
 async def test_with_nothing_scheduled_nothing_is_promoted(stand: Stand) -> None:
     await stand.add()
     assert await stand.promote() == Promoted(0, None)
 
 
-@core
 async def test_nothing_is_promoted_before_it_is_due(stand: Stand) -> None:
     id = await stand.add(delay=10)
     await stand.advance(9)
@@ -31,7 +25,6 @@ async def test_nothing_is_promoted_before_it_is_due(stand: Stand) -> None:
     assert await stand.status(id) is JobStatus.SCHEDULED
 
 
-@core
 async def test_what_is_due_is_queued(stand: Stand) -> None:
     id = await stand.add(delay=10)
     await stand.advance(11)
@@ -40,7 +33,6 @@ async def test_what_is_due_is_queued(stand: Stand) -> None:
     assert await stand.claim_ids() == [id]
 
 
-@core
 async def test_promoted_messages_keep_body_and_task(stand: Stand) -> None:
     id = await stand.add(delay=10, body=b"later", task="mail.send")
     await stand.advance(11)
@@ -50,7 +42,6 @@ async def test_promoted_messages_keep_body_and_task(stand: Stand) -> None:
     assert (await stand.claim_one(id)).body == b"later"
 
 
-@core
 async def test_a_promotion_says_when_the_next_is_due(stand: Stand) -> None:
     await stand.add(delay=10)
     await stand.add(delay=30)
@@ -61,7 +52,6 @@ async def test_a_promotion_says_when_the_next_is_due(stand: Stand) -> None:
     assert 14 * SECOND < promoted.next_in_us <= 15 * SECOND
 
 
-@core
 async def test_the_earliest_due_is_queued_first(stand: Stand) -> None:
     late, early, middle = [await stand.add(delay=delay) for delay in (30, 10, 20)]
     await stand.advance(31)
@@ -69,7 +59,6 @@ async def test_the_earliest_due_is_queued_first(stand: Stand) -> None:
     assert await stand.claim_ids() == [early, middle, late]
 
 
-@core
 async def test_those_due_at_the_same_moment_are_all_promoted(stand: Stand) -> None:
     due_us = stand.now_us() + 10 * SECOND
     messages = [stand.message(due_us=due_us) for _ in range(50)]
@@ -79,7 +68,6 @@ async def test_those_due_at_the_same_moment_are_all_promoted(stand: Stand) -> No
     assert set(await stand.claim_ids()) == {message.id for message in messages}
 
 
-@core
 async def test_a_promotion_takes_no_more_than_its_limit(stand: Stand) -> None:
     ids = [await stand.add(delay=delay) for delay in range(1, 6)]
     await stand.advance(10)
@@ -90,7 +78,6 @@ async def test_a_promotion_takes_no_more_than_its_limit(stand: Stand) -> None:
     assert await stand.promote(limit=2) == Promoted(1, None)
 
 
-@core
 async def test_a_message_is_promoted_once(stand: Stand) -> None:
     await stand.add(delay=10)
     await stand.advance(11)
@@ -99,7 +86,6 @@ async def test_a_message_is_promoted_once(stand: Stand) -> None:
     assert (await stand.counts()).queued == 1
 
 
-@core
 async def test_two_processes_promote_a_message_once(stand: Stand) -> None:
     await stand.append(*[stand.message(delay=10) for _ in range(50)])
     await stand.advance(11)
@@ -109,7 +95,6 @@ async def test_two_processes_promote_a_message_once(stand: Stand) -> None:
     assert len(await stand.claim()) == 50
 
 
-@core
 async def test_retrying_messages_are_promoted_too(stand: Stand) -> None:
     claim = await stand.running()
     await stand.retry(claim, delay=10)
@@ -119,7 +104,6 @@ async def test_retrying_messages_are_promoted_too(stand: Stand) -> None:
     assert (counts.queued, counts.retrying) == (1, 0)
 
 
-@core
 async def test_snoozed_and_handed_back_messages_are_promoted_too(stand: Stand) -> None:
     snoozed, released = await stand.running(), await stand.running()
     await stand.settle(snoozed, Snoozed(FRESH, microseconds(10)))
@@ -129,7 +113,6 @@ async def test_snoozed_and_handed_back_messages_are_promoted_too(stand: Stand) -
     assert await stand.claim_ids() == [snoozed.id, released.id]
 
 
-@core
 async def test_promotion_looks_at_the_sources_it_is_given(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
     await stand.add(delay=10)
@@ -139,7 +122,6 @@ async def test_promotion_looks_at_the_sources_it_is_given(stand: Stand) -> None:
     assert (await stand.counts()).due == 1
 
 
-@core
 async def test_the_next_due_time_is_that_of_all_sources(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
     await stand.add(delay=100)
@@ -149,7 +131,6 @@ async def test_the_next_due_time_is_that_of_all_sources(stand: Stand) -> None:
     assert 9 * SECOND < promoted.next_in_us <= 10 * SECOND
 
 
-@core
 async def test_the_limit_of_a_promotion_holds_over_all_sources(stand: Stand) -> None:
     sources = [stand.source, await stand.queue("elsewhere")]
     for source in sources:
@@ -159,7 +140,6 @@ async def test_the_limit_of_a_promotion_holds_over_all_sources(stand: Stand) -> 
     assert await stand.promote(sources=sources, limit=4) == Promoted(2, None)
 
 
-@core
 async def test_a_cancelled_message_is_not_promoted(stand: Stand) -> None:
     id = await stand.add(delay=10)
     await stand.backend.cancel(stand.stream, id, mark_us=0)
@@ -167,7 +147,6 @@ async def test_a_cancelled_message_is_not_promoted(stand: Stand) -> None:
     assert await stand.promote() == Promoted(0, None)
 
 
-@core
 async def test_a_full_queue_does_not_hold_up_promotion(stand: Stand) -> None:
     await stand.append(stand.message(), stand.message(delay=10), limit=2)
     await stand.advance(11)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from headrace.core.backend import CRASH_LIMIT, Reclaimed
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.message import FRESH, LOW, Source, Stream, Trouble
 from headrace.core.outcome import Done, Released, Verdict
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, LEASE, Stand, retry
-
-pytestmark = pytest.mark.core
 
 
 async def test_a_lease_that_has_not_run_out_is_left_alone(stand: Stand) -> None:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from headrace.core.backend import Renewal
 from headrace.core.message import FRESH
 from headrace.core.outcome import Released
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, LEASE, Stand, retry
-
-pytestmark = pytest.mark.core
 
 
 async def test_a_held_claim_is_renewed(stand: Stand) -> None:

@@ -22,7 +22,6 @@ async def running_and_told(stand: Stand) -> Claim:
     return claim
 
 
-@pytest.mark.core
 async def test_what_was_reported_is_shown_with_its_time(stand: Stand) -> None:
     claim = await stand.running()
     assert (await stand.look(claim.id)).progress is None
@@ -64,7 +63,6 @@ async def test_other_processes_and_listings_show_it(stand: Stand) -> None:
         assert shown == {claim.id: seen.progress, silent.id: None}
 
 
-@pytest.mark.core
 async def test_reports_of_many_messages_of_several_streams_go_together(stand: Stand) -> None:
     sources = [stand.source, await stand.queue("second")]
     for source in sources:
@@ -105,7 +103,6 @@ async def test_a_cancellation_ends_it(stand: Stand) -> None:
     assert await told(stand, claim.id) is None
 
 
-@pytest.mark.core
 async def test_a_retry_ends_it_and_the_next_run_begins_without_it(stand: Stand) -> None:
     claim = await running_and_told(stand)
     await stand.settle(claim, retry(delay=5))
@@ -133,7 +130,6 @@ async def test_a_recovered_message_begins_without_it(stand: Stand) -> None:
     assert await told(stand, claim.id) is None
 
 
-@pytest.mark.core
 async def test_the_report_of_a_lost_claim_changes_nothing(stand: Stand) -> None:
     former = await stand.running()
     await stand.lose(former)

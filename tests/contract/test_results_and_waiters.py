@@ -13,8 +13,6 @@ from headrace.core.outcome import Cancelled, DeadReason, Done, Expired, Outcome,
 from headrace.core.record import JobStatus, Record
 from tests.contract.stand import FAILURE, HOUR_US, Stand, dead, kept, retry
 
-core = pytest.mark.core
-
 #: Seconds that a waiter would wait if nothing woke it, and within which a woken one must be back.
 LONG, SOON = 50.0, 10.0
 
@@ -29,7 +27,6 @@ ENDS: dict[str, tuple[Outcome, JobStatus]] = {
 every_end = pytest.mark.parametrize(("outcome", "status"), ENDS.values(), ids=ENDS)
 
 
-@core
 @every_end
 async def test_a_message_that_is_over_is_answered_at_once(
     stand: Stand, outcome: Outcome, status: JobStatus
@@ -41,7 +38,6 @@ async def test_a_message_that_is_over_is_answered_at_once(
     assert (record.stream, record.id, record.status) == (stand.stream, claim.id, status)
 
 
-@core
 @every_end
 async def test_a_waiter_is_woken_by_the_settlement(stand: Stand, outcome: Outcome, status: JobStatus) -> None:
     claim = await stand.running()
@@ -52,7 +48,6 @@ async def test_a_waiter_is_woken_by_the_settlement(stand: Stand, outcome: Outcom
     assert (record.id, record.status) == (claim.id, status)
 
 
-@core
 async def test_a_waiter_gets_the_result(stand: Stand) -> None:
     claim = await stand.running()
     waiting = await _start_waiting(stand, claim.id)
@@ -62,7 +57,6 @@ async def test_a_waiter_gets_the_result(stand: Stand) -> None:
     assert record.result == b"42"
 
 
-@core
 async def test_a_waiter_gets_the_error(stand: Stand) -> None:
     claim = await stand.running()
     waiting = await _start_waiting(stand, claim.id)
@@ -72,7 +66,6 @@ async def test_a_waiter_gets_the_error(stand: Stand) -> None:
     assert (record.reason, record.failure) == (DeadReason.EXHAUSTED, FAILURE)
 
 
-@core
 async def test_a_waiter_is_woken_by_another_process(stand: Stand) -> None:
     claim = await stand.running()
     other = await stand.other()
@@ -84,7 +77,6 @@ async def test_a_waiter_is_woken_by_another_process(stand: Stand) -> None:
     assert record.result == b"42"
 
 
-@core
 async def test_all_waiters_of_a_message_are_woken(stand: Stand) -> None:
     claim = await stand.running()
     other = await stand.other()
@@ -96,7 +88,6 @@ async def test_all_waiters_of_a_message_are_woken(stand: Stand) -> None:
     assert [record and record.result for record in records] == [b"42"] * 4
 
 
-@core
 async def test_only_the_waiters_of_that_message_are_woken(stand: Stand) -> None:
     first, second = await stand.running(), await stand.running()
     waiting_first, waiting_second = [await _start_waiting(stand, claim.id) for claim in (first, second)]
@@ -107,7 +98,6 @@ async def test_only_the_waiters_of_that_message_are_woken(stand: Stand) -> None:
     await asyncio.wait_for(waiting_second, SOON)
 
 
-@core
 async def test_an_unknown_message_is_over(stand: Stand) -> None:
     record = await stand.backend.ended(stand.stream, "nobody", LONG)
     assert record == Record(stand.stream, "nobody", JobStatus.UNKNOWN)
@@ -119,7 +109,6 @@ async def test_a_message_of_an_unknown_stream_is_over(stand: Stand) -> None:
     assert await stand.backend.look(stream, "nobody") is None
 
 
-@core
 async def test_a_waiter_gives_up_after_its_time(stand: Stand) -> None:
     id = await stand.add()
     started = time.monotonic()
@@ -128,7 +117,6 @@ async def test_a_waiter_gives_up_after_its_time(stand: Stand) -> None:
     assert await stand.status(id) is JobStatus.QUEUED
 
 
-@core
 async def test_a_waiter_without_patience_only_looks(stand: Stand) -> None:
     claim = await stand.running()
     assert await stand.backend.ended(stand.stream, claim.id, 0) is None
@@ -138,7 +126,6 @@ async def test_a_waiter_without_patience_only_looks(stand: Stand) -> None:
     assert record.result == b"42"
 
 
-@core
 async def test_a_waiter_may_wait_without_an_end(stand: Stand) -> None:
     claim = await stand.running()
     waiting = asyncio.ensure_future(stand.backend.ended(stand.stream, claim.id, None))
@@ -149,7 +136,6 @@ async def test_a_waiter_may_wait_without_an_end(stand: Stand) -> None:
     assert record.result == b"42"
 
 
-@core
 async def test_a_waiter_that_gave_up_may_wait_again(stand: Stand) -> None:
     claim = await stand.running()
     assert await stand.backend.ended(stand.stream, claim.id, 0.01) is None
@@ -158,7 +144,6 @@ async def test_a_waiter_that_gave_up_may_wait_again(stand: Stand) -> None:
     assert await asyncio.wait_for(waiting, SOON) is not None
 
 
-@core
 async def test_a_waiter_that_is_cancelled_disturbs_nobody(stand: Stand) -> None:
     claim = await stand.running()
     leaving, staying = [await _start_waiting(stand, claim.id) for _ in range(2)]
@@ -168,7 +153,6 @@ async def test_a_waiter_that_is_cancelled_disturbs_nobody(stand: Stand) -> None:
     assert await asyncio.wait_for(staying, SOON) is not None
 
 
-@core
 @pytest.mark.parametrize(
     "outcome",
     [retry(delay=10), Snoozed(FRESH, 1000), Released()],
@@ -188,7 +172,6 @@ async def test_a_waiter_waits_on_while_its_message_runs_again(stand: Stand, outc
     assert record.result == b"42"
 
 
-@core
 async def test_a_waiter_is_woken_when_a_waiting_message_is_cancelled(stand: Stand) -> None:
     id = await stand.add(delay=100)
     waiting = await _start_waiting(stand, id)
@@ -198,7 +181,6 @@ async def test_a_waiter_is_woken_when_a_waiting_message_is_cancelled(stand: Stan
     assert record.status is JobStatus.CANCELLED
 
 
-@core
 async def test_a_waiter_is_woken_when_its_message_dies_of_crashes(stand: Stand) -> None:
     id = await stand.add()
     waiting = await _start_waiting(stand, id)
@@ -209,7 +191,6 @@ async def test_a_waiter_is_woken_when_its_message_dies_of_crashes(stand: Stand) 
     assert (record.status, record.reason) == (JobStatus.DEAD, DeadReason.CRASHED)
 
 
-@core
 async def test_a_waiter_is_woken_by_the_late_success_of_a_former_holder(stand: Stand) -> None:
     claim = await stand.running()
     await stand.lose(claim)
@@ -220,7 +201,6 @@ async def test_a_waiter_is_woken_by_the_late_success_of_a_former_holder(stand: S
     assert record.result == b"42"
 
 
-@core
 async def test_a_success_that_is_gone_wakes_nobody(stand: Stand) -> None:
     claim = await stand.running()
     await stand.retry(claim, delay=100)
@@ -274,7 +254,6 @@ async def _let_it_start() -> None:
         await asyncio.sleep(0)
 
 
-@core
 @pytest.mark.parametrize("outcome", [kept(b"42"), Cancelled(HOUR_US), Expired(HOUR_US)], ids=type)
 async def test_a_mark_keeps_what_the_message_went_through(stand: Stand, outcome: Outcome) -> None:
     first = await stand.running()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from headrace.core.backend import ScheduleOrder
 from headrace.core.clock import SECOND
 from headrace.core.ids import derived_id
@@ -16,8 +14,6 @@ from tests.contract.stand import Stand
 from tests.waiting import wait_until
 
 NAME = "nightly.tidy-up"
-
-pytestmark = pytest.mark.core
 
 
 async def record(stand: Stand, name: str = NAME) -> ScheduleRecord:

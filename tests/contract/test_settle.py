@@ -22,8 +22,6 @@ from headrace.core.outcome import (
 from headrace.core.record import JobStatus
 from tests.contract.stand import FAILURE, HOUR_US, LEASE, Stand, dead, kept, retry
 
-pytestmark = pytest.mark.core
-
 #: Every outcome but success.
 FENCED: dict[str, Outcome] = {
     "retry": retry(),

@@ -11,15 +11,12 @@ from headrace.core.outcome import Cancelled, Done, Expired, Outcome, Released, S
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, LEASE, Stand, dead, kept, retry
 
-core = pytest.mark.core
-
 FINISHED = UniqueKey("report:7")
 STARTED = UniqueKey("report:7", "started")
 ELAPSED = UniqueKey("report:7", "elapsed", microseconds(60))
 every_kind = pytest.mark.parametrize("unique", [FINISHED, STARTED, ELAPSED], ids=lambda unique: unique.until)
 
 
-@core
 @every_kind
 async def test_a_second_message_with_the_key_is_a_duplicate_of_the_first(
     stand: Stand, unique: UniqueKey
@@ -29,14 +26,12 @@ async def test_a_second_message_with_the_key_is_a_duplicate_of_the_first(
     assert (await stand.counts()).queued == 1
 
 
-@core
 @every_kind
 async def test_the_key_holds_within_a_batch(stand: Stand, unique: UniqueKey) -> None:
     first, second = stand.message(unique=unique), stand.message(unique=unique)
     assert await stand.append(first, second) == [Answer(first.id), Answer(first.id, "duplicate")]
 
 
-@core
 @every_kind
 async def test_the_key_holds_for_other_processes(stand: Stand, unique: UniqueKey) -> None:
     id = await stand.add(unique=unique)
@@ -44,7 +39,6 @@ async def test_the_key_holds_for_other_processes(stand: Stand, unique: UniqueKey
     assert await (await stand.other()).append(batch) == [Answer(id, "duplicate")]
 
 
-@core
 @every_kind
 async def test_a_key_belongs_to_its_stream(stand: Stand, unique: UniqueKey) -> None:
     elsewhere = await stand.queue("elsewhere")
@@ -52,14 +46,12 @@ async def test_a_key_belongs_to_its_stream(stand: Stand, unique: UniqueKey) -> N
     await stand.add(unique=unique, source=elsewhere)
 
 
-@core
 async def test_another_key_is_another_matter(stand: Stand) -> None:
     await stand.add(unique=UniqueKey("report:7"))
     await stand.add(unique=UniqueKey("report:8"))
     await stand.add()
 
 
-@core
 async def test_a_duplicate_by_key_leaves_nothing_behind(stand: Stand) -> None:
     holder = await stand.running(unique=FINISHED)
     refused = stand.message(unique=FINISHED)
@@ -69,7 +61,6 @@ async def test_a_duplicate_by_key_leaves_nothing_behind(stand: Stand) -> None:
     assert await stand.append(refused) == [Answer(refused.id)]
 
 
-@core
 async def test_a_message_that_is_refused_because_it_is_full_does_not_take_its_key(stand: Stand) -> None:
     await stand.add()
     (answer,) = await stand.append(stand.message(unique=FINISHED), limit=1)
@@ -77,7 +68,6 @@ async def test_a_message_that_is_refused_because_it_is_full_does_not_take_its_ke
     await stand.add(unique=FINISHED)
 
 
-@core
 async def test_a_key_that_is_held_is_told_even_when_it_is_full(stand: Stand) -> None:
     id = await stand.add(unique=FINISHED)
     assert await stand.append(stand.message(unique=FINISHED), limit=1) == [Answer(id, "duplicate")]
@@ -86,19 +76,16 @@ async def test_a_key_that_is_held_is_told_even_when_it_is_full(stand: Stand) -> 
 # --- until finished ---------------------------------------------------------------------------------------
 
 
-@core
 async def test_until_finished_a_scheduled_message_holds_its_key(stand: Stand) -> None:
     id = await stand.add(unique=FINISHED, delay=10)
     assert await _owner(stand, FINISHED) == id
 
 
-@core
 async def test_until_finished_a_running_message_holds_its_key(stand: Stand) -> None:
     claim = await stand.running(unique=FINISHED)
     assert await _owner(stand, FINISHED) == claim.id
 
 
-@core
 @pytest.mark.parametrize(
     "outcome",
     [retry(), Snoozed(FRESH, microseconds(10)), Released(), Released(FRESH, microseconds(10))],
@@ -110,14 +97,12 @@ async def test_until_finished_a_message_that_runs_again_holds_its_key(stand: Sta
     assert await _owner(stand, FINISHED) == claim.id
 
 
-@core
 async def test_until_finished_a_recovered_message_holds_its_key(stand: Stand) -> None:
     claim = await stand.running(unique=FINISHED)
     await stand.lose(claim)
     assert await _owner(stand, FINISHED) == claim.id
 
 
-@core
 @pytest.mark.parametrize(
     "outcome",
     [Done(), kept(b"42"), dead(), Cancelled(HOUR_US), Expired(HOUR_US)],
@@ -129,7 +114,6 @@ async def test_until_finished_the_end_releases_the_key(stand: Stand, outcome: Ou
     await stand.add(unique=FINISHED)
 
 
-@core
 async def test_until_finished_the_late_success_of_another_releases_the_key(stand: Stand) -> None:
     claim = await stand.running(unique=FINISHED)
     await stand.lose(claim)
@@ -137,7 +121,6 @@ async def test_until_finished_the_late_success_of_another_releases_the_key(stand
     await stand.add(unique=FINISHED)
 
 
-@core
 async def test_until_finished_the_cancellation_of_a_waiting_message_releases_the_key(stand: Stand) -> None:
     for delay in (0, 10):
         id = await stand.add(unique=FINISHED, delay=delay)
@@ -145,7 +128,6 @@ async def test_until_finished_the_cancellation_of_a_waiting_message_releases_the
     await stand.add(unique=FINISHED)
 
 
-@core
 async def test_until_finished_death_at_the_crash_limit_releases_the_key(stand: Stand) -> None:
     id = await stand.add(unique=FINISHED)
     for _ in range(3):
@@ -154,7 +136,6 @@ async def test_until_finished_death_at_the_crash_limit_releases_the_key(stand: S
     await stand.add(unique=FINISHED)
 
 
-@core
 async def test_a_lost_settlement_does_not_release_the_key(stand: Stand) -> None:
     claim = await stand.running(unique=FINISHED)
     await stand.settle(claim, Released())
@@ -162,7 +143,6 @@ async def test_a_lost_settlement_does_not_release_the_key(stand: Stand) -> None:
     assert await _owner(stand, FINISHED) == claim.id
 
 
-@core
 async def test_a_late_settlement_does_not_release_the_key_of_the_next_owner(stand: Stand) -> None:
     first = await stand.running(unique=FINISHED)
     await stand.settle_done(first)
@@ -214,7 +194,6 @@ async def test_a_discarded_dead_letter_does_not_release_the_key_of_the_next_owne
 # --- until started ----------------------------------------------------------------------------------------
 
 
-@core
 async def test_until_started_a_scheduled_message_holds_its_key(stand: Stand) -> None:
     id = await stand.add(unique=STARTED, delay=10)
     assert await _owner(stand, STARTED) == id
@@ -223,13 +202,11 @@ async def test_until_started_a_scheduled_message_holds_its_key(stand: Stand) -> 
     assert await _owner(stand, STARTED) == id
 
 
-@core
 async def test_until_started_a_claim_releases_the_key(stand: Stand) -> None:
     await stand.running(unique=STARTED)
     await stand.add(unique=STARTED)
 
 
-@core
 async def test_until_started_a_message_that_runs_again_does_not_take_its_key_back(stand: Stand) -> None:
     claim = await stand.running(unique=STARTED)
     await stand.retry(claim)
@@ -239,7 +216,6 @@ async def test_until_started_a_message_that_runs_again_does_not_take_its_key_bac
     assert await _owner(stand, STARTED) == owner
 
 
-@core
 async def test_until_started_the_second_claim_of_a_message_releases_nobodys_key(stand: Stand) -> None:
     claim = await stand.running(unique=STARTED)
     owner = await stand.add(unique=STARTED, delay=100)
@@ -248,7 +224,6 @@ async def test_until_started_the_second_claim_of_a_message_releases_nobodys_key(
     assert await _owner(stand, STARTED) == owner
 
 
-@core
 async def test_until_started_the_end_of_a_former_owner_releases_nobodys_key(stand: Stand) -> None:
     claim = await stand.running(unique=STARTED)
     owner = await stand.add(unique=STARTED)
@@ -256,7 +231,6 @@ async def test_until_started_the_end_of_a_former_owner_releases_nobodys_key(stan
     assert await _owner(stand, STARTED) == owner
 
 
-@core
 async def test_until_started_the_cancellation_of_a_waiting_message_releases_the_key(stand: Stand) -> None:
     id = await stand.add(unique=STARTED)
     await stand.backend.cancel(stand.stream, id, mark_us=0)
@@ -266,7 +240,6 @@ async def test_until_started_the_cancellation_of_a_waiting_message_releases_the_
 # --- until a time has passed ------------------------------------------------------------------------------
 
 
-@core
 async def test_until_elapsed_the_key_is_held_for_its_window(stand: Stand) -> None:
     id = await stand.add(unique=ELAPSED)
     await stand.advance(59)
@@ -275,7 +248,6 @@ async def test_until_elapsed_the_key_is_held_for_its_window(stand: Stand) -> Non
     await stand.add(unique=ELAPSED)
 
 
-@core
 @pytest.mark.parametrize("outcome", [Done(), dead(), Cancelled(0)], ids=["done", "dead", "cancelled"])
 async def test_until_elapsed_the_end_of_its_message_does_not_release_the_key(
     stand: Stand, outcome: Outcome
@@ -285,7 +257,6 @@ async def test_until_elapsed_the_end_of_its_message_does_not_release_the_key(
     assert await _owner(stand, ELAPSED) == claim.id
 
 
-@core
 async def test_until_elapsed_a_new_window_begins_with_the_next_message(stand: Stand) -> None:
     await stand.add(unique=ELAPSED)
     await stand.advance(61)
@@ -294,7 +265,6 @@ async def test_until_elapsed_a_new_window_begins_with_the_next_message(stand: St
     assert await _owner(stand, ELAPSED) == second
 
 
-@core
 async def test_until_elapsed_the_end_of_a_former_owner_releases_nobodys_key(stand: Stand) -> None:
     claim = await stand.running(unique=ELAPSED)
     await stand.advance(61)

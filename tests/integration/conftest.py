@@ -7,12 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import Server, require
+
 from .workshop import Workshop
+
+pytest.register_assert_rewrite("tests.integration.story", "tests.integration.load")
 
 
 @pytest.fixture
-async def workshop(tmp_path: Path) -> AsyncIterator[Workshop]:
-    """Workers on a SQLite file."""
-    workshop = Workshop(f"sqlite:///{tmp_path}/jobs.db", tmp_path)
-    yield workshop
-    await workshop.close()
+async def workshop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Workshop]:
+    """Workers on a SQLite file, or on a server of its own where the test names a kind as parameter."""
+    kind: str = getattr(request, "param", "sqlite")
+    if kind == "sqlite":
+        workshop = Workshop(f"sqlite:///{tmp_path}/jobs.db", tmp_path)
+        yield workshop
+        await workshop.close()
+        return
+    # Nothing that was answered is lost, whatever becomes of the server.
+    always = ("--appendfsync", "always")
+    with Server(require(kind), directory=tmp_path / "server", appendonly=True, arguments=always) as server:
+        workshop = Workshop(server.url, tmp_path, server)
+        yield workshop
+        server.start()  # where a test has killed it
+        await workshop.close()

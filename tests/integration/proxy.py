@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 
 from tests.servers import HOST
 
+from .resp import Cutter, words_of
+
 #: Bytes read at once.
 PIECE = 1 << 16
+
+
+#: Whether the reply to this command is to be lost.
+Choice = Callable[[list[bytes]], bool]
 
 
 class Proxy:
@@ -18,6 +26,10 @@ class Proxy:
     def __init__(self, server_port: int) -> None:
         self.lost = 0
         self.held = False
+        self.delay = 0.0  #: seconds by which each piece is late
+        self.piece = PIECE  #: bytes passed on at once
+        self.choose: Choice | None = None
+        self._lines: set[Line] = set()
         self._server_port = server_port
         self._to_lose = 0
         self._needle = b""
@@ -45,8 +57,18 @@ class Proxy:
         self._is_cut = False
 
     def hold(self) -> None:
-        """Pass nothing on any more, and let nobody know."""
+        """Pass nothing on any more, and let nobody know: a black hole."""
         self.held = True
+
+    def hold_standing(self) -> None:
+        """The same for the connections that stand: half-open. New ones work."""
+        for line in self._lines:
+            line.held = True
+
+    def release(self) -> None:
+        """Let new connections through. Those that stood have lost some bytes and stay as they are."""
+        self.hold_standing()
+        self.held = False
 
     async def __aenter__(self) -> Proxy:
         self._server = await asyncio.start_server(self._serve, HOST, 0, family=socket.AF_INET)
@@ -58,9 +80,10 @@ class Proxy:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for handler in self._handlers:
-            handler.cancel()
+        self.cut()
         await asyncio.gather(*self._handlers, return_exceptions=True)
+        for _ in range(3):  # connections that were just accepted come to `_serve`, and are ended there
+            await asyncio.sleep(0)
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_cut:
@@ -75,11 +98,13 @@ class Proxy:
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection(HOST, self._server_port)
         line = Line(self)
+        self._lines.add(line)
         there = asyncio.create_task(line.forward(reader, server_writer))
         back = asyncio.create_task(line.back(server_reader, writer))
         try:
             await asyncio.wait([there, back], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._lines.discard(line)
             for end in (writer, server_writer):
                 end.transport.abort()
             for task in (there, back):
@@ -97,21 +122,44 @@ class Line:
     """One connection through the proxy."""
 
     def __init__(self, proxy: Proxy) -> None:
+        self.held = False
         self._proxy = proxy
         self._losing = False
+        self._requests = Cutter()
+        self._replies = Cutter()
+        self._asked: deque[bool] = deque()  # of each request without a reply: whether that is to be lost
 
     async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(PIECE):
             self._losing = self._losing or self._proxy.is_to_lose(data)
-            if self._proxy.held:
-                continue
-            writer.write(data)
-            await writer.drain()
+            if self._proxy.choose is not None:
+                self._asked += [self._proxy.choose(words_of(each)) for each in self._requests.feed(data)]
+            await self._pass_on(data, writer)
 
     async def back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(PIECE):
             if self._losing:
                 self._proxy.lost += 1
                 return
-            writer.write(data)
+            if self._proxy.choose is None:
+                await self._pass_on(data, writer)
+                continue
+            for reply in self._replies.feed(data):
+                # What is pushed to a subscriber answers nothing.
+                if self._asked and self._asked.popleft():
+                    self._proxy.lost += 1
+                    await writer.drain()
+                    return
+                await self._pass_on(reply, writer)
+
+    async def _pass_on(self, data: bytes, writer: asyncio.StreamWriter) -> None:
+        if self.held or self._proxy.held:
+            return
+        step = self._proxy.piece
+        for start in range(0, len(data), step):
+            if self._proxy.delay:
+                await asyncio.sleep(self._proxy.delay)
+            writer.write(data[start : start + step])
             await writer.drain()
+            if step < PIECE:
+                await asyncio.sleep(0)  # else the pieces would go together

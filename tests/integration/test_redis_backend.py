@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from itertools import count
+import threading
+import time
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headrace.backends import open_backend
-from headrace.backends.redis import connection, scripts
+from headrace.backends.redis import connection, reader, scripts
 from headrace.backends.redis.backend import RedisBackend
 from headrace.backends.redis.keys import LANES, is_permanent
 from headrace.backends.redis.reader import Reader
 from headrace.core.backend import Answer, DeadFilter, Order, PauseOrder, Renewal, ReplayAnswer
-from headrace.core.claim import Claim, Report
+from headrace.core.claim import Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream, Trouble, UniqueKey
+from headrace.core.message import Batch, Message, Trouble, UniqueKey
 from headrace.core.outcome import (
     DONE,
     Cancelled,
@@ -30,7 +29,6 @@ from headrace.core.outcome import (
     Done,
     Failure,
     Kept,
-    Outcome,
     Released,
     Retry,
     Settlement,
@@ -38,68 +36,9 @@ from headrace.core.outcome import (
 )
 from headrace.core.record import JobStatus, WorkerInfo
 from tests.integration.proxy import Proxy
+from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import Server, require, rows
-from tests.waiting import wait_until
-
-STREAM = Stream("queue", "work")
-SOURCE = Source(STREAM)
-
-#: Seconds that a claim would wait if nothing came.
-LONG = 50.0
-
-
-class Bench:
-    """A backend on a real server, in a namespace of its own, and short ways to say common things."""
-
-    def __init__(self, url: str, namespace: str) -> None:
-        self.backend: Any = open_backend(url, namespace=namespace)
-        self.namespace = namespace
-        self._numbers = count(1)
-
-    def batch(self, *messages: Message) -> Batch:
-        return Batch(STREAM, f"producer-{id(self)}", next(self._numbers), list(messages))
-
-    async def add(self, number: int = 1, *, body: bytes = b"hello") -> list[str]:
-        messages = [Message(new_id(), "greet", body) for _ in range(number)]
-        await self.backend.append(self.batch(*messages))
-        return [message.id for message in messages]
-
-    async def claim(
-        self, limit: int = 1000, *, wait: float = 0, consumer: str = "worker", suspects: int = 10
-    ) -> list[Claim]:
-        claims: list[Claim] = await self.backend.claim(
-            [SOURCE], consumer=consumer, limit=limit, suspects=suspects, wait=wait
-        )
-        return claims
-
-    async def settle(self, outcome: Outcome, *claims: Claim) -> list[Verdict]:
-        verdicts: list[Verdict] = await self.backend.settle([Settlement(claim, outcome) for claim in claims])
-        return verdicts
-
-    async def again(self, action: Callable[[], Any]) -> Any:
-        """What `action` gives once the connection stands again."""
-        answers: list[Any] = []
-
-        async def succeeds() -> bool:
-            try:
-                answers.append(await action())
-            except BackendUnavailable:
-                return False
-            return True
-
-        await wait_until(succeeds, message="the backend is connected again")
-        return answers[0]
-
-
-@asynccontextmanager
-async def opened(url: str, namespace: str | None = None) -> AsyncIterator[Bench]:
-    bench = Bench(url, namespace or new_id())
-    await bench.backend.open()
-    try:
-        await bench.backend.ensure(SOURCE, 15 * SECOND)
-        yield bench
-    finally:
-        await bench.backend.close()
+from tests.waiting import wait_until, wait_until_sync
 
 
 @pytest.fixture
@@ -271,6 +210,29 @@ async def test_a_blocking_claim_takes_no_more_than_was_asked_for(bench: Bench) -
         assert (claim.id, claim.state.crashes, claim.state.releases) == (message.id, 0, 0)
 
 
+async def test_what_came_while_the_process_stood_still_and_belongs_to_others_by_now_is_not_taken(
+    bench: Bench, redis_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "BLOCK", 1.0)
+    monkeypatch.setattr(reader, "LATE", 0.0)
+
+    async def meanwhile() -> None:
+        async with opened(redis_server.url, bench.namespace) as other:
+            await other.add()
+            await other.backend._age_pending(60)
+            assert len((await other.backend.reclaim([SOURCE], limit=10)).recovered) == 1
+
+    waiting = asyncio.create_task(bench.claim(wait=LONG, suspects=0))
+    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    thread = threading.Thread(target=lambda: asyncio.run(meanwhile()))
+    thread.start()
+    thread.join()  # this event loop stands still, as in a process that was stopped
+    over_at = time.monotonic() + 1.0
+    wait_until_sync(lambda: time.monotonic() >= over_at)
+    bench.backend.wake("worker")
+    assert await waiting == []
+
+
 # --- a server that forgets -------------------------------------------------------------------------------
 
 
@@ -408,6 +370,19 @@ async def test_a_connection_that_leads_nowhere_is_noticed(
         assert not caught.value.uncertain
 
 
+async def test_a_slow_connection_is_not_taken_for_a_dead_one(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "REPLY_TIMEOUT", 0.6)
+    async with opened(proxy.url) as far:
+        await far.add()
+        await far.settle(DONE, *await far.claim())  # the scripts are there
+        proxy.piece, proxy.delay = 10_000, 0.06
+        [id] = await far.add(body=bytes(200_000))  # a second each way
+        [claim] = await far.claim()
+        assert (claim.id, len(claim.body)) == (id, 200_000)
+
+
 async def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
     with Server(require("valkey-9.1"), directory=tmp_path, appendonly=True) as server:
         async with opened(server.url) as bench:
@@ -436,6 +411,20 @@ async def test_after_a_restart_of_the_server_nobody_is_robbed_for_one_lease(tmp_
             assert await bench.settle(DONE, claim) == [Verdict.KEPT]
 
 
+async def test_after_a_restart_of_the_server_not_even_the_first_call_robs_anybody(tmp_path: Path) -> None:
+    with Server(require("valkey-9.1"), directory=tmp_path, appendonly=True) as server:
+        async with opened(server.url) as bench:
+            await bench.add()
+            await bench.claim()
+            assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
+            server.restart()
+            await wait_until(lambda: bench.backend._store.link.wire is None, message="the end is noticed")
+            async with opened(server.url, bench.namespace) as other:
+                await other.backend._age_pending(60)
+            reclaimed = await bench.again(lambda: bench.backend.reclaim([SOURCE], limit=10))
+            assert reclaimed.recovered == ()
+
+
 # --- a server that cannot or must not be used ------------------------------------------------------------
 
 
@@ -446,8 +435,8 @@ async def test_out_of_memory_refuses_new_messages_but_lets_those_there_end(kind:
             await bench.add(4)
             done, failed, dead, cancelled = await bench.claim()
             server.command("CONFIG", "SET", "maxmemory", "1mb")
-            with pytest.raises(BackendUnavailable, match="out of memory"):
-                await bench.add()
+            [refused] = await bench.backend.append(bench.batch(Message(new_id(), "greet", b"")))
+            assert (refused.verdict, "OOM" in refused.why) == ("full", True)
             assert await bench.settle(DONE, done) == [Verdict.KEPT]
             retry = Retry(failed.state.failed(Trouble(1, "failed", "worker")), 1)
             assert await bench.settle(retry, failed) == [Verdict.KEPT]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from headrace.core.clock import SECOND
 from headrace.core.ids import derived_id
 from headrace.core.message import Stream
 from headrace.core.scheduling import ScheduleRecord
 
 from .workshop import Workshop
+
+pytestmark = pytest.mark.parametrize("workshop", ["sqlite", "redis-6.2"], indirect=True)
 
 NAME = "often"
 EVERY = 0.25

@@ -1,4 +1,4 @@
-"""Real worker processes on one SQLite file: killed, stopped, told to end; nothing is lost or done twice."""
+"""Real worker processes on one store: killed, stopped, told to end; nothing is lost or done twice."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import os
 import signal
 import time
 
-import apsw
 import pytest
 
 from headrace import Job, JobStatus
 
 from .shop import STORE
 from .workshop import LEASE, Workshop
+
+pytestmark = pytest.mark.parametrize("workshop", ["sqlite", "redis-6.2"], indirect=True)
 
 
 async def test_the_job_of_a_worker_killed_mid_run_runs_again_elsewhere(workshop: Workshop) -> None:
@@ -60,22 +61,28 @@ async def test_workers_killed_again_and_again_lose_nothing(workshop: Workshop) -
     assert {line["number"] for line in workshop.log.lines("quick")} == set(range(2_000))
     statuses = await asyncio.gather(*(job.status() for job in jobs))
     assert set(statuses) == {JobStatus.SUCCEEDED}
-    check = apsw.Connection(workshop.url.removeprefix("sqlite:///"), flags=apsw.SQLITE_OPEN_READONLY)
-    assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    check.close()
+    workshop.check_integrity()
 
 
-async def test_a_worker_stopped_past_its_lease_is_told_that_it_lost_the_job(workshop: Workshop) -> None:
+@pytest.mark.parametrize("leases", [1.5, 5.0])
+async def test_a_worker_stopped_past_its_lease_is_told_that_it_lost_the_job(
+    workshop: Workshop, leases: float
+) -> None:
     first = await workshop.start_ready()
     job = await workshop.task("first_hangs").enqueue()
     await workshop.until(lambda: workshop.log.lines("started", id=job.id))
     await workshop.stop(first)
+    resumed_at = time.monotonic() + leases * LEASE
     second = await workshop.start_ready()
     assert await job.result(timeout=20) == "done"
 
+    await workshop.until(lambda: time.monotonic() >= resumed_at)
     first.send(signal.SIGCONT)
     await workshop.until(lambda: workshop.log.lines("lost", id=job.id, pid=first.pid))
-    assert [line["pid"] for line in workshop.log.lines("started", id=job.id)] == [first.pid, second.pid]
+    runs = [line["pid"] for line in workshop.log.lines("started", id=job.id)]
+    # A server may have handed it to the read that the stopped worker had under way, which finds that answer
+    # when it goes on: one more run, and its outcome counts no more.
+    assert runs in ([first.pid, second.pid], [first.pid, second.pid, first.pid])
     assert await job.status() is JobStatus.SUCCEEDED
 
 
@@ -85,7 +92,7 @@ async def test_a_worker_stopped_for_half_a_lease_loses_nothing(workshop: Worksho
     job = await workshop.task("nap").enqueue(3.0)
     await workshop.until(lambda: workshop.log.lines("started", id=job.id))
     holder = workshop.log.lines("started", id=job.id)[0]["pid"]
-    stopped = first if holder == first.pid else workshop._workers[1]
+    stopped = first if holder == first.pid else workshop.workers[1]
     await workshop.stop(stopped)
     resumed_at = time.monotonic() + 2.0
     await workshop.until(lambda: time.monotonic() >= resumed_at)
@@ -226,7 +233,8 @@ async def test_a_job_that_kills_its_worker_is_dead_at_the_third_time_and_takes_n
 
 async def test_four_processes_drain_20_000_jobs_and_run_each_exactly_once(workshop: Workshop) -> None:
     await workshop.app.enqueue_many([workshop.task("quick").call(n) for n in range(20_000)])
-    supervisor = workshop.start("--processes", "4", "--burst")
+    # The default lease: nobody is killed here, and a process that a busy machine holds up shall lose nothing.
+    supervisor = workshop.start("--processes", "4", "--burst", lease=None)
 
     assert supervisor.exit_code(timeout=90) == 0, supervisor.output
     numbers = sorted(line["number"] for line in workshop.log.lines("quick"))
@@ -237,8 +245,8 @@ async def test_four_processes_drain_20_000_jobs_and_run_each_exactly_once(worksh
 
 
 async def test_several_processes_produce_and_work_at_once(workshop: Workshop) -> None:
-    await workshop.start_ready()
-    await workshop.start_ready()
+    await workshop.start_ready(lease=None)
+    await workshop.start_ready(lease=None)
 
     async def produce(start: int) -> None:
         for number in range(start, start + 50):

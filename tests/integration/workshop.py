@@ -12,9 +12,10 @@ from typing import Any
 import apsw
 
 from headrace import App
+from tests.servers import Server
 from tests.waiting import wait_until
 
-from .shop import LOG, STORE, Log, make_app
+from .shop import CLOCK, LOG, STORE, Log, make_app
 
 SHOP = "tests.integration.shop:app"
 
@@ -60,45 +61,82 @@ class WorkerProcess:
 
 
 class Workshop:
-    """A store, the app that feeds it, and the workers that serve it."""
+    """A store, the app that feeds it, and the workers that serve it. `server` is the store's, if it has one:
+    nobody else uses it, so it may be harmed."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, server: Server | None = None) -> None:
         self.url = url
+        self._server = server
         self.log = Log(folder / "log.jsonl")
         self.app: App = make_app(url, self.log)
         self._folder = folder
         self._workers: list[WorkerProcess] = []
 
+    @property
+    def server(self) -> Server:
+        assert self._server is not None
+        return self._server
+
+    @property
+    def workers(self) -> list[WorkerProcess]:
+        return list(self._workers)
+
     def task(self, name: str) -> Any:
         return self.app.tasks[name]
 
-    def start(self, *flags: str, lease: float | None = LEASE, target: str = SHOP) -> WorkerProcess:
-        """Start a worker and go on at once."""
+    def start(
+        self,
+        *flags: str,
+        lease: float | None = LEASE,
+        target: str = SHOP,
+        url: str | None = None,
+        clock: float = 0.0,
+    ) -> WorkerProcess:
+        """Start a worker and go on at once. It may reach the store by another way (`url`), and have a clock
+        that is so many seconds ahead."""
         output = self._folder / f"worker-{len(self._workers)}.txt"
         command = [sys.executable, "-m", "headrace", "worker", target, *flags]
         if lease is not None:
             command += ["--lease", str(lease)]
-        environment = {**os.environ, STORE: self.url, LOG: str(self.log.path)}
+        return self._launch(command, output, url=url or self.url, clock=clock)
+
+    async def start_ready(
+        self, *flags: str, lease: float | None = LEASE, url: str | None = None, clock: float = 0.0
+    ) -> WorkerProcess:
+        """Start a worker and wait until it takes jobs."""
+        worker = self.start(*flags, lease=lease, url=url, clock=clock)
+        await self.until(lambda: self.log.lines("working", pid=worker.pid) or worker.ended)
+        assert not worker.ended, worker.output
+        return worker
+
+    def start_feeder(self, first: int, *, url: str | None = None) -> WorkerProcess:
+        """A process that enqueues `quick` jobs with numbers from `first` on until it is ended, and writes
+        down which were accepted (feeder.py)."""
+        command = [sys.executable, "-m", "tests.integration.feeder", str(first)]
+        return self._launch(command, self._folder / f"feeder-{first}.txt", url=url or self.url)
+
+    def _launch(self, command: list[str], output: Path, *, url: str, clock: float = 0.0) -> WorkerProcess:
+        environment = {**os.environ, STORE: url, LOG: str(self.log.path), CLOCK: str(clock)}
         with output.open("wb") as sink:
             process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=sink, stderr=sink)
         worker = WorkerProcess(process, output)
         self._workers.append(worker)
         return worker
 
-    async def start_ready(self, *flags: str, lease: float | None = LEASE) -> WorkerProcess:
-        """Start a worker and wait until it takes jobs."""
-        worker = self.start(*flags, lease=lease)
-        await self.until(lambda: self.log.lines("working", pid=worker.pid) or worker.ended)
-        assert not worker.ended, worker.output
-        return worker
-
     async def stop(self, worker: WorkerProcess) -> None:
         """SIGSTOP between two commits: amid one it would hold SQLite's write lock, and nobody could write."""
         worker.send(signal.SIGSTOP)
-        while not self._is_writable():
+        while self._server is None and not self._is_writable():
             worker.send(signal.SIGCONT)
             await self.until(self._is_writable)
             worker.send(signal.SIGSTOP)
+
+    def check_integrity(self) -> None:
+        """What a store can say of itself; a server would not have started."""
+        if self._server is None:
+            check = apsw.Connection(self.url.removeprefix("sqlite:///"), flags=apsw.SQLITE_OPEN_READONLY)
+            assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            check.close()
 
     def _is_writable(self) -> bool:
         connection = apsw.Connection(self.url.removeprefix("sqlite:///"))

@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from headrace import App, AppClosed, ConfigurationError, HeadraceError, Job, JobStatus, RetryPolicy, Task
+from headrace import (
+    App,
+    AppClosed,
+    ConfigurationError,
+    Duplicate,
+    HeadraceError,
+    Job,
+    JobStatus,
+    Published,
+    Refused,
+    RetryPolicy,
+    Task,
+)
 from tests.waiting import wait_until_sync
 
 
@@ -32,6 +44,11 @@ class Shop:
             return threading.current_thread().name
 
         self.add, self.fail, self.where = add, fail, where
+        self.orders = app.topic("orders", int)
+
+        @self.orders.subscribe(group="billing", start="beginning", retry=RetryPolicy.none())
+        async def bill(event: int) -> None:
+            raise ValueError("no")
 
     def drain(self) -> None:
         """Run what is queued in an event loop of this thread."""
@@ -185,6 +202,58 @@ def test_the_admins_verbs_are_there_too(shop: Shop) -> None:
     other = sync.enqueue(shop.add.call(2, 2))
     assert admin.cancel([other.id]) == 1
     assert admin.purge("default") == 1
+
+
+# --- events --------------------------------------------------------------------------------------------
+
+
+def test_a_plain_program_publishes_events(shop: Shop) -> None:
+    sync = shop.app.sync
+    first = sync.publish(shop.orders, 7, key="customer-3", headers={"source": "web"})
+    assert sync.publish("orders", 8, idempotency_key="k") == sync.publish("orders", 8, idempotency_key="k")
+    outcomes = sync.publish_many(shop.orders, [9, shop.orders.message(8, idempotency_key="k"), "x"])  # type: ignore[call-overload]
+    assert [type(outcome) for outcome in outcomes] == [Published, Duplicate, Refused]
+    events = [*sync.admin.tail("orders", since="beginning", follow=False)]
+    assert [event.payload for event in events] == [7, 8, 9]
+    assert (events[0].id, events[0].key, events[0].headers) == (first, "customer-3", {"source": "web"})
+
+
+def test_a_topic_must_be_declared_to_be_published_to_by_name(shop: Shop) -> None:
+    with pytest.raises(ConfigurationError, match="has declared no topic 'order'"):
+        shop.app.sync.publish("order", 1)
+    with pytest.raises(HeadraceError, match="Expected `int`"):
+        shop.app.sync.publish("orders", "x")
+
+
+def test_the_admins_verbs_for_topics_are_there_too(shop: Shop) -> None:
+    sync, admin = shop.app.sync, shop.app.sync.admin
+    sync.publish(shop.orders, 13)
+    shop.drain()
+    [topic] = admin.topics()
+    assert [(group.group, group.dead) for group in topic.groups] == [("billing", 1)]
+    [letter] = admin.dead(topic="orders", group="billing")
+    contents = admin.contents(letter.id)
+    assert contents is not None
+    assert contents.event is not None
+    assert contents.event.payload == 13
+    assert [info.id for info in admin.jobs(topic="orders", group="billing", state="dead")] == [letter.id]
+    assert admin.replay(topic="orders") == 1
+    admin.pause_group("orders", "billing")
+    assert admin.topics()[0].groups[0].paused
+    admin.resume_group("orders", "billing")
+    assert admin.cancel([letter.id], topic="orders") == 1
+    admin.reset_group("orders", "billing", to="beginning")
+    assert admin.topics()[0].groups[0].lag == 1
+    assert admin.remove_group("orders", "billing")
+
+
+def test_a_tail_is_left_with_the_loop_over_it(shop: Shop) -> None:
+    for number in (1, 2):
+        shop.app.sync.publish(shop.orders, number)
+    for event in shop.app.sync.admin.tail("orders", since="beginning"):
+        assert event.payload == 1
+        break
+    assert not shop.app._home._residents
 
 
 # --- beside a loop -------------------------------------------------------------------------------------

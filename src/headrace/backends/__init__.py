@@ -16,6 +16,7 @@ SCHEMES = {
     "redis": ("headrace.backends.redis", "redis"),
     "rediss": ("headrace.backends.redis", "redis"),
     "valkey": ("headrace.backends.redis", "redis"),
+    "valkeys": ("headrace.backends.redis", "redis"),
     "unix": ("headrace.backends.redis", "redis"),
 }
 
@@ -43,7 +44,8 @@ def _module(url: str) -> BackendModule:
     scheme, found, _ = url.partition("://")
     if not found or scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise ConfigurationError(f"{url!r} is no store that headrace knows; a URL starts with one of {known}")
+        shown = "a URL that may hold a password" if "@" in url else repr(url)
+        raise ConfigurationError(f"{shown} is no store that headrace knows; it starts with one of {known}")
     name, extra = SCHEMES[scheme]
     try:
         return cast(BackendModule, import_module(name))

@@ -1,4 +1,4 @@
-"""Arguments as JSON → a call of a task, in the annotated types."""
+"""JSON → a call of a task, or the payload of an event, in the annotated types."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from headrace.core.errors import ConfigurationError
-from headrace.jobs.hints import hints_of
+from headrace.core.hints import hints_of
+from headrace.core.values import is_secret, secret_of
+from headrace.events.topic import Topic
 from headrace.jobs.task import Call, Task
-from headrace.jobs.values import is_secret, secret_of
 
 _FORMS = """write a list, such as '[1, 2]', or an object, such as '{"a": 1}'"""
 
@@ -29,6 +30,20 @@ def call_from_json(task: Task[Any, Any], text: str | None) -> Call[Any]:
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"the arguments do not fit {task.name}{signature}: {error}") from error
     return task.call(*positional, **named)
+
+
+def payload_from_json(topic: Topic[Any], text: str) -> Any:
+    """What an event of the topic is about; a `ConfigurationError` says what does not fit."""
+    wanted = topic.wanted
+    try:
+        return msgspec.convert(msgspec.json.decode(text), wanted, str_keys=True, dec_hook=_restored)
+    except msgspec.ValidationError as error:
+        name = getattr(wanted, "__name__", str(wanted))
+        raise ConfigurationError(
+            f"the event does not fit {name}, the type of {topic.name}: {error}"
+        ) from error
+    except msgspec.DecodeError as error:
+        raise ConfigurationError(f"the event is no JSON ({error})") from None
 
 
 def _parsed(text: str | None) -> tuple[list[Any], dict[str, Any]]:

@@ -18,7 +18,8 @@ from headrace.sync import SyncAdmin
 from .confirm import confirm, yes_option
 from .group import ListingGroup
 from .job_view import read_page, show_page
-from .jobs import find_job, known_queues, limit_option, only_one, queue_option, tell_if_cut
+from .jobs import find_job, limit_option, only_one, tell_if_cut
+from .place import Place, known_groups, known_queues, place_of, place_options
 from .progress import Steps
 from .render import counted, short, show, show_json
 from .span import ago
@@ -28,10 +29,10 @@ from .table import Column, Listing
 #: Dead letters asked of the store, replayed or discarded at once.
 STEP = 200
 
-#: Queue → ids of its dead letters.
-Chosen = dict[str, list[str]]
+#: Queue or group → ids of its dead letters.
+Chosen = dict[Place, list[str]]
 
-_task_option = click.option("--task", metavar="TASK", help="Only this task.")
+_task_option = click.option("--task", metavar="TASK", help="Only this task, or events of this kind.")
 _reason_option = click.option(
     "--reason",
     type=click.Choice(list(map(str, DeadReason))),
@@ -46,15 +47,15 @@ class Wish(msgspec.Struct, frozen=True):
     """Which dead letters are meant."""
 
     ids: tuple[str, ...]
-    queue: str | None
+    place: Place
     task: str | None
     reason: str | None
     everything: bool
 
     def check(self) -> None:
-        narrowed = self.queue or self.task or self.reason
+        narrowed = self.place != Place() or self.task or self.reason
         if not self.ids and not narrowed and not self.everything:
-            raise click.UsageError("Say which: one ID or more, --queue, --task, --reason, or --all.")
+            raise click.UsageError("Say which: one ID or more, --queue, --topic, --task, --reason, or --all.")
         if self.ids and (self.task or self.reason or self.everything):
             raise click.UsageError("Give IDs, or --task, --reason and --all, not both.")
 
@@ -63,12 +64,14 @@ class Wish(msgspec.Struct, frozen=True):
 def dead() -> None:
     """List, replay or discard dead letters.
 
-    These are jobs that will not run again by themselves; they wait here with their arguments and the reason.
+    These are jobs that will not run again by themselves, and events that a group will not handle again; they
+    wait here with what they carry and the reason.
 
     \b
     Examples:
       headrace dead shop:app
       headrace dead shop:app --task shop.send_mail --reason exhausted
+      headrace dead shop:app --topic orders --group billing
       headrace dead show shop:app 01m7f9vj79fnjrwh4myfs88p3r
       headrace dead replay shop:app --task shop.send_mail
       headrace dead discard shop:app --reason invalid --dry-run
@@ -76,26 +79,29 @@ def dead() -> None:
 
 
 @dead.command("list")
-@queue_option
+@place_options
 @_task_option
 @_reason_option
 @limit_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 @on_store
 def list_dead(
-    app: App, queue: str | None, task: str | None, reason: str | None, limit: int, as_json: bool
+    app: App, place: Place, task: str | None, reason: str | None, limit: int, as_json: bool
 ) -> None:
-    """List dead letters, the latest of each queue first.
+    """List dead letters, the latest of each queue and each group first.
 
     \b
     Examples:
       headrace dead list shop:app
       headrace dead list shop:app --queue mails --json
+      headrace dead list shop:app --topic orders --group billing
     """
     admin = app.sync.admin
-    if queue is not None:
-        known_queues(admin, queue)
-    found = [*islice(_letters(admin, queue=queue, task=task, reason=reason), limit + 1)]
+    if place.queue is not None:
+        known_queues(admin, place.queue)
+    if place.topic is not None:
+        known_groups(admin, place)
+    found = [*islice(_letters(admin, **place.options, task=task, reason=reason), limit + 1)]
     if as_json:
         show_json([_document(letter) for letter in found[:limit]])
     elif found:
@@ -106,24 +112,25 @@ def list_dead(
 
 
 @dead.command("show")
-@queue_option
+@place_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 @on_store_with("ID")
-def show_dead(app: App, ids: tuple[str, ...], queue: str | None, as_json: bool) -> None:
+def show_dead(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> None:
     """Show all that is known of a dead letter.
 
     \b
     Examples:
       headrace dead show shop:app 01m7f9vj79fnjrwh4myfs88p3r
     """
-    info = find_job(app, only_one(ids), queue)
+    info = find_job(app, only_one(ids), place)
     if info.status is not JobStatus.DEAD:
-        raise click.ClickException(f"job {info.id} is not dead: it is {info.status}")
+        noun = "event" if info.topic else "job"
+        raise click.ClickException(f"{noun} {info.id} is not dead: it is {info.status}")
     show_page(app, read_page(app, info), as_json=as_json)
 
 
 @dead.command("replay")
-@queue_option
+@place_options
 @_task_option
 @_reason_option
 @_all_option
@@ -134,12 +141,14 @@ def show_dead(app: App, ids: tuple[str, ...], queue: str | None, as_json: bool) 
 def replay(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, **which: Any) -> None:
     """Run dead letters again.
 
-    Each keeps its id and starts with zero counts. Asks first, unless the letters are named by their ids.
+    Each keeps its id and starts with zero counts; an event goes to the group in which it died. Asks first,
+    unless the letters are named by their ids.
 
     \b
     Examples:
       headrace dead replay shop:app 01m7f9vj79fnjrwh4myfs88p3r
       headrace dead replay shop:app --task shop.send_mail --dry-run
+      headrace dead replay shop:app --topic orders --group billing
       headrace dead replay shop:app --all --yes
     """
     wish = Wish(ids, **which)
@@ -160,7 +169,7 @@ def replay(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bo
 
 
 @dead.command("discard")
-@queue_option
+@place_options
 @_task_option
 @_reason_option
 @_all_option
@@ -207,7 +216,7 @@ def _table(found: list[DeadLetter]) -> Listing:
     listing = Listing(
         Column("id"),
         Column("task", cut=True),
-        Column("queue", cut=True, spare=1),
+        Column("from", cut=True, spare=1),
         Column("reason"),
         Column("attempts", right=True, spare=3),
         Column("died", right=True, spare=2),
@@ -218,7 +227,7 @@ def _table(found: list[DeadLetter]) -> Listing:
         listing.add(
             letter.id,
             short(letter.task),
-            letter.queue or "",
+            str(place_of(letter)),
             letter.reason,
             str(letter.attempts),
             ago(letter.died_at),
@@ -234,15 +243,27 @@ def _chosen(app: App, wish: Wish) -> tuple[Chosen, list[str]]:
     chosen: Chosen = defaultdict(list)
     missing: list[str] = []
     if not wish.ids:
-        for letter in _letters(admin, queue=wish.queue, task=wish.task, reason=wish.reason):
-            chosen[letter.queue or ""].append(letter.id)
+        for letter in _letters(admin, **wish.place.options, task=wish.task, reason=wish.reason):
+            chosen[place_of(letter)].append(letter.id)
     for id in dict.fromkeys(wish.ids):
-        info = admin.job(id, queue=wish.queue)
-        if info is not None and info.status is JobStatus.DEAD:
-            chosen[info.queue].append(id)
-        else:
+        places = _where_dead(admin, id, wish.place)
+        for place in places:
+            chosen[place].append(id)
+        if not places:
             missing.append(id)
     return chosen, missing
+
+
+def _where_dead(admin: SyncAdmin, id: str, place: Place) -> list[Place]:
+    """One queue, or the groups in which an event died, which may be several."""
+    info = admin.job(id, **place.options)
+    if info is None or info.status is not JobStatus.DEAD:
+        return []
+    if info.topic is None:
+        return [place_of(info)]
+    groups = known_groups(admin, Place(None, info.topic, place.group))
+    found = [admin.job(id, **group.options) for group in groups]
+    return [place_of(each) for each in found if each is not None and each.status is JobStatus.DEAD]
 
 
 def _count(chosen: Chosen) -> int:
@@ -252,10 +273,10 @@ def _count(chosen: Chosen) -> int:
 def _in_steps(what: str, chosen: Chosen, act: Callable[..., Any]) -> Iterator[Any]:
     """Each step's answer, with the progress shown."""
     with Steps(what, _count(chosen)) as steps:
-        for queue, ids in chosen.items():
+        for place, ids in chosen.items():
             for start in range(0, len(ids), STEP):
                 part: Sequence[str] = ids[start : start + STEP]
-                yield act(ids=part, queue=queue)
+                yield act(ids=part, **place.options)
                 steps.done(len(part))
 
 
@@ -265,9 +286,9 @@ def _rehearse(done: str, chosen: Chosen, missing: list[str], as_json: bool) -> N
             {"dry_run": True, done: _count(chosen), "ids": [*chain(*chosen.values())], "missing": missing}
         )
     else:
-        for queue, ids in chosen.items():
+        for place, ids in chosen.items():
             for id in ids:
-                click.echo(f"{id} of {queue}")
+                click.echo(f"{id} of {place}")
         click.echo(f"{counted(_count(chosen), 'dead letter')} would be {done}; nothing was changed")
     _fail_if_missing(missing)
 

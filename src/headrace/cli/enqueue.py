@@ -16,6 +16,7 @@ from headrace.jobs.job import Job
 from headrace.jobs.task import Call, Task
 
 from .arguments import call_from_json
+from .near import few
 from .render import compact_json, printable, show_json
 from .span import span
 from .store import located, opened
@@ -85,7 +86,7 @@ def find_task(app: App, name: str, target: str) -> Task[Any, Any]:
     if not app.tasks:
         raise ConfigurationError(f"{target} has no tasks")
     close = ending or _close(name, app.tasks)
-    hint = f"did you mean {', '.join(close)}" if close else f"it has {_few(sorted(app.tasks))}"
+    hint = f"did you mean {', '.join(close)}" if close else f"it has {few(sorted(app.tasks))}"
     raise ConfigurationError(f"{target} has no task {name!r}; {hint}{'?' if close else ''}")
 
 
@@ -94,10 +95,6 @@ def _close(name: str, known: Iterable[str]) -> list[str]:
     parts = {part: each for each in known for part in (each, each.rpartition(".")[2])}
     near = difflib.get_close_matches(name, parts, n=5)
     return list(dict.fromkeys(parts[part] for part in near))
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:12])} and {len(names) - 12} more"
 
 
 def _stored(app: App, call: Call[Any]) -> Job[Any]:

@@ -13,13 +13,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.admin import Contents
+from headrace.admin import Contents, EventInfo
 from headrace.app import App
 from headrace.core.errors import PayloadError, ResultError
 from headrace.core.info import JobInfo
 from headrace.core.message import Trouble
 from headrace.core.record import JobStatus, moment
 
+from .place import place_of
 from .render import clock_time, compact_json, counted, printable, progress_text, show, show_json, status_text
 from .span import ago, spoken
 
@@ -36,7 +37,7 @@ class Page(msgspec.Struct, frozen=True):
 
 def read_page(app: App, info: JobInfo) -> Page:
     """Ask for what the listings do not carry."""
-    contents = app.sync.admin.contents(info.id, queue=info.queue)
+    contents = app.sync.admin.contents(info.id, **place_of(info).options)
     if info.status is not JobStatus.SUCCEEDED:
         return Page(info, contents)
     try:
@@ -79,6 +80,8 @@ def _page_document(page: Page) -> dict[str, Any]:
     document["kwargs"] = contents.kwargs if contents and readable else None
     document["headers"] = contents.headers if contents else None
     document["problem"] = contents.problem if contents else ""
+    if contents is not None and contents.event is not None:
+        document["event"] = msgspec.structs.asdict(contents.event)
     if page.result is not msgspec.UNSET:
         document["result"] = page.result
     return document
@@ -89,11 +92,11 @@ def _view(app: App, page: Page) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
-    facts.add_row("id", info.id)
-    facts.add_row("task", info.task)
-    facts.add_row("queue", info.queue)
+    for name, text in _identity(info):
+        facts.add_row(name, text)
     facts.add_row("status", _status(info))
-    facts.add_row("priority", info.priority)
+    if info.topic is None:
+        facts.add_row("priority", info.priority)
     facts.add_row("attempts", _attempts(info))
     if info.worker:
         facts.add_row("worker", info.worker)
@@ -109,6 +112,17 @@ def _view(app: App, page: Page) -> RenderableType:
         error = f"{info.error_type}: {info.error}" if info.error_type else info.error
         facts.add_row("error", Text(printable(error), style="red"))
     return Group(facts, "", _timeline(info))
+
+
+def _identity(info: JobInfo) -> Iterator[tuple[str, str]]:
+    yield "id", info.id
+    if info.topic is None:
+        yield "task", info.task
+        yield "queue", info.queue
+    else:
+        yield "kind", printable(info.task)
+        yield "topic", info.topic
+        yield "group", info.group or ""
 
 
 def _status(info: JobInfo) -> Text:
@@ -134,16 +148,25 @@ def _contents(app: App, page: Page) -> Iterator[tuple[str, str]]:
     contents = page.contents
     if contents is None:
         return
-    if contents.problem:
+    if contents.event is not None:
+        yield from _carried(contents.event)
+    elif contents.problem:
         yield "arguments", printable(contents.problem)
-    lines = [f"{name} = {compact_json(value)}" for name, value in _named(app, page.info.task, contents)]
-    if not contents.problem:
+    else:
+        lines = [f"{name} = {compact_json(value)}" for name, value in _named(app, page.info.task, contents)]
         yield "arguments", "\n".join(lines) or "none"
     if contents.headers:
         yield (
             "headers",
             "\n".join(f"{printable(name)}: {printable(text)}" for name, text in contents.headers.items()),
         )
+
+
+def _carried(event: EventInfo) -> Iterator[tuple[str, str]]:
+    for name in ("key", "source", "correlation_id"):
+        if text := getattr(event, name):
+            yield name.replace("_", " "), printable(text)
+    yield "payload", printable(event.problem) or compact_json(event.payload)
 
 
 def _named(app: App, task: str, contents: Contents) -> Iterator[tuple[str, Any]]:
@@ -171,7 +194,7 @@ def _timeline(info: JobInfo) -> Table:
 
 def _happenings(info: JobInfo) -> Iterator[tuple[datetime, Text, str]]:
     if info.enqueued_at is not None:
-        yield info.enqueued_at, Text("enqueued"), ""
+        yield info.enqueued_at, Text("enqueued" if info.topic is None else "occurred"), ""
     for trouble in info.trail:
         at = moment(trouble.at_us)
         if at is not None:

@@ -14,6 +14,7 @@ from headrace.sync import SyncAdmin
 
 from .group import ListingGroup
 from .job_view import job_document, read_page, show_page
+from .place import Place, known_groups, known_queues, place_of, place_options
 from .render import progress_text, short, show, show_json, status_text
 from .span import age, ago, span, spoken
 from .store import on_store, on_store_with
@@ -34,7 +35,6 @@ ORDER = (
 #: Jobs asked of the store at once.
 PAGE = 200
 
-queue_option = click.option("--queue", metavar="QUEUE", help="Only this queue.")
 limit_option = click.option(
     "--limit",
     envvar="HEADRACE_LIMIT",
@@ -60,7 +60,7 @@ def jobs() -> None:
 
 
 @jobs.command("list")
-@queue_option
+@place_options
 @click.option(
     "--state",
     "states",
@@ -79,7 +79,7 @@ def jobs() -> None:
 @on_store
 def list_jobs(
     app: App,
-    queue: str | None,
+    place: Place,
     states: tuple[str, ...],
     task: str | None,
     older_than: float | None,
@@ -89,31 +89,34 @@ def list_jobs(
 ) -> None:
     """List jobs: what runs, what waits, what is over.
 
-    Jobs that are over are listed for as long as their result or end is remembered.
+    Jobs that are over are listed for as long as their result or end is remembered. With --topic, the events
+    that its groups have in hand are listed instead.
 
     \b
     Examples:
       headrace jobs list shop:app --state running
+      headrace jobs list shop:app --topic orders --group billing --state retrying
       headrace jobs list --url sqlite:///jobs.db --newer-than 1h --limit 500 --json
     """
     admin = app.sync.admin
     wanted = [status for status in ORDER if not states or status in states]
-    found = _matching(admin, known_queues(admin, queue), wanted, task)
+    places = known_groups(admin, place) if place.topic else known_queues(admin, place.queue)
+    found = _matching(admin, places, wanted, task)
     chosen = [*islice(filter(_of_age(older_than, newer_than), found), limit + 1)]
     if as_json:
         show_json([job_document(info) for info in chosen[:limit]])
     elif chosen:
         show(_table(chosen[:limit]))
     else:
-        click.echo("no jobs")
+        click.echo("no events in hand" if place.topic else "no jobs")
     tell_if_cut(len(chosen) > limit, limit)
 
 
 @jobs.command("show")
-@queue_option
+@place_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 @on_store_with("ID")
-def show_job(app: App, ids: tuple[str, ...], queue: str | None, as_json: bool) -> None:
+def show_job(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> None:
     """Show all that is known of a job.
 
     That is its arguments, what happened to it and when, its result or its error.
@@ -123,13 +126,13 @@ def show_job(app: App, ids: tuple[str, ...], queue: str | None, as_json: bool) -
       headrace jobs show shop:app 01m7f9vj79fnjrwh4myfs88p3r
       headrace jobs show --url sqlite:///jobs.db 01m7f9vj79fnjrwh4myfs88p3r --json
     """
-    show_page(app, read_page(app, find_job(app, only_one(ids), queue)), as_json=as_json)
+    show_page(app, read_page(app, find_job(app, only_one(ids), place)), as_json=as_json)
 
 
 @click.command()
-@queue_option
+@place_options
 @on_store_with("ID...")
-def cancel(app: App, ids: tuple[str, ...], queue: str | None) -> None:
+def cancel(app: App, ids: tuple[str, ...], place: Place) -> None:
     """Cancel jobs by their ids.
 
     Those that wait are removed. The worker of one that runs is told to stop it.
@@ -139,29 +142,30 @@ def cancel(app: App, ids: tuple[str, ...], queue: str | None) -> None:
       headrace cancel shop:app 01m7f9vj79fnjrwh4myfs88p3r
       headrace jobs shop:app --task shop.add --json | jq -r '.[].id' | xargs headrace cancel shop:app
     """
-    _each(ids, lambda id: _cancelled(app, id, queue))
+    _each(ids, lambda id: _cancelled(app, id, place))
 
 
 @click.command()
-@queue_option
+@place_options
 @on_store_with("ID...")
-def retry(app: App, ids: tuple[str, ...], queue: str | None) -> None:
+def retry(app: App, ids: tuple[str, ...], place: Place) -> None:
     """Run scheduled, retrying or dead jobs now.
 
     \b
     Examples:
       headrace retry shop:app 01m7f9vj79fnjrwh4myfs88p3r
     """
-    _each(ids, lambda id: _retried(app, id, queue))
+    _each(ids, lambda id: _retried(app, id, place))
 
 
-def find_job(app: App, id: str, queue: str | None) -> JobInfo:
-    """What the store knows of a job; a failure when it is nothing."""
-    info = app.sync.admin.job(id, queue=queue)
+def find_job(app: App, id: str, place: Place) -> JobInfo:
+    """What the store knows of a job, or of an event in hand; a failure when it is nothing."""
+    info = app.sync.admin.job(id, **place.options)
     if info is None:
-        place = f"in queue {queue}" if queue else f"in {app.store}"
+        where = f"in {place.words}" if place != Place() else f"in {app.store}"
+        noun = "event" if place.topic else "job"
         raise click.ClickException(
-            f"{place} nothing is known of job {id}: it never was, or is over and forgotten"
+            f"{where} nothing is known of {noun} {id}: it never was, or is over and forgotten"
         )
     return info
 
@@ -172,39 +176,28 @@ def only_one(ids: tuple[str, ...]) -> str:
     return ids[0]
 
 
-def known_queues(admin: SyncAdmin, queue: str | None) -> list[str]:
-    """The queues to look at. A name that the store does not know is looked at too, and remarked on."""
-    known = [each.name for each in admin.queues()]
-    if queue is None:
-        return known
-    if queue not in known:
-        listed = f"it has {', '.join(known)}" if known else "it has none yet"
-        click.echo(f"note: the store knows no queue {queue!r}; {listed}", err=True)
-    return [queue]
-
-
 def tell_if_cut(cut: bool, limit: int) -> None:
     if cut:
         click.echo(f"… there are more than these {limit:,}; --limit shows more", err=True)
 
 
 def _matching(
-    admin: SyncAdmin, queues: list[str], states: list[JobStatus], task: str | None
+    admin: SyncAdmin, places: list[Place], states: list[JobStatus], task: str | None
 ) -> Iterator[JobInfo]:
     """One that moves on meanwhile is listed once."""
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[Place, str]] = set()
     for state in states:
-        for queue in queues:
-            for info in _pages(admin, queue, state, task):
-                if (queue, info.id) not in seen:
-                    seen.add((queue, info.id))
+        for place in places:
+            for info in _pages(admin, place, state, task):
+                if (place, info.id) not in seen:
+                    seen.add((place, info.id))
                     yield info
 
 
-def _pages(admin: SyncAdmin, queue: str, state: JobStatus, task: str | None) -> Iterator[JobInfo]:
+def _pages(admin: SyncAdmin, place: Place, state: JobStatus, task: str | None) -> Iterator[JobInfo]:
     cursor: str | None = None
     while True:
-        page = admin.jobs(queue, state=state, task=task, cursor=cursor, limit=PAGE)
+        page = admin.jobs(**place.options, state=state, task=task, cursor=cursor, limit=PAGE)
         yield from page
         cursor = page.cursor
         if cursor is None:
@@ -224,11 +217,12 @@ def _of_age(older_than: float | None, newer_than: float | None) -> Callable[[Job
 
 
 def _table(found: list[JobInfo]) -> Listing:
+    events = any(info.topic for info in found)
     listing = Listing(
         Column("id"),
         Column("status"),
-        Column("task", cut=True),
-        Column("queue", cut=True, spare=1),
+        Column("kind" if events else "task", cut=True),
+        Column("group" if events else "queue", cut=True, spare=1),
         Column("attempts", right=True, spare=3),
         Column("enqueued", right=True, spare=2),
         Column("note", cut=True),
@@ -238,7 +232,7 @@ def _table(found: list[JobInfo]) -> Listing:
             info.id,
             status_text(info.status),
             short(info.task),
-            info.queue,
+            str(place_of(info)),
             str(info.attempts),
             ago(info.enqueued_at),
             _remark(info),
@@ -278,20 +272,28 @@ def _each(ids: tuple[str, ...], act: Callable[[str], str]) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _cancelled(app: App, id: str, queue: str | None) -> str:
-    info = find_job(app, id, queue)
-    if not app.sync.admin.cancel([id], queue=info.queue):
-        raise click.ClickException(f"job {id} is over: it is {find_job(app, id, info.queue).status}")
+def _cancelled(app: App, id: str, place: Place) -> str:
+    info = find_job(app, id, place)
+    # A job is in one place. An event is cancelled in all of those that were asked for.
+    meant = place if info.topic else place_of(info)
+    if not app.sync.admin.cancel([id], **meant.options):
+        raise click.ClickException(f"{_noun(info)} {id} is over: it is {find_job(app, id, meant).status}")
     running = info.status is JobStatus.RUNNING
     return f"is running on {info.worker}, which is told to stop it" if running else "cancelled"
 
 
-def _retried(app: App, id: str, queue: str | None) -> str:
-    info = find_job(app, id, queue)
-    if app.sync.admin.retry_now(id, queue=info.queue):
+def _retried(app: App, id: str, place: Place) -> str:
+    info = find_job(app, id, place)
+    meant = place if info.topic else place_of(info)
+    if app.sync.admin.retry_now(id, **meant.options):
         return f"was {info.status}, is queued now"
+    noun = _noun(info)
     if info.status is JobStatus.DEAD:
-        raise click.ClickException(f"job {id} stays dead: another job holds its unique key by now")
+        raise click.ClickException(f"{noun} {id} stays dead: another job holds its unique key by now")
     raise click.ClickException(
-        f"job {id} is {info.status}: only scheduled, retrying or dead jobs can be retried"
+        f"{noun} {id} is {info.status}: only scheduled, retrying or dead {noun}s can be retried"
     )
+
+
+def _noun(info: JobInfo) -> str:
+    return "event" if info.topic else "job"

@@ -15,9 +15,12 @@ from .dead import dead
 from .demo import demo
 from .enqueue import enqueue
 from .jobs import cancel, jobs, retry
+from .publish import publish
 from .queues import pause, purge, resume
 from .schedules import schedules
 from .status import status
+from .tail import tail
+from .topics import topics
 from .worker import worker
 from .workers import workers
 
@@ -43,7 +46,7 @@ class WrongUsage(click.ClickException):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
-    """Background jobs for Python, on one engine.
+    """Background jobs and events for Python, on one engine.
 
     Most commands want to know a store: give MODULE:APP, such as shop:app, or --url; or set HEADRACE_APP or
     HEADRACE_URL. Without any of these it is headrace.db in the working directory.
@@ -54,6 +57,8 @@ def cli() -> None:
       headrace enqueue shop:app add '[2, 3]' --wait
       headrace status shop:app --watch
       headrace dead shop:app
+      headrace publish shop:app orders '{"order_id": 7}'
+      headrace tail shop:app orders
     """
 
 
@@ -82,6 +87,9 @@ for command in (
     resume,
     purge,
     schedules,
+    topics,
+    publish,
+    tail,
     bench,
     completion,
     version,

@@ -52,4 +52,10 @@ class Pulse:
         if done:
             rate = done / elapsed
             pace = f"{rate:,.0f} a second" if rate >= 1 else f"{rate * 60:,.0f} a minute"
-            logger.info("%s jobs in %.0f s, %s, %s running", f"{done:,}", elapsed, pace, self._worker.running)
+            running = self._worker.running
+            logger.info("%s %s in %.0f s, %s, %s running", f"{done:,}", self._noun(), elapsed, pace, running)
+
+    def _noun(self) -> str:
+        if not self._worker.subscriptions:
+            return "jobs"
+        return "jobs and events" if self._worker.options.queues else "events"

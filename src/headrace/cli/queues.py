@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import click
@@ -12,6 +11,8 @@ from headrace.app import App
 from headrace.core.errors import ConfigurationError
 
 from .confirm import confirm, yes_option
+from .near import unknown
+from .place import remark
 from .progress import Steps
 from .render import counted
 from .store import on_store_with
@@ -100,7 +101,7 @@ def _known(app: App, name: str) -> QueueInfo:
     queues = {queue.name: queue for queue in app.sync.admin.queues()}
     if name in queues:
         return queues[name]
-    raise ConfigurationError(_unknown(name, list(queues)))
+    raise ConfigurationError(unknown("queue", name, queues))
 
 
 def _remark_unknown(app: App, name: str) -> None:
@@ -108,15 +109,7 @@ def _remark_unknown(app: App, name: str) -> None:
     known = [queue.name for queue in app.sync.admin.queues()]
     declared = [task.options.queue for task in app.tasks.values()]
     if name not in (*known, *declared):
-        click.echo(f"note: {_unknown(name, known)}", err=True)
-
-
-def _unknown(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=3)
-    if close:
-        return f"the store knows no queue {name!r}; did you mean {' or '.join(close)}?"
-    listed = f"it has {', '.join(known)}" if known else "it has none yet"
-    return f"the store knows no queue {name!r}; {listed}"
+        remark(unknown("queue", name, known))
 
 
 def _waiting(queue: QueueInfo) -> int:

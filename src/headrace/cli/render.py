@@ -53,6 +53,11 @@ def show_json(value: object) -> None:
     click.echo(msgspec.json.format(_encoded(value), indent=2).decode())
 
 
+def json_line(value: object) -> str:
+    """One document on one line, for programs."""
+    return _encoded(value).decode()
+
+
 def compact_json(value: object) -> str:
     """A value on one line."""
     return printable(_encoded(value).decode())

@@ -1,4 +1,4 @@
-"""`headrace status`: the queues and workers of a store at a glance, once or live."""
+"""`headrace status`: the queues, topics and workers of a store at a glance, once or live."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headrace.admin import QueueInfo
+from headrace.admin import QueueInfo, TopicInfo
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.record import WorkerInfo
@@ -19,6 +19,7 @@ from .render import is_terminal, number_text, show, show_json
 from .span import age, spoken
 from .store import on_store
 from .table import Column, Listing
+from .topics import topics_table
 from .watch import watch as watch_live
 from .workers import summary, worker_document
 
@@ -31,6 +32,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     store: str
     at: datetime
     queues: list[QueueInfo]
+    topics: list[TopicInfo]
     workers: list[WorkerInfo]
 
 
@@ -39,9 +41,10 @@ class Snapshot(msgspec.Struct, frozen=True):
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 @on_store
 def status(app: App, watch: bool, as_json: bool) -> None:
-    """Show queues and workers at a glance.
+    """Show queues, topics and workers at a glance.
 
-    For each queue its jobs by state, and for how long the oldest of those queued has waited.
+    For each queue its jobs by state, and for how long the oldest of those queued has waited; for each topic
+    its groups, and how far each of them is behind.
 
     \b
     Examples:
@@ -61,13 +64,16 @@ def status(app: App, watch: bool, as_json: bool) -> None:
 def snapshot(app: App) -> Snapshot:
     """How things stand now."""
     admin = app.sync.admin
-    return Snapshot(app.store, datetime.now(UTC), admin.queues(), admin.workers())
+    return Snapshot(app.store, datetime.now(UTC), admin.queues(), admin.topics(), admin.workers())
 
 
 def view(seen: Snapshot) -> RenderableType:
     """A snapshot for a person."""
     parts: list[RenderableType] = [Text(seen.store, style="bold"), ""]
-    parts.append(_table(seen.queues) if seen.queues else "no queue has been used yet")
+    if seen.queues or not seen.topics:
+        parts.append(_table(seen.queues) if seen.queues else "no queue has been used yet")
+    if seen.topics:
+        parts += ["", topics_table(seen.topics)] if seen.queues else [topics_table(seen.topics)]
     style = "" if seen.workers else "yellow"
     return Group(*parts, "", Text(summary(seen.workers), style=style))
 
@@ -95,6 +101,7 @@ def _document(seen: Snapshot) -> dict[str, Any]:
         "store": seen.store,
         "at": seen.at,
         "queues": [msgspec.to_builtins(queue) for queue in seen.queues],
+        "topics": [msgspec.to_builtins(topic) for topic in seen.topics],
         "workers": [worker_document(worker) for worker in seen.workers],
     }
 

@@ -1,4 +1,4 @@
-"""`headrace worker`: run jobs until told to stop."""
+"""`headrace worker`: run jobs and handle events until told to stop."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from headrace.app import App
+from headrace.core.errors import ConfigurationError
 from headrace.engine.worker import Worker
 from headrace.observability.logs import log_every_job, span
 
@@ -29,6 +30,12 @@ LEVELS = click.Choice(["debug", "info", "warning", "error"])
 @click.argument("target", metavar="MODULE:APP")
 @click.option(
     "--queues", envvar="HEADRACE_QUEUES", metavar="A,B", help="Queues to serve; default: all the app's."
+)
+@click.option(
+    "--topics",
+    envvar="HEADRACE_TOPICS",
+    metavar="A,B",
+    help="Topics to handle events of; default: all that the app subscribes to.",
 )
 @click.option(
     "--concurrency", envvar="HEADRACE_CONCURRENCY", type=click.IntRange(1), default=100, show_default=True
@@ -59,6 +66,7 @@ LEVELS = click.Choice(["debug", "info", "warning", "error"])
 def worker(
     target: str,
     queues: str | None,
+    topics: str | None,
     concurrency: int,
     processes: int,
     burst: bool,
@@ -66,7 +74,7 @@ def worker(
     lease: float,
     log_level: str,
 ) -> None:
-    """Run the jobs of an app.
+    """Run the jobs of an app, and handle events.
 
     MODULE:APP says where it is, such as shop:app. The worker runs until SIGTERM or Ctrl-C. The first signal
     lets running jobs end within --grace seconds and hands the rest back; the second stops at once.
@@ -75,6 +83,7 @@ def worker(
     Examples:
       headrace worker shop:app
       headrace worker shop:app --queues mails,reports --concurrency 20
+      headrace worker shop:app --topics orders --queues ''
       headrace worker shop:app --processes 4
       headrace worker shop:app --burst
     """
@@ -84,12 +93,30 @@ def worker(
     app = locate(target)
     if log_level == "debug":
         log_every_job(lambda signal, listener: app.on(signal)(listener))
-    names = None if queues is None else [name.strip() for name in queues.split(",") if name.strip()]
     _run(
         lambda: _serve(
-            app, target, app.worker(queues=names, concurrency=concurrency, lease=lease, grace=grace), burst
+            app,
+            target,
+            app.worker(
+                queues=_names(queues),
+                topics=_names(topics),
+                concurrency=concurrency,
+                lease=lease,
+                grace=grace,
+            ),
+            burst,
         )
     )
+
+
+def _names(text: str | None) -> list[str] | None:
+    """`a,b` as a list; an empty text means none of them, and nothing said means all."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if text and not names:
+        raise ConfigurationError(f"{text!r} names nothing: write names with commas between them, or ''")
+    return names
 
 
 async def _serve(app: App, target: str, worker: Worker, burst: bool) -> None:
@@ -126,7 +153,8 @@ def _banner(app: App, target: str, worker: Worker) -> None:
     lines = (
         ("app", f"{target}, {_count(len(list(app.tasks)), 'task')}"),
         ("store", app.store),
-        ("queues", ", ".join(options.queues)),
+        ("queues", ", ".join(options.queues) or "none"),
+        *((("events", ", ".join(map(str, worker.subscriptions))),) if worker.subscriptions else ()),
         (
             "slots",
             f"{options.concurrency} on {loop}, lease {span(options.lease)}, grace {span(options.grace)}",

@@ -56,6 +56,7 @@ def worker_document(worker: WorkerInfo) -> dict[str, Any]:
         "host": worker.host,
         "pid": worker.pid,
         "queues": list(worker.queues),
+        "groups": list(worker.groups),
         "concurrency": worker.concurrency,
         "load": round(len(worker.running) / worker.concurrency, 4),
         "started_at": moment(worker.started_us),
@@ -82,7 +83,7 @@ def _table(found: list[WorkerInfo]) -> Listing:
         Column("load", right=True),
         Column("up", right=True),
         Column("last poll", right=True),
-        Column("queues", cut=True),
+        Column("serves", cut=True),
     )
     for worker in found:
         listing.add(
@@ -90,7 +91,7 @@ def _table(found: list[WorkerInfo]) -> Listing:
             f"{len(worker.running)}/{worker.concurrency}",
             _span_since(moment(worker.started_us)),
             _last_poll(worker),
-            ", ".join(worker.queues),
+            ", ".join((*worker.queues, *worker.groups)),
         )
     return listing
 

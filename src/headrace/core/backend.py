@@ -69,6 +69,7 @@ from .outcome import DeadReason, Failure, Settlement, Verdict
 from .record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from .scheduling import Scheduling
 from .topics import Topics
+from .traffic import Counting
 
 #: Claims whose lease ran out this often, counting this time, are dead instead of queued again.
 CRASH_LIMIT = 3
@@ -78,10 +79,12 @@ CRASHED = Failure("WorkerCrashed", f"its lease ran out, or its process died, {CR
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What `append` says to one message: taken, already there under `id`, or refused because it is full."""
+    """What `append` says to one message: taken, already there under `id`, or refused because it is full:
+    the stream's limit is reached or, with `why`, the store has no room left at all."""
 
     id: str
     verdict: Literal["accepted", "duplicate", "full"] = "accepted"
+    why: str = ""
 
 
 class Promoted(msgspec.Struct, frozen=True):
@@ -261,7 +264,7 @@ class Inspector(ABC):
         """Replace the body of a scheduled, retrying or dead message; False: it is none of these."""
 
 
-class Backend(Inspector, Scheduling, Topics):
+class Backend(Inspector, Scheduling, Topics, Counting):
     """A store. One instance belongs to one app and one event loop; many instances share one store."""
 
     @property
@@ -296,9 +299,9 @@ class Backend(Inspector, Scheduling, Topics):
         A message goes to its lane, or to `scheduled` when it is due in the future. `duplicate` when the id is
         still known (waiting, running, dead, or a mark) or its unique key is held; the answer names the job
         that stands there. Otherwise `full` when as many are queued and scheduled as the limit allows (those
-        retrying do not count). A repeat of the producer's last batch number
-        changes nothing and gets the same answers (remembered for 10 minutes). The lifetime counts from the
-        moment the message could first run. Works for streams that nobody ensured yet.
+        retrying do not count), or when the store has no memory left for new ones. A repeat of the producer's
+        last batch number changes nothing and gets the same answers (remembered for 10 minutes). The lifetime
+        counts from the moment the message could first run. Works for streams that nobody ensured yet.
         """
 
     @abstractmethod

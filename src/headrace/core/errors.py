@@ -56,7 +56,8 @@ class BackendUnavailable(HeadraceError):
 
 
 class NotDurable(BackendUnavailable):
-    """The store took the job but could not confirm the durability asked for; `job` may still run."""
+    """The store took the job but could not confirm the durability asked for; `job` may still run. Of an
+    `enqueue_many` it is the list of those that were taken. (A store says it with its answers instead.)"""
 
     def __init__(self, message: str, *, job: Any) -> None:
         super().__init__(message, uncertain=True)
@@ -64,7 +65,8 @@ class NotDurable(BackendUnavailable):
 
 
 class QueueFull(HeadraceError):
-    """The queue's limit is reached; `accepted` holds the jobs of this call that were taken before it was."""
+    """The queue's limit is reached, or the store has no room for more; `accepted` holds the jobs of this call
+    that were taken before it was."""
 
     def __init__(self, message: str, *, accepted: Sequence[Any] = ()) -> None:
         super().__init__(message)

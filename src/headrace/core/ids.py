@@ -8,18 +8,24 @@ import re
 import time
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in lower case
+LENGTH = 26
 GIVEN = re.compile(r"[!-z|~]{1,200}")  # printable, no space, no braces
 
 # 26 characters hold 130 bits: two zeros and the 48 of the time make the first ten, and 80 more the rest. Of
 # those the version 0111 are the first four, the variant 10 the 17th and 18th. A random byte becomes a
-# character by its place in a table, so that all but those two characters come from one call.
+# character by its place in a table, so that all but those two characters come from one call. The random parts
+# are drawn ahead, since asking the system for each costs as much as all the rest.
 _TIME_SHIFTS = tuple(range(45, -1, -5))
 _NUMBER_SHIFTS = tuple(range(125, -1, -5))
 _ANY = (ALPHABET * 8).encode()
-_WITH_VERSION = [ALPHABET[0b01110 | byte & 1] for byte in range(256)]
-_WITH_VARIANT = [ALPHABET[0b01000 | byte & 0b10011] for byte in range(256)]
+_WITH_VERSION = "".join(ALPHABET[0b01110 | byte & 1] for byte in range(256)).encode()
+_WITH_VARIANT = "".join(ALPHABET[0b01000 | byte & 0b10011] for byte in range(256)).encode()
+
+#: How many random parts are drawn at a time.
+_AHEAD = 256
 
 _last: tuple[int, str] = (0, "")
+_drawn: list[str] = []
 
 
 def new_id() -> str:
@@ -30,9 +36,12 @@ def new_id() -> str:
     if known != milliseconds:
         text = _text(milliseconds, _TIME_SHIFTS)
         _last = milliseconds, text
-    random = os.urandom(16)
-    tail = random.translate(_ANY).decode("ascii")
-    return text + _WITH_VERSION[random[0]] + tail[1:3] + _WITH_VARIANT[random[3]] + tail[4:]
+    try:
+        return text + _drawn.pop()
+    except IndexError:
+        parts = _random_parts()
+        _drawn.extend(parts[1:])
+        return text + parts[0]
 
 
 def derived_id(*parts: str) -> str:
@@ -48,5 +57,24 @@ def is_given_id(value: str) -> bool:
     return GIVEN.fullmatch(value) is not None
 
 
+def is_made_id(value: str) -> bool:
+    """Whether `value` looks like an id that was made here."""
+    return len(value) == len(_NUMBER_SHIFTS) and all(each in ALPHABET for each in value)
+
+
+def _random_parts() -> list[str]:
+    random = os.urandom(16 * _AHEAD)
+    characters = bytearray(random.translate(_ANY))
+    characters[0::16] = random[0::16].translate(_WITH_VERSION)
+    characters[3::16] = random[3::16].translate(_WITH_VARIANT)
+    text = characters.decode("ascii")
+    return [text[at : at + 16] for at in range(0, len(text), 16)]
+
+
 def _text(number: int, shifts: tuple[int, ...]) -> str:
     return "".join([ALPHABET[number >> shift & 31] for shift in shifts])
+
+
+if hasattr(os, "register_at_fork"):
+    # A child must not use what its parent has drawn, too.
+    os.register_at_fork(after_in_child=_drawn.clear)

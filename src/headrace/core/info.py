@@ -22,7 +22,8 @@ class JobProgress(msgspec.Struct, frozen=True):
 
 
 class JobInfo(msgspec.Struct, frozen=True):
-    """What is known of a job now. `attempts` counts runs that were begun; a hand-back undoes one."""
+    """What is known of a job now, or of an event in the hands of a group, which has a `topic` and a `group`
+    in place of the `queue`. `attempts` counts runs that were begun; a hand-back undoes one."""
 
     id: str
     queue: str
@@ -45,15 +46,18 @@ class JobInfo(msgspec.Struct, frozen=True):
     note: str = ""
     trail: tuple[Trouble, ...] = ()
     progress: JobProgress | None = None
+    topic: str | None = None
+    group: str | None = None
 
 
 def job_info(record: Record) -> JobInfo:
     """A store's record as users see it."""
-    state, failure = record.state, record.failure
+    state, failure, stream = record.state, record.failure, record.stream
+    of_group = stream.kind == "group"
     begun = record.status in (JobStatus.RUNNING, JobStatus.SUCCEEDED)
     return JobInfo(
         id=record.id,
-        queue=record.stream.name,
+        queue="" if of_group else stream.name,
         task=record.task,
         status=record.status,
         attempts=state.failures + state.crashes + (1 if begun else 0),
@@ -73,6 +77,8 @@ def job_info(record: Record) -> JobInfo:
         note=record.note,
         trail=state.trail,
         progress=_progress(record.progress),
+        topic=stream.topic if of_group else None,
+        group=stream.group if of_group else None,
     )
 
 

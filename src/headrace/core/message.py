@@ -86,8 +86,25 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     due_us: int = 0  # an absolute time; with a delay the later of the two holds
     lifetime_us: int = 0  # from the moment it could first run until it expires; 0: it never does
     unique: UniqueKey | None = None
-    fresh: bool = False  # its id was made just now by chance, so that no store need look whether it is known
+    fresh: bool = False  # its id is a new one of core/ids.py, so that no store need look whether it is known
     key: str = ""  # of an event: in an ordered group those of one key are handled one at a time, in order
+
+    @property
+    def plain(self) -> bool:
+        """Whether it goes straight to its lane, and nothing but its id can stand in its way."""
+        return not (self.delay_us or self.due_us or self.lifetime_us or self.key or self.unique is not None)
+
+
+def are_alike(messages: list[Message]) -> bool:
+    """Whether they are fresh and plain, of one task and one priority: most that is sent in bulk is, and
+    stores have a short way for it."""
+    task, priority = messages[0].task, messages[0].priority
+    return all(
+        [
+            message.fresh and message.task == task and message.priority == priority and message.plain
+            for message in messages
+        ]
+    )
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -13,3 +13,4 @@ class Overrides(msgspec.Struct, frozen=True, array_like=True):
     retry: RetryPolicy | None = None
     timeout: float | None = None
     result_ttl: float | None = None
+    due_us: int = 0  # of a delayed call: when it is meant to run, by the clock of whoever sent it

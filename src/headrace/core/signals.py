@@ -24,11 +24,13 @@ class JobEnqueued(JobSignal, frozen=True):
 
 
 class JobStarted(JobSignal, frozen=True):
-    """A handler is about to run. `waited`: seconds since it was enqueued."""
+    """A handler is about to run. `waited`: seconds since it was enqueued; `late`: since it could first run,
+    which for a delayed job is later. None: it has been in a handler before."""
 
     attempt: int
     worker: str
     waited: float
+    late: float | None = None
 
 
 class JobSucceeded(JobSignal, frozen=True):
@@ -88,14 +90,100 @@ class LeaseLost(JobSignal, frozen=True):
     worker: str
 
 
+class EventPublished(Signal, frozen=True):
+    """An event was accepted by the store, or had been before (`duplicate`)."""
+
+    id: str
+    topic: str
+    kind: str
+    duplicate: bool = False
+
+
+class EventSignal(Signal, frozen=True):
+    """Something happened to one event in one group. A fan-out has no group."""
+
+    id: str
+    kind: str
+    topic: str
+    group: str
+
+
+class EventHandled(EventSignal, frozen=True):
+    """A handler returned, and the event is settled."""
+
+    attempt: int
+    worker: str
+    seconds: float
+
+
+class EventFailed(EventSignal, frozen=True):
+    """A run failed or was refused; what follows is announced by `EventRetrying` or `EventDied`."""
+
+    attempt: int
+    worker: str
+    seconds: float
+    error_type: str
+    error: str
+    traceback: str
+
+
+class EventRetrying(EventSignal, frozen=True):
+    """An event is handled again in `delay` seconds, because of `why`."""
+
+    attempt: int
+    delay: float
+    why: str
+
+
+class EventDied(EventSignal, frozen=True):
+    """An event is in the group's dead letters; of a fan-out, which has none, it is given up."""
+
+    attempt: int
+    reason: str
+    error_type: str
+    error: str
+
+
+class EventExpired(EventSignal, frozen=True):
+    """An event came too late to be handled."""
+
+
+class EventRecovered(EventSignal, frozen=True):
+    """The lease of a worker that is gone ran out, and its event is to be handled again."""
+
+    crashes: int
+    worker: str
+
+
+class EventUnsettled(EventSignal, frozen=True):
+    """A handler with `ack="manual"` returned without settling: it comes again when its lease is out."""
+
+    worker: str
+
+
+class TopicHeld(Signal, frozen=True):
+    """Events are kept beyond the topic's retention, because this group has not drawn them yet."""
+
+    topic: str
+    group: str
+
+
+class GroupPassed(Signal, frozen=True):
+    """No member of this group was seen for so long that it no longer holds its topic's events."""
+
+    topic: str
+    group: str
+
+
 class WorkerStarted(Signal, frozen=True):
-    """A worker takes jobs from now on."""
+    """A worker takes jobs and events from now on. `topics` are its subscriptions, as people call them."""
 
     worker: str
     queues: tuple[str, ...]
     concurrency: int
     lease: float
     store: str
+    topics: tuple[str, ...] = ()
 
 
 class WorkerStopped(Signal, frozen=True):

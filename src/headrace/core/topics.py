@@ -88,10 +88,11 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """Events that were read, and the number to go on after."""
+    """Events that were read, the number to go on after, and the store's clock when they were read."""
 
     entries: tuple[LogEntry, ...]
     position: int
+    now_us: int = 0
 
 
 class Tended(msgspec.Struct, frozen=True):

@@ -1,10 +1,18 @@
-"""Says what became of a job, once the store has taken it. Makes no signal that nobody wants."""
+"""Says what became of a job or an event, once the store has taken it. Makes no signal that nobody wants."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from headrace.core.clock import SECOND
 from headrace.core.outcome import Cancelled, Dead, Done, Expired, Outcome, Retry, Snoozed, Verdict
 from headrace.core.signals import (
+    EventDied,
+    EventExpired,
+    EventFailed,
+    EventHandled,
+    EventRetrying,
+    EventUnsettled,
     JobCancelled,
     JobDied,
     JobExpired,
@@ -16,7 +24,8 @@ from headrace.core.signals import (
 )
 
 from .emitter import Emitter
-from .executor import Finished
+from .finished import Finished
+from .subscription import group_name
 
 
 class Announcer:
@@ -34,33 +43,64 @@ class Announcer:
         if verdict is Verdict.LOST and not doubtful:
             self._lost(finished)
         elif verdict is not Verdict.LOST:
-            self._failure(finished)
+            self.failed(finished)
             if verdict is Verdict.KEPT:
-                self._outcome(finished, finished.outcome)
+                self.ended(finished)
 
     def _lost(self, finished: Finished) -> None:
         if not finished.lost:  # else it was announced when the renewal said so
             self._emitter.emit(LeaseLost(*_names(finished), worker=self._worker))
 
-    def _failure(self, finished: Finished) -> None:
+    def failed(self, finished: Finished) -> None:
+        """Announce the error that a run ended with, if it did."""
         failure = finished.failure
-        if failure is not None and self._emitter.wants(JobFailed):
-            self._emitter.emit(
-                JobFailed(
-                    *_names(finished),
-                    attempt=finished.claim.state.attempt,
-                    worker=self._worker,
-                    seconds=finished.seconds,
+        if failure is None:
+            return
+        said: dict[str, Any] = {
+            "attempt": finished.claim.state.attempt,
+            "worker": self._worker,
+            "seconds": finished.seconds,
+            "error_type": failure.error_type,
+            "error": failure.error,
+            "traceback": failure.traceback,
+        }
+        if not _is_event(finished):
+            if self._emitter.wants(JobFailed):
+                self._emitter.emit(JobFailed(*_names(finished), **said))
+        elif self._emitter.wants(EventFailed):
+            self._emitter.emit(EventFailed(*_event_names(finished), **said))
+
+    def ended(self, finished: Finished) -> None:
+        """Announce what becomes of it."""
+        is_event = _is_event(finished)
+        kind = (_EVENT_SIGNALS if is_event else _SIGNALS).get(type(finished.outcome))
+        if kind is not None and self._emitter.wants(kind):
+            signal = self._event_signal if is_event else self._signal
+            self._emitter.emit(signal(finished, finished.outcome))
+
+    def left_open(self, finished: Finished) -> None:
+        """A manual handler returned and settled nothing."""
+        self._emitter.emit(EventUnsettled(*_event_names(finished), worker=self._worker))
+
+    def _event_signal(self, finished: Finished, outcome: Outcome) -> Signal:
+        names, attempt = _event_names(finished), finished.claim.state.attempt
+        match outcome:
+            case Done():
+                return EventHandled(*names, attempt=attempt, worker=self._worker, seconds=finished.seconds)
+            case Retry(delay_us=delay_us):
+                return EventRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why=_why(finished))
+            case Snoozed(delay_us=delay_us):
+                return EventRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why="snoozed")
+            case Dead(reason=reason, failure=failure):
+                return EventDied(
+                    *names,
+                    attempt=attempt,
+                    reason=reason.value,
                     error_type=failure.error_type,
                     error=failure.error,
-                    traceback=failure.traceback,
                 )
-            )
-
-    def _outcome(self, finished: Finished, outcome: Outcome) -> None:
-        kind = _SIGNALS.get(type(outcome))
-        if kind is not None and self._emitter.wants(kind):
-            self._emitter.emit(self._signal(finished, outcome))
+            case _:
+                return EventExpired(*names)
 
     def _signal(self, finished: Finished, outcome: Outcome) -> Signal:
         names, attempt = _names(finished), finished.claim.state.attempt
@@ -68,8 +108,7 @@ class Announcer:
             case Done():
                 return JobSucceeded(*names, attempt=attempt, worker=self._worker, seconds=finished.seconds)
             case Retry(delay_us=delay_us):
-                why = f"{finished.failure.error_type}: {finished.failure.error}" if finished.failure else ""
-                return JobRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why=why)
+                return JobRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why=_why(finished))
             case Snoozed(delay_us=delay_us):
                 return JobRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why="snoozed")
             case Dead(reason=reason, failure=failure):
@@ -94,6 +133,30 @@ _SIGNALS: dict[type, type[Signal]] = {
     Cancelled: JobCancelled,
     Expired: JobExpired,
 }
+
+
+_EVENT_SIGNALS: dict[type, type[Signal]] = {
+    Done: EventHandled,
+    Retry: EventRetrying,
+    Snoozed: EventRetrying,
+    Dead: EventDied,
+    Expired: EventExpired,
+}
+
+
+def _why(finished: Finished) -> str:
+    failure = finished.failure
+    return f"{failure.error_type}: {failure.error}" if failure else ""
+
+
+def _is_event(finished: Finished) -> bool:
+    return finished.claim.source.stream.kind == "group"
+
+
+def _event_names(finished: Finished) -> tuple[str, str, str, str]:
+    """The id, the kind, the topic, and the group: none for a fan-out."""
+    stream = finished.claim.source.stream
+    return finished.claim.id, finished.task, stream.topic, group_name(stream)
 
 
 def _names(finished: Finished) -> tuple[str, str, str]:

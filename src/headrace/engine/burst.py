@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable
@@ -21,22 +21,38 @@ UNTIL_SO = 3600.0
 
 
 async def until_drained(
-    backend: Backend, sources: Sequence[Source], *, slots: Slots, settler: Settler, holdings: Holdings
+    backend: Backend,
+    sources: Sequence[Source],
+    *,
+    topics: Sequence[Source],
+    slots: Slots,
+    settler: Settler,
+    holdings: Holdings,
+    nothing_else: Callable[[], Awaitable[bool]],
 ) -> None:
-    """Wait until there is nothing left that this worker could do, or that others do and may fail at."""
+    """Wait until there is nothing left that this worker could do, or that others do and may fail at.
+
+    `topics` are where events wait for their time; `nothing_else` tells of what the store does not count.
+    """
     while True:
         await slots.until_quiet(UNTIL_SO)
         await settler.flushed(UNTIL_SO)
         try:
-            if not len(holdings) and await _nothing_left(backend, sources):
+            looked = (
+                not len(holdings) and await nothing_else() and await _nothing_left(backend, sources, topics)
+            )
+            if looked and slots.quiet and not len(holdings):
                 return
         except BackendUnavailable:
             pass  # the services announce it; look again when the store is back
         await asyncio.sleep(LOOK)
 
 
-async def _nothing_left(backend: Backend, sources: Sequence[Source]) -> bool:
-    for source in sources:
+async def _nothing_left(backend: Backend, sources: Sequence[Source], topics: Sequence[Source]) -> bool:
+    for topic in tuple(topics):
+        if (await backend.counts(topic.stream)).due:
+            return False
+    for source in tuple(sources):
         counts = await backend.counts(source.stream)
         waiting = 0 if counts.paused else counts.queued + counts.retrying + counts.due
         if counts.running or waiting:

@@ -13,12 +13,14 @@ import msgspec
 
 from headrace.core.claim import Claim
 from headrace.core.errors import PayloadError
-from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, decode_envelope
-from headrace.core.outcome import DeadReason, Expired, Failure, Outcome
+from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Stream, decode_envelope
+from headrace.core.outcome import DeadReason, Expired, Failure
 from headrace.core.signals import JobStarted, ThreadOverdue
 
 from .deadlines import Deadlines
+from .desk import Desk
 from .emitter import Emitter
+from .finished import Finished
 from .judge import Judge
 from .pipe import Assignment, Raised
 from .processes import EncodedResult, Processes, raised_here
@@ -27,17 +29,6 @@ from .resources import Resources
 from .run import Run, current_run
 from .suspension import NOT_CLOSING, Suspension
 from .threads import Threads
-
-
-class Finished(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A claim with its outcome, and what is to be said about it."""
-
-    claim: Claim
-    outcome: Outcome
-    task: str = ""
-    seconds: float = 0.0
-    failure: Failure | None = None
-    lost: bool = False  # the lease was known to be lost before the handler ended
 
 
 class Executor:
@@ -54,14 +45,17 @@ class Executor:
         concurrency: int,
         children: int,
         clock_us: Callable[[Claim], int],
+        desk: Desk,
         resources: Resources | None = None,
     ) -> None:
         self.running: dict[Claim, Run] = {}
         self.on_suspend: Callable[[], None] = lambda: None
+        self.desk = desk
+        self._registry = registry
         self._find = registry.find
         self._folded = registry.fold(self._call)
         self._emitter = emitter
-        self._judge = judge
+        self.judge = judge
         self._consumer = consumer
         self._max_body = max_payload + ENVELOPE_ROOM
         self._max_payload = max_payload
@@ -72,18 +66,22 @@ class Executor:
         self._deadlines = Deadlines(self._strike)
 
     async def run(self, claim: Claim, slot: asyncio.Task[None]) -> Finished:
-        """As `_run`; an error of our own is an outcome too, so that no claim is held and never settled."""
+        """Decode, find, run, judge. An error of our own is an outcome too: no claim is held and never
+        settled."""
         try:
-            return await self._run(claim, slot)
+            run = self.prepare(claim)
+            return await self.carry_out(run, slot) if isinstance(run, Run) else run
         except Exception as error:
-            outcome, failure = self._judge.broken(claim, error)
-            return Finished(claim, outcome, failure=failure)
+            return self.broken(claim, error)
 
-    async def _run(self, claim: Claim, slot: asyncio.Task[None]) -> Finished:
-        """Decode, find, run through the middleware, judge."""
-        run = self._prepare(claim)
-        if not isinstance(run, Run):
-            return run
+    def broken(self, claim: Claim, error: Exception) -> Finished:
+        """The claim came to nothing because of us."""
+        outcome, failure = self.judge.broken(claim, error)
+        return Finished(claim, outcome, failure=failure)
+
+    async def carry_out(self, run: Run, slot: asyncio.Task[None]) -> Finished:
+        """Run through the middleware, and judge."""
+        claim = run.claim
         self.running[claim] = run
         current_run.set(run)
         self._announce_start(run)
@@ -94,12 +92,16 @@ class Executor:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            outcome, failure = self._judge.raised(run, error)
+            outcome, failure = self.judge.raised(run, error)
+            if run.handler.batch:
+                run.error = error
         else:
+            if run.handler.batch:
+                run.value = value
             if run.interruption == "timeout" and run.handler.run_in == "thread":
-                outcome, failure = self._judge.overdue(run)
+                outcome, failure = self.judge.overdue(run)
             else:
-                outcome = self._judge.returned(run, value)
+                outcome = self.judge.returned(run, value)
         finally:
             run.ended = True
             del self.running[claim]
@@ -113,7 +115,8 @@ class Executor:
         self._threads.close()
         await self._processes.close()
 
-    def _prepare(self, claim: Claim) -> Run | Finished:
+    def prepare(self, claim: Claim) -> Run | Finished:
+        """Decode and find: a run that can be carried out, or how it ended without one."""
         body = claim.body
         if len(body) > self._max_body:
             return self._refuse(claim, DeadReason.OVERSIZED, f"the message has {len(body):,} bytes")
@@ -123,10 +126,15 @@ class Executor:
             return self._undecodable(claim, error)
         if envelope.version != ENVELOPE_VERSION:
             return self._of_another_version(claim, envelope.version, envelope.task)
-        handler = self._find(envelope.task)
+        stream = claim.source.stream
+        handler = self._find(envelope.task) if stream.kind == "queue" else self._subscribed(stream)
         if handler is None:
-            text = f"no task called {envelope.task!r} is registered here"
-            outcome = self._judge.unknown(claim, DeadReason.UNKNOWN_TASK, text)
+            text = (
+                f"no task called {envelope.task!r} is registered here"
+                if stream.kind == "queue"
+                else f"nobody here is subscribed as {stream.name}"
+            )
+            outcome = self.judge.unknown(claim, DeadReason.UNKNOWN_TASK, text)
             return Finished(claim, outcome, envelope.task)
         return self._fitted(claim, envelope, handler)
 
@@ -135,8 +143,14 @@ class Executor:
             text = f"the payload has {len(envelope.payload):,} bytes, more than {self._max_payload:,}"
             return self._refuse(claim, DeadReason.OVERSIZED, text, envelope.task)
         if claim.expires_us and not _began(claim) and self._clock_us(claim) >= claim.expires_us:
-            return Finished(claim, Expired(self._judge.mark_us), envelope.task)
+            # Of an event that came too late nothing is kept: nobody waits for its end.
+            mark_us = self.judge.mark_us if claim.source.stream.kind == "queue" else 0
+            return Finished(claim, Expired(mark_us), envelope.task)
         try:
+            if handler.fit is not None:
+                run = Run(claim, envelope, handler, (), {}, self._resources)
+                run.args = handler.fit(run, self.desk)
+                return run
             args, kwargs = handler.decode(envelope.payload)
         except PayloadError as error:
             return self._refuse(claim, DeadReason.INVALID, str(error), envelope.task)
@@ -144,6 +158,10 @@ class Executor:
             text = f"the arguments cannot be made: {type(error).__name__}: {error}"
             return self._refuse(claim, DeadReason.INVALID, text, envelope.task)
         return Run(claim, envelope, handler, args, kwargs, self._resources)
+
+    def _subscribed(self, stream: Stream) -> Handler | None:
+        subscription = self._registry.subscribed(stream)
+        return None if subscription is None else subscription.handler
 
     async def _perform(self, run: Run, slot: asyncio.Task[None]) -> Any:
         handler = run.handler
@@ -206,12 +224,11 @@ class Executor:
                 return result if result.value is None else run.handler.decode_result(result.value)
 
     def _announce_start(self, run: Run) -> None:
-        if self._emitter.wants(JobStarted):
+        if self._emitter.wants(JobStarted) and run.claim.source.stream.kind == "queue":
+            names = (run.id, run.task, run.queue)
             waited = max(0, run.claim.claimed_us - run.envelope.enqueued_us) / 1e6
             self._emitter.emit(
-                JobStarted(
-                    run.id, run.task, run.queue, attempt=run.attempt, worker=self._consumer, waited=waited
-                )
+                JobStarted(*names, run.attempt, self._consumer, waited=waited, late=_lateness(run))
             )
 
     def _strike(self, run: Run) -> None:
@@ -227,10 +244,10 @@ class Executor:
 
     def _of_another_version(self, claim: Claim, version: int, task: str) -> Finished:
         text = f"the message has version {version}; this worker reads version {ENVELOPE_VERSION}"
-        return Finished(claim, self._judge.unknown(claim, DeadReason.UNKNOWN_VERSION, text), task)
+        return Finished(claim, self.judge.unknown(claim, DeadReason.UNKNOWN_VERSION, text), task)
 
     def _refuse(self, claim: Claim, reason: DeadReason, text: str, task: str = "") -> Finished:
-        outcome = self._judge.refused(claim, reason, text)
+        outcome = self.judge.refused(claim, reason, text)
         return Finished(claim, outcome, task, failure=outcome.failure)
 
 
@@ -251,6 +268,15 @@ def _began(claim: Claim) -> bool:
     """Whether a handler has had it before: what was started in time does not expire."""
     state = claim.state
     return state.attempt > 1 or any(trouble.what == "snoozed" for trouble in state.trail)
+
+
+def _lateness(run: Run) -> float | None:
+    """Seconds since the job could first run; None: it has been in a handler before."""
+    if _began(run.claim):
+        return None
+    overrides = run.envelope.overrides
+    meant_us = run.envelope.enqueued_us if overrides is None or not overrides.due_us else overrides.due_us
+    return max(0, run.claim.claimed_us - meant_us) / 1e6
 
 
 def _assignment(run: Run) -> Assignment:

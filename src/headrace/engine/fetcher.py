@@ -41,12 +41,14 @@ class Fetcher:
         holdings: Holdings,
         unwritten: Callable[[], int],
         emitter: Emitter,
+        too_many: Callable[[list[Claim]], None] = lambda surplus: None,
     ) -> None:
-        self.polled_at = 0.0
+        self._too_many = too_many
+        self.polled_at = 0.0  # when the store last answered, or was not asked because every slot is taken
         self.hungry = False
         self._backend = backend
-        self._sources = sources
-        self._consumer = consumer
+        self.sources = sources
+        self.consumer = consumer
         self._slots = slots
         self._holdings = holdings
         self._unwritten = unwritten
@@ -60,7 +62,7 @@ class Fetcher:
     async def stop(self) -> None:
         """Claim no more. A claim under way is not cancelled but woken, and what it brings is kept."""
         self._stopped = True
-        self._backend.wake(self._consumer)
+        self._backend.wake(self.consumer)
         await self._service.stop()
 
     def room_made(self) -> None:
@@ -68,51 +70,76 @@ class Fetcher:
         self.hungry = False
         self._service.poke()
 
-    def suspect_ended(self) -> None:
-        """The next suspect may be taken now, although a claim without one may be waiting."""
-        self._backend.wake(self._consumer)
-
     async def _step(self) -> float | None:
         ahead = min(AHEAD_MOST, int(self._measured_pace() * AHEAD_SECONDS))
-        room = self._room(ahead)
+        room, wait = self._plan(ahead)
         if room <= 0:
             self.hungry = True
+            self._note_full()
             return 1.0
-        # Whoever asks for more than the free slots does not wait: what comes later may be of another kind.
-        wait = 0.0 if ahead else BLOCK
-        suspects = 1 if self._slots.free > 0 and self._holdings.suspects == 0 else 0
-        claims = await self._backend.claim(
-            self._sources, consumer=self._consumer, limit=room, suspects=suspects, wait=wait
-        )
+        claims = await self._ask(room, wait)
         self.polled_at = time.time()
-        self._receive(claims)
+        if claims:
+            await self._receive(claims)
         if len(claims) < room:
             self._begin_anew()
         return None
 
-    def _receive(self, claims: list[Claim]) -> None:
-        if claims:
-            self._holdings.take(claims)
-            self._slots.put(claims)
+    def _plan(self, ahead: int) -> tuple[int, float]:
+        """How many to ask for, and how long to wait for the first of them."""
+        # Whoever asks for more than the free slots does not wait: what comes later may be of another kind.
+        return self._room(ahead), 0.0 if ahead else BLOCK
+
+    async def _ask(self, limit: int, wait: float) -> list[Claim]:
+        suspects = 1 if self._slots.free > 0 and self._holdings.suspects == 0 else 0
+        return await self._backend.claim(
+            self.sources, consumer=self.consumer, limit=limit, suspects=suspects, wait=wait
+        )
+
+    async def _receive(self, claims: list[Claim]) -> None:
+        self._hold(claims)
+        self._slots.put(claims)
+
+    def _hold(self, claims: list[Claim]) -> None:
+        self._holdings.take(claims)
+        if self._holdings.suspects > 1:
+            # Another fetcher has taken one meanwhile. A worker runs one at a time, so that is one too many.
+            surplus = [claim for claim in claims if claim.suspect]
+            claims[:] = [claim for claim in claims if not claim.suspect]
+            self._too_many(surplus)
+
+    def _finished(self) -> int:
+        """How many have ended so far, from which the pace is told."""
+        return self._slots.finished
 
     def _room(self, ahead: int) -> int:
-        if self._stopped or self._unwritten() >= UNWRITTEN_MOST:
+        if self._must_not_ask():
             return 0
         # Below zero: so many slots are free, also when what is buffered has been taken by the others.
         waiting = self._slots.waiting
         # Refill when half is used up: a claim for each job that ends would be a round trip for each.
         return ahead - waiting if waiting <= ahead // 2 else 0
 
+    def _note_full(self) -> None:
+        """Where every slot is taken, not asking is as good a sign of life as asking; but not where the store
+        does not take what has ended."""
+        if not self._must_not_ask():
+            self.polled_at = time.time()
+
+    def _must_not_ask(self) -> bool:
+        return self._stopped or self._unwritten() >= UNWRITTEN_MOST
+
     def _measured_pace(self) -> float:
         now = time.monotonic()
         elapsed = now - self._measured_at
         if elapsed >= PACE_WINDOW:
-            rate = (self._slots.finished - self._measured) / elapsed
+            finished = self._finished()
+            rate = (finished - self._measured) / elapsed
             self._pace = (self._pace + rate) / 2
-            self._measured_at, self._measured = now, self._slots.finished
+            self._measured_at, self._measured = now, finished
         return self._pace
 
     def _begin_anew(self) -> None:
         """The backlog is used up. What comes next may be of another kind: its pace is not known yet."""
         self._pace = 0.0
-        self._measured_at, self._measured = time.monotonic(), self._slots.finished
+        self._measured_at, self._measured = time.monotonic(), self._finished()

@@ -34,6 +34,7 @@ class Keeper:
         emitter: Emitter,
         report: Callable[[list[tuple[Claim, Renewal]]], None],
     ) -> None:
+        self.renewed = 0  # leases, so far
         self._renewer = renewer
         self._holdings = holdings
         self._interval = lease / BEATS
@@ -87,6 +88,7 @@ class Keeper:
         for start in range(0, len(claims), BATCH):
             batch = claims[start : start + BATCH]
             answers = zip(batch, self._renewer.renew(batch), strict=True)
+            self.renewed += len(batch)
             notable = [(claim, renewal) for claim, renewal in answers if renewal is not Renewal.KEPT]
             if notable:
                 self._on_loop(self._report, notable)

@@ -10,6 +10,7 @@ from headrace.core.message import Source, Stream
 from headrace.core.signals import LeaseChanged
 
 from .emitter import Emitter
+from .patience import patiently
 
 
 class Leases:
@@ -17,17 +18,21 @@ class Leases:
 
     def __init__(self, sources: Sequence[Source], lease: float) -> None:
         self._sources = sources
-        self._shortest = microseconds(lease)
+        self._asked = self._shortest = microseconds(lease)
         self._leases = dict.fromkeys((source.stream for source in sources), self._shortest)
         self._followers: tuple[Callable[[float], None], ...] = ()
 
     async def ask_for(self, backend: Backend, emitter: Emitter) -> None:
         """Make the queues claimable under this lease; where it was another, it now holds for all."""
         for source in self._sources:
-            previous = await backend.ensure(source, self._shortest)
-            if previous is not None:
-                lease = self._shortest / SECOND
-                emitter.emit(LeaseChanged(source.stream.name, previous / SECOND, lease))
+            await self.add(source, backend, emitter)
+
+    async def add(self, source: Source, backend: Backend, emitter: Emitter) -> None:
+        """The same for one that comes later."""
+        previous = await patiently(lambda: backend.ensure(source, self._asked))
+        self._leases.setdefault(source.stream, self._asked)
+        if previous is not None:
+            emitter.emit(LeaseChanged(source.stream.name, previous / SECOND, self._asked / SECOND))
 
     def followed_by(self, *followers: Callable[[float], None]) -> None:
         self._followers = followers

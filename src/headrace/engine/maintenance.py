@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from headrace.core.backend import Backend, Recovery
 from headrace.core.clock import SECOND
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import DeadReason
 from headrace.core.record import JobStatus, WorkerInfo
-from headrace.core.signals import JobDied, JobRecovered
+from headrace.core.signals import EventDied, EventRecovered, JobDied, JobRecovered, Signal
 
 from .emitter import Emitter
 from .service import Service
@@ -35,6 +36,7 @@ class Maintenance:
         backend: Backend,
         sources: Sequence[Source],
         *,
+        due: Sequence[Source] = (),
         lease: float,
         emitter: Emitter,
         describe: Callable[[], WorkerInfo],
@@ -43,12 +45,13 @@ class Maintenance:
     ) -> None:
         self._backend = backend
         self._sources = sources
+        self._due = due  # where else messages wait for their time
         self._lease = lease
         self._emitter = emitter
         self._describe = describe
         self._paused = paused
         self._leases = leases
-        self._reclaimed_at: float | None = None
+        self._reached_at: float | None = None  # when the reclaimer last got through
         self._patient_until = 0.0
         steps = {
             "promoter": self._promote,
@@ -76,7 +79,7 @@ class Maintenance:
         self._services["reclaimer"].poke()
 
     async def _promote(self) -> float | None:
-        promoted = await self._backend.promote(self._sources, limit=PROMOTE_BATCH)
+        promoted = await self._backend.promote([*self._sources, *self._due], limit=PROMOTE_BATCH)
         if promoted.count >= PROMOTE_BATCH:
             return None
         if promoted.next_in_us is None:
@@ -84,49 +87,37 @@ class Maintenance:
         return min(PROMOTE_FALLBACK, max(0, promoted.next_in_us) / SECOND)
 
     async def _reclaim(self) -> float | None:
-        if not self._may_reclaim():
+        if await self._is_patient():
             return self._pause()
-        reclaimed = await self._backend.reclaim(self._sources, limit=RECLAIM_BATCH)
-        self._reclaimed_at = time.time()
+        reclaimed = await self._backend.reclaim(list(self._sources), limit=RECLAIM_BATCH)
+        self._reached_at = time.time()
         for recovery in reclaimed.recovered:
             self._announce(recovery)
         return None if reclaimed.more else self._pause()
 
-    def _may_reclaim(self) -> bool:
-        """Not within a lease after an outage: whoever is alive shall renew before anybody is robbed.
+    async def _is_patient(self) -> bool:
+        """Within a lease after an outage: whoever is alive shall renew before anybody is robbed.
 
         An outage is a gap of more than a lease since this loop last got through, whatever made it: the store
-        away, this process stopped, the machine asleep, its clock set forward.
+        away, this process stopped, the machine asleep, its clock set forward. The lease begins when the store
+        answers again, so it is asked for something, which raises while it is away.
         """
-        now = time.time()
-        if self._reclaimed_at is not None and now - self._reclaimed_at > self._lease:
+        was_away = self._reached_at is not None and time.time() - self._reached_at > self._lease
+        if not was_away and time.monotonic() >= self._patient_until:
+            return False
+        await self._beat()
+        if was_away:
             self._patient_until = time.monotonic() + self._lease
-            self._reclaimed_at = None
-        return time.monotonic() >= self._patient_until
+        self._reached_at = time.time()
+        return True
 
     def _pause(self) -> float:
         return self._lease / 5 * random.uniform(0.5, 1.5)
 
     def _announce(self, recovery: Recovery) -> None:
-        queue = recovery.source.stream.name
-        if recovery.status is JobStatus.DEAD:
-            self._emitter.emit(
-                JobDied(
-                    recovery.id,
-                    recovery.task,
-                    queue,
-                    attempt=recovery.crashes,
-                    reason=DeadReason.CRASHED.value,
-                    error_type="",
-                    error=f"its worker was lost {recovery.crashes} times, last {recovery.worker}",
-                )
-            )
-        elif recovery.status is JobStatus.QUEUED:
-            self._emitter.emit(
-                JobRecovered(
-                    recovery.id, recovery.task, queue, crashes=recovery.crashes, worker=recovery.worker
-                )
-            )
+        signal = recovered_event(recovery) if recovery.source.stream.kind == "group" else recovered(recovery)
+        if signal is not None:
+            self._emitter.emit(signal)
 
     async def _prune(self) -> float | None:
         pruned = await self._backend.prune(limit=PRUNE_BATCH)
@@ -137,3 +128,31 @@ class Maintenance:
         self._paused(standing.paused)
         self._leases(standing.leases)
         return BEAT_EVERY * random.uniform(0.8, 1.2)
+
+
+def recovered(recovery: Recovery) -> Signal | None:
+    """What is said of a job that was taken from a worker that is gone."""
+    names = recovery.id, recovery.task, recovery.source.stream.name
+    if recovery.status is JobStatus.DEAD:
+        return JobDied(*names, **_death(recovery))
+    if recovery.status is JobStatus.QUEUED:
+        return JobRecovered(*names, crashes=recovery.crashes, worker=recovery.worker)
+    return None
+
+
+def recovered_event(recovery: Recovery) -> Signal | None:
+    """The same of an event."""
+    stream = recovery.source.stream
+    names = recovery.id, recovery.task, stream.topic, stream.group
+    if recovery.status is JobStatus.DEAD:
+        return EventDied(*names, **_death(recovery))
+    return EventRecovered(*names, crashes=recovery.crashes, worker=recovery.worker)
+
+
+def _death(recovery: Recovery) -> dict[str, Any]:
+    return {
+        "attempt": recovery.crashes,
+        "reason": DeadReason.CRASHED.value,
+        "error_type": "",
+        "error": f"its worker was lost {recovery.crashes} times, last {recovery.worker}",
+    }

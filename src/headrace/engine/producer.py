@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Iterable
 
 from headrace.core.backend import Answer, Backend
-from headrace.core.errors import BackendUnavailable
+from headrace.core.errors import BackendUnavailable, NotDurable
 from headrace.core.message import Batch, Message, Stream
 
 from .identity import new_identity
@@ -22,12 +23,13 @@ PATIENCE = 10.0
 
 
 class _Request:
-    """Messages of one caller, and the answers so far."""
+    """Messages of one caller, of which some may be still to come, and the answers so far."""
 
-    __slots__ = ("answers", "future", "messages", "taken")
+    __slots__ = ("answers", "future", "messages", "taken", "total")
 
-    def __init__(self, messages: list[Message]) -> None:
+    def __init__(self, messages: list[Message], total: int) -> None:
         self.messages = messages
+        self.total = total
         self.taken = 0
         self.answers: list[Answer] = []
         self.future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
@@ -40,12 +42,17 @@ class _Lane:
         self.requests: deque[_Request] = deque()
         self.number = 0
         self.task: asyncio.Task[None] | None = None
+        self.crowded = False  # in the last batch there were several: more will come with the next
+        self.alone = False  # a caller sends its own message, since the line was empty
+        self.left: asyncio.Future[None] | None = None  # somebody waits for the end of that
 
 
 class Producer:
     """Idempotent: a batch whose answer was lost is sent again under its number and makes no second job.
 
-    The sending is a task of its own, so a caller that is cancelled does not tear a batch in flight.
+    The sending is a task of its own, so a caller that is cancelled does not tear a batch in flight. But who
+    finds the line empty, and no crowd lately, sends a lone message himself, which spares it half of the way
+    through the event loop; when he is cancelled over it, a task sends that batch again.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -57,18 +64,37 @@ class Producer:
         """Store the messages, in order; one answer each."""
         if not messages:
             return []
-        lane = self._lanes.get((stream, limit))
-        if lane is None:
-            lane = self._lanes[stream, limit] = _Lane()
-        request = _Request(messages)
-        lane.requests.append(request)
-        if lane.task is None:
-            sending = self._send_all(lane, stream, limit)
-            lane.task = asyncio.get_running_loop().create_task(sending, name="headrace producer")
+        lane = self._lane(stream, limit)
+        if len(messages) == 1 and lane.task is None and not lane.alone and not lane.crowded:
+            return await self._send_alone(lane, self._batch(lane, stream, messages, limit))
+        request = _Request(messages, len(messages))
+        self._submit(request, lane, stream, limit)
         return await request.future
+
+    async def append_pages(
+        self, stream: Stream, pages: Iterable[list[Message]], total: int, limit: int | None
+    ) -> list[Answer]:
+        """The same for `total` messages that are still to be written: the store is at work on a batch while
+        the pages of the next are made, and whatever else the loop has to do is done between two pages."""
+        lane = self._lane(stream, limit)
+        request = _Request([], total)
+        written: list[Message] = []
+        for page in pages:
+            if request.future.done():  # it failed: the rest is not sent
+                break
+            written += page
+            if len(written) >= BATCH_MESSAGES or len(request.messages) + len(written) == total:
+                self._add(written, request, lane, stream, limit)
+                written = []
+            await asyncio.sleep(0)
+        return await request.future if total else []
 
     async def close(self) -> None:
         """Wait for what is under way."""
+        for lane in list(self._lanes.values()):
+            if lane.alone:
+                lane.left = lane.left or asyncio.get_running_loop().create_future()
+                await asyncio.shield(lane.left)
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -77,20 +103,71 @@ class Producer:
         self._id = new_identity()
         self._lanes.clear()
 
-    async def _send_all(self, lane: _Lane, stream: Stream, limit: int | None) -> None:
+    def _lane(self, stream: Stream, limit: int | None) -> _Lane:
+        lane = self._lanes.get((stream, limit))
+        if lane is None:
+            lane = self._lanes[stream, limit] = _Lane()
+        return lane
+
+    def _batch(self, lane: _Lane, stream: Stream, messages: list[Message], limit: int | None) -> Batch:
+        lane.number += 1
+        # The limit is a part of the name: batches with another limit have numbers of their own.
+        producer = self._id if limit is None else f"{self._id}:{limit}"
+        return Batch(stream, producer, lane.number, messages, limit)
+
+    def _add(
+        self, messages: list[Message], request: _Request, lane: _Lane, stream: Stream, limit: int | None
+    ) -> None:
+        """To a request of which so far all, or not all, was taken off the line."""
+        used_up = request.taken == len(request.messages)
+        request.messages += messages
+        if used_up:
+            self._submit(request, lane, stream, limit)
+
+    def _submit(self, request: _Request, lane: _Lane, stream: Stream, limit: int | None) -> None:
+        lane.requests.append(request)
+        if lane.task is None and not lane.alone:
+            self._start(lane, stream, limit)
+
+    def _start(self, lane: _Lane, stream: Stream, limit: int | None, torn: Batch | None = None) -> None:
+        sending = self._send_all(lane, stream, limit, torn)
+        lane.task = asyncio.get_running_loop().create_task(sending, name="headrace producer")
+
+    async def _send_alone(self, lane: _Lane, batch: Batch) -> list[Answer]:
+        lane.alone = True
+        torn: Batch | None = None
         try:
+            return await self._append_patiently(batch)
+        except asyncio.CancelledError:
+            torn = batch
+            raise
+        finally:
+            lane.alone = False
+            if torn or lane.requests:
+                self._start(lane, batch.stream, batch.limit, torn)
+            if lane.left is not None:
+                lane.left.set_result(None)
+                lane.left = None
+
+    async def _send_all(
+        self, lane: _Lane, stream: Stream, limit: int | None, torn: Batch | None = None
+    ) -> None:
+        try:
+            if torn is not None:
+                await self._send(torn, [])
             while parts := _next_batch(lane.requests):
                 messages = [message for request, part in parts for message in part]
-                lane.number += 1
-                # The limit is a part of the name: batches with another limit have numbers of their own.
-                producer = self._id if limit is None else f"{self._id}:{limit}"
-                await self._send(Batch(stream, producer, lane.number, messages, limit), parts)
+                lane.crowded = len(messages) > 1
+                await self._send(self._batch(lane, stream, messages, limit), parts)
         finally:
             lane.task = None
 
     async def _send(self, batch: Batch, parts: list[tuple[_Request, list[Message]]]) -> None:
         try:
             answers = await self._append_patiently(batch)
+        except NotDurable as error:
+            _fail_each(parts, error)
+            return
         except Exception as error:
             for request, _ in parts:
                 _fail(request, error)
@@ -99,7 +176,7 @@ class Producer:
         for request, part in parts:
             request.answers += answers[position : position + len(part)]
             position += len(part)
-            if len(request.answers) == len(request.messages) and not request.future.done():
+            if len(request.answers) == request.total and not request.future.done():
                 request.future.set_result(request.answers)
 
     async def _append_patiently(self, batch: Batch) -> list[Answer]:
@@ -109,6 +186,8 @@ class Producer:
         while True:
             try:
                 return await self._backend.append(batch)
+            except NotDurable:
+                raise  # it was taken: there is nothing to send again
             except BackendUnavailable as error:
                 uncertain = uncertain or error.uncertain
                 failures += 1
@@ -143,6 +222,15 @@ def _next_batch(requests: deque[_Request]) -> list[tuple[_Request, list[Message]
             break
         requests.popleft()
     return parts
+
+
+def _fail_each(parts: list[tuple[_Request, list[Message]]], error: NotDurable) -> None:
+    """Tell each caller which of its own messages were taken."""
+    position = 0
+    for request, part in parts:
+        request.answers += error.job[position : position + len(part)]
+        position += len(part)
+        _fail(request, NotDurable(str(error), job=request.answers))
 
 
 def _fail(request: _Request, error: Exception) -> None:

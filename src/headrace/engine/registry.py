@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.message import Stream
 from headrace.core.retry import RetryFunction, RetryPolicy
 from headrace.core.schedule import Schedule
 
 from .resources import Lifespan
 
 if TYPE_CHECKING:
+    from .desk import Desk
     from .run import Run
+    from .subscription import Subscription
 
 
 class CallNext(Protocol):
@@ -43,6 +46,9 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     retry: RetryPolicy | RetryFunction
     timeout: float | None
     result_ttl: float  # 0: no result is kept
+    # Of a subscription: the arguments are made from the whole run, and the desk that settles deliveries.
+    fit: Callable[[Run, Desk], tuple[Any, ...]] | None = None
+    batch: bool = False  # it takes a list, and says of single ones how they ended
 
 
 class Registry:
@@ -53,6 +59,8 @@ class Registry:
         self._handlers: dict[str, Handler] = {}
         self._middleware: list[Middleware] = []
         self.schedules: dict[str, Schedule] = {}  # those that the code declares
+        self.subscriptions: list[Subscription] = []
+        self._served: dict[Stream, Subscription | None] = {}
         self.find = self._handlers.get
         _registries.add(self)
 
@@ -64,6 +72,28 @@ class Registry:
                 f"{_where(handler.function)}; give one of them another name="
             )
         self._handlers[handler.name] = handler
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Add a subscription. One group of one topic has one handler."""
+        for known in self.subscriptions:
+            if known.overlaps(subscription):
+                raise ConfigurationError(
+                    f"group {subscription.group!r} of {subscription.topic} has a handler already "
+                    f"({known.topic}: {_where(known.handler.function)}): give the other one another group"
+                )
+        self.subscriptions.append(subscription)
+        self._served.clear()
+
+    def subscribed(self, stream: Stream) -> Subscription | None:
+        """The subscription that handles what is claimed from a group's stream."""
+        if stream not in self._served:
+            found = (
+                each
+                for each in self.subscriptions
+                if each.group == stream.group and each.matches(stream.topic)
+            )
+            self._served[stream] = next(found, None)
+        return self._served[stream]
 
     def use(self, middleware: Middleware) -> None:
         """Wrap every run; the first added is the outermost."""

@@ -1,4 +1,4 @@
-"""One run of one job: what `current_job()` gives to a handler and what middleware wraps."""
+"""One run of one job or event: what `current_job()` gives to a handler and what middleware wraps."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from headrace.core.claim import Claim, Report
+from headrace.core.current import under_way
 from headrace.core.message import Envelope
 
 from .registry import Handler
 from .resources import Resources
+from .subscription import group_name
 
 #: Why a run is asked to end before its handler returns.
 Interruption = Literal["timeout", "cancelled", "lost", "shutdown"]
@@ -42,13 +44,16 @@ class Run:
         "claim",
         "ended",
         "envelope",
+        "error",
         "handler",
         "interruption",
         "kwargs",
         "reported",
         "resources",
+        "settled",
         "timeout",
         "timeout_at",
+        "value",
         "written",
     )
 
@@ -73,6 +78,9 @@ class Run:
         self.ended = False
         self.reported: Report | None = None  # how far it has come, as it said last
         self.written: Report | None = None  # the one that the store has
+        self.settled = False  # its handler has said how it ended
+        self.value: object = None  # what a handler of batches returned, or
+        self.error: BaseException | None = None  # raised
         self._said: Callable[[float, str], None] | None = None
         self._asked: Interruption | None = None
         self._slot: asyncio.Task[None] | None = None
@@ -94,7 +102,20 @@ class Run:
 
     @property
     def queue(self) -> str:
+        """The queue's name; of an event `topic/group`."""
         return self.claim.source.stream.name
+
+    @property
+    def topic(self) -> str | None:
+        """Of an event: the topic's name."""
+        stream = self.claim.source.stream
+        return stream.topic if stream.kind == "group" else None
+
+    @property
+    def group(self) -> str | None:
+        """Of an event: the name of the group that handles it; a fan-out has none."""
+        stream = self.claim.source.stream
+        return group_name(stream) or None if stream.kind == "group" else None
 
     @property
     def attempt(self) -> int:
@@ -200,4 +221,4 @@ def _printable(text: str) -> str:
     return text.replace("\0", " ")
 
 
-current_run: ContextVar[Run] = ContextVar("headrace_run")
+current_run = cast("ContextVar[Run]", under_way)

@@ -10,7 +10,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.outcome import Settlement, Verdict
 
 from .emitter import Emitter
-from .executor import Finished
+from .finished import Finished
 from .service import Service
 
 #: Settlements in one write.

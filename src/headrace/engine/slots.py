@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable
 
 from headrace.core.claim import Claim
 
-from .executor import Executor, Finished
+from .batches import Batches
+from .bundle import Bundle, FinishedBundle
+from .executor import Executor
+from .finished import Finished
 
 #: After this many jobs that never suspended a slot lets the event loop turn, so that writes go out meanwhile.
 STREAK = 100
@@ -24,11 +27,18 @@ WAKE = 4
 class Slots:
     """`size` slots over one buffer of claims."""
 
-    def __init__(self, size: int, *, executor: Executor, finish: Callable[[Finished], None]) -> None:
+    def __init__(
+        self,
+        size: int,
+        *,
+        executor: Executor,
+        finish: Callable[[Finished | FinishedBundle], None],
+    ) -> None:
         self.size = size
         self.ready: deque[Claim] = deque()
         self.finished = 0
         self._executor = executor
+        self._batches = Batches(executor)
         self._finish = finish
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -111,13 +121,15 @@ class Slots:
         slot = asyncio.current_task()
         assert slot is not None
         ready, run, finish = self.ready, self._executor.run, self._finish
+        bundle = self._batches.run
         streak = 0
         while not self._closed:
             if not ready:
                 streak = 0
                 await self._until_woken()
                 continue
-            finish(await run(ready.popleft(), slot))
+            claim = ready.popleft()
+            finish(await (run(claim, slot) if type(claim) is not Bundle else bundle(claim, slot)))
             self.finished += 1
             streak += 1
             if not ready:

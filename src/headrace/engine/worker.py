@@ -5,32 +5,28 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
-import msgspec
-
-from headrace.core.backend import CancelOrder, DueOrder, LeaseOrder, Order, PauseOrder, Renewal, ScheduleOrder
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Released, Verdict
 from headrace.core.record import RunningJob, WorkerInfo
-from headrace.core.signals import (
-    CleanupFailed,
-    LeaseLost,
-    WorkerStarted,
-    WorkerStopped,
-    WorkerStopping,
-)
+from headrace.core.signals import CleanupFailed, WorkerStarted, WorkerStopped, WorkerStopping
 
 from .announcer import Announcer
+from .balancer import Balancer
+from .bundle import FinishedBundle, parts_of
 from .burst import until_drained
+from .desk import Desk
 from .emitter import Emitter
-from .executor import Executor, Finished
+from .executor import Executor
 from .failure import described
 from .fetcher import Fetcher
+from .finished import Finished
+from .first_of import first_of
 from .holdings import Holdings
 from .home import Home
 from .identity import host_name, new_identity
@@ -38,51 +34,49 @@ from .judge import Judge
 from .keeper import Keeper
 from .leases import Leases
 from .maintenance import Maintenance
+from .orders import Orders
 from .process_signals import StopSignals
 from .registry import Registry
 from .reporter import Reporter
 from .resources import Resources
-from .run import Run
-from .service import Service
 from .settler import Settler
 from .slots import STUBBORN, Slots
+from .subscribers import Subscribers
+from .subscription import Subscription
 from .ticker import Ticker
+from .worker_options import WorkerOptions
 
 #: Seconds that the last writes of a stopping worker may take; what is not written by then is recovered.
 LAST_WRITES = 5.0
-
-#: Buffered claims older than this many seconds are handed back: the pace fell, others may be idle.
-HOARDED = 0.25
 
 #: Running jobs that a worker names in its announcement.
 NAMED_RUNNING = 100
 
 
-class WorkerOptions(msgspec.Struct, frozen=True):
-    """What a worker was asked for, checked."""
-
-    queues: tuple[str, ...]
-    concurrency: int
-    children: int
-    lease: float
-    grace: float
-    max_payload: int
-    mark_ttl: float
-
-
 class Worker:
-    """Runs the jobs of some queues in this event loop.
+    """Runs the jobs of some queues, and handles the events of some topics, in this event loop.
 
     `async with` it, or `run()` it until a signal. It may be started once.
     """
 
-    def __init__(self, options: WorkerOptions, *, home: Home, registry: Registry, emitter: Emitter) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        home: Home,
+        registry: Registry,
+        emitter: Emitter,
+        subscriptions: Sequence[Subscription] = (),
+    ) -> None:
         self.id = new_identity()
         self.options = options
         self._home = home
         self._registry = registry
         self._emitter = emitter
-        self._sources = tuple(Source(Stream("queue", name)) for name in options.queues)
+        self.subscriptions = subscriptions
+        self._queues = tuple(Source(Stream("queue", name)) for name in options.queues)
+        self._sources = list(self._queues)  # and the groups that the subscribers join
+        self._topics: list[Source] = []  # where delayed events wait
         self._leases = Leases(self._sources, options.lease)
         self._holdings = Holdings()
         self._announcer = Announcer(emitter, worker=self.id)
@@ -101,8 +95,8 @@ class Worker:
 
     @property
     def processed(self) -> int:
-        """How many jobs this worker brought to an end, one way or another."""
-        return self._processed
+        """How many jobs and events this worker brought to an end, one way or another."""
+        return self._processed + (self._subscribers.handled if self._state != "new" else 0)
 
     @property
     def running(self) -> int:
@@ -112,7 +106,7 @@ class Worker:
     @property
     def last_poll(self) -> float:
         """When a claim last succeeded, in seconds since 1970; 0: not yet."""
-        return self._fetcher.polled_at if self._state != "new" else 0.0
+        return max(self._fetcher.polled_at, self._subscribers.polled_at) if self._state != "new" else 0.0
 
     async def __aenter__(self) -> Worker:
         if self._state != "new":
@@ -148,7 +142,7 @@ class Worker:
         with StopSignals(first=asked.set, second=self._hurry.set):
             async with self:
                 if burst:
-                    await _first_of(asked.wait(), self._until_drained())
+                    await first_of(asked.wait(), self._until_drained())
                 else:
                     await asked.wait()
 
@@ -169,17 +163,20 @@ class Worker:
         self._state = "stopping"
         self._emitter.emit(WorkerStopping(self.id, self.running, self.options.grace))
         await self._fetcher.stop()
+        self._hand_back(await self._subscribers.stop_reading())
         await self._ticker.stop()
-        self._hand_back(self._slots.take_back())
-        await _first_of(self._slots.until_quiet(self.options.grace), self._hurry.wait())
+        self._hand_back(self._slots.take_back(self._subscribers.may_be_handed_back))
+        await first_of(self._slots.until_quiet(self.options.grace), self._hurry.wait())
         await self._interrupt_all()
         await self._settler.flushed(LAST_WRITES)
         await self._keeper.stop()
         await self._balancer.stop()
         await self._reporter.stop()
+        await self._subscribers.stop()
         await self._maintenance.stop()
         await self._slots.stop()
         await self._settler.stop()
+        self._desk.close()
         self._silence()
         await self._executor.close()
         await self._resources.close(self._hurry)
@@ -187,29 +184,41 @@ class Worker:
         self._home.leave(self)
         self._state = "stopped"
         self._stopped.set()
-        self._emitter.emit(WorkerStopped(self.id, self._processed, self._released))
+        self._emitter.emit(WorkerStopped(self.id, self.processed, self._released))
 
     async def _start(self) -> None:
         backend = self._backend = self._home.backend
         options = self.options
         await self._leases.ask_for(backend, self._emitter)
-        await self._resources.open()
         self._build()
+        try:
+            await self._subscribers.join()
+            await self._resources.open()
+        except BaseException:
+            # Nothing is started yet, and it may be tried again.
+            del self._sources[len(self._queues) :], self._topics[:]
+            await self._executor.close()
+            raise
         self._started_us = round(time.time() * SECOND)
         self._home.enter(self)
-        self._silence = backend.listen(self._obey)
+        self._silence = backend.listen(self._orders.obey)
         self._slots.start()
         self._settler.start()
         self._keeper.start()
         self._maintenance.start()
         self._balancer.start()
         self._reporter.start()
-        self._fetcher.start()
+        if self._queues:
+            self._fetcher.start()
+        self._subscribers.start()
         if self._fires:
             self._ticker.start()
         self._state = "running"
+        topics = tuple(map(str, self.subscriptions))
         self._emitter.emit(
-            WorkerStarted(self.id, options.queues, options.concurrency, options.lease, backend.description)
+            WorkerStarted(
+                self.id, options.queues, options.concurrency, options.lease, backend.description, topics
+            )
         )
 
     def _build(self) -> None:
@@ -220,6 +229,8 @@ class Worker:
             mark_ttl=options.mark_ttl,
             clock_us=self._holdings.store_clock_us,
         )
+        self._settler = Settler(backend, emitter=emitter, written=self._written)
+        self._desk = Desk(self._judge, self._settler.put)
         self._executor = Executor(
             registry=self._registry,
             emitter=emitter,
@@ -229,47 +240,94 @@ class Worker:
             concurrency=options.concurrency,
             children=options.children,
             clock_us=self._holdings.store_clock_us,
+            desk=self._desk,
             resources=self._resources,
         )
-        self._settler = Settler(backend, emitter=emitter, written=self._written)
         self._slots = Slots(options.concurrency, executor=self._executor, finish=self._finish)
         self._fetcher = Fetcher(
             backend,
-            self._sources,
+            self._queues,
             consumer=self.id,
             slots=self._slots,
             holdings=self._holdings,
             unwritten=self._settler.__len__,
             emitter=emitter,
+            too_many=self._hand_back,
+        )
+        self._orders = Orders(
+            worker=self.id,
+            running=self._executor.running,
+            slots=self._slots,
+            holdings=self._holdings,
+            emitter=emitter,
+            hand_back=self._hand_back,
+            lose=lambda claim: self._subscribers.lost(claim),
         )
         self._keeper = Keeper(
             backend.renewer(),
             holdings=self._holdings,
             lease=options.lease,
             emitter=emitter,
-            report=self._heed_renewals,
+            report=self._orders.heed_renewals,
+        )
+        self._subscribers = Subscribers(
+            self.subscriptions,
+            worker=self.id,
+            backend=backend,
+            registry=self._registry,
+            slots=self._slots,
+            running=self._executor.running,
+            holdings=self._holdings,
+            unwritten=self._settler.__len__,
+            desk=self._desk,
+            announcer=self._announcer,
+            emitter=emitter,
+            leases=self._leases,
+            sources=self._sources,
+            due=self._topics,
+            hand_back=self._hand_back,
+            refuse=self._refuse,
+            with_jobs=bool(self._registry.queues().intersection(options.queues)),
         )
         self._maintenance = Maintenance(
             backend,
             self._sources,
+            due=self._topics,
             lease=options.lease,
             emitter=emitter,
             describe=self._describe,
-            paused=self._heed_pauses,
+            paused=self._orders.heed_pauses,
             leases=self._leases.heed,
         )
         self._leases.followed_by(self._keeper.follow, self._maintenance.follow)
         self._reporter = Reporter(backend, running=self._executor.running, emitter=emitter)
-        self._ticker = Ticker(backend, self._sources, self._registry.schedules.values(), emitter=emitter)
-        self._balancer = Service("balancer", self._unhoard, emitter=emitter)
+        self._ticker = Ticker(backend, self._queues, self._registry.schedules.values(), emitter=emitter)
+        self._orders.passed_on_to(
+            resumed=self._wake_readers,
+            due=self._maintenance.something_is_due,
+            leases=self._leases.heed,
+            schedules=self._ticker.poke,
+        )
+        self._balancer = Balancer(self._slots, self._holdings, hand_back=self._hand_back, emitter=emitter)
 
-    def _finish(self, finished: Finished) -> None:
-        """A slot is done with a claim."""
+    def _finish(self, finished: Finished | FinishedBundle) -> None:
+        """A slot is done with a claim, or with a bundle of them."""
+        for each in finished.parts if isinstance(finished, FinishedBundle) else (finished,):
+            self._conclude(each)
+        self._make_room()
+
+    def _conclude(self, finished: Finished) -> None:
+        if finished.claim.source.stream.kind == "group" and not self._subscribers.concluded(finished):
+            return
         if self._state != "running" and finished.claim not in self._holdings:
             return  # it was handed back over the head of a handler that would not end
         self._settler.put(finished)
+
+    def _make_room(self) -> None:
         if self._fetcher.hungry:
             self._fetcher.room_made()
+        if self.subscriptions:
+            self._subscribers.room_made()
 
     def _written(self, finished: Finished, verdict: Verdict, doubtful: bool) -> None:
         """The store has answered. `doubtful`: an earlier try may have been carried out unseen."""
@@ -278,21 +336,28 @@ class Worker:
             self._released += 1
         else:
             self._processed += 1
+        if finished.claim.source.stream.kind == "group":
+            self._subscribers.written(finished)
         if finished.claim.suspect:
-            self._fetcher.suspect_ended()
-        if self._fetcher.hungry:
-            self._fetcher.room_made()
+            self._wake_readers()  # the next one may be taken now, by any of them
+        self._make_room()
         self._announcer.settled(finished, verdict, doubtful)
 
-    def _hand_back(self, claims: list[Claim]) -> None:
-        for claim in claims:
-            self._settler.put(Finished(claim, self._judge.released(claim)))
+    def _refuse(self, claim: Claim) -> bool:
+        """End a claim that no handler could take; False: one can."""
+        prepared = self._executor.prepare(claim)
+        if isinstance(prepared, Finished):
+            self._conclude(prepared)
+        return isinstance(prepared, Finished)
 
-    async def _unhoard(self) -> float | None:
-        ready = self._slots.ready
-        if ready and self._holdings.age(ready[0]) > HOARDED:
-            self._hand_back(self._slots.take_back())
-        return HOARDED / 2
+    def _wake_readers(self) -> None:
+        self._backend.wake(self.id)
+        self._subscribers.wake()
+
+    def _hand_back(self, claims: list[Claim]) -> None:
+        for claim in [part for each in claims for part in parts_of(each)]:
+            if claim in self._holdings:  # what a fan-out has read is nobody else's
+                self._settler.put(Finished(claim, self._judge.released(claim)))
 
     async def _interrupt_all(self) -> None:
         for run in list(self._executor.running.values()):
@@ -304,51 +369,10 @@ class Worker:
 
     async def _retire(self) -> None:
         try:
-            await self._backend.retire(self._sources, self.id)
+            await self._backend.retire(self._queues, self.id)
+            await self._subscribers.retire()
         except BackendUnavailable:
             pass  # the store is away: it forgets this worker by itself
-
-    def _obey(self, order: Order) -> None:
-        match order:
-            case CancelOrder(stream=stream, id=id):
-                self._cancel(stream, id)
-            case PauseOrder(stream=stream, paused=True):
-                self._heed_pauses(frozenset({stream}))
-            case PauseOrder():
-                self._backend.wake(self.id)
-            case DueOrder():
-                self._maintenance.something_is_due()
-            case LeaseOrder(stream=stream, lease_us=lease_us):
-                self._leases.heed({stream: lease_us})
-            case ScheduleOrder():
-                self._ticker.poke()
-
-    def _cancel(self, stream: Stream, id: str) -> None:
-        for claim, run in list(self._executor.running.items()):
-            if claim.id == id and claim.source.stream == stream:
-                run.interrupt("cancelled")
-        # One that is only buffered is handed back: the store ends it there and then.
-        self._hand_back(self._slots.take_back(lambda claim: claim.id == id and claim.source.stream == stream))
-
-    def _heed_pauses(self, paused: frozenset[Stream]) -> None:
-        if paused and self._slots.ready:
-            self._hand_back(self._slots.take_back(lambda claim: claim.source.stream in paused))
-
-    def _heed_renewals(self, renewals: list[tuple[Claim, Renewal]]) -> None:
-        for claim, renewal in renewals:
-            run = self._executor.running.get(claim)
-            if renewal is Renewal.CANCELLED:
-                self._cancel(claim.source.stream, claim.id)
-            elif run is not None:
-                # Still in a handler, so no settlement under way explains it: the lease is really gone.
-                self._lost(run)
-            elif self._slots.take_back(lambda buffered, lost=claim: buffered is lost):  # type: ignore[misc]
-                self._holdings.drop(claim)
-
-    def _lost(self, run: Run) -> None:
-        if run.interruption != "lost":  # each renewal says so until the handler has ended
-            run.interrupt("lost")
-            self._emitter.emit(LeaseLost(run.id, run.task, run.queue, worker=self.id))
 
     def _describe(self) -> WorkerInfo:
         runs = list(self._executor.running.values())[:NAMED_RUNNING]
@@ -359,24 +383,18 @@ class Worker:
             started_us=self._started_us,
             queues=self.options.queues,
             concurrency=self.options.concurrency,
-            polled_us=round(self._fetcher.polled_at * SECOND),
+            polled_us=round(self.last_poll * SECOND),
+            groups=self._subscribers.groups,
             running=tuple(RunningJob(run.id, run.task, run.claim.claimed_us) for run in runs),
         )
 
     async def _until_drained(self) -> None:
         await until_drained(
-            self._backend, self._sources, slots=self._slots, settler=self._settler, holdings=self._holdings
+            self._backend,
+            self._sources,
+            topics=self._topics,
+            slots=self._slots,
+            settler=self._settler,
+            holdings=self._holdings,
+            nothing_else=self._subscribers.have_nothing,
         )
-
-
-async def _first_of(*awaitables: Awaitable[object]) -> None:
-    """Wait until one of them is done; the others are cancelled. Errors are raised."""
-    tasks = [asyncio.ensure_future(each) for each in awaitables]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()

@@ -15,11 +15,10 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from headrace.core import values
 from headrace.core.errors import InvalidPayload
+from headrace.core.hints import hints_of
 from headrace.engine.dependencies import asked_of_callers
-
-from . import values
-from .hints import hints_of
 
 #: The first byte of a payload that is an array of one.
 ONLY_POSITIONAL = 0x91

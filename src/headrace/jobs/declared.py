@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.codec import Codec
+from headrace.core import values
+from headrace.core.codec import Codec, unwrapped
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.message import PRIORITIES, Stream
 from headrace.core.names import PATTERN
 from headrace.engine.main_module import MainModule
 
-from . import values
 from .arguments import Arguments
 from .options import TaskOptions
 
@@ -55,16 +55,6 @@ class Declared:
     @cached_property
     def _result_decoder(self) -> msgspec.msgpack.Decoder[Any]:
         return values.decoder(self.arguments.hints.get("return", Any))
-
-
-def unwrapped(data: bytes, codec: Codec | None) -> bytes:
-    """What the app's codec wrapped; `InvalidPayload` when it refuses the bytes."""
-    if codec is None:
-        return data
-    try:
-        return codec.decode(data)
-    except Exception as error:
-        raise InvalidPayload(f"the app's codec refused the bytes: {error}") from error
 
 
 def decoded(decoder: msgspec.msgpack.Decoder[Any], result: bytes, task: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from msgspec import UNSET
@@ -12,7 +12,7 @@ from msgspec import UNSET
 from headrace.core.backend import Answer
 from headrace.core.clock import Clock
 from headrace.core.codec import Codec
-from headrace.core.errors import ConfigurationError, QueueFull, UnknownTask
+from headrace.core.errors import ConfigurationError, NotDurable, QueueFull, UnknownTask
 from headrace.core.message import Message, Stream
 from headrace.core.retry import RetryFunction, RetryPolicy
 from headrace.core.signals import JobEnqueued
@@ -26,12 +26,15 @@ from headrace.engine.registry import Handler, Registry
 from .arguments import Arguments
 from .declared import Declared, default_name
 from .job import Job
-from .letters import Letters
+from .letters import Draft, Letters
 from .lookup import JobLookup
 from .options import TaskOptions, task_options
 from .task import AsyncTask, Call, SyncTask, Task
 
 R = TypeVar("R")
+
+#: How many messages are written at a time while the store is at work on those before.
+PAGE = 100
 
 
 class Jobs:
@@ -112,11 +115,11 @@ class Jobs:
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
         """Store many jobs of any tasks; the jobs in the order of the calls."""
         calls = list(calls)
-        parts: dict[Stream, list[tuple[int, Message]]] = {}
-        for place, call in enumerate(calls):
-            stream, message = self.letter(call)
-            parts.setdefault(stream, []).append((place, message))
-        return await self._home.call(self._enqueue_many, calls, parts)
+        drafts = [self._letters.draft(call, self._declared_of(call)) for call in calls]
+        parts: dict[Stream, list[int]] = {}
+        for place, draft in enumerate(drafts):
+            parts.setdefault(draft.stream, []).append(place)
+        return await self._home.call(self._enqueue_many, calls, drafts, parts)
 
     def payload(self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Arguments for a task of this app, as the bytes that are stored."""
@@ -127,36 +130,42 @@ class Jobs:
 
     async def post(self, stream: Stream, message: Message) -> Job[Any]:
         """Store a job whose message was made before, maybe by other code. On the app's loop."""
-        [answer] = await self._producer.append(stream, [message], self._queue_limit)
-        if answer.verdict == "full":
-            raise self._full(stream, [])
-        duplicate = answer.verdict == "duplicate"
-        job: Job[Any] = Job(
-            answer.id, lookup=self.lookup, task=message.task, queue=stream.name, duplicate=duplicate
+        return await self._stored(
+            stream,
+            message,
+            lambda answer: Job(
+                answer.id, self.lookup, message.task, stream.name, answer.verdict == "duplicate"
+            ),
         )
-        self._announce([job])
-        return job
 
     async def _enqueue(self, call: Call[R], stream: Stream, message: Message) -> Job[R]:
-        [answer] = await self._producer.append(stream, [message], self._queue_limit)
+        return await self._stored(stream, message, lambda answer: self._job(call, stream, answer))
+
+    async def _stored(self, stream: Stream, message: Message, handle: Callable[[Answer], Job[R]]) -> Job[R]:
+        try:
+            [answer] = await self._producer.append(stream, [message], self._queue_limit)
+        except NotDurable as error:
+            error.job = handle(error.job[0])
+            self._announce([error.job])
+            raise
         if answer.verdict == "full":
-            raise self._full(stream, [])
-        job = self._job(call, stream, answer)
+            raise self._full(stream, [], answer.why)
+        job = handle(answer)
         self._announce([job])
         return job
 
     async def _enqueue_many(
-        self, calls: list[Call[Any]], parts: dict[Stream, list[tuple[int, Message]]]
+        self, calls: list[Call[Any]], drafts: list[Draft], parts: dict[Stream, list[int]]
     ) -> list[Job[Any]]:
         appended = await asyncio.gather(
-            *(self._append(stream, part) for stream, part in parts.items()), return_exceptions=True
+            *(self._append(stream, [drafts[place] for place in places]) for stream, places in parts.items()),
+            return_exceptions=True,
         )
         jobs: list[Job[Any] | None] = [None] * len(calls)
-        for (stream, part), answers in zip(parts.items(), appended, strict=True):
-            if isinstance(answers, list):
-                for (place, _), answer in zip(part, answers, strict=True):
-                    if answer.verdict != "full":
-                        jobs[place] = self._job(calls[place], stream, answer)
+        for (stream, places), answers in zip(parts.items(), appended, strict=True):
+            for place, answer in zip(places, _taken(answers), strict=False):
+                if answer.verdict != "full":
+                    jobs[place] = self._job(calls[place], stream, answer)
         accepted = [job for job in jobs if job is not None]
         self._announce(accepted)
         for stream, answers in zip(parts, appended, strict=True):
@@ -171,26 +180,42 @@ class Jobs:
 
     def letter(self, call: Call[Any]) -> tuple[Stream, Message]:
         """The message of a call, and where it belongs."""
+        return self._letters.write(call, self._declared_of(call))
+
+    def _declared_of(self, call: Call[Any]) -> Declared:
         if not isinstance(call, Call):
             raise ConfigurationError(f"a call is wanted, such as task.call(1, 2), not {call!r}")
         declared = self._declared.get(call.task.options.name)
         if declared is None:
             raise UnknownTask(f"{call.task.name!r} is no task of this app")
-        return self._letters.write(call, declared)
+        return declared
 
-    async def _append(self, stream: Stream, part: list[tuple[int, Message]]) -> list[Answer]:
-        messages = [message for _, message in part]
-        return await self._producer.append(stream, messages, self._queue_limit)
+    def _append(self, stream: Stream, drafts: list[Draft]) -> Coroutine[Any, Any, list[Answer]]:
+        return self._producer.append_pages(stream, self._pages(drafts), len(drafts), self._queue_limit)
+
+    def _pages(self, drafts: list[Draft]) -> Iterator[list[Message]]:
+        finished = self._letters.finished
+        for start in range(0, len(drafts), PAGE):
+            yield [finished(draft) for draft in drafts[start : start + PAGE]]
 
     def _raise_if_refused(
         self, stream: Stream, answers: list[Answer] | BaseException, accepted: list[Job[Any]]
     ) -> None:
+        if isinstance(answers, NotDurable):
+            answers.job = accepted
         if isinstance(answers, BaseException):
             raise answers
-        if any(answer.verdict == "full" for answer in answers):
-            raise self._full(stream, accepted)
+        for answer in answers:
+            if answer.verdict == "full":
+                raise self._full(stream, accepted, answer.why)
 
-    def _full(self, stream: Stream, accepted: list[Job[Any]]) -> QueueFull:
+    def _full(self, stream: Stream, accepted: list[Job[Any]], why: str) -> QueueFull:
+        if why:
+            return QueueFull(
+                f"the store has no room for more jobs of queue {stream.name!r} ({why}); try again when "
+                "workers have caught up, or give it more memory",
+                accepted=accepted,
+            )
         return QueueFull(
             f"queue {stream.name!r} holds its limit of {self._queue_limit} jobs; try again when workers have "
             "caught up, or raise queue_limit",
@@ -211,9 +236,15 @@ class Jobs:
         keeps = (self._declared[task].result_ttl if ttl is UNSET else ttl) > 0
         # The job that stands there already may have been asked for otherwise.
         known = None if duplicate else keeps
-        return Job(
-            answer.id, lookup=self.lookup, task=task, queue=stream.name, duplicate=duplicate, keeps=known
-        )
+        return Job(answer.id, self.lookup, task, stream.name, duplicate, known)
+
+
+def _taken(answers: list[Answer] | BaseException) -> list[Answer]:
+    """What the store said to the messages that it has seen."""
+    if isinstance(answers, NotDurable):
+        taken: list[Answer] = answers.job
+        return taken
+    return [] if isinstance(answers, BaseException) else answers
 
 
 def _place(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from headrace.core.clock import SECOND, Clock, microseconds
@@ -29,6 +30,15 @@ from .task import Call
 _streams: dict[str, Stream] = {}
 
 
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """A call of which everything that can be wrong has been looked at; a plain one is written later."""
+
+    stream: Stream
+    declared: Declared
+    payload: bytes
+    message: Message | None = None
+
+
 class Letters:
     """Writes messages: encodes once, checks the size, carries the options given for this call."""
 
@@ -39,11 +49,26 @@ class Letters:
     def write(self, call: Call[Any], declared: Declared) -> tuple[Stream, Message]:
         """The message of a call, and where it belongs."""
         payload = self.payload(declared, call.args, call.kwargs)
-        if call.options is not AS_DECLARED or not declared.plain:
-            return self._with_options(call, declared, payload)
+        if call.options is AS_DECLARED and declared.plain:
+            return declared.stream, self._plain(declared, payload)
+        return self._with_options(call, declared, payload)
+
+    def draft(self, call: Call[Any], declared: Declared) -> Draft:
+        """The first half of `write`, for many calls of which none shall be stored if one is wrong."""
+        payload = self.payload(declared, call.args, call.kwargs)
+        if call.options is AS_DECLARED and declared.plain:
+            return Draft(declared.stream, declared, payload)
+        stream, message = self._with_options(call, declared, payload)
+        return Draft(stream, declared, payload, message)
+
+    def finished(self, draft: Draft) -> Message:
+        """The second half."""
+        return draft.message or self._plain(draft.declared, draft.payload)
+
+    def _plain(self, declared: Declared, payload: bytes) -> Message:
         id, task = new_id(), declared.options.name
         envelope = Envelope(ENVELOPE_VERSION, id, task, self._now_us(), None, None, payload)
-        return declared.stream, Message(id, task, encode_envelope(envelope), declared.priority)
+        return Message(id, task, encode_envelope(envelope), declared.priority, fresh=True)
 
     def payload(self, declared: Declared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         """Arguments as bytes within the limit."""
@@ -59,8 +84,9 @@ class Letters:
         task, options = declared.options, call.options
         id = new_id() if options.job_id is UNSET else options.job_id
         headers = None if options.headers is UNSET else options.headers
+        now_us = self._now_us()
         envelope = Envelope(
-            ENVELOPE_VERSION, id, task.name, self._now_us(), headers, _overrides(options), payload
+            ENVELOPE_VERSION, id, task.name, now_us, headers, _overrides(options, now_us), payload
         )
         body = encode_envelope(envelope)
         if len(body) - len(payload) > ENVELOPE_ROOM:
@@ -74,10 +100,11 @@ class Letters:
             task.name,
             body,
             PRIORITIES[task.priority if options.priority is UNSET else options.priority],
-            delay_us=0 if options.delay is UNSET else microseconds(options.delay),
-            due_us=0 if options.at is UNSET else round(options.at.timestamp() * SECOND),
+            delay_us=_delay_us(options),
+            due_us=_due_us(options),
             lifetime_us=microseconds(expires) if expires else 0,
             unique=_unique_key(call, declared),
+            fresh=options.job_id is UNSET,
         )
 
 
@@ -89,13 +116,26 @@ def queue_stream(queue: str) -> Stream:
     return found
 
 
-def _overrides(options: CallOptions) -> Overrides | None:
+def _overrides(options: CallOptions, now_us: int) -> Overrides | None:
     retry = None if options.retry is UNSET else options.retry
     timeout = None if options.timeout is UNSET else options.timeout
     result_ttl = None if options.result_ttl is UNSET else options.result_ttl
-    if retry is None and timeout is None and result_ttl is None:
+    due_us = max(_due_us(options), now_us + _delay_us(options)) if _is_delayed(options) else 0
+    if retry is None and timeout is None and result_ttl is None and not due_us:
         return None
-    return Overrides(retry, timeout, result_ttl)
+    return Overrides(retry, timeout, result_ttl, due_us)
+
+
+def _is_delayed(options: CallOptions) -> bool:
+    return options.delay is not UNSET or options.at is not UNSET
+
+
+def _delay_us(options: CallOptions) -> int:
+    return 0 if options.delay is UNSET else microseconds(options.delay)
+
+
+def _due_us(options: CallOptions) -> int:
+    return 0 if options.at is UNSET else round(options.at.timestamp() * SECOND)
 
 
 def _unique_key(call: Call[Any], declared: Declared) -> UniqueKey | None:

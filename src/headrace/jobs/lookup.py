@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.core import values
 from headrace.core.backend import CancelAnswer
 from headrace.core.clock import microseconds
-from headrace.core.codec import Codec
+from headrace.core.codec import Codec, unwrapped
 from headrace.core.record import JobStatus, Record
 from headrace.engine.home import Home
 
-from . import values
-from .declared import Declared, decoded, unwrapped
+from .declared import Declared, decoded
 from .letters import queue_stream
 
 _ANYTHING = values.decoder(Any)

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict, cast, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from headrace.core.checks import aware_datetime, can_be_sent, checked_headers, flag, unknown_option
 from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import is_given_id
@@ -99,11 +100,6 @@ def task_options(name: str, given: Mapping[str, Any]) -> TaskOptions:
     return TaskOptions(name=checked_name("task", name), **checked)
 
 
-def unknown_option(where: str, name: str, known: Mapping[str, Any]) -> ConfigurationError:
-    """The error for an option that does not exist."""
-    return ConfigurationError(f"{where} has no option {name!r}; it has {', '.join(sorted(known))}")
-
-
 def _priority(option: str, value: object) -> PriorityName:
     if isinstance(value, str) and value in PRIORITIES:
         return value
@@ -143,12 +139,6 @@ def _positive(option: str, value: object) -> float:
     return positive_seconds(option, value)
 
 
-def _at(option: str, value: object) -> datetime:
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value
-    raise ConfigurationError(f"at must be a datetime with a time zone, not {value!r}")
-
-
 def _job_id(option: str, value: object) -> str:
     if isinstance(value, str) and is_given_id(value):
         return value
@@ -157,14 +147,8 @@ def _job_id(option: str, value: object) -> str:
     )
 
 
-def _flag(option: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise ConfigurationError(f"{option} must be True or False, not {value!r}")
-
-
 def _unique_key(option: str, value: object) -> str:
-    if isinstance(value, str) and _can_be_sent(value) and 0 < len(value.encode()) <= 500:
+    if isinstance(value, str) and can_be_sent(value) and 0 < len(value.encode()) <= 500:
         return value
     raise ConfigurationError(f"unique_key must be a text of 1 to 500 bytes, not {value!r}")
 
@@ -177,23 +161,6 @@ def _unique_until(option: str, value: object) -> UniqueUntil:
     return positive_seconds("unique_until", value)
 
 
-def _headers(option: str, value: object) -> dict[str, str]:
-    if isinstance(value, Mapping) and all(
-        isinstance(text, str) and _can_be_sent(text) for pair in value.items() for text in pair
-    ):
-        return dict(value)
-    raise ConfigurationError(f"headers must be a mapping of text to text, not {value!r}")
-
-
-def _can_be_sent(text: str) -> bool:
-    """Half a surrogate pair is a character in Python, and none in UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 Check = Callable[[str, Any], Any]
 
 _TASK_CHECKS: dict[str, Check] = {
@@ -202,7 +169,7 @@ _TASK_CHECKS: dict[str, Check] = {
     "retry": _retry,
     "timeout": _timeout,
     "result_ttl": _seconds,
-    "unique": _flag,
+    "unique": flag,
     "unique_until": _unique_until,
     "expires": _positive,
     "run_in": _run_in,
@@ -210,16 +177,16 @@ _TASK_CHECKS: dict[str, Check] = {
 
 _CALL_CHECKS: dict[str, Check] = {
     "delay": _seconds,
-    "at": _at,
+    "at": aware_datetime,
     "queue": _queue,
     "priority": _priority,
     "retry": _call_retry,
     "timeout": _timeout,
     "job_id": _job_id,
-    "unique": _flag,
+    "unique": flag,
     "unique_key": _unique_key,
     "unique_until": _unique_until,
     "expires": _positive,
-    "headers": _headers,
+    "headers": checked_headers,
     "result_ttl": _seconds,
 }

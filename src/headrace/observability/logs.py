@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable
 
 from headrace.core.signals import (
     BackendError,
     CleanupFailed,
+    EventDied,
+    EventExpired,
+    EventFailed,
+    EventHandled,
+    EventRecovered,
+    EventRetrying,
+    EventSignal,
+    EventUnsettled,
+    GroupPassed,
     JobCancelled,
     JobDied,
     JobExpired,
@@ -21,6 +31,7 @@ from headrace.core.signals import (
     LeaseLost,
     Signal,
     ThreadOverdue,
+    TopicHeld,
     WorkerStarted,
     WorkerStopped,
     WorkerStopping,
@@ -28,6 +39,9 @@ from headrace.core.signals import (
 
 #: How a listener is added: `on(signal, listener)`.
 On = Callable[[type[Signal], Callable[[Signal], None]], object]
+
+#: Seconds between two lines about a store that is away.
+SPARED = 1.0
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -45,23 +59,49 @@ def log_signals(on: On) -> None:
         LeaseLost,
         LeaseChanged,
         ThreadOverdue,
-        BackendError,
         CleanupFailed,
+        EventDied,
+        EventExpired,
+        EventRecovered,
+        EventRetrying,
+        EventUnsettled,
+        TopicHeld,
+        GroupPassed,
         WorkerStarted,
         WorkerStopping,
         WorkerStopped,
     ):
         on(signal, _log)
+    on(BackendError, Spared())
 
 
 def log_every_job(on: On) -> None:
     """Log starts, successes and tracebacks as well: a line or two for each job."""
-    for signal in (JobStarted, JobSucceeded, JobFailed):
+    for signal in (JobStarted, JobSucceeded, JobFailed, EventHandled, EventFailed):
         on(signal, _log)
 
 
-def _log(signal: Signal) -> None:
+class Spared:
+    """At most a line each `SPARED` seconds: when a store is away, every service of a worker finds out, again
+    and again."""
+
+    def __init__(self) -> None:
+        self._said_at: float | None = None
+        self._unsaid = 0
+
+    def __call__(self, signal: Signal) -> None:
+        now = time.monotonic()
+        if self._said_at is not None and now - self._said_at < SPARED:
+            self._unsaid += 1
+            return
+        more = f" (and {self._unsaid:,} like it before)" if self._unsaid else ""
+        self._said_at, self._unsaid = now, 0
+        _log(signal, more)
+
+
+def _log(signal: Signal, more: str = "") -> None:
     level, text = _line(signal)
+    text += more
     # Errors are somebody's text: what would move the cursor of a terminal is written as a code.
     logger.log(level, "%s", _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text))
 
@@ -91,14 +131,45 @@ def _line(signal: Signal) -> tuple[int, str]:
                 f"{task} {id} is past its timeout of {span(timeout)}; its thread keeps a slot until it ends"
             )
             return logging.WARNING, text
+        case EventSignal():
+            return _event_line(signal)
         case _:
             return _worker_line(signal)
 
 
+def _event_line(signal: EventSignal) -> tuple[int, str]:
+    level, said = _said_of_event(signal)
+    group = f" for {signal.group}" if signal.group else ""
+    return level, f"{signal.topic} {signal.id}{group} {said}"
+
+
+def _said_of_event(signal: EventSignal) -> tuple[int, str]:
+    match signal:
+        case EventRetrying(delay=delay, why="snoozed"):
+            return logging.INFO, f"snoozed for {span(delay)}"
+        case EventRetrying(attempt=attempt, delay=delay, why=why):
+            return logging.WARNING, f"failed on attempt {attempt}, again in {span(delay)}: {why}"
+        case EventDied(attempt=attempt, reason=reason, error_type=kind, error=error):
+            cause = f"{kind}: {error}" if kind and kind != reason else error
+            return logging.ERROR, f"is dead after {attempt} ({reason}): {cause}"
+        case EventExpired():
+            return logging.WARNING, "expired before it was handled"
+        case EventRecovered(worker=worker, crashes=crashes):
+            return logging.WARNING, f"recovered from {worker}, which is gone (crash {crashes})"
+        case EventUnsettled():
+            return logging.WARNING, "was not settled by its handler; it comes again when its lease is out"
+        case EventHandled(seconds=seconds):
+            return logging.DEBUG, f"handled in {span(seconds)}"
+        case EventFailed(traceback=traceback):
+            return logging.DEBUG, f"raised\n{traceback}"
+        case _:
+            return logging.DEBUG, repr(signal)
+
+
 def _worker_line(signal: Signal) -> tuple[int, str]:
     match signal:
-        case WorkerStarted(worker=worker, queues=queues, concurrency=concurrency, lease=lease, store=store):
-            served = ", ".join(queues)
+        case WorkerStarted(worker=worker, concurrency=concurrency, lease=lease, store=store):
+            served = ", ".join((*signal.queues, *signal.topics))
             text = f"worker {worker} serves {served} on {store}, {concurrency} at a time, lease {span(lease)}"
             return logging.INFO, text
         case WorkerStopping(running=0):
@@ -113,6 +184,11 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
             return logging.WARNING, f"the {service} could not go on, tries again in {span(delay)}: {error}"
         case CleanupFailed(resource=resource, error=error):
             return logging.ERROR, f"{resource} did not end well: {error}"
+        case TopicHeld(topic=topic, group=group):
+            return logging.WARNING, f"group {group} lags: {topic} keeps events beyond its retention for it"
+        case GroupPassed(topic=topic, group=group):
+            text = f"group {group} of {topic} was not seen for a day: nothing is kept for it any more"
+            return logging.WARNING, text
         case _:
             return _detail_line(signal)
 

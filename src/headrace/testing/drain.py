@@ -5,10 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from headrace.app import App
 from headrace.core.duration import Duration, seconds
 from headrace.core.message import Stream
 from headrace.core.record import Counts, JobStatus
+from headrace.engine.fan_out import FanOut
+from headrace.engine.subscribers import Subscribers
+from headrace.engine.worker import Worker
 
 from .clock import Clock
 from .store import KitStore, at_once
@@ -40,6 +45,8 @@ class Drain:
         self._store = store
         self._clock = clock
         self._queues = None if queues is None else app._queues(queues)
+        self._events = queues is None and bool(app._registry.subscriptions)
+        self._retries = retries
         self._concurrency = concurrency
         self._awaited = [JobStatus.RETRYING] * retries + [JobStatus.SCHEDULED] * scheduled
         self._left = None if timeout is None else seconds("timeout", timeout)
@@ -47,29 +54,54 @@ class Drain:
     async def run(self) -> None:
         # Again, as long as jobs enqueue others in queues that were not there before.
         while not self._done(streams := self._streams()):
-            names = [stream.name for stream in streams]
-            async with working(self._app, queues=names, concurrency=self._concurrency):
-                await self._until_done(streams)
+            names = [stream.name for stream in streams if stream.kind == "queue"]
+            async with working(
+                self._app, queues=names, concurrency=self._concurrency, events=self._events
+            ) as worker:
+                await self._until_done(streams, worker)
 
-    async def _until_done(self, streams: Sequence[Stream]) -> None:
-        while not self._done(streams):
+    async def _until_done(self, streams: Sequence[Stream], worker: Worker) -> None:
+        while not self._done(streams) or not worker._slots.quiet:
+            self._look_after_fan_outs(worker._subscribers)
             if all(_idle(counts) for counts in self._counts(streams)):
                 self._move_clock(streams)
             looked_at = time.monotonic()
             await self._store.something_settled(LOOK if self._left is None else min(LOOK, self._left))
             self._spend(time.monotonic() - looked_at, streams)
 
+    def _look_after_fan_outs(self, subscribers: Subscribers) -> None:
+        """What they have read is seen once it is over with; what they are to try again is tried now."""
+        if self._retries:
+            subscribers.hasten()
+        readers = [reader for reader in subscribers.readers if isinstance(reader, FanOut)]
+        for topic in self._store.unseen():
+            last = self._store.last_of(topic)
+            if subscribers.at_rest and all(each.position >= last for each in readers if each.topic == topic):
+                self._store.saw(topic, last)
+
     def _streams(self) -> list[Stream]:
-        known = (stream.name for stream in at_once(self._store.streams()) if stream.kind == "queue")
+        streams = at_once(self._store.streams())
+        known = (stream.name for stream in streams if stream.kind == "queue")
         names = self._queues or dict.fromkeys((*self._app._queues(None), *known))
-        return [Stream("queue", name) for name in names]
+        queues: list[Stream] = [Stream("queue", name) for name in names]
+        return queues + [stream for stream in streams if self._is_served(stream)]
+
+    def _is_served(self, stream: Stream) -> bool:
+        """Whether it is a topic, where events wait for their time, or a group that the app has."""
+        if not self._events or stream.kind == "queue":
+            return False
+        return stream.kind == "topic" or self._app._registry.subscribed(stream) is not None
 
     def _counts(self, streams: Sequence[Stream]) -> Iterator[Counts]:
-        return (at_once(self._store.counts(stream)) for stream in streams)
+        """How things stand. What a topic holds is handled in its groups: there it counts."""
+        for stream in streams:
+            counts = at_once(self._store.counts(stream))
+            yield msgspec.structs.replace(counts, queued=0) if stream.kind == "topic" else counts
 
     def _done(self, streams: Sequence[Stream]) -> bool:
         return (
             all(_idle(counts) for counts in self._counts(streams))
+            and not (self._events and self._store.unseen())
             and not any(counts.due for counts in self._counts(streams) if not counts.paused)
             and self._next_due_us(streams) is None
         )

@@ -15,8 +15,8 @@ from headrace.core.errors import HeadraceError, InvalidPayload, UnknownTask
 from headrace.core.message import PRIORITIES, PriorityName, decode_envelope
 from headrace.core.record import JobStatus, moment
 from headrace.core.secret import Secret
+from headrace.core.values import encode_ordered
 from headrace.jobs.task import Call, Task
-from headrace.jobs.values import encode_ordered
 
 from .store import Appended, KitStore
 
@@ -114,6 +114,11 @@ def list_of(jobs: Sequence[EnqueuedJob]) -> str:
     lines = [f"\n  {job}" for job in jobs[:LISTED]]
     more = f"\n  … and {len(jobs) - LISTED} more" if len(jobs) > LISTED else ""
     return "enqueued were:" + "".join(lines) + more
+
+
+def shortened(value: Any) -> str:
+    """A value in a few words."""
+    return _shortened.repr(value)
 
 
 def listed(arguments: Mapping[str, Any]) -> str:

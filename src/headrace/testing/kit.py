@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -13,14 +13,19 @@ from headrace.app import App
 from headrace.core.duration import Duration
 from headrace.engine.registry import CallNext, Handler
 from headrace.engine.run import Abandoned, Run
+from headrace.events.event import Event
+from headrace.events.topic import Topic
 from headrace.jobs.task import Call, Task
 
 from .caller import caller
 from .clock import Clock
 from .drain import Drain
-from .enqueued import EnqueuedJob, enqueued_job, expected, list_of
+from .enqueued import EnqueuedJob, enqueued_job, expected, list_of, shortened
 from .failures import raise_first
+from .published import list_of_events, published_event
 from .store import KitStore
+
+T = TypeVar("T")
 
 #: What ends a run from outside and is no error of the job's.
 _INTERRUPTIONS = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Abandoned)
@@ -44,7 +49,7 @@ class Kit:
         self.app = app
         self.clock = clock
         self.sync = SyncKit(self)
-        self._store = KitStore(clock)
+        self._store = KitStore(clock, app._registry.subscriptions)
         self._errors: dict[str, BaseException] = {}
 
     def __repr__(self) -> str:
@@ -60,7 +65,8 @@ class Kit:
         concurrency: int = 100,
         timeout: Duration | None = 30,
     ) -> None:
-        """Run jobs until nothing is queued, running, retrying or due, in `queues` or in all there are.
+        """Run jobs and handle events until nothing is queued, running, retrying or due. With `queues`, only
+        the jobs in these.
 
         Nobody waits for a retry: the clock is moved to it, unless `retries=False` leaves retries alone. With
         `scheduled` it is moved on to everything that is scheduled, too. With `raise_errors` the error of the
@@ -84,7 +90,8 @@ class Kit:
 
     def enqueued(self, task: Task[Any, Any] | str | None = None) -> list[EnqueuedJob]:
         """Every job that was enqueued, in order, those that have run included. A duplicate is none."""
-        jobs = [enqueued_job(self.app, self._store, each) for each in self._store.appended]
+        appended = [each for each in self._store.appended if each.stream.kind == "queue"]
+        jobs = [enqueued_job(self.app, self._store, each) for each in appended]
         if task is None:
             return jobs
         name = expected(self.app, task, (), None, None).task
@@ -132,8 +139,40 @@ class Kit:
         if any(wanted.fits(job) for job in jobs):
             raise AssertionError(f"{wanted} was enqueued; {list_of(jobs)}")
 
+    def published(self, topic: Topic[Any] | str | None = None) -> list[Event[Any]]:
+        """Every event that was published, in order, to this topic or to any. A duplicate is none."""
+        name = topic.name if isinstance(topic, Topic) else topic
+        appended = [each for each in self._store.appended if each.stream.kind == "topic"]
+        return [
+            published_event(self.app, each) for each in appended if name is None or each.stream.name == name
+        ]
+
+    def assert_published(
+        self, topic: Topic[T], payload: T | None = None, *, key: str | None = None, count: int | None = None
+    ) -> list[Event[T]]:
+        """Fail unless such an event was published, or `count` of them; the answer has those that fit.
+
+        A payload or a key that is left out may be anything.
+        """
+        __tracebackhide__ = True
+        events = self.published(topic)
+        found = [
+            event
+            for event in events
+            if (payload is None or event.payload == payload) and (key is None or event.key == key)
+        ]
+        wanted = "an event" if payload is None else shortened(payload)
+        if count is None and not found:
+            raise AssertionError(f"{wanted} was not published to {topic.name}; {list_of_events(events)}")
+        if count is not None and len(found) != count:
+            raise AssertionError(
+                f"{wanted} was published to {topic.name} {len(found)} times, not {count}; "
+                f"{list_of_events(events)}"
+            )
+        return found
+
     def clear(self) -> None:
-        """Forget what was enqueued so far, for `enqueued` and the assertions. The jobs stay."""
+        """Forget what was enqueued and published so far, for the assertions. Jobs and events stay."""
         self._store.appended.clear()
 
     async def _attend(self, run: Run, call_next: CallNext) -> object:

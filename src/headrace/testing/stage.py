@@ -21,7 +21,7 @@ def staged(app: App, backend: Backend, clock: Clock, attend: Middleware) -> Iter
     """Let `app` stand on `backend` and tell the time by `clock`, with `attend` around every run. Its own
     store is neither opened nor touched meanwhile, and is back afterwards."""
     _check_unused(app)
-    home, jobs = app._home, app._jobs
+    home, jobs, events = app._home, app._jobs, app._events
     home._abandon()  # what a loop that is gone left behind
     # A producer of its own: what is still on its way when the test ends must never reach the real store.
     producer = Producer(backend)
@@ -29,6 +29,9 @@ def staged(app: App, backend: Backend, clock: Clock, attend: Middleware) -> Iter
         undo.enter_context(replaced(home, backend=backend, _left_open=False))
         undo.enter_context(replaced(jobs, _producer=producer))
         undo.enter_context(replaced(jobs._letters, _now_us=clock.now_us))
+        undo.enter_context(replaced(events, _producer=producer, _clock=clock, _arranged=set()))
+        for topic in events.topics.values():
+            undo.enter_context(replaced(topic._letters, _now_us=clock.now_us))
         undo.enter_context(replaced(app, _clock=clock))
         undo.enter_context(_first_in(home._closers, producer.close))
         undo.enter_context(_first_in(home._forgetters, producer.forget))

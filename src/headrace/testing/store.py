@@ -15,6 +15,8 @@ from headrace.core.clock import Clock
 from headrace.core.message import Batch, Message, Stream
 from headrace.core.outcome import Dead, Done, Settlement, Verdict
 from headrace.core.record import JobStatus, Record
+from headrace.core.topics import BEGINNING, NEW, Reading, Start
+from headrace.engine.subscription import Subscription
 
 T = TypeVar("T")
 
@@ -37,14 +39,18 @@ class Death(msgspec.Struct, frozen=True):
 
 
 class KitStore(MemoryBackend):
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, subscriptions: Sequence[Subscription]) -> None:
         super().__init__(Store(), name="test", clock=clock)
+        self._subscriptions = subscriptions
+        self._seen: dict[Stream, int] = {}  # up to where the handlers of fan-outs have read
         self.appended: list[Appended] = []
         self.deaths: list[Death] = []
         self._succeeded: set[tuple[Stream, str]] = set()
         self._bells: set[Bell[None]] = set()
 
     async def append(self, batch: Batch) -> list[Answer]:
+        if batch.stream.kind == "topic":
+            await self._join_all(batch.stream)
         answers = await super().append(batch)
         for message, answer in zip(batch.messages, answers, strict=True):
             if answer.verdict == "accepted":
@@ -52,6 +58,39 @@ class KitStore(MemoryBackend):
                 record = await self.look(batch.stream, message.id)
                 self.appended.append(Appended(batch.stream, message, record.due_us if record else 0))
         return answers
+
+    async def _join_all(self, topic: Stream) -> None:
+        """A test publishes first and has its events handled then: as if a worker had been there before."""
+        for each in self._subscriptions:
+            if not each.fan_out and each.matches(topic.name):
+                start = each.start if each.start.at == "new" else BEGINNING
+                await self.join(each.stream(topic.name), start, ordered=each.ordered)
+
+    async def read(
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+    ) -> Reading:
+        # For the same reason a fan-out goes on where the last worker's ended.
+        after = self._seen.get(topic, 0) if after == NEW else after
+        return await super().read(topic, after, consumer=consumer, limit=limit, wait=wait)
+
+    def unseen(self) -> list[Stream]:
+        """Topics with events that no fan-out has read."""
+        with self._lock:
+            return [
+                topic.stream
+                for topic in self._store.topics(None)
+                if topic.log.last > self._seen.get(topic.stream, 0)
+                and any(each.fan_out and each.matches(topic.stream.name) for each in self._subscriptions)
+            ]
+
+    def last_of(self, topic: Stream) -> int:
+        """The number of the last event of a topic."""
+        with self._lock:
+            return self._store.topic(topic).log.last
+
+    def saw(self, topic: Stream, number: int) -> None:
+        """All fan-outs have read a topic up to there, and are done with it."""
+        self._seen[topic] = number
 
     async def tick(
         self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]

@@ -61,8 +61,10 @@ class SqliteFile:
         for _ in range(count // 1000):
             self.append(*[message(delay_us=delay_us) for _ in range(1000)])
 
-    def claim(self, limit: int = 100, *, suspects: int = 1, turn: int = 1) -> list[Claim]:
-        request = Request([SOURCE], "worker-1", limit, suspects, turn)
+    def claim(
+        self, limit: int = 100, *, suspects: int = 1, turn: int = 1, source: Source = SOURCE
+    ) -> list[Claim]:
+        request = Request([source], "worker-1", limit, suspects, turn)
         return self.transact(lambda transaction: claim(transaction, request))
 
     def close(self) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hiredis import ReplyError
 
 from headrace.backends import open_backend
-from headrace.backends.redis.address import Address, parse_address
-from headrace.backends.redis.replies import error_of
+from headrace.backends.redis.address import Address, Tls, parse_address
+from headrace.backends.redis.faults import error_of
 from headrace.backends.redis.server import check_server
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 
@@ -20,7 +20,7 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
         ("redis://cache:7000/2", Address("cache", 7000, database=2)),
         ("redis://cache/?db=2", Address("cache", database=2)),
         ("valkey://cache", Address("cache")),
-        ("rediss://cache", Address("cache", tls=True)),
+        ("rediss://cache", Address("cache", tls=Tls())),
         ("redis://:s%40crt@cache", Address("cache", password="s@crt")),
         ("redis://anna:secret@cache", Address("cache", username="anna", password="secret")),
         ("redis://[::1]:7000", Address("::1", 7000)),
@@ -91,7 +91,7 @@ def test_what_cannot_is_refused_with_a_remedy(info: str, remedy: str) -> None:
             False,
         ),
         ("NOPERM this user has no permissions", "permission", False),
-        ("ERR unknown command", "an error", False),
+        ("ERR something new", "an error", False),
     ],
 )
 def test_errors_of_a_server_say_what_they_mean(text: str, meaning: str, transient: bool) -> None:

@@ -10,12 +10,16 @@ import apsw
 import pytest
 
 from headrace.backends import open_backend
+from headrace.backends.sqlite.claims import Request, claim
 from headrace.backends.sqlite.connection import Connection
+from headrace.backends.sqlite.publishing import publish
+from headrace.backends.sqlite.records import count
 from headrace.backends.sqlite.schema import SCRIPTS, bring_up_to_date
 from headrace.backends.sqlite.steering import read_lease
+from headrace.backends.sqlite.transaction import Transaction
 from headrace.core.errors import ConfigurationError
 from headrace.core.lease import Lease
-from headrace.core.message import Stream
+from headrace.core.message import Batch, Message, Source, Stream, group_stream
 
 
 @pytest.fixture
@@ -74,6 +78,26 @@ def test_a_file_of_the_first_version_keeps_its_leases(connection: Connection) ->
     bring_up_to_date(connection)
     assert read_lease(connection, "n", Stream("queue", "s")) == Lease(42)
     assert connection.value("SELECT count(*) FROM headrace_progress") == 0
+
+
+def test_a_file_from_before_topics_keeps_its_jobs_and_takes_events(connection: Connection) -> None:
+    bring_up_to_date(connection, SCRIPTS[:3])
+    connection.run(
+        "INSERT INTO headrace_streams (namespace, kind, name, established, queued)"
+        " VALUES ('n', 'queue', 's', 1, 1);"
+        "INSERT INTO headrace_messages (stream, place, at_us, since_us, claim, worker, lane, priority,"
+        " expires_us, id, task, body) VALUES (1, 5, 7, 7, 1, 1, 5, 1, 0, 'job', 'greet', x'01')"
+    )
+    bring_up_to_date(connection)
+    assert count(connection, "n", Stream("queue", "s"), 8).queued == 1
+    connection.begin()
+    transaction = Transaction(connection, namespace="n", now_us=8, waited_for=False)
+    publish(transaction, Batch(Stream("topic", "t"), "producer", 1, [Message("e", "placed", b"")]))
+    sources = [Source(Stream("queue", "s")), Source(group_stream("t", "g"))]
+    claims = claim(transaction, Request(sources, "worker-1", 9, 1, 1))
+    transaction.finish()
+    connection.commit()
+    assert {claim.id for claim in claims} == {"job", "e"}
 
 
 def test_a_file_with_a_version_but_no_tables_yet_is_version_zero(connection: Connection) -> None:

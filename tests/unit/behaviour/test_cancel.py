@@ -123,7 +123,7 @@ async def test_a_coroutine_that_cleans_up_slowly_is_not_cancelled_again(app: App
         await cleaning.wait()
         (claim,) = worker._executor.running
         for _ in range(3):  # each renewal says it again
-            worker._heed_renewals([(claim, Renewal.CANCELLED)])
+            worker._orders.heed_renewals([(claim, Renewal.CANCELLED)])
             await asyncio.sleep(0)
         gate.set()
         await job.wait(timeout=10)

@@ -29,6 +29,7 @@ from headrace.core.clock import MovableClock, microseconds
 from headrace.core.message import Stream
 from headrace.core.outcome import Outcome, Settlement, Verdict
 from headrace.core.record import Counts
+from headrace.engine import balancer as balancer_module
 from headrace.engine import slots as slots_module
 from headrace.engine import worker as worker_module
 from headrace.engine.judge import Judge
@@ -426,7 +427,7 @@ async def lose_leases(worker: Worker, clock: MovableClock) -> list[Claim]:
 
 def renew(worker: Worker, claims: list[Claim]) -> None:
     """As the keeper does when it is its time, and hears that the claims are lost."""
-    worker._heed_renewals([(claim, Renewal.LOST) for claim in claims])
+    worker._orders.heed_renewals([(claim, Renewal.LOST) for claim in claims])
 
 
 async def test_a_lost_lease_is_announced_once_and_the_handler_cancelled(
@@ -509,7 +510,7 @@ async def test_jobs_that_crashed_before_are_run_one_at_a_time(app: App, clock: M
 async def test_jobs_that_were_claimed_ahead_and_not_started_are_given_to_others(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "HOARDED", 0.02)
+    monkeypatch.setattr(balancer_module, "HOARDED", 0.02)
     inside, gate = asyncio.Event(), asyncio.Event()
 
     @app.task(name="see")

@@ -16,11 +16,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace import App, Job
+from headrace import App, Job, Secret
 from headrace.cli.main import cli
 from tests.waiting import wait_until
 
-from .shop import make_shop
+from .shop import Placed, make_shop
 
 
 @pytest.fixture
@@ -88,6 +88,16 @@ def enqueue(app: App) -> Callable[..., Job[Any]]:
 
 
 @pytest.fixture
+def publish(app: App) -> Callable[..., str]:
+    """`publish(7, key="customer-3")`: an order, straight into the store."""
+
+    def publish(number: int, **options: Any) -> str:
+        return app.sync.publish("orders", Placed(number, Secret("4111")), **options)
+
+    return publish
+
+
+@pytest.fixture
 def drain(app: App, url: str) -> Callable[[], None]:
     """Run what is due, as a worker elsewhere would."""
 
@@ -119,7 +129,13 @@ def working(app: App, url: str) -> Callable[[], AbstractContextManager[None]]:
 
 async def _drain(app: App) -> None:
     async def nothing_waits() -> bool:
-        return not any(queue.queued + queue.running for queue in await app.admin.queues())
+        groups = [group for topic in await app.admin.topics() for group in topic.groups]
+        return not any(
+            [
+                *(queue.queued + queue.running for queue in await app.admin.queues()),
+                *(group.lag + group.running for group in groups),
+            ]
+        )
 
     async with app, app.worker():
         await wait_until(nothing_waits)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from pydantic import BaseModel
 
 from headrace import App, Depends, RetryPolicy, Secret, Unrecoverable, current_job
@@ -16,6 +17,12 @@ from headrace import App, Depends, RetryPolicy, Secret, Unrecoverable, current_j
 class Order:
     number: int
     lines: list[str]
+
+
+class Placed(msgspec.Struct):
+    number: int
+    card: Secret[str] | None = None
+    at: datetime | None = None
 
 
 class Customer(BaseModel):
@@ -28,7 +35,24 @@ def make_shop(url: str) -> App:
     app = App(url)
     _declare_simple_tasks(app)
     _declare_typed_tasks(app)
+    _declare_topics(app)
     return app
+
+
+def _declare_topics(app: App) -> None:
+    orders = app.topic("orders", Placed)
+    app.topic("returns", Customer)
+    app.topic("anything")
+
+    @orders.subscribe(group="billing", start="beginning", retry=RetryPolicy.none())
+    async def bill(event: Placed) -> None:
+        if event.number % 2:
+            raise ValueError(f"no bill for {event.number}")
+
+    @orders.subscribe(group="audit", start="beginning", retry=RetryPolicy.none())
+    async def audit(event: Placed) -> None:
+        if event.number == 3:
+            raise ValueError(f"no audit for {event.number}")
 
 
 def _declare_simple_tasks(app: App) -> None:

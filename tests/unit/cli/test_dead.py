@@ -123,3 +123,65 @@ def test_which_ones_must_be_said_and_said_once(headrace: Shell) -> None:
     assert "Say which" in headrace.refused("dead", "replay", "shop:app")
     assert "not both" in headrace.refused("dead", "discard", "shop:app", "ada", "--all")
     assert "is not one of" in headrace.refused("dead", "discard", "shop:app", "--reason", "boredom")
+
+
+# --- events --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(publish: Callable[..., str], drain: Callable[[], None]) -> str:
+    """An event that is dead in two groups."""
+    id = publish(3, key="customer-3")
+    drain()
+    return id
+
+
+def of_groups(shell: Shell, *words: str) -> list[tuple[str, str]]:
+    found = shell.json("dead", "shop:app", *words)
+    return sorted((letter["id"], letter["group"]) for letter in found if letter["topic"])
+
+
+def test_dead_events_are_listed_beside_dead_jobs(headrace: Shell, three: str) -> None:
+    assert left(headrace) == {"ada", "bob", "never", three}
+    assert of_groups(headrace) == [(three, "audit"), (three, "billing")]
+    assert of_groups(headrace, "--topic", "orders", "--group", "audit") == [(three, "audit")]
+    assert len(headrace.json("dead", "shop:app", "--topic", "orders")) == 2
+    text = headrace("dead", "list", "shop:app", "--topic", "orders", "--group", "billing").stdout
+    assert "orders/billing" in text
+    assert "ValueError: no bill for 3" in text
+
+
+def test_a_dead_event_is_shown_with_its_payload(headrace: Shell, three: str) -> None:
+    text = headrace("dead", "show", "shop:app", three, "--topic", "orders", "--group", "billing").stdout
+    assert '{"number":3,"card":"***","at":null}' in text
+    assert "customer-3" in text
+    assert "no bill for 3" in text
+    document = headrace.json("dead", "show", "shop:app", three)
+    assert (document["topic"], document["group"], document["queue"]) == ("orders", "audit", "")
+    assert document["event"]["payload"] == {"number": 3, "card": "***", "at": None}
+
+
+def test_an_event_is_replayed_where_it_died(app: App, headrace: Shell, three: str) -> None:
+    text = headrace("dead", "replay", "shop:app", three, "--dry-run").stdout
+    assert f"{three} of orders/audit" in text
+    assert "2 dead letters would be replayed" in text
+    result = headrace("dead", "replay", "shop:app", three, "--topic", "orders", "--group", "billing")
+    assert result.stdout == "1 dead letter replayed\n"
+    assert of_groups(headrace) == [(three, "audit")]
+    assert headrace("dead", "replay", "shop:app", three).stdout == "1 dead letter replayed\n"
+    assert of_groups(headrace) == []
+
+
+def test_the_dead_events_of_a_group_are_discarded(headrace: Shell, three: str) -> None:
+    result = headrace("dead", "discard", "shop:app", "--topic", "orders", "--group", "billing", "--yes")
+    assert result.stdout == "1 dead letter discarded\n"
+    assert of_groups(headrace) == [(three, "audit")]
+    assert left(headrace) == {"ada", "bob", "never", three}
+
+
+def test_a_place_that_makes_no_sense_is_refused(headrace: Shell) -> None:
+    assert "--group needs --topic" in headrace.refused("dead", "shop:app", "--group", "billing")
+    assert "not both" in headrace.refused("dead", "shop:app", "--queue", "mails", "--topic", "orders")
+    result = headrace("dead", "shop:app", "--topic", "ordres")
+    assert (result.exit_code, result.stdout) == (0, "no dead letters\n")
+    assert "did you mean orders?" in result.stderr

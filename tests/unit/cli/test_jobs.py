@@ -78,7 +78,7 @@ def test_nothing_to_list_is_said_and_an_unknown_queue_is_remarked_on(
     enqueue("shop.add", 1)
     result = headrace("jobs", "shop:app", "--queue", "defualt")
     assert (result.exit_code, result.stdout) == (0, "no jobs\n")
-    assert "knows no queue 'defualt'; it has default" in result.stderr
+    assert "knows no queue 'defualt'; did you mean default?" in result.stderr
 
 
 def test_an_unknown_state_is_refused(app: App, headrace: Shell) -> None:
@@ -221,3 +221,37 @@ def test_a_dead_job_whose_key_is_taken_stays_dead(
     result = headrace("dead", "replay", "shop:app", "first")
     assert result.stdout == "0 dead letters replayed\n"
     assert "first stays dead" in result.stderr
+
+
+# --- events in the hands of a group --------------------------------------------------------------------
+
+
+@pytest.fixture
+def dead_event(app: App, publish: Callable[..., str], drain: Callable[[], None]) -> str:
+    id = publish(1)
+    drain()
+    return id
+
+
+def test_the_events_that_groups_have_in_hand_are_listed(app: App, headrace: Shell, dead_event: str) -> None:
+    [event] = headrace.json("jobs", "shop:app", "--topic", "orders")
+    assert (event["id"], event["topic"], event["group"]) == (dead_event, "orders", "billing")
+    assert (event["status"], event["task"]) == ("dead", "Placed")
+    assert "orders/billing" in headrace("jobs", "shop:app", "--topic", "orders", "--group", "billing").stdout
+    result = headrace("jobs", "shop:app", "--topic", "orders", "--group", "audit")
+    assert result.stdout == "no events in hand\n"
+    result = headrace("jobs", "shop:app", "--topic", "orders", "--group", "audti")
+    assert "orders knows no group 'audti'; did you mean audit?" in result.stderr
+
+
+def test_one_is_shown_retried_and_cancelled(app: App, headrace: Shell, dead_event: str) -> None:
+    text = headrace("jobs", "show", "shop:app", dead_event).stdout
+    assert "kind" in text
+    assert '{"number":1,"card":"***","at":null}' in text
+    where = ("--topic", "orders", "--group", "billing")
+    assert headrace("retry", "shop:app", dead_event).stdout == f"{dead_event} was dead, is queued now\n"
+    assert f"event {dead_event} is queued" in headrace.failed("retry", "shop:app", dead_event, *where)
+    assert headrace("cancel", "shop:app", dead_event, *where).stdout == f"{dead_event} cancelled\n"
+    assert f"event {dead_event} is over: it is cancelled" in headrace.failed("cancel", "shop:app", dead_event)
+    words = headrace.failed("jobs", "show", "shop:app", "nix", *where)
+    assert "in group billing of orders nothing is known of event nix" in words

@@ -48,6 +48,20 @@ async def test_the_pace_is_said_in_a_unit_that_fits(
     assert [record.getMessage() for record in caplog.records] == [line]
 
 
+async def test_a_worker_that_handles_events_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="headrace")
+    app = App("memory://")
+
+    @app.topic("orders").subscribe(group="billing")
+    async def bill(event: object) -> None: ...
+
+    Pulse(app.worker())._say(5, 10.0)
+    Pulse(app.worker(queues=[]))._say(5, 10.0)
+    both, events = [record.getMessage() for record in caplog.records]
+    assert both.startswith("5 jobs and events in 10 s")
+    assert events.startswith("5 events in 10 s")
+
+
 async def test_nothing_done_is_nothing_said(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="headrace")
     Pulse(App("memory://").worker())._say(0, 10.0)

@@ -40,7 +40,7 @@ def test_a_store_that_nobody_uses_says_so(app: App, headrace: Shell) -> None:
 def test_json_has_stable_names_and_iso_times(app: App, headrace: Shell, enqueue: Enqueue) -> None:
     enqueue("shop.add", 1)
     document = headrace.json("status", "shop:app")
-    assert set(document) == {"store", "at", "queues", "workers"}
+    assert set(document) == {"store", "at", "queues", "topics", "workers"}
     [queue] = document["queues"]
     assert set(queue) == {"name", "queued", "running", "scheduled", "retrying", "dead", "paused", "oldest"}
     assert datetime.fromisoformat(queue["oldest"]) <= datetime.fromisoformat(document["at"])
@@ -59,7 +59,8 @@ def test_workers_are_listed_with_what_they_run(app: App, headrace: Shell, workin
         text = headrace("workers", "shop:app").stdout
         summary = headrace("status", "shop:app").stdout
     assert set(worker) == {
-        *("id", "host", "pid", "queues", "concurrency", "load", "started_at", "polled_at", "running")
+        *("id", "host", "pid", "queues", "groups", "concurrency", "load", "started_at", "polled_at"),
+        "running",
     }
     assert worker["id"] in text
     assert "0/100" in text

@@ -28,6 +28,16 @@ async def add(a: int, b: int) -> int:
     ran.append((a, b))
     return a + b
 
+orders = app.topic("orders", int)
+billed = []
+
+@orders.subscribe(group="billing", start="beginning")
+async def bill(event: int) -> None:
+    billed.append(event)
+
+@app.topic("returns").subscribe(group="billing")
+async def pay_back(event: object) -> None: ...
+
 @app.task(name="fail", queue="mails", retry=RetryPolicy.none())
 async def fail() -> int:
     raise ValueError("no")
@@ -67,11 +77,30 @@ def test_a_burst_exits_with_0_also_when_jobs_ended_dead(shop: Any) -> None:
     assert shop.app.sync.status(job) is JobStatus.DEAD
 
 
+def test_a_burst_handles_events_of_the_topics_that_are_named(shop: Any) -> None:
+    shop.app.sync.publish("orders", 7)
+    job = shop.app.sync.enqueue(shop.add.call(2, 3))
+    result = run("worker", "cli_shop:app", "--burst", "--topics", "returns")
+    assert "returns/billing" in result.stderr
+    assert "orders/billing" not in result.stderr
+    assert (shop.billed, shop.app.sync.status(job)) == ([], JobStatus.SUCCEEDED)
+    job = shop.app.sync.enqueue(shop.add.call(2, 3))
+    assert run("worker", "cli_shop:app", "--burst", "--topics", "orders", "--queues", "").exit_code == 0
+    assert (shop.billed, shop.app.sync.status(job)) == ([7], JobStatus.QUEUED)
+
+
+def test_a_topic_that_nothing_is_subscribed_to_is_refused(shop: Any) -> None:
+    result = run("worker", "cli_shop:app", "--burst", "--topics", "mails")
+    assert result.exit_code == 2
+    assert "nothing in this app is subscribed to mails" in result.stderr
+
+
 def test_the_banner_says_what_is_served_and_how_to_stop(shop: Any) -> None:
     result = run("worker", "cli_shop:app", "--burst", "--concurrency", "7", "--grace", "3", "--lease", "120")
     assert "cli_shop:app, 2 tasks" in result.stderr
     assert shop.app.store in result.stderr
     assert "default, mails" in result.stderr
+    assert "orders/billing, returns/billing" in result.stderr
     assert "7 on " in result.stderr
     assert "lease 2 min, grace 3 s" in result.stderr
     assert "Ctrl-C lets running jobs end" in result.stderr
@@ -106,10 +135,19 @@ def test_every_flag_has_a_variable_and_flags_win(shop: Any, monkeypatch: pytest.
         "HEADRACE_GRACE": "6",
         "HEADRACE_LEASE": "7",
         "HEADRACE_QUEUES": "mails",
+        "HEADRACE_TOPICS": "orders, returns",
         "HEADRACE_BURST": "1",
     }
     assert run("worker", "cli_shop:app", "--grace", "0", **environment).exit_code == 0
-    assert asked == [{"queues": ["mails"], "concurrency": 5, "lease": 7.0, "grace": 0.0}]
+    assert asked == [
+        {
+            "queues": ["mails"],
+            "topics": ["orders", "returns"],
+            "concurrency": 5,
+            "lease": 7.0,
+            "grace": 0.0,
+        }
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 import uuid
 
@@ -75,3 +78,18 @@ def test_an_id_that_was_made_may_be_chosen_again() -> None:
 @pytest.mark.parametrize("id", ["", "with space", "x" * 201, "{tag}", "new\nline", "grüße", "tab\t", "end\n"])
 def test_users_may_not_choose_ids_that_stores_trip_over(id: str) -> None:
     assert not is_given_id(id)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_does_not_use_what_its_parent_has_drawn() -> None:
+    program = (
+        "import os\n"
+        "from headrace.core.ids import new_id\n"
+        "new_id()\n"
+        "child = os.fork()\n"
+        "os.write(1, ' '.join(new_id()[10:] for _ in range(20)).encode() + b' ')\n"
+        "if child:\n"
+        "    os.waitpid(child, 0)\n"
+    )
+    output = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True).stdout
+    assert len(set(output.split())) == 40

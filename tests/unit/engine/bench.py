@@ -15,8 +15,11 @@ from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.ids import new_id
 from headrace.core.message import ENVELOPE_VERSION, Batch, Envelope, Message, Source, Stream, encode_envelope
+from headrace.engine.bundle import FinishedBundle
+from headrace.engine.desk import Desk
 from headrace.engine.emitter import Emitter
-from headrace.engine.executor import Executor, Finished
+from headrace.engine.executor import Executor
+from headrace.engine.finished import Finished
 from headrace.engine.holdings import Holdings
 from headrace.engine.judge import Judge
 from headrace.engine.registry import Handler, Registry
@@ -34,8 +37,11 @@ class Bench:
         self.heard: list[signals.Signal] = []
         self.emitter.on(signals.Signal, self.heard.append)
         self.holdings = Holdings()
-        self.finished: list[Finished] = []
+        self.finished: list[Finished] = []  # of bundles, their parts
         self._number = 0
+
+    def finish(self, finished: Finished | FinishedBundle) -> None:
+        self.finished += finished.parts if isinstance(finished, FinishedBundle) else [finished]
 
     def executor(self, concurrency: int = 10) -> Executor:
         judge = Judge(
@@ -53,6 +59,7 @@ class Bench:
             concurrency=concurrency,
             children=1,
             clock_us=self.holdings.store_clock_us,
+            desk=Desk(judge, self.finished.append),
         )
 
     def task(self, function: Callable[..., Any]) -> str:

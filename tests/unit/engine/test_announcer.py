@@ -24,7 +24,7 @@ from headrace.core.outcome import (
 )
 from headrace.engine.announcer import Announcer
 from headrace.engine.emitter import Emitter
-from headrace.engine.executor import Finished
+from headrace.engine.finished import Finished
 
 CLAIM = Claim(Source(Stream("queue", "mails")), "id", b"", 1, claimed_us=1)
 NAMES = ("id", "send", "mails")

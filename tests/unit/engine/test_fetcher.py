@@ -22,7 +22,7 @@ class Desk:
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch, *, size: int = 10) -> None:
         self.bench = bench
-        self.slots = Slots(size, executor=bench.executor(size), finish=bench.finished.append)
+        self.slots = Slots(size, executor=bench.executor(size), finish=bench.finish)
         self.unwritten = 0
         self.asked: list[tuple[int, int]] = []
         self.fetcher = Fetcher(

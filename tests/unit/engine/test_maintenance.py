@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 import pytest
 
 from headrace import WorkerInfo, signals
 from headrace.core.backend import Promoted, Reclaimed
 from headrace.core.clock import microseconds
+from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, Stream
 from headrace.engine import maintenance as maintenance_module
 from headrace.engine.maintenance import PROMOTE_BATCH, PROMOTE_FALLBACK, RECLAIM_BATCH, Maintenance
@@ -164,6 +166,30 @@ async def test_after_an_outage_reclaim_waits_one_lease(
     clock = Time(monkeypatch)
     await desk.maintenance._reclaim()
     clock.pass_by(LEASE * 1.5)
+    for _ in range(5):
+        await desk.maintenance._reclaim()
+        clock.pass_by(LEASE / 5 - 0.01)
+    assert len(reclaims) == 1
+    clock.pass_by(LEASE / 5)
+    await desk.maintenance._reclaim()
+    assert len(reclaims) == 2
+
+
+async def test_the_lease_to_wait_begins_when_the_store_is_back(
+    bench: Bench, desk: Desk, reclaims: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> NoReturn:
+        raise BackendUnavailable("away")
+
+    clock = Time(monkeypatch)
+    await desk.maintenance._reclaim()
+    with monkeypatch.context() as outage:
+        outage.setattr(bench.backend, "reclaim", away)
+        outage.setattr(bench.backend, "beat", away)
+        for _ in range(15):
+            clock.pass_by(LEASE / 5)
+            with pytest.raises(BackendUnavailable):
+                await desk.maintenance._reclaim()
     for _ in range(5):
         await desk.maintenance._reclaim()
         clock.pass_by(LEASE / 5 - 0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -280,3 +280,82 @@ async def test_after_its_loop_is_gone_a_producer_has_another_name(desk: Desk) ->
     await desk.append(message())
     assert [batch.number for batch in desk.batches] == [1, 1]
     assert desk.batches[0].producer != desk.batches[1].producer
+
+
+async def test_a_lone_caller_that_goes_away_leaves_his_batch_to_be_sent_again(desk: Desk) -> None:
+    desk.gate.clear()
+    gone = asyncio.create_task(desk.append(message()))
+    await wait_until(lambda: desk.batches)
+    gone.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await gone
+    desk.gate.set()
+    await desk.producer.close()
+    assert [batch.number for batch in desk.batches] == [1, 1]
+    assert await desk.stored() == 1
+
+
+async def test_what_gathered_behind_a_lone_caller_is_sent_when_he_goes_away(desk: Desk) -> None:
+    desk.gate.clear()
+    gone = asyncio.create_task(desk.append(message()))
+    await wait_until(lambda: desk.batches)
+    others = [asyncio.create_task(desk.append(message())) for _ in range(3)]
+    await asyncio.sleep(0)
+    gone.cancel()
+    desk.gate.set()
+    await asyncio.gather(*others)
+    assert [(batch.number, len(batch.messages)) for batch in desk.batches] == [(1, 1), (1, 1), (2, 3)]
+    assert await desk.stored() == 4
+
+
+async def test_closing_waits_for_a_lone_message(desk: Desk) -> None:
+    desk.gate.clear()
+    sending = asyncio.create_task(desk.append(message()))
+    await wait_until(lambda: desk.batches)
+    closing = [asyncio.create_task(desk.producer.close()) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert not any(each.done() for each in closing)
+    desk.gate.set()
+    await asyncio.gather(*closing)
+    assert await desk.stored() == 1
+    await sending
+
+
+async def test_the_store_is_at_work_while_the_next_pages_are_written(desk: Desk) -> None:
+    desk.gate.clear()
+    sent = messages(2 * BATCH_MESSAGES + 30)
+
+    def pages() -> Iterator[list[Message]]:
+        yield sent[: BATCH_MESSAGES - 10]
+        yield sent[BATCH_MESSAGES - 10 : BATCH_MESSAGES + 10]
+        yield sent[BATCH_MESSAGES + 10 : BATCH_MESSAGES + 20]
+        assert desk.sizes == [BATCH_MESSAGES]  # the first is under way
+        desk.gate.set()
+        yield sent[BATCH_MESSAGES + 20 :]
+
+    answers = await desk.producer.append_pages(MAILS, pages(), len(sent), None)
+    assert answers == [Answer(each.id) for each in sent]
+    assert desk.sizes == [BATCH_MESSAGES, BATCH_MESSAGES, 30]
+    assert await desk.stored() == len(sent)
+
+
+async def test_no_page_is_written_after_one_has_failed(desk: Desk) -> None:
+    desk.troubles = [BackendUnavailable("the disk is full")]
+    written = 0
+
+    def pages() -> Iterator[list[Message]]:
+        nonlocal written
+        for _ in range(1000):
+            written += 1
+            yield messages(BATCH_MESSAGES // 2)
+
+    with pytest.raises(BackendUnavailable, match="the disk is full"):
+        await desk.producer.append_pages(MAILS, pages(), 500 * BATCH_MESSAGES, None)
+    assert written < 10
+    assert await desk.stored() == 0
+    await desk.append(message())
+
+
+async def test_no_pages_have_no_answers(desk: Desk) -> None:
+    assert await desk.producer.append_pages(MAILS, [], 0, None) == []
+    assert desk.batches == []

@@ -15,7 +15,7 @@ from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.engine.emitter import Emitter
-from headrace.engine.executor import Finished
+from headrace.engine.finished import Finished
 from headrace.engine.settler import BATCH, Settler
 from tests.waiting import wait_until
 

@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 
 def make(bench: Bench, size: int) -> Slots:
-    return Slots(size, executor=bench.executor(size), finish=bench.finished.append)
+    return Slots(size, executor=bench.executor(size), finish=bench.finish)
 
 
 async def test_buffered_claims_are_run_and_finished(bench: Bench) -> None:

@@ -266,7 +266,7 @@ def test_the_apps_tasks_can_be_listed_but_not_changed(app: App) -> None:
     ("options", "complaint"),
     [
         ({"url": "mysql://localhost"}, "'mysql://localhost' is no store that headrace knows"),
-        ({"url": "jobs.db"}, "a URL starts with one of memory://, sqlite://"),
+        ({"url": "jobs.db"}, "starts with one of memory://, sqlite://"),
         ({"url": ""}, "no store that headrace knows"),
         ({"url": 7}, "a store's URL is a text"),
         ({"url": "memory://a/b"}, "is not a memory store"),
@@ -302,7 +302,9 @@ def test_a_wrong_option_of_an_app_is_refused_in_its_constructor(
         ({"concurrency": 1.5}, "concurrency must be a whole number"),
         ({"lease": 0}, "lease must be more than 0"),
         ({"grace": -1}, "grace must be seconds"),
-        ({"topics": ["orders"]}, r"worker\(\) has no option 'topics'"),
+        ({"topics": ["orders"]}, "nothing in this app is subscribed to orders"),
+        ({"topics": "orders"}, "topics must be a list of names"),
+        ({"tenants": ["a"]}, r"worker\(\) has no option 'tenants'"),
     ],
 )
 def test_a_wrong_option_of_a_worker_is_refused_when_it_is_asked_for(

@@ -16,8 +16,8 @@ import pytest
 
 from headrace import InvalidPayload, Secret
 from headrace.core.secret import SECRET_CODE, masked
+from headrace.core.values import holds_secrets
 from headrace.jobs.arguments import Arguments
-from headrace.jobs.values import holds_secrets
 
 WORD = "swordfish"
 

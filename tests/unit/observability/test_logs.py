@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 
@@ -91,6 +92,20 @@ def test_a_signal_is_one_line(
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("headrace", level)
     assert record.getMessage().startswith(line)
+
+
+def test_a_store_that_is_away_is_a_line_a_second(
+    emitter: Emitter, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for _ in range(30):
+        emitter.emit(signals.BackendError("settler", "away", 0.1))
+        now += 0.1
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 3
+    assert lines[0].endswith("away")
+    assert lines[1].endswith("away (and 9 like it before)")
 
 
 @pytest.mark.parametrize(("signal", "level", "line"), LINES_OF_EVERY_JOB)

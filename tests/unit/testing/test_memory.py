@@ -83,11 +83,11 @@ async def test_what_is_still_on_its_way_at_the_end_does_not_reach_the_real_store
 ) -> None:
     with memory(real) as kit:
         await real.open()
-        enqueuing = asyncio.create_task(real.enqueue(call(real)))
+        enqueuing = asyncio.create_task(real.enqueue_many([call(real), call(real)]))
         await asyncio.sleep(0)
         assert kit.enqueued() == []
     await enqueuing
-    assert len(kit.enqueued()) == 1
+    assert len(kit.enqueued()) == 2
     assert list(tmp_path.iterdir()) == []
 
 

@@ -28,12 +28,18 @@ from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.scheduling import ScheduleRecord, Timetable
+from headrace.core.topics import Reading, Start, Tended, TopicRecord, TopicRules
+from headrace.core.traffic import Tally, TrafficRecord
 
 from . import timetable
 from .bell import Bell
 from .shelf import Shelf
 from .store import Listener, Store
 from .view import counts_of, end_of, page_of_dead, page_of_records, record_of
+from .view_of_topics import reading_of, record_of_topic
+
+#: A bell, and every set that it is in.
+Hung = tuple[Bell[None], list[set[Bell[None]]]]
 
 
 class MemoryBackend(Backend):
@@ -43,7 +49,7 @@ class MemoryBackend(Backend):
         self._name = name
         self._now_us = clock.now_us
         self._turns = count(1)
-        self._claiming: defaultdict[str, set[Bell[None]]] = defaultdict(set)
+        self._waiting: defaultdict[str, set[Bell[None]]] = defaultdict(set)  # claims and readers
         self._woken: set[str] = set()
         self._watching: set[Bell[Record | None]] = set()
 
@@ -55,7 +61,7 @@ class MemoryBackend(Backend):
         """There is nothing to connect to."""
 
     async def close(self) -> None:
-        for consumer, bells in self._claiming.items():
+        for consumer, bells in self._waiting.items():
             if bells:
                 self.wake(consumer)
         for watching in self._watching:
@@ -65,7 +71,7 @@ class MemoryBackend(Backend):
 
     async def ensure(self, source: Source, lease_us: int) -> int | None:
         with self._lock:
-            return self._store.shelf(source.stream).ensure(lease_us, self._now_us())
+            return self._store.ensure(source.stream, lease_us, self._now_us())
 
     async def append(self, batch: Batch) -> list[Answer]:
         with self._lock:
@@ -83,33 +89,34 @@ class MemoryBackend(Backend):
                 if self._was_woken(consumer) or claims or left <= 0:
                     return claims
                 # Hung up under the same lock, so that nothing can arrive in between unnoticed.
-                bell = self._hang_bell(sources, consumer)
-            try:
-                await bell.heard(left, otherwise=None)
-            finally:
-                self._take_down(bell, sources, consumer)
+                hung = self._hang_bell([source.stream for source in sources], consumer)
+            await self._heard(hung, left)
 
     def _was_woken(self, consumer: str) -> bool:
         woken = consumer in self._woken
         self._woken.discard(consumer)
         return woken
 
-    def _hang_bell(self, sources: Sequence[Source], consumer: str) -> Bell[None]:
+    def _hang_bell(self, streams: Sequence[Stream], consumer: str) -> Hung:
         bell: Bell[None] = Bell()
-        self._claiming[consumer].add(bell)
-        for source in sources:
-            self._store.shelf(source.stream).bells.add(bell)
-        return bell
+        places = [self._waiting[consumer], *map(self._store.bells, streams)]
+        for place in places:
+            place.add(bell)
+        return bell, places
 
-    def _take_down(self, bell: Bell[None], sources: Sequence[Source], consumer: str) -> None:
-        self._claiming[consumer].discard(bell)
-        with self._lock:
-            for source in sources:
-                self._store.shelf(source.stream).bells.discard(bell)
+    async def _heard(self, hung: Hung, timeout: float) -> None:
+        """Wait for the bell, and take it down wherever it hangs."""
+        bell, places = hung
+        try:
+            await bell.heard(timeout, otherwise=None)
+        finally:
+            with self._lock:
+                for place in places:
+                    place.discard(bell)
 
     def wake(self, consumer: str) -> None:
         self._woken.add(consumer)
-        for bell in self._claiming[consumer]:
+        for bell in self._waiting[consumer]:
             bell.ring(None)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -142,12 +149,20 @@ class MemoryBackend(Backend):
     async def beat(self, worker: WorkerInfo) -> Standing:
         with self._lock:
             self._store.beat(worker, self._now_us())
-            return self._store.standing(worker.queues)
+            return self._store.standing(worker.streams)
+
+    async def tally(self, tallies: Sequence[Tally]) -> None:
+        with self._lock:
+            self._store.traffic.add(tallies, self._now_us())
+
+    async def traffic(self, minutes: int) -> list[TrafficRecord]:
+        with self._lock:
+            return self._store.traffic.records(minutes, self._now_us())
 
     async def retire(self, sources: Sequence[Source], consumer: str) -> None:
         with self._lock:
             self._store.retire(consumer)
-        self._claiming.pop(consumer, None)
+        self._waiting.pop(consumer, None)
         self._woken.discard(consumer)
 
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
@@ -199,6 +214,47 @@ class MemoryBackend(Backend):
         with self._lock:
             shelf = self._store.shelf(stream)
             return timetable.tick(shelf, name, expected_us, next_us, messages, self._now_us())
+
+    # --- topics and groups -------------------------------------------------------------------------------
+
+    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
+        with self._lock:
+            self._store.topic(topic).arrange(rules)
+
+    async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
+        with self._lock:
+            return self._store.join(group, start, ordered=ordered, now_us=self._now_us())
+
+    async def read(
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+    ) -> Reading:
+        until = monotonic() + wait
+        while True:
+            with self._lock:
+                log = self._store.topic(topic).log
+                after = log.position(after) if isinstance(after, Start) else after
+                reading = reading_of(log, after, limit, self._now_us())
+                left = until - monotonic()
+                if self._was_woken(consumer) or reading.entries or left <= 0:
+                    return reading
+                hung = self._hang_bell([topic], consumer)
+            await self._heard(hung, left)
+
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+        with self._lock:
+            return self._store.tend(groups, limit, self._now_us())
+
+    async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
+        with self._lock:
+            return [record_of_topic(topic, self._now_us()) for topic in self._store.topics(names)]
+
+    async def reset(self, group: Stream, start: Start) -> bool:
+        with self._lock:
+            return self._store.group(group).reset(start)
+
+    async def remove(self, group: Stream) -> bool:
+        with self._lock:
+            return self._store.remove(group)
 
     # --- one message -------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class Entry(msgspec.Struct, gc=False):
     failure: Failure | None = None
     died: int = 0  # the order of deaths
     progress: Progress | None = None  # of the last hand-out
+    written_us: int = 0  # of an event: when it was written to its topic's log
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):

@@ -62,8 +62,11 @@ class Lanes:
 
     def oldest_us(self) -> int:
         """When the longest-waiting entry became ready; 0: there is none."""
-        fronts = [self._front(lane) for lane in self._lanes]
-        return min((entry.since_us for entry in fronts if entry), default=0)
+        return min((entry.since_us for entry in self.fronts()), default=0)
+
+    def fronts(self) -> list[Entry]:
+        """The longest-waiting entry of each lane."""
+        return [entry for lane in self._lanes if (entry := self._front(lane))]
 
     def _front(self, lane: deque[Entry]) -> Entry | None:
         while lane and lane[0].status is not _QUEUED:

@@ -15,6 +15,8 @@ class Marks:
         self._passing: list[tuple[int, int, Mark]] = []
 
     def keep(self, mark: Mark) -> None:
+        # An event may come round again while a mark of it stands: the later one goes to the end.
+        self.by_id.pop(mark.id, None)
         self.by_id[mark.id] = mark
         heapq.heappush(self._passing, (mark.until_us, mark.number, mark))
 

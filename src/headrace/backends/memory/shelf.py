@@ -1,10 +1,6 @@
-"""One stream: its messages in every state, and the steps that move them. The caller holds the lock."""
+"""One stream: the verbs that are asked of it. The caller holds the lock."""
 
 from __future__ import annotations
-
-from collections import OrderedDict
-from collections.abc import Callable
-from itertools import count
 
 import msgspec
 
@@ -14,24 +10,20 @@ from headrace.core.backend import (
     Answer,
     CancelAnswer,
     CancelOrder,
-    DueOrder,
     LeaseOrder,
-    Order,
     PauseOrder,
     Recovery,
     Renewal,
     ReplayAnswer,
 )
 from headrace.core.claim import Claim, Report
-from headrace.core.lease import Lease
-from headrace.core.message import FRESH, Batch, Message, Source, State, Stream, Trouble
+from headrace.core.message import FRESH, Batch, Message, Source, Trouble
 from headrace.core.outcome import (
     Cancelled,
     Dead,
     DeadReason,
     Done,
     Expired,
-    Failure,
     Outcome,
     Released,
     Retry,
@@ -39,17 +31,10 @@ from headrace.core.outcome import (
     Verdict,
 )
 from headrace.core.record import JobStatus, Progress
-from headrace.core.scheduling import ScheduleRecord
 
-from .agenda import Agenda
-from .bell import Bell
-from .entry import Entry, Mark
-from .keys import Keys
-from .lanes import FIRST_PRIORITY, RETURNED, SUSPECT, Lanes
-from .marks import Marks
-from .producers import Producers
-from .view import end_of
-from .watchers import Watchers
+from .entry import Entry
+from .lanes import FIRST_PRIORITY
+from .stock import Stock
 
 #: The room in a stream without a limit.
 UNLIMITED = 1 << 62
@@ -60,28 +45,7 @@ _RETRYING, _DEAD, _SUCCEEDED = JobStatus.RETRYING, JobStatus.DEAD, JobStatus.SUC
 _KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
 
 
-class Shelf:
-    def __init__(self, stream: Stream, announce: Callable[[Order], None]) -> None:
-        self.stream = stream
-        self.lease = Lease()
-        self.established = False  # ensured or appended to
-        self.paused = False
-        #: Rung when something can be claimed.
-        self.bells: set[Bell[None]] = set()
-        self.watchers = Watchers()
-
-        self.entries: dict[str, Entry] = {}  # waiting, running or dead; the oldest first
-        self.lanes = Lanes()
-        self.agenda = Agenda()
-        self.running: OrderedDict[int, Entry] = OrderedDict()  # by token; the longest since renewal first
-        self.dead: dict[str, Entry] = {}  # the latest death last
-        self.marks = Marks()
-        self.keys = Keys()
-        self.schedules: dict[str, ScheduleRecord] = {}
-        self._producers = Producers()
-        self._numbers = count(1)
-        self._announce = announce
-
+class Shelf(Stock):
     def ensure(self, lease_us: int, now_us: int) -> int | None:
         self.established = True
         previous, self.lease = self.lease.us, self.lease.changed(lease_us, now_us)
@@ -189,7 +153,7 @@ class Shelf:
         if entry.status is _RUNNING:
             return self.running.pop(entry.token)
         if entry.status is _QUEUED:
-            self.lanes.forget(entry)
+            self._take_out(entry)
             return entry
         return None
 
@@ -304,7 +268,7 @@ class Shelf:
         # Whoever replays a message wants it to run: neither an old cancellation nor its age prevents that.
         entry.state, entry.cancelled_for_us, entry.expires_us = FRESH, None, 0
         entry.reason = entry.failure = None
-        self._queue(entry, now_us)
+        self._enter(entry, now_us)
         return ReplayAnswer.REPLAYED
 
     def discard(self, id: str) -> bool:
@@ -327,74 +291,3 @@ class Shelf:
             return False
         entry.message = msgspec.structs.replace(entry.message, body=body)
         return True
-
-    # --- moves -------------------------------------------------------------------------------------------
-
-    def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
-        entry.status, entry.since_us = _QUEUED, now_us
-        entry.due_us, entry.progress = 0, None
-        if entry.state.crashes:
-            lane = SUSPECT
-        elif returned:
-            lane = RETURNED
-        else:
-            lane = FIRST_PRIORITY + entry.message.priority
-        self.lanes.put(lane, entry)
-        self._ring()
-
-    def _schedule(self, entry: Entry, status: JobStatus, due_us: int, now_us: int) -> None:
-        entry.status = status
-        entry.since_us = now_us
-        entry.due_us = due_us
-        if self.agenda.put(entry):
-            self._announce(DueOrder(self.stream))
-
-    def _take_out(self, entry: Entry) -> None:
-        """Remove a waiting entry from where it waits."""
-        if entry.status is _QUEUED:
-            self.lanes.forget(entry)
-        else:
-            self.agenda.forget(entry)
-
-    def _bury(self, entry: Entry, state: State, reason: DeadReason, failure: Failure, now_us: int) -> None:
-        message = entry.message
-        entry.status, entry.since_us = _DEAD, now_us
-        entry.state, entry.reason, entry.failure = state, reason, failure
-        entry.died = next(self._numbers)
-        self.dead[message.id] = entry
-        self._part(entry, now_us)
-
-    def _end(
-        self,
-        entry: Entry,
-        status: JobStatus,
-        ttl_us: int,
-        now_us: int,
-        *,
-        result: bytes | None = None,
-        note: str = "",
-    ) -> None:
-        message = entry.message
-        entry.status = status
-        del self.entries[message.id]
-        if ttl_us > 0:
-            number, until_us = next(self._numbers), now_us + ttl_us
-            mark = Mark(message.id, message.task, number, status, now_us, until_us, result, note, entry.state)
-            self.marks.keep(mark)
-        self._part(entry, now_us)
-
-    def _part(self, entry: Entry, now_us: int) -> None:
-        """What every end has in common: the key is released, whoever waits for it is told."""
-        message = entry.message
-        if message.unique:
-            self.keys.release(message.unique, message.id, "finished", "started")
-        if self.watchers and (bells := self.watchers.pop(message.id, None)):
-            record = end_of(self, message.id, now_us)
-            for bell in bells:
-                bell.ring(record)
-
-    def _ring(self) -> None:
-        if self.bells and not self.paused:
-            for bell in self.bells:
-                bell.ring(None)
-            self.bells.clear()

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import msgspec
 
@@ -15,9 +16,14 @@ from headrace.core.clock import SECOND
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import WorkerInfo
+from headrace.core.topics import Start, Tended
 
+from .bell import Bell
+from .group import GroupShelf
 from .lanes import BOTTOM_UP, RETURNED, SUSPECT, TOP_DOWN
 from .shelf import Shelf
+from .topic import TopicShelf
+from .traffic import Traffic
 
 #: How long a worker is remembered after it announced itself, in microseconds.
 WORKER_TTL = 60 * SECOND
@@ -62,23 +68,98 @@ class Store:
         self.lock = threading.Lock()
         self.shelves: dict[Stream, Shelf] = {}
         self.listeners: set[Listener] = set()
+        self.traffic = Traffic()
+        #: One for all, so that a group which is removed and joined again gives out no token twice.
+        self._numbers = count(1)
         self._workers: OrderedDict[str, Seen] = OrderedDict()  # the longest silent first
 
     def shelf(self, stream: Stream) -> Shelf:
         """The shelf of a stream, made when it is first asked for."""
         shelf = self.shelves.get(stream)
         if shelf is None:
-            shelf = self.shelves[stream] = Shelf(stream, self.announce)
+            shelf = self._new_shelf(stream)
+            # Of a group that was removed nothing is to come back because somebody asked for it.
+            if not self._was_removed(stream):
+                self.shelves[stream] = shelf
         return shelf
+
+    def _new_shelf(self, stream: Stream) -> Shelf:
+        match stream.kind:
+            case "queue":
+                return Shelf(stream, self.announce, self._numbers)
+            case "topic":
+                return TopicShelf(stream, self.announce, self._numbers)
+            case "group":
+                return GroupShelf(stream, self.announce, self._numbers, self.topic(stream))
+
+    def _was_removed(self, stream: Stream) -> bool:
+        return stream.kind == "group" and stream.group in self.topic(stream).removed
+
+    def bells(self, stream: Stream) -> set[Bell[None]]:
+        """Those of a stream. Whoever claims for a group that was removed is told when it is joined again."""
+        removed = stream not in self.shelves and self._was_removed(stream)
+        return self.topic(stream).bells if removed else self.shelf(stream).bells
 
     def announce(self, order: Order) -> None:
         for listener in self.listeners:
             listener.tell(order)
 
+    def ensure(self, stream: Stream, lease_us: int, now_us: int) -> int | None:
+        shelf = self.shelves[stream] = self.shelf(stream)
+        return shelf.ensure(lease_us, now_us)
+
+    # --- topics and groups -------------------------------------------------------------------------------
+
+    def topic(self, stream: Stream) -> TopicShelf:
+        """The shelf of a topic, or of the topic of a group."""
+        shelf = self.shelf(Stream("topic", stream.topic))
+        assert isinstance(shelf, TopicShelf)
+        return shelf
+
+    def group(self, stream: Stream) -> GroupShelf:
+        shelf = self.shelf(stream)
+        assert isinstance(shelf, GroupShelf)
+        return shelf
+
+    def topics(self, names: Sequence[str] | None) -> list[TopicShelf]:
+        shelves = [shelf for shelf in self.shelves.values() if isinstance(shelf, TopicShelf)]
+        wanted = [shelf for shelf in shelves if names is None or shelf.stream.name in names]
+        return sorted((shelf for shelf in wanted if shelf.established), key=lambda shelf: shelf.stream.name)
+
+    def join(self, stream: Stream, start: Start, *, ordered: bool, now_us: int) -> bool:
+        topic, group = self.topic(stream), self.group(stream)
+        new = group.join(start, ordered=ordered, now_us=now_us)
+        self.shelves[stream] = group
+        topic.ring()
+        return new
+
+    def remove(self, stream: Stream) -> bool:
+        group, topic = self.shelves.get(stream), self.topic(stream)
+        if not isinstance(group, GroupShelf) or not group.joined:
+            return False
+        topic.removed.add(stream.group)
+        del topic.groups[stream.group], self.shelves[stream]
+        group.leave()
+        return True
+
+    def tend(self, streams: Sequence[Stream], limit: int, now_us: int) -> Tended:
+        for stream in streams:
+            self.group(stream).note_member(now_us)
+        topics = {stream.topic: self.topic(stream) for stream in streams}.values()
+        steps = [topic.tended(topic.trim(limit, now_us), now_us) for topic in topics]
+        return Tended(
+            trimmed=sum(step.trimmed for step in steps),
+            more=any(step.more for step in steps),
+            holding=tuple(stream for step in steps for stream in step.holding),
+            passed=tuple(stream for step in steps for stream in step.passed),
+        )
+
+    # --- the path of a message ---------------------------------------------------------------------------
+
     def take(
         self, sources: Sequence[Source], turn: int, consumer: str, limit: int, suspects: int, now_us: int
     ) -> list[Claim]:
-        open_shelves = self._open_shelves(sources, turn)
+        open_shelves = self._open_shelves(sources, turn, now_us)
 
         def take(lane: int, limit: int) -> list[Claim]:
             claims: list[Claim] = []
@@ -95,10 +176,13 @@ class Store:
             claims += take(lane, limit - len(claims))
         return claims
 
-    def _open_shelves(self, sources: Sequence[Source], turn: int) -> list[tuple[Source, Shelf]]:
+    def _open_shelves(self, sources: Sequence[Source], turn: int, now_us: int) -> list[tuple[Source, Shelf]]:
         # Turns that start from the bottom must not all begin with the same source.
         first = (turn + turn // BOTTOM_TURN) % len(sources) if sources else 0
         shelves = [(source, self.shelf(source.stream)) for source in (*sources[first:], *sources[:first])]
+        for _, shelf in shelves:
+            if isinstance(shelf, GroupShelf) and not shelf.joined:
+                shelf.note_member(now_us)
         return [(source, shelf) for source, shelf in shelves if not shelf.paused]
 
     def settle(self, settlements: Sequence[Settlement], now_us: int) -> list[Verdict]:
@@ -122,13 +206,13 @@ class Store:
 
     def promote(self, sources: Sequence[Source], limit: int, now_us: int) -> Promoted:
         shelves = [self.shelf(source.stream) for source in sources]
-        for count in range(limit + 1):
+        for promoted in range(limit + 1):
             due = [(due_us, shelf) for shelf in shelves if (due_us := shelf.agenda.first_us()) is not None]
             if not due:
-                return Promoted(count, None)
+                return Promoted(promoted, None)
             due_us, shelf = min(due, key=lambda pair: pair[0])
-            if due_us > now_us or count == limit:
-                return Promoted(count, max(due_us - now_us, 0))
+            if due_us > now_us or promoted == limit:
+                return Promoted(promoted, max(due_us - now_us, 0))
             shelf.promote(now_us)
         raise AssertionError("unreachable")
 
@@ -148,9 +232,9 @@ class Store:
         self._workers[worker.consumer] = Seen(worker, now_us + WORKER_TTL)
         self._workers.move_to_end(worker.consumer)
 
-    def standing(self, queues: Sequence[str]) -> Standing:
+    def standing(self, streams: Sequence[Stream]) -> Standing:
         shelves = self.shelves
-        own = [shelf for name in queues if (shelf := shelves.get(Stream("queue", name)))]
+        own = [shelf for stream in streams if (shelf := shelves.get(stream))]
         return Standing(
             paused=frozenset(stream for stream, shelf in shelves.items() if shelf.paused),
             leases={shelf.stream: us for shelf in own if (us := shelf.lease.us) is not None},

@@ -15,7 +15,7 @@ from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record
 from .entry import Entry, Mark
 
 if TYPE_CHECKING:
-    from .shelf import Shelf
+    from .stock import Stock
 
 #: A page looks at no more than this many rows, however few of them fit.
 SCAN_LIMIT = 1000
@@ -26,12 +26,12 @@ Item = TypeVar("Item")
 Place = tuple[int, int]
 
 
-def record_of(shelf: Shelf, id: str, now_us: int) -> Record | None:
-    row = shelf.entries.get(id) or shelf.marks.get(id, now_us)
+def record_of(shelf: Stock, id: str, now_us: int) -> Record | None:
+    row = shelf.find(id, now_us)
     return _record(shelf, row) if row else None
 
 
-def end_of(shelf: Shelf, id: str, now_us: int) -> Record | None:
+def end_of(shelf: Stock, id: str, now_us: int) -> Record | None:
     """The record of a message that is over, of which nothing may be kept; None: it is not over."""
     record = record_of(shelf, id, now_us)
     if record is None:
@@ -39,21 +39,21 @@ def end_of(shelf: Shelf, id: str, now_us: int) -> Record | None:
     return record if record.status.over else None
 
 
-def counts_of(shelf: Shelf, now_us: int) -> Counts:
+def counts_of(shelf: Stock, now_us: int) -> Counts:
     return Counts(
-        queued=len(shelf.lanes),
+        queued=shelf.queued(),
         running=len(shelf.running),
         scheduled=shelf.agenda.count(JobStatus.SCHEDULED),
         retrying=shelf.agenda.count(JobStatus.RETRYING),
         dead=len(shelf.dead),
         due=shelf.agenda.count_due(now_us),
-        oldest_us=shelf.lanes.oldest_us(),
+        oldest_us=shelf.oldest_us(),
         paused=shelf.paused,
     )
 
 
 def page_of_records(
-    shelf: Shelf, status: JobStatus | None, task: str | None, cursor: str | None, limit: int, now_us: int
+    shelf: Stock, status: JobStatus | None, task: str | None, cursor: str | None, limit: int, now_us: int
 ) -> Page[Record]:
     """First what lives, then the marks, so that a message which ends between two pages is not missed."""
 
@@ -70,7 +70,7 @@ def page_of_records(
     return _page(rows, place, show, cursor, limit)
 
 
-def page_of_dead(shelf: Shelf, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
+def page_of_dead(shelf: Stock, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
     def place(entry: Entry) -> Place:
         return 0, -entry.died
 
@@ -111,11 +111,11 @@ def _read_cursor(cursor: str) -> Place:
         ) from None
 
 
-def _record(shelf: Shelf, row: Entry | Mark) -> Record:
+def _record(shelf: Stock, row: Entry | Mark) -> Record:
     return _record_of_mark(shelf, row) if isinstance(row, Mark) else _record_of_entry(shelf, row)
 
 
-def _record_of_mark(shelf: Shelf, mark: Mark) -> Record:
+def _record_of_mark(shelf: Stock, mark: Mark) -> Record:
     return Record(
         shelf.stream,
         mark.id,
@@ -128,7 +128,7 @@ def _record_of_mark(shelf: Shelf, mark: Mark) -> Record:
     )
 
 
-def _record_of_entry(shelf: Shelf, entry: Entry) -> Record:
+def _record_of_entry(shelf: Stock, entry: Entry) -> Record:
     message = entry.message
     running = entry.status is JobStatus.RUNNING
     return Record(
@@ -149,7 +149,7 @@ def _record_of_entry(shelf: Shelf, entry: Entry) -> Record:
     )
 
 
-def _dead_letter(shelf: Shelf, entry: Entry) -> DeadLetter:
+def _dead_letter(shelf: Stock, entry: Entry) -> DeadLetter:
     message, failure, stream = entry.message, entry.failure, shelf.stream
     return DeadLetter(
         id=message.id,
@@ -162,5 +162,6 @@ def _dead_letter(shelf: Shelf, entry: Entry) -> DeadLetter:
         payload=message.body,
         error_type=failure.error_type if failure else "",
         queue=stream.name if stream.kind == "queue" else None,
-        topic=stream.name if stream.kind == "topic" else None,
+        topic=stream.topic if stream.kind == "group" else None,
+        group=stream.group if stream.kind == "group" else None,
     )

@@ -13,6 +13,6 @@ from .store import Store
 
 
 def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Backend:
-    """`redis://`, `rediss://`, `valkey://` or `unix://`, with user, password and database."""
+    """`redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://`, with user, password and database."""
     confirmation = confirmation_of(durability)
     return RedisBackend(Store(parse_address(url), checked_name("namespace", namespace), clock), confirmation)

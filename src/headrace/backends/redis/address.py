@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import functools
 import ssl
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
 
 from headrace.core.errors import ConfigurationError
 
 DEFAULT_PORT = 6379
+
+#: Schemes that mean TLS.
+_TLS = ("rediss", "valkeys")
+
+#: Options behind the question mark, and those that only make sense with TLS.
+_PLAIN_OPTIONS = ("db",)
+_TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname", "ssl_cert_reqs")
+
+_FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_VERIFIES = {"required": True, "none": False}
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """How the server is trusted, and what it is shown. All is verified unless the URL says otherwise."""
+
+    ca_certs: str | None = None  # a file; None: the system's authorities
+    certfile: str | None = None
+    keyfile: str | None = None
+    verifies: bool = True
+    checks_name: bool = True
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -19,7 +39,7 @@ class Address(msgspec.Struct, frozen=True):
     host: str = "localhost"
     port: int = DEFAULT_PORT
     path: str | None = None
-    tls: bool = False
+    tls: Tls | None = None
     username: str | None = None
     password: str | None = None
     database: int = 0
@@ -31,50 +51,118 @@ class Address(msgspec.Struct, frozen=True):
     __repr__ = __str__
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Certificates and host names are always verified."""
-        return _verifying_context() if self.tls else None
+        return _context(self.tls) if self.tls else None
 
 
 def parse_address(url: str) -> Address:
-    parts = urlsplit(url)
-    try:
-        port = parts.port or DEFAULT_PORT
-        database = _database(parts.path, parts.query, is_socket=parts.scheme == "unix")
-    except ValueError:
-        raise _unusable(parts.scheme) from None
+    parts = _split(url)
+    is_socket, has_tls = parts.scheme == "unix", parts.scheme in _TLS
+    options = _options(parts, (*_PLAIN_OPTIONS, *_TLS_OPTIONS) if has_tls else _PLAIN_OPTIONS)
+    if parts.username and not parts.password:
+        raise _unusable(parts.scheme, "there is a user but no password; a password alone is :password@")
     address = Address(
         host=parts.hostname or "localhost",
-        port=port,
-        path=unquote(parts.path) if parts.scheme == "unix" else None,
-        tls=parts.scheme == "rediss",
+        port=_port(parts),
+        path=unquote(parts.path) if is_socket else None,
+        tls=_tls(parts, options) if has_tls else None,
         username=unquote(parts.username) if parts.username else None,
         password=unquote(parts.password) if parts.password else None,
-        database=database,
+        database=_database(parts, options, is_socket=is_socket),
     )
-    if address.path == "" or (address.username and not address.password):
-        raise _unusable(parts.scheme)
+    if address.path == "":
+        raise _unusable(parts.scheme, "the socket's path is missing")
+    if address.tls is not None:
+        _check_files(address.tls)
     return address
 
 
-@functools.cache
-def _verifying_context() -> ssl.SSLContext:
-    # Reading the system's certificates takes long enough to do it once.
-    return ssl.create_default_context()
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its text would show the URL
+        raise _unusable(url.partition(":")[0], "the host is no name and no address") from None
+    if parts.fragment:
+        raise _unusable(parts.scheme, "a # in a password is written %23")
+    return parts
 
 
-def _database(path: str, query: str, *, is_socket: bool) -> int:
+def _options(parts: SplitResult, known: tuple[str, ...]) -> dict[str, str]:
+    try:
+        options = (
+            dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True)) if parts.query else {}
+        )
+    except ValueError:
+        raise _unusable(parts.scheme, "what follows the question mark is not name=value") from None
+    for name in options:
+        if name in _TLS_OPTIONS and name not in known:
+            raise _unusable(parts.scheme, f"the option {name} is for rediss://")
+        if name not in known:
+            raise _unusable(parts.scheme, f"the option {name!r} is none of {', '.join(known)}")
+    return options
+
+
+def _port(parts: SplitResult) -> int:
+    try:
+        return parts.port or DEFAULT_PORT
+    except ValueError:
+        raise _unusable(parts.scheme, "the port is no number up to 65535") from None
+
+
+def _database(parts: SplitResult, options: dict[str, str], *, is_socket: bool) -> int:
     """The number behind the slash, or `?db=` which a socket needs, since its path is the file's."""
-    options = parse_qs(query, strict_parsing=True) if query else {}
-    if set(options) - {"db"}:
-        raise ValueError("unknown option")
-    text = options["db"][0] if "db" in options else "" if is_socket else path.strip("/")
-    number = int(text or 0)
-    if number < 0:
-        raise ValueError("negative database")
-    return number
+    text = options["db"] if "db" in options else "" if is_socket else parts.path.strip("/")
+    if text and not (text.isascii() and text.isdecimal()):
+        raise _unusable(parts.scheme, "the database is no number")
+    return int(text or 0)
 
 
-def _unusable(scheme: str) -> ConfigurationError:
+def _tls(parts: SplitResult, options: dict[str, str]) -> Tls:
+    certfile, keyfile = options.get("ssl_certfile"), options.get("ssl_keyfile")
+    if keyfile and not certfile:
+        raise _unusable(parts.scheme, "ssl_keyfile is nothing without ssl_certfile")
+    return Tls(
+        ca_certs=options.get("ssl_ca_certs"),
+        certfile=certfile,
+        keyfile=keyfile,
+        verifies=_choice(parts, options, "ssl_cert_reqs", _VERIFIES),
+        checks_name=_choice(parts, options, "ssl_check_hostname", _FLAGS),
+    )
+
+
+def _choice(parts: SplitResult, options: dict[str, str], name: str, meanings: dict[str, bool]) -> bool:
+    text = options.get(name)
+    if text is None:
+        return True
+    if text.lower() not in meanings:
+        raise _unusable(parts.scheme, f"{name} is one of {', '.join(meanings)}")
+    return meanings[text.lower()]
+
+
+def _check_files(tls: Tls) -> None:
+    """A certificate that cannot be read is told where the URL is given, not at the first connection."""
+    try:
+        _context(tls)
+    except (OSError, ValueError) as error:
+        files = ", ".join(filter(None, (tls.ca_certs, tls.certfile, tls.keyfile)))
+        raise ConfigurationError(
+            f"the certificates of the store's URL cannot be used: {files} ({error})"
+        ) from error
+
+
+@functools.cache
+def _context(tls: Tls) -> ssl.SSLContext:
+    # Reading the system's certificates takes long enough to do it once.
+    context = ssl.create_default_context(cafile=tls.ca_certs)
+    if tls.certfile:
+        context.load_cert_chain(tls.certfile, tls.keyfile, password="")  # never asked for on a terminal
+    if not tls.checks_name or not tls.verifies:
+        context.check_hostname = False
+    if not tls.verifies:
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _unusable(scheme: str, why: str) -> ConfigurationError:
     # The URL itself may hold a password and is not shown.
     example = "unix:///run/redis.sock?db=0" if scheme == "unix" else f"{scheme}://user:password@host:6379/0"
-    return ConfigurationError(f"the store's URL cannot be read: write it like {example}")
+    return ConfigurationError(f"the store's URL cannot be read: {why}; write it like {example}")

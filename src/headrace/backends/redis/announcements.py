@@ -11,19 +11,23 @@ from typing import Any
 from hiredis import ReplyError
 
 from headrace.core.backend import CancelOrder, DueOrder, LeaseOrder, Order, PauseOrder, ScheduleOrder
-from headrace.core.errors import BackendUnavailable
+from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.message import Stream
 from headrace.core.record import JobStatus, Record
 
-from .connection import RECONNECT_MOST, Link, Wire, pack
+from .connection import RECONNECT_MOST, Wire, pack
 from .entries import record_of
+from .faults import error_of
 from .keys import stream_of
-from .replies import error_of
 from .scripts import UNWATCH, WATCH
 from .store import Store
 
 #: Seconds for which the server remembers who waits, and after which a waiting process says so again.
 REMEMBERED, REMINDED = 60.0, 20.0
+
+#: Seconds between two signs of life that are asked of a subscription: nothing else tells one on which nothing
+#: is announced from one that leads nowhere.
+PULSE = 4.0
 
 Hear = Callable[[Order], None]
 
@@ -34,7 +38,7 @@ class Announcements:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._link = Link(store.address, greet=self._subscribe, hear=self._receive)
+        self._link = store.new_link(greet=self._subscribe, hear=self._receive)
         self._channel = store.keys.waiter(secrets.token_hex(8))
         self._task: asyncio.Task[None] | None = None
         self._listeners: list[Hear] = []
@@ -55,6 +59,12 @@ class Announcements:
             await asyncio.wait([task])
         self._link.drop()
         self._ask_again()
+
+    def abandon(self) -> None:
+        """The same where the event loop is gone, or belongs to the parent of this process: nobody waits."""
+        self._closed = True
+        self._task = None
+        self._waiting.clear()
 
     # --- orders ------------------------------------------------------------------------------------------
 
@@ -90,6 +100,7 @@ class Announcements:
     # --- ends --------------------------------------------------------------------------------------------
 
     async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+        self._store.life.check(self._store.server_name)
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         event = asyncio.Event()
@@ -143,12 +154,14 @@ class Announcements:
                 raise error_of(reply, self._store.server_name)
 
     async def _keep_up(self) -> None:
-        while True:
+        mine = asyncio.current_task()
+        while self._task is mine:
             try:
                 wire = await self._link.connected()
                 self._ask_again()
-                await wire.ended()
-            except BackendUnavailable:
+                while not await wire.ended(PULSE):
+                    await wire.send(pack(("PING",)))
+            except HeadraceError:
                 await asyncio.sleep(random.uniform(0, RECONNECT_MOST))
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hiredis import ReplyError
+
 from headrace.core.backend import Answer
-from headrace.core.message import NORMAL, Batch, Message
+from headrace.core.message import NORMAL, Batch, Message, are_alike
 
 from .connection import Word
+from .publishing import publish_words
 from .queue import Call, Queue
-from .scripts import APPEND, TICK
+from .scripts import APPEND, PUBLISH, TICK
 
 #: What one script may hold: messages, and bytes of bodies (or a single message).
 ITEMS, BYTES = 500, 1 << 20
@@ -37,31 +40,46 @@ def tick_call(queue: Queue, batch: Batch, name: str, expected_us: int, next_us: 
 
 def answers_of(batch: Batch, replies: Sequence[Any]) -> list[Answer]:
     answers = [Answer(message.id) for message in batch.messages]
-    for reply, first in zip(replies, _firsts(batch), strict=True):
+    for reply, span in zip(replies, _spans(batch), strict=True):
+        if isinstance(reply, ReplyError):  # the server has no memory for this chunk, and stored nothing of it
+            for index in span:
+                answers[index] = Answer(batch.messages[index].id, "full", str(reply))
+            continue
         for index, verdict, id in zip(reply[::3], reply[1::3], reply[2::3], strict=True):
-            answers[first + index] = Answer(id.decode(), "duplicate" if verdict == b"d" else "full")
+            answers[span[index]] = Answer(id.decode(), "duplicate" if verdict == b"d" else "full")
     return answers
 
 
 def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> Call:
+    if queue.stream.kind == "topic":
+        head = (f"{batch.producer}/{number}", batch.number, REMEMBERED)
+        return queue.call(PUBLISH, *head, *publish_words(messages))
     return queue.call(APPEND, *_words(batch, number, messages, REMEMBERED))
 
 
 def _words(batch: Batch, number: int, messages: list[Message], remembered: int) -> list[Word]:
-    words: list[Word] = []
-    simple = len({message.id for message in messages}) == len(messages)
-    for message in messages:
-        options = _options(message)
-        simple = simple and not options
-        words += (message.id, message.task, message.body, options)
     limit = _UNLIMITED if batch.limit is None else batch.limit
-    return [f"{batch.producer}/{number}", batch.number, limit, remembered, int(simple), *words]
+    words: list[Word] = [f"{batch.producer}/{number}", batch.number, limit, remembered]
+    if limit == _UNLIMITED and messages[0].priority == NORMAL and are_alike(messages):
+        words += ("f", messages[0].task)
+        for message in messages:
+            words += (message.id, message.body)
+        return words
+    simple = len({message.id for message in messages}) == len(messages) and all(map(_is_plain, messages))
+    words.append("1" if simple else "0")
+    for message in messages:
+        words += (message.id, message.task, message.body, _options(message))
+    return words
+
+
+def _is_plain(message: Message) -> bool:
+    """Whether it has no options."""
+    return message.priority == NORMAL and message.plain
 
 
 def _options(message: Message) -> str:
-    """Empty for a message that goes straight to its lane; else as the script's header says."""
-    plain = message.priority == NORMAL and not message.lifetime_us and message.unique is None
-    if plain and not message.delay_us and not message.due_us:
+    """Empty for a plain message; else as the script's header says."""
+    if _is_plain(message):
         return ""
     unique = message.unique
     kind, key, window = (_KINDS[unique.until], unique.key, unique.window_us) if unique else ("-", "", 0)
@@ -85,9 +103,9 @@ def _chunks(messages: list[Message]) -> Iterator[list[Message]]:
         yield chunk
 
 
-def _firsts(batch: Batch) -> Iterator[int]:
-    """The index of each chunk's first message."""
+def _spans(batch: Batch) -> Iterator[range]:
+    """The indices of each chunk's messages."""
     first = 0
     for chunk in _chunks(batch.messages):
-        yield first
+        yield range(first, first + len(chunk))
         first += len(chunk)

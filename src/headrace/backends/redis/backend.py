@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from itertools import count
 
@@ -18,27 +19,30 @@ from headrace.core.backend import (
     Standing,
 )
 from headrace.core.claim import Claim, Report
-from headrace.core.errors import BackendUnavailable
+from headrace.core.errors import ConfigurationError
 from headrace.core.message import Batch, Source, Stream
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Record, WorkerInfo
 
 from .announcements import Announcements
 from .appending import answers_of, calls_of
-from .connection import Link
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
+from .faults import OutOfMemory, Refused, is_out_of_memory
 from .inspector import WORKER_TTL, RedisInspector, Seen, decode_seen, encode_seen
 from .keys import label_of
+from .notices import Notices
 from .reader import Reader, wanted
 from .recovery import Recoverer
 from .renewer import RedisRenewer
-from .replies import access_error_of
 from .reporting import report_calls
 from .scheduling import RedisScheduling
-from .scripts import AGE, CANCEL, ENSURE, LOOK, PROMOTE, RETIRE, SWEEP
+from .scripts import AGE, CANCEL, ENSURE, ISSUE, LOOK, PROMOTE, RETIRE, SWEEP
 from .settling import steps_of, verdicts_of
 from .store import Store
+from .tail import Tail
+from .topics import RedisTopics
+from .traffic import RedisTraffic
 
 #: Bytes of bodies that one step of promotion moves.
 PROMOTE_BYTES = 1 << 20
@@ -47,16 +51,19 @@ PROMOTE_BYTES = 1 << 20
 CONSUMER_IDLE = 3_600_000
 
 
-class RedisBackend(RedisInspector, RedisScheduling, Backend):
+class RedisBackend(RedisInspector, RedisScheduling, RedisTopics, RedisTraffic, Backend):
     def __init__(self, store: Store, confirmation: Confirmation | None = None) -> None:
         super().__init__(store)
         self._confirmation = confirmation
         # An append and its confirmation have a connection of their own: nobody else shall wait for that.
-        self._append_link = Link(store.address) if confirmation else store.link
+        self._append_link = store.new_link() if confirmation else store.link
         self._announcements = Announcements(store)
         self._recoverer = Recoverer(store)
         self._readers: dict[str, Reader] = {}
+        self._tails: dict[str, Tail] = {}
         self._paused: set[Stream] = set()
+        self._ensured: dict[Stream, tuple[Source, int]] = {}
+        self._notices = Notices()
         self._turns = count(1)
         self._silence: Callable[[], None] | None = None
 
@@ -65,25 +72,35 @@ class RedisBackend(RedisInspector, RedisScheduling, Backend):
         return f"{self._store.server} at {self._store.address}"
 
     async def open(self) -> None:
+        if self._store.life.at_home:
+            return
+        await self.close()  # what another event loop, or the parent of this process, has left
+        self._store.life.begin()
         try:
-            await check_durability(self._confirmation, await self._store.link.connected())
+            wire = await self._store.link.connected()
+            await self._store.check_permissions(wire)
+            await check_durability(self._confirmation, wire)
             await self._announcements.open()
-        except BackendUnavailable as error:
-            self._store.link.drop()
-            raise access_error_of(error) or error from error
+        except Refused as error:
+            self._store.leave()
+            raise ConfigurationError(str(error)) from error
         except BaseException:
-            self._store.link.drop()
+            self._store.leave()
             raise
         self._silence = self._announcements.listen(self._hear)
 
     async def close(self) -> None:
         if self._silence is not None:
             self._silence()
-        await asyncio.gather(*[reader.stop() for reader in self._readers.values()])
+        if self._store.life.at_home:
+            await asyncio.gather(*[reader.stop() for reader in self._readers.values()])
+            await asyncio.gather(*[tail.stop() for tail in self._tails.values()])
+            await self._announcements.close()
+        else:
+            self._announcements.abandon()
         self._readers.clear()
-        await self._announcements.close()
-        self._append_link.drop()
-        self._store.link.drop()
+        self._tails.clear()
+        self._store.leave()
 
     def _hear(self, order: Order) -> None:
         if isinstance(order, PauseOrder):
@@ -102,6 +119,7 @@ class RedisBackend(RedisInspector, RedisScheduling, Backend):
     async def ensure(self, source: Source, lease_us: int) -> int | None:
         await self._list(source.stream)
         previous = await self._store.run(self._store.queue(source.stream).call(ENSURE, lease_us))
+        self._ensured[source.stream] = (source, lease_us)
         return None if previous is None or int(previous) == lease_us else int(previous)
 
     async def append(self, batch: Batch) -> list[Answer]:
@@ -110,13 +128,17 @@ class RedisBackend(RedisInspector, RedisScheduling, Backend):
         if batch.stream not in self._store.listed:
             await self._list(batch.stream)
         calls = calls_of(self._store.queue(batch.stream), batch)
-        answers = answers_of(batch, await self._store.run_all(calls, self._append_link))
-        if self._confirmation is not None:
-            await confirm(self._confirmation, self._append_link, answers)
+        replies = await self._store.run_all(calls, self._append_link, tolerates=is_out_of_memory)
+        answers = answers_of(batch, replies)
+        if self._confirmation is not None and any(answer.verdict != "full" for answer in answers):
+            await confirm(self._confirmation, self._append_link, self._store.keys.confirmed, answers)
         return answers
 
     async def _list(self, stream: Stream) -> None:
-        await self._store.command("SADD", self._store.keys.streams, label_of(stream))
+        try:
+            await self._store.command("SADD", self._store.keys.streams, label_of(stream))
+        except OutOfMemory:
+            return  # whether there is room is for the step itself to say; it is listed by a later one
         self._store.listed.add(stream)
 
     async def claim(
@@ -130,6 +152,7 @@ class RedisBackend(RedisInspector, RedisScheduling, Backend):
 
     def wake(self, consumer: str) -> None:
         self._reader(consumer).wake()
+        self._tail(consumer).wake()
 
     def _reader(self, consumer: str) -> Reader:
         reader = self._readers.get(consumer)
@@ -159,7 +182,10 @@ class RedisBackend(RedisInspector, RedisScheduling, Backend):
         promoted, soonest = 0, None
         for source in sources:
             queue = self._store.queue(source.stream)
-            number, next_in = await self._store.run(queue.call(PROMOTE, limit - promoted, PROMOTE_BYTES))
+            bounds = (limit - promoted, PROMOTE_BYTES)
+            is_topic = source.stream.kind == "topic"
+            call = queue.call(ISSUE, *bounds, "") if is_topic else queue.call(PROMOTE, *bounds)
+            number, next_in = await self._store.run(call)
             promoted += number
             if next_in >= 0:
                 soonest = next_in if soonest is None else min(soonest, next_in)
@@ -179,7 +205,7 @@ class RedisBackend(RedisInspector, RedisScheduling, Backend):
         calls = [
             self._store.queue(stream).call(SWEEP, CONSUMER_IDLE, limit)
             for stream in await self.streams()
-            if stream.kind == "queue"
+            if stream.kind != "topic"
         ]
         if calls:
             await self._store.run_all(calls)
@@ -187,20 +213,32 @@ class RedisBackend(RedisInspector, RedisScheduling, Backend):
 
     async def beat(self, worker: WorkerInfo) -> Standing:
         seen = encode_seen(Seen(self._store.now_us() + WORKER_TTL, worker))
-        streams = [Stream("queue", name) for name in worker.queues]
+        streams = worker.streams
         _, *rows = await self._store.commands(
             ("HSET", self._store.keys.workers, worker.consumer, seen),
             *(("HMGET", self._store.queue(stream).keys.meta, "paused", "lease") for stream in streams),
+            tolerates=is_out_of_memory,
         )
         known = dict(zip(streams, rows, strict=True))
+        await self._heal([stream for stream, (_, lease) in known.items() if lease is None])
         paused = frozenset(stream for stream, (flag, _) in known.items() if flag == b"1")
         self._set_paused(self._paused - known.keys() | paused)
         return Standing(paused, {stream: int(lease) for stream, (_, lease) in known.items() if lease})
 
+    async def _heal(self, forgotten: list[Stream]) -> None:
+        """Ensure again what somebody has emptied: without its lease jobs are taken from their holders."""
+        for stream in forgotten:
+            if stream in self._ensured and not await self._was_removed(stream):
+                self._notices.warn(
+                    f"{self._store.server_name} has forgotten {stream.name!r}: was it emptied?"
+                )
+                with contextlib.suppress(OutOfMemory):
+                    await self.ensure(*self._ensured[stream])
+
     async def retire(self, sources: Sequence[Source], consumer: str) -> None:
-        reader = self._readers.pop(consumer, None)
-        if reader is not None:
-            await reader.stop()
+        for leaving in (self._readers.pop(consumer, None), self._tails.pop(consumer, None)):
+            if leaving is not None:
+                await leaving.stop()
         await self._store.command("HDEL", self._store.keys.workers, consumer)
         if sources:
             queues = [self._store.queue(source.stream) for source in sources]

@@ -7,19 +7,25 @@ watchdog for a connection stands in for a timer for each request, which would co
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
+import os
 import random
 import socket
+import ssl
 import time
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import hiredis
 
-from headrace.core.errors import BackendUnavailable
+from headrace.core.errors import BackendUnavailable, HeadraceError
 
 from .address import Address
-from .replies import error_of
+from .faults import error_of, hangs_up, is_denied, lost, unreachable, with_advice_on_tls
+from .life import Life
 
 Word = str | bytes | int
 
@@ -30,12 +36,25 @@ pack = cast(Callable[[tuple[Word, ...]], bytes], hiredis.pack_command)
 CONNECT_TIMEOUT = 3.0
 REPLY_TIMEOUT = 5.0
 
+#: Bytes a second: so much longer may a long request take. What is slower is as good as no connection.
+SLOWEST = 64 * 1024
+
 #: Seconds before the next attempt to connect grow from the first to the second, with full jitter.
 RECONNECT_FIRST, RECONNECT_MOST = 0.05, 1.0
+
+#: Seconds by which a late answer is waited for once more: after the event loop was held up, what has arrived
+#: must be read before the time is judged.
+SECOND_LOOK = 0.1
 
 #: A connection whose other end is gone without a word is noticed within about ten seconds:
 #: idle seconds, seconds between probes, probes.
 KEEPALIVE = (5, 2, 2)
+
+#: What a subscription brings besides answers.
+_ANNOUNCED = (b"message", b"pmessage", b"smessage")
+
+#: Every link of this process, so that a forked child can let go of what it inherited.
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
 
 Greeting = Callable[["Wire"], Awaitable[None]]
 Hearing = Callable[[Any], None]
@@ -65,6 +84,8 @@ class Wire(asyncio.Protocol):
         self._reader = hiredis.Reader()
         self._requests: deque[Request] = deque()
         self._watchdog: asyncio.TimerHandle | None = None
+        self._heard_at = 0.0  # when the last bytes came
+        self._refusal: HeadraceError | None = None  # why the server hangs up, where it says so
         self._ended = self._loop.create_future()
 
     def send(self, data: bytes, count: int = 1, patience: float = 0.0) -> asyncio.Future[list[Any]]:
@@ -74,9 +95,9 @@ class Wire(asyncio.Protocol):
         """
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.closed:
-            future.set_exception(_lost(f"the connection to {self._server} is closed"))
+            future.set_exception(self._end_of(None, "is closed"))
             return future
-        deadline = self._loop.time() + REPLY_TIMEOUT + patience
+        deadline = self._loop.time() + REPLY_TIMEOUT + patience + len(data) / SLOWEST
         self._requests.append(Request(future, count, deadline))
         if self._watchdog is None:
             self._watchdog = self._loop.call_at(deadline, self._watch)
@@ -86,15 +107,24 @@ class Wire(asyncio.Protocol):
     def close(self) -> None:
         self._fail("was closed")
 
-    async def ended(self) -> None:
-        """Wait until the connection is lost or closed."""
-        await asyncio.shield(self._ended)
+    def abandon(self) -> None:
+        """The event loop that it lives on is gone, or belongs to the parent of this process: close nothing
+        there and tell nobody. Whoever the loop belongs to may still use it."""
+        self.closed = True
+        if self._loop.is_closed():
+            with contextlib.suppress(Exception):  # not every kind of socket can
+                self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+    async def ended(self, timeout: float | None = None) -> bool:
+        """Wait until the connection is lost or closed; False: it was neither in this time."""
+        return bool((await asyncio.wait([self._ended], timeout=timeout))[0])
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        _keep_alive(transport.get_extra_info("socket"))
+        keep_alive(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
         self._reader.feed(data)
         try:
             while (reply := self._reader.gets()) is not False:
@@ -103,12 +133,17 @@ class Wire(asyncio.Protocol):
             self._fail("sent what is no answer")
 
     def connection_lost(self, error: Exception | None) -> None:
+        if isinstance(error, ssl.SSLError):
+            self._refusal = unreachable(error, self._server)
         self._fail(f"was lost ({error})" if error else "was closed by the server")
 
     def _receive(self, reply: Any) -> None:
+        if self._hear is not None and isinstance(reply, list) and reply[0] in _ANNOUNCED:
+            self._hear(reply)
+            return
+        if hangs_up(reply):
+            self._refusal = error_of(reply, self._server)
         if not self._requests:
-            if self._hear is not None:
-                self._hear(reply)
             return
         request = self._requests[0]
         request.replies.append(reply)
@@ -117,15 +152,19 @@ class Wire(asyncio.Protocol):
             if not request.future.done():
                 request.future.set_result(request.replies)
 
-    def _watch(self) -> None:
+    def _watch(self, late: Request | None = None) -> None:
         self._watchdog = None
         if not self._requests:
             return
-        deadline = self._requests[0].deadline
-        if self._loop.time() >= deadline:
+        first, now = self._requests[0], self._loop.time()
+        # As long as bytes come, be it slowly, they are the answer or those before it.
+        deadline = max(first.deadline, self._heard_at + REPLY_TIMEOUT)
+        if now < deadline:
+            self._watchdog = self._loop.call_at(deadline, self._watch)
+        elif first is late:
             self._fail("did not answer in time")
         else:
-            self._watchdog = self._loop.call_at(deadline, self._watch)
+            self._watchdog = self._loop.call_at(now + SECOND_LOOK, self._watch, first)
 
     def _fail(self, why: str) -> None:
         if self.closed:
@@ -138,9 +177,14 @@ class Wire(asyncio.Protocol):
             self._ended.set_result(None)
         for request in self._requests:
             if not request.future.done():
-                error = _lost(f"the connection to {self._server} {why}", uncertain=True)
-                request.future.set_exception(error)
+                request.future.set_exception(self._end_of(request, why))
         self._requests.clear()
+
+    def _end_of(self, request: Request | None, why: str) -> HeadraceError:
+        error = copy.copy(self._refusal) or lost(f"the connection to {self._server} {why}")
+        if isinstance(error, BackendUnavailable):
+            error.uncertain = request is not None
+        return error
 
 
 class Link:
@@ -151,15 +195,23 @@ class Link:
     """
 
     def __init__(
-        self, address: Address, *, greet: Greeting | None = None, hear: Hearing | None = None
+        self,
+        address: Address,
+        *,
+        greet: Greeting | None = None,
+        hear: Hearing | None = None,
+        life: Life | None = None,
     ) -> None:
         self._address = address
         self._server = f"the server at {address}"
         self._greet = greet
         self._hear = hear
-        self._connecting = asyncio.Lock()
+        self._life = life
+        self._attempt: asyncio.Task[Wire] | None = None
         self._failures = 0
         self._wire: Wire | None = None
+        self._since = 0.0
+        _links.add(self)
 
     async def ask(self, data: bytes, count: int = 1, patience: float = 0.0) -> list[Any]:
         """Send packed commands and wait for their replies; errors are values among them."""
@@ -169,10 +221,25 @@ class Link:
         return await wire.send(data, count, patience)
 
     async def connected(self) -> Wire:
-        async with self._connecting:
-            if self._wire is None or self._wire.closed:
-                self._wire = await self._connect()
-            return self._wire
+        """All who ask while an attempt is under way share it."""
+        wire = self.wire
+        if wire is not None:
+            return wire
+        if self._life is not None:
+            self._life.check(self._server)
+        attempt = self._attempt
+        if attempt is None:
+            attempt = self._attempt = asyncio.get_running_loop().create_task(self._connect())
+            attempt.add_done_callback(self._attempted)
+        try:
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if attempt.cancelled() and not (task and task.cancelling()):
+                raise lost(f"the connection to {self._server} was closed") from None
+            raise
+        except HeadraceError as error:
+            raise copy.copy(error) from error
 
     @property
     def wire(self) -> Wire | None:
@@ -184,10 +251,29 @@ class Link:
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.close()
+        if self._attempt is not None:
+            self._attempt.cancel()
+
+    def renounce(self) -> None:
+        """Close a connection that leads to the wrong server, unless it was made just now."""
+        if time.monotonic() - self._since > RECONNECT_MOST:
+            self.drop()
+
+    def abandon(self) -> None:
+        """Forget the connection without touching it: see `Wire.abandon`."""
+        wire, self._wire, self._attempt = self._wire, None, None
+        if wire is not None:
+            wire.abandon()
+
+    def _attempted(self, attempt: asyncio.Task[Wire]) -> None:
+        if self._attempt is attempt:
+            self._attempt = None
+        if not attempt.cancelled():
+            attempt.exception()  # those who waited have it, if anybody still does
 
     async def _connect(self) -> Wire:
         if self._failures:
-            most = min(RECONNECT_MOST, RECONNECT_FIRST * 2.0**self._failures)
+            most = min(RECONNECT_MOST, RECONNECT_FIRST * 2.0 ** min(self._failures, 10))
             await asyncio.sleep(random.uniform(0, most))
         wire: Wire | None = None
         try:
@@ -199,13 +285,17 @@ class Link:
             if wire is not None:
                 wire.close()
             if isinstance(error, OSError):  # a timeout is one
-                why = str(error) or "it does not answer"
-                raise _lost(f"{self._server} cannot be reached: {why}") from error
+                raise self._advised(unreachable(error, self._server)) from error
             if isinstance(error, BackendUnavailable):
                 error.uncertain = False  # whatever the caller wanted was not sent
+                self._advised(error)
             raise
         self._failures = 0
+        self._wire, self._since = wire, time.monotonic()
         return wire
+
+    def _advised(self, error: BackendUnavailable) -> BackendUnavailable:
+        return with_advice_on_tls(error) if self._address.tls else error
 
     async def _open(self) -> Wire:
         loop = asyncio.get_running_loop()
@@ -216,8 +306,8 @@ class Link:
 
         if address.path is not None:
             return (await loop.create_unix_connection(make, address.path))[1]
-        connected = await loop.create_connection(make, address.host, address.port, ssl=address.tls_context())
-        return connected[1]
+        tls = address.tls_context()
+        return (await loop.create_connection(make, address.host, address.port, ssl=tls))[1]
 
     async def _introduce(self, wire: Wire) -> None:
         commands = handshake(self._address)
@@ -244,82 +334,12 @@ def handshake(address: Address) -> list[tuple[Word, ...]]:
 def check_handshake(replies: list[Any], server: str) -> None:
     """A user who may not name a connection or ask for its id can still work."""
     for reply in replies:
-        if isinstance(reply, hiredis.ReplyError) and not str(reply).startswith("NOPERM"):
+        if isinstance(reply, hiredis.ReplyError) and not is_denied(reply):
             raise error_of(reply, server)
 
 
-class SyncConnection:
-    """The same for a thread without an event loop: one request at a time."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._server = f"the server at {address}"
-        self._socket: socket.socket | None = None
-        self._reader = hiredis.Reader()
-
-    def ask(self, data: bytes, count: int = 1) -> list[Any]:
-        sent = False
-        try:
-            connection = self._socket or self._connect()
-            sent = True
-            connection.sendall(data)
-            return self._read(connection, count)
-        except OSError as error:
-            self.close()
-            raise _lost(f"{self._server} does not answer: {error}", uncertain=sent) from error
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        connection, self._socket = self._socket, None
-        if connection is not None:
-            connection.close()
-
-    def _connect(self) -> socket.socket:
-        connection = self._open()
-        connection.settimeout(REPLY_TIMEOUT)
-        self._socket, self._reader = connection, hiredis.Reader()
-        _keep_alive(connection)
-        commands = handshake(self._address)
-        connection.sendall(b"".join(map(pack, commands)))
-        check_handshake(self._read(connection, len(commands)), self._server)
-        return connection
-
-    def _open(self) -> socket.socket:
-        address = self._address
-        if address.path is not None:
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            connection.settimeout(CONNECT_TIMEOUT)
-            connection.connect(address.path)
-            return connection
-        plain = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT)
-        context = address.tls_context()
-        return context.wrap_socket(plain, server_hostname=address.host) if context else plain
-
-    def _read(self, connection: socket.socket, count: int) -> list[Any]:
-        # Each part of an answer may take the time-out, but the whole must come before this.
-        deadline = time.monotonic() + REPLY_TIMEOUT
-        replies: list[Any] = []
-        while len(replies) < count:
-            reply = self._reader.gets()
-            if reply is not False:
-                replies.append(reply)
-                continue
-            if time.monotonic() > deadline:
-                raise TimeoutError("it takes too long")
-            data = connection.recv(65536)
-            if not data:
-                raise ConnectionResetError("it closed the connection")
-            self._reader.feed(data)
-        return replies
-
-
-def _lost(message: str, *, uncertain: bool = False) -> BackendUnavailable:
-    return BackendUnavailable(message, uncertain=uncertain, transient=True)
-
-
-def _keep_alive(connection: socket.socket | None) -> None:
+def keep_alive(connection: socket.socket | None) -> None:
+    """Have the system notice a dead end, and send small requests at once."""
     if connection is None or connection.family == getattr(socket, "AF_UNIX", None):
         return
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -329,3 +349,12 @@ def _keep_alive(connection: socket.socket | None) -> None:
     for name, value in (("TCP_KEEPIDLE", idle), ("TCP_KEEPINTVL", interval), ("TCP_KEEPCNT", probes)):
         if option := getattr(socket, name, None):
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _abandon_all() -> None:
+    for link in list(_links):
+        link.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

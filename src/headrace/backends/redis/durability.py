@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from hiredis import ReplyError
 
+from headrace.core.backend import Answer
 from headrace.core.errors import ConfigurationError, NotDurable
 
 from .connection import Link, Wire, Word, pack
@@ -42,11 +43,16 @@ def confirmation_of(durability: str) -> Confirmation | None:
     return CONFIRMATIONS[durability]
 
 
-async def confirm(confirmation: Confirmation, link: Link, job: Any) -> None:
-    """Wait until what was written on this link is safe; `NotDurable` when it is not in time."""
-    [reply] = await link.ask(pack(confirmation.command), patience=PATIENCE / 1000)
+async def confirm(confirmation: Confirmation, link: Link, key: str, answers: list[Answer]) -> None:
+    """Wait until what was written is safe; `NotDurable` when it is not in time.
+
+    The server waits for what this very connection has written. A batch that is sent again on a new one writes
+    nothing, and would be confirmed by nobody at once; hence a write, which comes after whatever was before.
+    """
+    commands = (("SET", key, "", "PX", 60_000), confirmation.command)
+    _, reply = await link.ask(b"".join(map(pack, commands)), len(commands), patience=PATIENCE / 1000)
     if not confirmation.is_given(reply):
-        raise NotDurable(f"the store has taken the job, but {confirmation.missing} ({reply})", job=job)
+        raise NotDurable(f"the store has taken the job, but {confirmation.missing} ({reply})", job=answers)
 
 
 async def check_durability(confirmation: Confirmation | None, wire: Wire) -> None:

@@ -16,8 +16,9 @@ from headrace.core.record import DeadLetter, JobStatus, Progress, Record
 
 from .queue import Queue
 
-#: An entry that holds nothing but id, task and body has this many fields and values.
-PLAIN = 6
+#: An entry that holds nothing but id, task and body has this many fields and values, and one that was drawn
+#: late and says when it was written has these.
+PLAIN, DRAWN = 6, 8
 
 _failure = msgspec.msgpack.Decoder(Failure)
 
@@ -49,7 +50,7 @@ def claims_of(queue: Queue, lane: int, entries: Sequence[Any], consumer: str, no
     source = queue.source
     return [
         Claim(source, fields[1].decode(), fields[5], Token(lane, entry, consumer, fields[3]), now_us)
-        if len(fields) == PLAIN
+        if len(fields) == PLAIN or (len(fields) == DRAWN and fields[6] == b"a")
         else _claim(queue, lane, entry, fields, consumer, now_us)
         for entry, fields in entries
     ]
@@ -110,7 +111,7 @@ def _progress(said: bytes) -> Progress:
 
 
 def dead_letter_of(record: Record) -> DeadLetter:
-    failure = record.failure or Failure("", "")
+    failure, stream = record.failure or Failure("", ""), record.stream
     return DeadLetter(
         id=record.id,
         task=record.task,
@@ -121,5 +122,7 @@ def dead_letter_of(record: Record) -> DeadLetter:
         died_at=datetime.fromtimestamp(record.ended_us / SECOND, UTC),
         payload=record.body or b"",
         error_type=failure.error_type,
-        queue=record.stream.name,
+        queue=stream.name if stream.kind == "queue" else None,
+        topic=stream.topic if stream.kind == "group" else None,
+        group=stream.group if stream.kind == "group" else None,
     )

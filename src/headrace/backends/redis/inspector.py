@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -13,7 +14,7 @@ from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, Wo
 
 from .keys import stream_of
 from .listing import Lister
-from .scripts import COUNTS, DISCARD, HASTEN, PAUSE, PURGE, REPLAY, REWRITE
+from .scripts import COUNTS, DISCARD, DRAW, HASTEN, ISSUE, PAUSE, PURGE, REPLAY, REWRITE
 from .store import Store
 
 #: What one script may hold: items, and bytes of the bodies it looks at.
@@ -44,9 +45,7 @@ class RedisInspector(Inspector):
         return [stream_of(label) for label in sorted(label.decode() for label in labels)]
 
     async def counts(self, stream: Stream) -> Counts:
-        answer = await self._store.run(self._store.queue(stream).call(COUNTS))
-        queued, running, scheduled, retrying, dead, due, oldest_us, paused = answer
-        return Counts(queued, running, scheduled, retrying, dead, due, oldest_us, paused == b"1")
+        return counts_of(await self._store.run(self._store.queue(stream).call(COUNTS)))
 
     async def records(
         self,
@@ -68,9 +67,15 @@ class RedisInspector(Inspector):
         await self._store.run(self._store.queue(stream).call(PAUSE, int(paused)))
 
     async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:
-        call = self._store.queue(stream).call(PURGE, mark_us, min(limit, ITEMS), BYTES)
-        count: int = await self._store.run(call)
-        return count
+        queue = self._store.queue(stream)
+        while True:
+            count: int = await self._store.run(queue.call(PURGE, mark_us, min(limit, ITEMS), BYTES))
+            if count or stream.kind != "group":
+                return count
+            # What a group has not drawn is queued as well.
+            _, drawn, _ = await self._store.run(queue.call(DRAW, limit, self._store.is_ordered(stream), 0, 1))
+            if not drawn:
+                return 0
 
     async def dead(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
@@ -93,7 +98,16 @@ class RedisInspector(Inspector):
         return number
 
     async def hasten(self, stream: Stream, id: str) -> bool:
-        return bool(await self._store.run(self._store.queue(stream).call(HASTEN, id)))
+        queue = self._store.queue(stream)
+        if stream.kind == "topic":
+            return bool((await self._store.run(queue.call(ISSUE, 1, BYTES, id)))[0])
+        return bool(await self._store.run(queue.call(HASTEN, id)))
 
     async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
         return bool(await self._store.run(self._store.queue(stream).call(REWRITE, id, body)))
+
+
+def counts_of(answer: Sequence[Any], undrawn: int = 0) -> Counts:
+    """As lua/counts.lua answers; without those of a group that it has not drawn."""
+    queued, running, scheduled, retrying, dead, due, oldest_us, paused = answer[:8]
+    return Counts(queued - undrawn, running, scheduled, retrying, dead, due, oldest_us, paused == b"1")

@@ -1,8 +1,9 @@
 """Every key and channel, made here and nowhere else.
 
-All keys of a queue share one hash tag, `{namespace:q:queue}`, so that one script may touch them all. Those
-marked *job* hold messages or belong to one: they are gone, or have a time to live, once the queue's messages
-are over. The others stay with the queue or the namespace.
+All keys of a queue share one hash tag, `{namespace:q:queue}`, so that one script may touch them all; so do
+those of a topic and all its groups, `{namespace:t:topic}`. Those marked *job* hold messages or belong to one:
+they are gone, or have a time to live, once the messages are over. The others stay with the stream or the
+namespace.
 
     :s:suspect … :s:low    the five lanes, streams read by one group          stays
     :ids                   hash: id → place and flags                         job
@@ -19,37 +20,50 @@ are over. The others stay with the queue or the namespace.
     :sched                 hash: of each schedule l:<name> last moment,       stays
                            f: last fired, p: paused, d: definition
 
+A topic has the same (its lanes stay empty) and these. Those of a group begin with `{namespace:t:topic}:g:`
+and its name with a slash, which no name holds: `{headrace:t:orders}:g:billing/s:normal`.
+
+    :log                   stream: the events, under their numbers            stays
+    :groups                hash: group → 1, or 0: it was removed              stays
+    :meta                  also: last (number), rules, look (when the first   stays
+                           event is old enough to go); of a group position,
+                           ordered, seen
+    :parked                sorted set: id by time, of what waits for its key  job
+    :keys                  hash: key → ids, who holds it and who is parked    job
+
     <namespace>:streams    set of all streams                                 stays
+    <namespace>:traffic:<minute>  hash: what was done and failed              time to live
     <namespace>:workers    hash: consumer → until when, and what it says      stays
+    <namespace>:confirmed  written before a confirmation is waited for        time to live
 """
 
 from __future__ import annotations
 
 import re
 
-from headrace.core.errors import ConfigurationError
-from headrace.core.message import Stream
+from headrace.core.message import Stream, StreamKind
 
 #: The lanes in the order in which they are claimed; scripts number them from 1.
 LANES = ("suspect", "returned", "high", "normal", "low")
 SUSPECT, RETURNED = 1, 2
 TOP_DOWN, BOTTOM_UP = (3, 4, 5), (5, 4, 3)
 
-#: The group of every queue.
+#: The group that reads the lanes, of every queue and of every group of a topic.
 GROUP = "headrace"
 
+_KINDS: dict[str, StreamKind] = {"queue": "queue", "topic": "topic", "group": "group"}
+
 _PERMANENT = re.compile(
-    r"\{[^}]*\}:(s:(suspect|returned|high|normal|low)|meta|sched)|[^{}]+:(streams|workers)"
+    r"\{[^}]*\}:(g:[^/]+/)?(s:(suspect|returned|high|normal|low)|meta|sched)"
+    r"|\{[^}]*\}:(log|groups)|[^{}]+:(streams|workers)"
 )
 
 
 class QueueKeys:
-    """The keys of one queue, in the order in which scripts name them (lua/shared/queue.lua)."""
+    """The keys of one stream, in the order in which scripts name them (lua/shared/queue.lua, topic.lua)."""
 
     def __init__(self, namespace: str, stream: Stream) -> None:
-        if stream.kind != "queue":
-            raise ConfigurationError(f"{stream.kind} {stream.name!r}: there are only queues on Redis so far")
-        self._tag = f"{{{namespace}:q:{stream.name}}}"
+        self._prefix = _prefix(namespace, stream)
         self.lanes = tuple(self._key(f"s:{lane}") for lane in LANES)
         self.meta = self._key("meta")
         self.mark_prefix = self._key("r:")
@@ -69,9 +83,33 @@ class QueueKeys:
             self._key("progress"),
             self._key("sched"),
         )
+        if stream.kind != "queue":
+            topic = TopicKeys(namespace, stream.topic)
+            self.all += (self._key("parked"), self._key("keys"), *topic.all)
 
     def _key(self, name: str) -> bytes:
-        return f"{self._tag}:{name}".encode()
+        return f"{self._prefix}{name}".encode()
+
+
+class TopicKeys:
+    """The keys that a topic shares with its groups."""
+
+    def __init__(self, namespace: str, topic: str) -> None:
+        prefix = _prefix(namespace, Stream("topic", topic))
+        self.log = f"{prefix}log".encode()
+        self.meta = f"{prefix}meta".encode()
+        self.groups = f"{prefix}groups".encode()
+        self.all = (self.log, self.groups, self.meta, f"{prefix}g:".encode())
+
+
+def _prefix(namespace: str, stream: Stream) -> str:
+    match stream.kind:
+        case "queue":
+            return f"{{{namespace}:q:{stream.name}}}:"
+        case "topic":
+            return f"{{{namespace}:t:{stream.name}}}:"
+        case "group":
+            return f"{{{namespace}:t:{stream.topic}}}:g:{stream.group}/"
 
 
 class NamespaceKeys:
@@ -81,7 +119,12 @@ class NamespaceKeys:
         self.streams = f"{namespace}:streams"
         self.workers = f"{namespace}:workers"
         self.orders = f"{namespace}:orders"
+        self.confirmed = f"{namespace}:confirmed"
         self._namespace = namespace
+
+    def traffic(self, minute: int) -> str:
+        """What was done in one minute."""
+        return f"{self._namespace}:traffic:{minute}"
 
     def waiter(self, nonce: str) -> str:
         """The channel of one process that waits for messages to end."""
@@ -95,7 +138,7 @@ def label_of(stream: Stream) -> str:
 
 def stream_of(label: str) -> Stream:
     kind, _, name = label.partition(":")
-    return Stream("topic" if kind == "topic" else "queue", name)
+    return Stream(_KINDS.get(kind, "queue"), name)
 
 
 def is_permanent(key: str) -> bool:

@@ -18,12 +18,14 @@ from .store import Store
 
 _LANES = range(1, len(LANES) + 1)
 MARKS = "M"
+PARKED = "K"  # of groups alone
 
 #: The parts, in the order in which a message passes through them: one that moves on between two pages may be
 #: listed twice, but is not missed.
 PARTS: dict[str, JobStatus | None] = {
     "S": JobStatus.SCHEDULED,
     "R": JobStatus.RETRYING,
+    PARKED: JobStatus.QUEUED,
     **{f"Q{lane}": JobStatus.QUEUED for lane in _LANES},
     **{f"X{lane}": JobStatus.RUNNING for lane in _LANES},
     "D": JobStatus.DEAD,
@@ -63,6 +65,8 @@ class Lister:
         self, stream: Stream, status: JobStatus | None, task: str | None, cursor: str | None, limit: int
     ) -> Page[Record]:
         parts = [part for part in PARTS if _holds(part, status)]
+        if stream.kind != "group" and PARKED in parts:
+            parts.remove(PARKED)
         place = read_cursor(cursor) if cursor else None
         if place is not None:
             parts = parts[parts.index(place.part) :] if place.part in parts else []

@@ -19,11 +19,13 @@ from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 
-from .connection import Link, Wire, pack
+from .connection import Wire, pack
+from .drawing import Drawer
 from .entries import claims_of
+from .faults import can_heal, is_out_of_memory
 from .keys import BOTTOM_UP, GROUP, LANES, RETURNED, SUSPECT, TOP_DOWN
+from .notices import Notices
 from .queue import Call, Queue
-from .replies import error_of, is_error
 from .scripts import AGAIN, CLAIM, ENSURE, STARTED, UNSEEN
 from .store import Store
 
@@ -39,6 +41,10 @@ BOTTOM_TURN = 10
 
 #: Bytes that one claim should bring at most, judged by the bodies that came before.
 BYTES = 4 << 20
+
+#: Seconds: an answer that is so much later than it could be lay here while this process stood still, and what
+#: it brought may belong to others by now.
+LATE = 0.25
 
 #: Seconds after which a read is unblocked again that was not yet blocked.
 UNBLOCK_AGAIN = 0.005
@@ -67,7 +73,7 @@ class Reader:
         self._store = store
         self._consumer = consumer
         self._paused = paused
-        self._link = Link(store.address)
+        self._link = store.new_link()
         self._turns = asyncio.Lock()
         self._task: asyncio.Task[list[Claim]] | None = None
         self._blocking: Wire | None = None
@@ -79,6 +85,8 @@ class Reader:
         self._doubtful = False  # the answer of a read was lost
         self._idle = False  # the last read waited in vain
         self._body_size = 0.0
+        self._notices = Notices()
+        self._drawer = Drawer(store, self._link)
 
     # --- for the backend ---------------------------------------------------------------------------------
 
@@ -164,7 +172,7 @@ class Reader:
         until = loop.time() + wanted.wait
         while True:
             self._stirred.clear()
-            claims = [] if self._may_skip(wanted) else await self._poll(wanted)
+            claims = await self._poll_if_needed(wanted)
             if self._was_woken() or claims or loop.time() >= until:
                 return claims
             if self._stirred.is_set():
@@ -182,8 +190,22 @@ class Reader:
         woken, self._wake_asked = self._wake_asked, False
         return woken or self._leaving
 
-    async def _poll(self, wanted: Wanted) -> list[Claim]:
-        reply = await self._store.run(self._call(wanted), self._link)
+    async def _poll_if_needed(self, wanted: Wanted) -> list[Claim]:
+        if self._may_skip(wanted) and not await self._drawer.draw_again(wanted.queues, wanted.limit):
+            return []
+        drawn = True
+        claims: list[Claim] = []
+        while drawn and not claims:
+            # All that was drawn may have been parked, or taken by others: then there may be more.
+            claims, drawn = await self._poll(wanted)
+        return claims
+
+    async def _poll(self, wanted: Wanted) -> tuple[list[Claim], bool]:
+        """What is there, and whether events were drawn for it."""
+        calls = (*self._drawer.calls(wanted.queues, wanted.limit, waits=wanted.wait > 0), self._call(wanted))
+        *draws, reply = await self._store.run_all(calls, self._link, tolerates=is_out_of_memory)
+        self._store.check([reply], self._link)
+        drawn = await self._drawer.note(wanted.queues, draws)
         seconds, microseconds, paused, reads, further, lane = reply
         self._store.learn_time(seconds, microseconds)
         self._paused.difference_update(queue.stream for queue in wanted.queues)
@@ -194,7 +216,7 @@ class Reader:
         if lane:
             shares = [(wanted.queues[source - 1], count) for source, count in further if count > 0]
             claims += await self._poll_further(lane, shares)
-        return claims
+        return claims, drawn
 
     def _call(self, wanted: Wanted) -> Call:
         keys = [key for queue in wanted.queues for key in (*queue.keys.lanes, queue.keys.meta)]
@@ -202,7 +224,8 @@ class Reader:
         if self._body_size * limit > BYTES:
             limit = max(1, int(BYTES / self._body_size))
         lanes = (RETURNED, *(BOTTOM_UP if wanted.from_bottom else TOP_DOWN))
-        args = (GROUP, self._consumer, limit, wanted.suspects, PORTION, *lanes)
+        kinds = "".join(queue.stream.kind[0] for queue in wanted.queues)
+        args = (GROUP, self._consumer, limit, wanted.suspects, PORTION, kinds, *lanes)
         return Call(CLAIM, pack((b"EVALSHA", CLAIM.digest, len(keys), *keys, *args)))
 
     async def _poll_further(self, lane: int, shares: Sequence[tuple[Queue, int]]) -> list[Claim]:
@@ -232,16 +255,23 @@ class Reader:
             return []
         head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", 1)
         block = ("BLOCK", max(1, round(seconds * 1000)), "STREAMS")
+        latest = asyncio.get_running_loop().time() + seconds + LATE
         [reply] = await self._ask_blocking(pack((*head, *block, *lanes, *[">"] * len(lanes))), seconds)
         if isinstance(reply, ReplyError):
             await self._heal(reply, wanted)
+        elif reply and asyncio.get_running_loop().time() > latest:
+            self._doubtful = True
+            return await self._take_up(wanted)
         elif reply:
             claims = [claim for key, entries in reply for claim in self._claims(*lanes[key], entries)]
             return await self._trim(claims, wanted)
         return []
 
     def _lanes_to_block_on(self, wanted: Wanted) -> dict[bytes, tuple[Queue, int]]:
-        open_queues = [queue for queue in wanted.queues if queue.stream not in self._paused]
+        closed = self._drawer.gone
+        open_queues = [
+            queue for queue in wanted.queues if queue.stream not in self._paused and queue not in closed
+        ]
         first = SUSPECT if wanted.suspects > 0 else RETURNED
         return {
             queue.keys.lanes[lane - 1]: (queue, lane)
@@ -261,9 +291,15 @@ class Reader:
 
     async def _heal(self, error: ReplyError, wanted: Wanted) -> None:
         """Make groups anew that somebody destroyed, from the beginning: what is done is deleted."""
-        if not (is_error(error, "NOGROUP") or is_error(error, "UNBLOCKED")):
-            raise error_of(error, self._store.server_name)
-        await self._store.run_all([queue.call(ENSURE, "") for queue in wanted.queues], self._link)
+        if not can_heal(error):
+            self._store.check([error], self._link)
+        self._notices.warn(
+            f"a queue's group is gone from {self._store.server_name} and is made again: {error}"
+        )
+        await self._drawer.draw(wanted.queues, wanted.limit)
+        queues = [queue for queue in wanted.queues if queue not in self._drawer.gone]
+        if queues:
+            await self._store.run_all([queue.call(ENSURE, "") for queue in queues], self._link)
         self._seen.clear()
         self._stirred.set()
 

@@ -67,6 +67,8 @@ class Recoverer:
     async def _step(self, source: Source, limit: int) -> list[Recovery]:
         queue = self._store.queue(source.stream)
         lane, after = self._places.pop(source.stream, (1, b""))
+        # First connect, if need be: the id must be that of the run which gets the call.
+        await self._store.link.connected()
         run_id = self._store.server.run_id
         call = queue.call(OVERDUE, run_id, lane, after, limit, SCAN_LIMIT, DEFAULT_LEASE, BYTES)
         now_us, lease_ms, lane, after, rows = await self._store.run(call)

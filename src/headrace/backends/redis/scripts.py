@@ -8,6 +8,8 @@ from importlib.resources import files
 
 import msgspec
 
+from headrace.core.topics import DRAWN_AHEAD, LIVE_FOR, PARKED_MOST, TRIMMED_BESIDE, TopicRules
+
 _REQUIRES = re.compile(r"^-- requires:(.*)$", re.MULTILINE)
 _CONTINUES = re.compile(r"^-- continues: (\w+)$", re.MULTILINE)
 
@@ -20,8 +22,23 @@ class Script(msgspec.Struct, frozen=True):
     digest: bytes
 
 
+def rules_text(rules: TopicRules) -> str:
+    """The rules of a topic as scripts read them (lua/shared/trimming.lua)."""
+    length = "-" if rules.max_length is None else rules.max_length
+    return f"{rules.retention_us} {length} {int(rules.strict)}"
+
+
+#: What comes before the shared part `topic`: bounds that all stores share.
+_BOUNDS = f"""\
+local DRAWN_AHEAD, PARKED_MOST = {DRAWN_AHEAD}, {PARKED_MOST}
+local LIVE_FOR, TRIMMED_BESIDE = {LIVE_FOR}, {TRIMMED_BESIDE}
+local RULES = '{rules_text(TopicRules())}'
+"""
+
+
 def _text(name: str) -> str:
-    return files(__package__).joinpath("lua", *f"{name}.lua".split("/")).read_text(encoding="utf-8")
+    text = files(__package__).joinpath("lua", *f"{name}.lua".split("/")).read_text(encoding="utf-8")
+    return _BOUNDS + text if name == "shared/topic" else text
 
 
 def _script(name: str) -> Script:
@@ -37,33 +54,45 @@ def _script(name: str) -> Script:
 AGAIN = _script("again")
 AGE = _script("age")
 APPEND = _script("append")
+ARRANGE = _script("arrange")
 BURY = _script("bury")
 CANCEL = _script("cancel")
 CLAIM = _script("claim")
 CONCLUDE = _script("conclude")
 COUNTS = _script("counts")
 DISCARD = _script("discard")
+DRAW = _script("draw")
 ENSURE = _script("ensure")
 ESTABLISH = _script("establish")
+FIND = _script("find")
 FINISH = _script("finish")
 HASTEN = _script("hasten")
 HOLD = _script("hold")
+ISSUE = _script("issue")
+JOIN = _script("join")
 LIST = _script("list")
 LOOK = _script("look")
 OVERDUE = _script("overdue")
 PAUSE = _script("pause")
+PROBE = _script("probe")
 PROMOTE = _script("promote")
+PUBLISH = _script("publish")
 PURGE = _script("purge")
 RECOVER = _script("recover")
+REMOVE = _script("remove")
 RENEW = _script("renew")
 REPLAY = _script("replay")
 REPORT = _script("report")
+RESET = _script("reset")
 RETIRE = _script("retire")
 REWRITE = _script("rewrite")
 SCHEDULE = _script("schedule")
 SCHEDULES = _script("schedules")
+SEEK = _script("seek")
 STARTED = _script("started")
+SURVEY = _script("survey")
 SWEEP = _script("sweep")
+TEND = _script("tend")
 TICK = _script("tick")
 UNSCHEDULE = _script("unschedule")
 UNSEEN = _script("unseen")

@@ -98,8 +98,9 @@ class Settling:
                 section.size += len(says)
             return
         script, words = _words(claim, token, outcome)
-        # Whatever does not end has its body moved by the script.
-        moved = len(claim.body) if script in (AGAIN, BURY) else 0
+        # Whatever does not end has its body moved by the script; the end of what holds a key moves the next.
+        moves = script in (AGAIN, BURY) or token.unique.startswith(b"k")
+        moved = len(claim.body) if moves else 0
         self._others.setdefault(script, []).append(Item(index, words, moved))
 
     def steps(self) -> Iterator[Step]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hiredis import ReplyError
@@ -12,11 +13,14 @@ from headrace.core.clock import Clock
 from headrace.core.message import Stream
 
 from .address import Address
-from .connection import Link, SyncConnection, Wire, Word, pack
+from .connection import Greeting, Hearing, Link, Wire, Word, pack
+from .faults import error_of, is_error, leads_elsewhere
 from .keys import NamespaceKeys
+from .life import Life
+from .permissions import check_permissions
 from .queue import Call, Queue
-from .replies import error_of, is_error, leads_elsewhere
-from .server import Server, check_server
+from .server import Server, check_server, warn_of_risks
+from .synchronous import SyncConnection
 
 
 class Store:
@@ -27,18 +31,35 @@ class Store:
         self.namespace = namespace
         self.keys = NamespaceKeys(namespace)
         self.server = Server()
-        self.link = Link(address, greet=self._greet)
+        self.life = Life()
+        self._links: weakref.WeakSet[Link] = weakref.WeakSet()
+        self.link = self.new_link(greet=self._greet)
         self._clock = clock
         self._ahead_us = 0
         self._queues: dict[Stream, Queue] = {}
         #: Streams that this process has written into the set of all.
         self.listed: set[Stream] = set()
+        #: Groups that this process joined as ordered, for when the server has lost them.
+        self._ordered: set[Stream] = set()
+
+    def new_link(self, *, greet: Greeting | None = None, hear: Hearing | None = None) -> Link:
+        """One more connection, which lives as long as the store is open."""
+        link = Link(self.address, greet=greet, hear=hear, life=self.life)
+        self._links.add(link)
+        return link
 
     def queue(self, stream: Stream) -> Queue:
         queue = self._queues.get(stream)
         if queue is None:
             queue = self._queues[stream] = Queue(self.namespace, stream, self.offset_us)
         return queue
+
+    def note_ordered(self, group: Stream, *, ordered: bool) -> None:
+        (self._ordered.add if ordered else self._ordered.discard)(group)
+
+    def is_ordered(self, group: Stream) -> int:
+        """1 when it was joined as such, for the scripts that bring a lost group back; else 0."""
+        return int(group in self._ordered)
 
     def offset_us(self) -> int:
         """How far a test has moved the clock."""
@@ -56,38 +77,64 @@ class Store:
     async def run(self, call: Call, link: Link | None = None) -> Any:
         return (await self.run_all((call,), link))[0]
 
-    async def run_all(self, calls: Sequence[Call], link: Link | None = None) -> list[Any]:
-        """The answers of scripts, sent together and carried out in this order, but not as one step."""
+    async def run_all(
+        self,
+        calls: Sequence[Call],
+        link: Link | None = None,
+        *,
+        tolerates: Callable[[Any], bool] | None = None,
+    ) -> list[Any]:
+        """The answers of scripts, sent together and carried out in this order, but not as one step.
+
+        An error that the caller tolerates is left among the answers.
+        """
         link = link or self.link
         replies = await link.ask(b"".join([call.packed for call in calls]), len(calls))
-        if any(is_error(reply, "NOSCRIPT") for reply in replies):
+        if any([type(reply) is ReplyError for reply in replies]):
             await self._repeat(calls, replies, link)
-        self._check(replies, link)
+            self.check([reply for reply in replies if not (tolerates and tolerates(reply))], link)
         return replies
 
     async def command(self, *words: Word) -> Any:
         return (await self.commands(words))[0]
 
-    async def commands(self, *commands: tuple[Word, ...]) -> list[Any]:
+    async def commands(
+        self, *commands: tuple[Word, ...], tolerates: Callable[[Any], bool] | None = None
+    ) -> list[Any]:
         replies = await self.link.ask(b"".join(map(pack, commands)), len(commands))
-        self._check(replies, self.link)
+        self.check([reply for reply in replies if not (tolerates and tolerates(reply))], self.link)
         return replies
 
     async def _repeat(self, calls: Sequence[Call], replies: list[Any], link: Link) -> None:
         """Load the scripts that the server has forgotten and send their calls again: none was carried out."""
         missing = [index for index, reply in enumerate(replies) if is_error(reply, "NOSCRIPT")]
+        if not missing:
+            return
         again = [_with_script(calls[index]) for index in missing]
         answers = await link.ask(b"".join(again), 2 * len(again))
-        for index, reply in zip(missing, answers[1::2], strict=True):
-            replies[index] = reply
+        for index, loaded, reply in zip(missing, answers[::2], answers[1::2], strict=True):
+            replies[index] = loaded if isinstance(loaded, ReplyError) else reply
 
-    def _check(self, replies: list[Any], link: Link) -> None:
+    def check(self, replies: Sequence[Any], link: Link) -> None:
+        """Raise the first error among the replies, and do what is to be done about connections."""
         errors = [reply for reply in replies if isinstance(reply, ReplyError)]
         if not errors:
             return
         if any(map(leads_elsewhere, errors)):
             link.drop()
+            for other in list(self._links):
+                other.renounce()  # a subscription to the wrong server would stay silent for ever
         raise error_of(errors[0], self.server_name, uncertain=len(errors) < len(replies))
+
+    def leave(self) -> None:
+        """Close every connection, or forget those of another event loop or process."""
+        end = Link.drop if self.life.at_home else Link.abandon
+        for link in list(self._links):
+            end(link)
+        self.life.end()
+
+    async def check_permissions(self, wire: Wire) -> None:
+        await check_permissions(wire, self.namespace, self.server_name, self.address.username)
 
     @property
     def server_name(self) -> str:
@@ -97,13 +144,16 @@ class Store:
         return SyncConnection(self.address)
 
     async def _greet(self, wire: Wire) -> None:
-        info, when = await wire.send(pack(("INFO",)) + pack(("TIME",)), 2)
+        asked = (("INFO",), ("CONFIG", "GET", "save"), ("TIME",))
+        info, config, when = await wire.send(b"".join(map(pack, asked)), len(asked))
         if isinstance(when, ReplyError):
             raise error_of(when, self.server_name)
         self.learn_time(*when)
         # Where INFO is not allowed the checks cannot be made, which is no reason to refuse.
         if isinstance(info, bytes):
-            self.server = check_server(info.decode(errors="replace"), self.server_name)
+            told = info.decode(errors="replace")
+            self.server = check_server(told, self.server_name)
+            warn_of_risks(told, config, self.address, self.server_name)
         self.listed.clear()
 
 
@@ -115,8 +165,10 @@ def run_synchronously(connection: SyncConnection, call: Call, server: str) -> An
     """The same over a synchronous connection."""
     [reply] = connection.ask(call.packed)
     if is_error(reply, "NOSCRIPT"):
-        reply = connection.ask(_with_script(call), 2)[1]
+        loaded, reply = connection.ask(_with_script(call), 2)
+        reply = loaded if isinstance(loaded, ReplyError) else reply
     if isinstance(reply, ReplyError):
-        connection.close()
+        if leads_elsewhere(reply):
+            connection.close()
         raise error_of(reply, server)
     return reply

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from headrace.core.backend import Answer
-from headrace.core.clock import SECOND
-from headrace.core.message import Batch, Message
+from headrace.core.ids import LENGTH
+from headrace.core.message import Batch, Message, are_alike
 
 from . import queries
+from .connection import Bindings
 from .parcel import Parcel, listed, unlisted
 from .places import FIRST_PRIORITY, SCHEDULED, SUCCEEDED
+from .producers import recall, remember
 from .transaction import StreamRow, Transaction, new_number
 from .unique_keys import KeyRing
-
-#: How long the answers to a producer's last batch are remembered, in microseconds.
-PRODUCER_TTL: Final = 600 * SECOND
 
 #: The room in a stream without a limit.
 UNLIMITED: Final = 1 << 62
@@ -25,47 +23,25 @@ UNLIMITED: Final = 1 << 62
 #: What `queries.ADD_MESSAGES` wants of a message.
 Row = tuple[str, str, int, int, int, int, int, str | None, str | None, int | None, int]
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Answer]).decode
-
 
 def append(transaction: Transaction, batch: Batch) -> list[Answer]:
     if not batch.messages:
         return []
     stream = transaction.stream(batch.stream)
-    answers = _recall(transaction, stream.number, batch)
+    answers = recall(transaction, stream.number, batch)
     if answers is None:
         accepted = batch.messages
         if not (_is_plain(batch) and _write(transaction, stream.number, batch, accepted)):
             answers, accepted = _decide(transaction, stream, batch)
             _write(transaction, stream.number, batch, accepted)
         answers = answers or [Answer(message.id) for message in accepted]
-        _remember(transaction, stream.number, batch, answers, complete=len(accepted) == len(answers))
+        remember(transaction, stream.number, batch, answers, complete=len(accepted) == len(answers))
     return answers
 
 
 def _is_plain(batch: Batch) -> bool:
     """Whether nothing but a known id could stand in its way. Writing it finds out about those for less."""
     return batch.limit is None and all(message.unique is None for message in batch.messages)
-
-
-def _recall(transaction: Transaction, stream: int, batch: Batch) -> list[Answer] | None:
-    """What was answered to this very batch before."""
-    last = transaction.connection.row(queries.READ_PRODUCER, (stream, batch.producer))
-    if last is None:
-        return None
-    number, at_us, answers = last
-    if number != batch.number or at_us + PRODUCER_TTL <= transaction.now_us:
-        return None
-    return [Answer(message.id) for message in batch.messages] if answers is None else _decode(answers)
-
-
-def _remember(
-    transaction: Transaction, stream: int, batch: Batch, answers: list[Answer], *, complete: bool
-) -> None:
-    stored = None if complete else _encode(answers)
-    row = (stream, batch.producer, batch.number, transaction.now_us, stored)
-    transaction.connection.change(queries.WRITE_PRODUCER, row)
 
 
 def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[list[Answer], list[Message]]:
@@ -116,18 +92,16 @@ def _write(transaction: Transaction, stream: int, batch: Batch, accepted: list[M
     """All of the accepted messages, or none of them when an id is known."""
     if not accepted:
         return True
-    connection, now_us = transaction.connection, transaction.now_us
+    if are_alike(accepted) and all([len(message.id) == LENGTH for message in accepted]):
+        return _write_alike(transaction, stream, batch, accepted)
+    now_us = transaction.now_us
     bodies = Parcel()
     rows = [_row(message, bodies, now_us) for message in accepted]
     later = [at_us for _, _, place, at_us, *_ in rows if place == SCHEDULED]
     before_us = transaction.next_due_us([stream]) if later else None
     number = new_number()
-    written = connection.change(
-        queries.ADD_MESSAGES, (stream, listed(rows), bodies.content(), now_us, number)
-    )
-    if written < len(rows):
-        ids = listed(message.id for message in accepted)
-        connection.change(queries.TAKE_BACK, (stream, ids, number))
+    bindings = (stream, listed(rows), bodies.content(), now_us, number)
+    if not _add(transaction, queries.ADD_MESSAGES, bindings, accepted, number):
         return False
     if later:
         transaction.announce_if_due_sooner(batch.stream, before_us, min(later))
@@ -136,6 +110,41 @@ def _write(transaction: Transaction, stream: int, batch: Batch, accepted: list[M
     transaction.count(stream, SCHEDULED, len(later))
     transaction.count(stream, FIRST_PRIORITY, len(rows) - len(later))
     return True
+
+
+def _write_alike(transaction: Transaction, stream: int, batch: Batch, accepted: list[Message]) -> bool:
+    first = accepted[0]
+    bodies = b"".join([message.body for message in accepted])
+    ids = "".join([message.id for message in accepted]).encode()
+    number = new_number()
+    bindings = (
+        *(stream, ids, first.task, FIRST_PRIORITY + first.priority, transaction.now_us, first.priority),
+        *(bodies, number, listed(_spans(accepted))),
+    )
+    if not _add(transaction, queries.ADD_ALIKE, bindings, accepted, number):
+        return False
+    transaction.news.ready.add(batch.stream)
+    transaction.count(stream, FIRST_PRIORITY, len(accepted))
+    return True
+
+
+def _add(
+    transaction: Transaction, sql: str, bindings: Bindings, messages: list[Message], number: int
+) -> bool:
+    if transaction.connection.change(sql, bindings) == len(messages):
+        return True
+    ids = listed(message.id for message in messages)
+    transaction.connection.change(queries.TAKE_BACK, (bindings[0], ids, number))
+    return False
+
+
+def _spans(messages: list[Message]) -> Iterator[int]:
+    """Where each body begins in the whole, counted from 1, and its length in the lower 32 bits."""
+    start = 1
+    for message in messages:
+        length = len(message.body)
+        yield start << 32 | length
+        start += length
 
 
 def _row(message: Message, bodies: Parcel, now_us: int) -> Row:

@@ -24,36 +24,33 @@ from headrace.core.backend import (
 )
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock
-from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.scheduling import ScheduleRecord, Timetable
+from headrace.core.traffic import Tally, TrafficRecord
 
-from . import records, recovery, schedules, steering, workers
+from . import records, recovery, schedules, steering, topic_records, traffic, workers
 from .appends import append
 from .claims import Request, claim, is_something_ready
 from .connection import Connection, Synchronous
 from .filesystem import check_folder
+from .publishing import publish
 from .records import Listing
 from .renewer import SqliteRenewer
 from .session import Session
 from .settlements import hand_back, parts_of, report, settle
 from .step import Answered, Step
-from .transaction import Transaction
+from .topics import SqliteTopics
 
 T = TypeVar("T")
 
 
-class SqliteBackend(Backend):
+class SqliteBackend(SqliteTopics, Backend):
     def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
-        self._path = path
-        self._namespace = namespace
+        super().__init__(path, namespace=namespace, clock=clock)
         self._synchronous: Synchronous = synchronous
-        self._clock = clock
-        self._session: Session | None = None
         self._turns = count(1)
-        self._woken: set[str] = set()
 
     @property
     def description(self) -> str:
@@ -98,7 +95,8 @@ class SqliteBackend(Backend):
         )
 
     async def append(self, batch: Batch) -> list[Answer]:
-        return await self._write(lambda transaction: append(transaction, batch), weight=len(batch.messages))
+        add = publish if batch.stream.kind == "topic" else append
+        return await self._write(lambda transaction: add(transaction, batch), weight=len(batch.messages))
 
     async def claim(
         self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
@@ -143,16 +141,6 @@ class SqliteBackend(Backend):
         settlements = [hand_back(claim) for claim in claimed.result()]
         step = Step(lambda transaction: settle(transaction, settlements), durable=False)
         session.write(step).add_done_callback(lambda done: done.cancelled() or done.exception())
-
-    def _was_woken(self, consumer: str) -> bool:
-        woken = consumer in self._woken
-        self._woken.discard(consumer)
-        return woken
-
-    def wake(self, consumer: str) -> None:
-        self._woken.add(consumer)
-        if self._session is not None:
-            self._session.watch.wake(consumer)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         verdicts: list[Verdict] = []
@@ -209,6 +197,15 @@ class SqliteBackend(Backend):
     async def beat(self, worker: WorkerInfo) -> Standing:
         return await self._write(lambda transaction: workers.beat(transaction, worker), durable=False)
 
+    async def tally(self, tallies: Sequence[Tally]) -> None:
+        await self._write(lambda transaction: traffic.tally(transaction, tallies), durable=False)
+
+    async def traffic(self, minutes: int) -> list[TrafficRecord]:
+        now_us = self._clock.now_us()
+        return await self._read(
+            lambda connection: traffic.traffic(connection, self._namespace, minutes, now_us)
+        )
+
     async def retire(self, sources: Sequence[Source], consumer: str) -> None:
         self._woken.discard(consumer)
         await self._write(lambda transaction: workers.retire(transaction, consumer), durable=False)
@@ -258,7 +255,9 @@ class SqliteBackend(Backend):
 
     async def look(self, stream: Stream, id: str) -> Record | None:
         return await self._read(
-            lambda connection: records.look(connection, self._namespace, stream, id, self._clock.now_us())
+            lambda connection: topic_records.look(
+                connection, self._namespace, stream, id, self._clock.now_us()
+            )
         )
 
     async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
@@ -283,7 +282,7 @@ class SqliteBackend(Backend):
 
     async def counts(self, stream: Stream) -> Counts:
         return await self._read(
-            lambda connection: records.count(connection, self._namespace, stream, self._clock.now_us())
+            lambda connection: topic_records.count(connection, self._namespace, stream, self._clock.now_us())
         )
 
     async def records(
@@ -336,27 +335,3 @@ class SqliteBackend(Backend):
 
     async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
         return await self._write(lambda transaction: steering.rewrite(transaction, stream, id, body))
-
-    # --- to the threads ----------------------------------------------------------------------------------
-
-    def _use(self) -> Session:
-        session = self._session
-        if session is None or not session.at_home:
-            raise BackendUnavailable(
-                f"the SQLite store {self._path} is not open in this process and event loop: open it first"
-            )
-        return session
-
-    async def _write(
-        self,
-        run: Callable[[Transaction], T],
-        *,
-        shortcut: Callable[[Connection], Answered[T] | None] | None = None,
-        durable: bool = True,
-        weight: int = 1,
-    ) -> T:
-        step = Step(run, shortcut=shortcut, durable=durable, weight=weight)
-        return await self._use().write(step)
-
-    async def _read(self, run: Callable[[Connection], T]) -> T:
-        return await self._use().read(run)

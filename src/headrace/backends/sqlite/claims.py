@@ -8,10 +8,11 @@ from typing import Final
 import msgspec
 
 from headrace.core.claim import Claim
-from headrace.core.message import FRESH, Source, State, decode_state
+from headrace.core.message import FRESH, Source, State, Stream, decode_state
 
 from . import queries
 from .connection import Connection
+from .drawing import draw, is_a_group_behind
 from .parcel import Unpacking, listed, unlisted
 from .places import BOTTOM_UP, FIRST_PRIORITY, RETURNED, RUNNING, SUSPECT, TOP_DOWN
 from .settlements import Token
@@ -41,13 +42,22 @@ def is_something_ready(
     """Whether a claim would find something; asked first, since an empty claim must not lock the file."""
     wanted = listed(source.stream for source in sources)
     first = SUSPECT if suspects else RETURNED
-    return bool(connection.value(queries.IS_SOMETHING_READY, (namespace, wanted, first)))
+    if connection.value(queries.IS_SOMETHING_READY, (namespace, wanted, first)):
+        return True
+    groups = _groups(sources)
+    return bool(groups) and is_a_group_behind(connection, namespace, groups)
 
 
 def claim(transaction: Transaction, request: Request) -> list[Claim]:
+    if groups := _groups(request.sources):
+        draw(transaction, groups, request.limit)
     streams = _open_streams(transaction, request)
     seqs = _choose(transaction.connection, [stream.number for stream in streams], request)
     return _hand_out(transaction, streams, seqs, request.consumer) if seqs else []
+
+
+def _groups(sources: Sequence[Source]) -> list[Stream]:
+    return [source.stream for source in sources if source.stream.kind == "group"]
 
 
 def _open_streams(transaction: Transaction, request: Request) -> list[OpenStream]:

@@ -6,7 +6,8 @@ import ctypes
 import os
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -139,6 +140,19 @@ class Connection:
 
     def commit(self) -> None:
         self._use().execute("COMMIT")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """What is read inside is of one moment. A transaction that is under way is one already."""
+        handle = self._use()
+        if handle.in_transaction:
+            yield
+            return
+        handle.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.undo()
 
     def undo(self) -> None:
         """Roll back a transaction that may be open."""

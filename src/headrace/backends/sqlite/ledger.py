@@ -8,8 +8,9 @@ from headrace.core.message import FRESH, State, Stream, encode_state
 from headrace.core.outcome import DeadReason, Failure
 
 from . import queries
+from .order import Leaver, pass_on
 from .parcel import Parcel, listed
-from .places import DEAD, lane_of
+from .places import DEAD, PARKED, lane_of
 from .transaction import Transaction
 from .unique_keys import HeldKey, release_keys
 
@@ -38,6 +39,7 @@ class Ledger:
         self._burials: list[tuple[object, ...]] = []
         self._forgotten: list[int] = []
         self._released: list[HeldKey] = []
+        self._leavers: list[Leaver] = []
         self._due: dict[Stream, tuple[int, int]] = {}  # number, and the earliest due time put down
         self._bytes = Parcel()
 
@@ -86,6 +88,7 @@ class Ledger:
         if self._forgotten:
             connection.change(queries.FORGET, (listed(self._forgotten),))
         release_keys(self._transaction, self._released)
+        pass_on(self._transaction, self._leavers)
 
     def _announce_due(self) -> None:
         for stream, (number, due_us) in self._due.items():
@@ -99,9 +102,17 @@ class Ledger:
     def _part(self, subject: Subject, place: int) -> None:
         """What every end has in common: the key is released, and whoever waits for it is told."""
         if subject.unique_key is not None:
-            self._released.append((subject.number, subject.unique_key, subject.id))
+            self._let_go(subject, subject.unique_key)
         self._transaction.ended(subject.stream, subject.id)
         self._count(subject, place)
+
+    def _let_go(self, subject: Subject, key: str) -> None:
+        if subject.stream.kind == "group":
+            self._leavers.append(Leaver(subject.stream, subject.number, key, subject.id))
+            if subject.place == PARKED:
+                self._transaction.news.ready.add(subject.stream)  # there may be room to draw again
+        else:
+            self._released.append((subject.number, key, subject.id))
 
     def _count(self, subject: Subject, place: int) -> None:
         self._transaction.count(subject.number, subject.place, -1)

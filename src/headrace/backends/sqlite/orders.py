@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from headrace.core.backend import CancelOrder, DueOrder, LeaseOrder, Order, PauseOrder, ScheduleOrder
-from headrace.core.message import Stream
+from headrace.core.message import Stream, StreamKind
 
 from . import upkeep_queries
 from .connection import Connection
 from .parcel import listed, unlisted
+
+_KINDS: Final[dict[str, StreamKind]] = {"topic": "topic", "group": "group"}
 
 #: How many orders the file remembers. Watchers look forty times a second.
 REMEMBERED: Final = 10_000
@@ -51,7 +53,7 @@ def _words(order: Order) -> list[str]:
 
 def _order(what: str, kind: str = "", name: str = "", id: str = "", *_: object) -> Order | None:
     """None for an order that only a newer version understands."""
-    stream = Stream("topic" if kind == "topic" else "queue", name)
+    stream = Stream(_KINDS.get(kind, "queue"), name)
     match what:
         case "cancel":
             return CancelOrder(stream, id)

@@ -1,7 +1,7 @@
 """Where a message is, as a number, in the order in which lanes are claimed from.
 
 Rows keep their size while a message moves from lane to lane and is claimed: SQLite then overwrites the row
-where it lies. A number from 2 on takes one byte; 0 and 1 would take none.
+where it lies. A number from 2 on takes one byte; 0 and 1 would take none. (What was parked grows by one.)
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Final
 from headrace.core.message import State
 from headrace.core.record import JobStatus
 
+#: Behind another event of its key, in an ordered group.
+PARKED: Final = 1
 SUSPECT: Final = 2
 RETURNED: Final = 3
 #: The lane of a priority is this plus its number.
@@ -29,7 +31,7 @@ BOTTOM_UP: Final = (RETURNED, 6, 5, 4)
 
 #: First and last place of each status.
 RANGES: Final[dict[JobStatus, tuple[int, int]]] = {
-    JobStatus.QUEUED: (SUSPECT, LOWEST),
+    JobStatus.QUEUED: (PARKED, LOWEST),
     JobStatus.RUNNING: (RUNNING, RUNNING),
     JobStatus.SCHEDULED: (SCHEDULED, SCHEDULED),
     JobStatus.RETRYING: (RETRYING, RETRYING),

@@ -30,10 +30,10 @@ WRITE_LEASE = """
 UPDATE headrace_streams SET lease_us = ?, longer_lease_us = ?, longer_until_us = ? WHERE stream = ?
 """
 
-# [name, ...]
+# [[kind, name], ...]
 LIST_LEASES = """
 SELECT kind, name, lease_us FROM json_each(?2) AS wanted CROSS JOIN headrace_streams
-WHERE namespace = ?1 AND kind = 'queue' AND name = wanted.value AND lease_us IS NOT NULL
+WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND name = wanted.value ->> 1 AND lease_us IS NOT NULL
 """
 
 WRITE_PAUSED = "UPDATE headrace_streams SET paused = ? WHERE stream = ?"
@@ -55,13 +55,13 @@ WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND name = wanted.value ->> 1
 ADD_COUNTS = """
 UPDATE headrace_streams SET
     queued = queued + ?2, running = running + ?3, scheduled = scheduled + ?4, retrying = retrying + ?5,
-    dead = dead + ?6
+    dead = dead + ?6, parked = parked + ?7
 WHERE stream = ?1
 """
 
 # `due` is counted up to a bound, the rest costs the same however many there are.
 READ_COUNTS = """
-SELECT queued, running, scheduled, retrying, dead, paused,
+SELECT queued + parked, running, scheduled, retrying, dead, paused,
     (SELECT count(*) FROM (
         SELECT 1 FROM headrace_messages
         WHERE stream = streams.stream AND place = 8 AND at_us <= ?4 LIMIT ?5)) +
@@ -92,6 +92,16 @@ INSERT INTO headrace_messages
 SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
     value ->> 7, value ->> 8, coalesce(substr(?3, value ->> 9, value ->> 10), x''), ?4, ?5, 1 << 40
 FROM json_each(?2) WHERE true ON CONFLICT DO NOTHING
+"""
+
+# The same for many that differ in nothing but id and body, in a third of the time: their ids in one blob,
+# then task, lane, time, priority, bodies, number; [start and length of the body in one number, ...]
+ADD_ALIKE = """
+INSERT INTO headrace_messages
+    (stream, id, task, place, at_us, lane, priority, expires_us, body, since_us, claim, worker)
+SELECT ?1, CAST(substr(?2, 1 + 26 * key, 26) AS TEXT), ?3, ?4, ?5, ?4, ?6, 0,
+    coalesce(substr(?7, value >> 32, value & 0xffffffff), x''), ?5, ?8, 1 << 40
+FROM json_each(?9) WHERE true ON CONFLICT DO NOTHING
 """
 
 # Undoes ADD_MESSAGES: what it wrote has its number where the number of a hand-out will be.
@@ -312,7 +322,7 @@ FROM headrace_messages WHERE stream = ?1 AND id IN (SELECT value FROM json_each(
 READ_WAITING = """
 SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id)) FROM (
     SELECT seq, stream, place, priority, unique_key, message.id
-    FROM json_each('[2, 3, 4, 5, 6, 8, 9]') AS waiting CROSS JOIN headrace_messages AS message
+    FROM json_each('[1, 2, 3, 4, 5, 6, 8, 9]') AS waiting CROSS JOIN headrace_messages AS message
     WHERE stream = ?1 AND place = waiting.value LIMIT ?2)
 """
 

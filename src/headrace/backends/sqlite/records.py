@@ -117,6 +117,7 @@ def list_streams(connection: Connection, namespace: str) -> list[Stream]:
 
 
 def count(connection: Connection, namespace: str, stream: Stream, now_us: int) -> Counts:
+    """Of what lies in the stream itself, not in a log."""
     key = (namespace, stream.kind, stream.name)
     row = connection.row(queries.READ_COUNTS, (*key, now_us, DUE_LIMIT))
     if row is None:
@@ -230,5 +231,6 @@ def _dead_letter(stream: Stream, row: Row) -> DeadLetter:
         payload=row.body or b"",
         error_type=failure.error_type,
         queue=stream.name if stream.kind == "queue" else None,
-        topic=stream.name if stream.kind == "topic" else None,
+        topic=stream.topic if stream.kind == "group" else None,
+        group=stream.group if stream.kind == "group" else None,
     )

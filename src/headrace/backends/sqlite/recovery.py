@@ -11,14 +11,18 @@ from headrace.core.message import Source, Trouble
 from headrace.core.outcome import DeadReason
 
 from . import queries, upkeep_queries
-from .appends import PRODUCER_TTL
 from .claims import read_state
 from .connection import Connection
 from .ledger import Ledger, Subject
+from .log import write_due
 from .parcel import Unpacking, listed, unlisted
 from .places import CANCELLED, FIRST_PRIORITY, RETRYING, RUNNING, SCHEDULED, STATUS
+from .producers import PRODUCER_TTL
 from .transaction import OpenStream, Transaction, resolve
 from .workers import WORKER_TTL
+
+#: When it is due, the message, its stream and its place.
+Due = tuple[int, int, OpenStream, int]
 
 #: How long the name of a worker that left is remembered, for messages that it may still hold.
 NAME_TTL: Final = 86_400 * SECOND
@@ -80,19 +84,29 @@ def promoted(count: int, due_us: int | None, now_us: int) -> Promoted:
 
 def promote(transaction: Transaction, sources: Sequence[Source], limit: int) -> Promoted:
     connection, now_us = transaction.connection, transaction.now_us
-    due: list[tuple[int, int, OpenStream, int]] = []
+    due: list[Due] = []
     for stream in resolve(connection, transaction.namespace, sources):
         for place in (SCHEDULED, RETRYING):
             found = connection.value(queries.FIND_DUE, (stream.number, place, now_us, limit))
             due += [(at_us, seq, stream, place) for at_us, seq in unlisted(found)]
     due = sorted(due, key=lambda row: row[:2])[:limit]
-    if due:
-        connection.change(queries.PROMOTE, (listed(seq for _, seq, _, _ in due), now_us))
-    for _, _, stream, place in due:
+    _write_to_logs(transaction, due)
+    queued = [row for row in due if row[2].source.stream.kind != "topic"]
+    if queued:
+        connection.change(queries.PROMOTE, (listed(seq for _, seq, _, _ in queued), now_us))
+    for _, _, stream, place in queued:
         transaction.count(stream.number, place, -1)
         transaction.count(stream.number, FIRST_PRIORITY, 1)
         transaction.news.ready.add(stream.source.stream)
     return promoted(len(due), next_due(connection, transaction.namespace, sources), now_us)
+
+
+def _write_to_logs(transaction: Transaction, due: list[Due]) -> None:
+    """Events that are due."""
+    for topic in dict.fromkeys(stream.source.stream for _, _, stream, _ in due):
+        if topic.kind == "topic":
+            seqs = [seq for _, seq, stream, _ in due if stream.source.stream == topic]
+            write_due(transaction, topic, seqs)
 
 
 # --- forgetting -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from headrace.core.scheduling import ScheduleRecord
 from .appends import append
 from .connection import Connection
 from .parcel import listed
+from .publishing import publish
 from .transaction import Transaction
 
 _COLUMNS: Final = "kind, streams.name, schedules.name, last_us, fired_us, schedules.paused, definition"
@@ -105,7 +106,8 @@ def tick(
     number = transaction.stream(stream).number
     fired_us = next_us if messages else record.fired_us
     transaction.connection.change(ADVANCE, (number, name, next_us, fired_us))
-    append(transaction, Batch(stream, f"schedule:{name}", next_us, list(messages)))
+    add = publish if stream.kind == "topic" else append
+    add(transaction, Batch(stream, f"schedule:{name}", next_us, list(messages)))
     return True
 
 

@@ -13,7 +13,13 @@ from .connection import Connection
 #: The script at index n brings a file from version n to n + 1; a new file goes through all of them.
 SCRIPTS: Final[tuple[str, ...]] = tuple(
     files(__package__).joinpath(name).read_text(encoding="utf-8")
-    for name in ("schema.sql", "schema-progress.sql", "schema-schedules.sql")
+    for name in (
+        "schema.sql",
+        "schema-progress.sql",
+        "schema-schedules.sql",
+        "schema-topics.sql",
+        "schema-traffic.sql",
+    )
 )
 
 # Not PRAGMA user_version: that belongs to the application whose tables may live in the same file.

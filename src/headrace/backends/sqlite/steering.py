@@ -9,11 +9,14 @@ from headrace.core.backend import CancelAnswer, CancelOrder, LeaseOrder, PauseOr
 from headrace.core.lease import Lease
 from headrace.core.message import Stream, UniqueKey
 
-from . import queries
+from . import queries, topic_queries
 from .connection import Connection
+from .drawing import draw
 from .ledger import Ledger, Subject
+from .log import write_due
+from .order import next_in_line_us
 from .parcel import listed, unlisted
-from .places import CANCELLED, DEAD, FIRST_PRIORITY, RETRYING, RUNNING, SCHEDULED
+from .places import CANCELLED, DEAD, FIRST_PRIORITY, PARKED, RETRYING, RUNNING, SCHEDULED
 from .transaction import Transaction
 from .unique_keys import KeyRing
 
@@ -59,6 +62,8 @@ def purge(transaction: Transaction, stream: Stream, mark_us: int, limit: int) ->
     found = transaction.find(stream)
     if found is None:
         return 0
+    if stream.kind == "group":
+        draw(transaction, [stream], limit, paused=True)  # what it has not drawn is queued as well
     rows = unlisted(transaction.connection.value(queries.READ_WAITING, (found.number, limit)))
     subjects = [_subject(stream, row) for row in rows]
     _cancel_all(transaction, subjects, mark_us)
@@ -74,20 +79,25 @@ def replay(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> list
     wanted = [subject.unique_key for subject in dead.values() if subject.unique_key is not None]
     keys = KeyRing(transaction, number, wanted)
     replayed: list[Subject] = []
+    parked: list[Subject] = []
+    ordered = stream.kind == "group"
     answers: list[ReplayAnswer] = []
     for id in ids:
         subject = dead.pop(id, None)
         if subject is None:
             answers.append(ReplayAnswer.GONE)
         elif subject.unique_key is not None and keys.owner(subject.unique_key) is not None:
-            answers.append(ReplayAnswer.DUPLICATE)
+            # In an ordered group the key is for order: it waits behind the others.
+            parked += [subject] if ordered else []
+            answers.append(ReplayAnswer.REPLAYED if ordered else ReplayAnswer.DUPLICATE)
         else:
             if subject.unique_key is not None:
                 keys.take(UniqueKey(subject.unique_key), id)
             replayed.append(subject)
             answers.append(ReplayAnswer.REPLAYED)
     keys.write()
-    _queue_again(transaction, stream, replayed)
+    _queue_again(transaction, stream, [*replayed, *parked])
+    _park(transaction, parked)
     return answers
 
 
@@ -103,6 +113,9 @@ def hasten(transaction: Transaction, stream: Stream, id: str) -> bool:
     subject = _subjects(transaction, stream, [id]).get(id)
     if subject is None or subject.place not in (SCHEDULED, RETRYING):
         return False
+    if stream.kind == "topic":
+        write_due(transaction, stream, [subject.seq])
+        return True
     transaction.connection.change(queries.HASTEN, (transaction.now_us, subject.seq))
     transaction.count(subject.number, subject.place, -1)
     transaction.count(subject.number, FIRST_PRIORITY, 1)
@@ -145,3 +158,14 @@ def _queue_again(transaction: Transaction, stream: Stream, dead: list[Subject]) 
         transaction.count(dead[0].number, DEAD, -len(dead))
         transaction.count(dead[0].number, FIRST_PRIORITY, len(dead))
         transaction.news.ready.add(stream)
+
+
+def _park(transaction: Transaction, replayed: list[Subject]) -> None:
+    """They wait behind the others of their key."""
+    if replayed:
+        number = replayed[0].number
+        at_us = next_in_line_us(transaction, number)
+        seqs = listed(subject.seq for subject in replayed)
+        transaction.connection.change(topic_queries.PARK, (seqs, at_us))
+        transaction.count(number, FIRST_PRIORITY, -len(replayed))
+        transaction.count(number, PARKED, len(replayed))

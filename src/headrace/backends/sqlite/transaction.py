@@ -15,7 +15,7 @@ from .connection import Connection
 from .news import News
 from .orders import write_orders
 from .parcel import listed, unlisted
-from .places import DEAD, LOWEST, RETRYING, RUNNING, SCHEDULED, SUSPECT
+from .places import DEAD, LOWEST, PARKED, RETRYING, RUNNING, SCHEDULED, SUSPECT
 
 #: Which count of its stream a message is in at each place; marks are not counted.
 _COUNTED: Final = {
@@ -24,6 +24,7 @@ _COUNTED: Final = {
     SCHEDULED: 2,
     RETRYING: 3,
     DEAD: 4,
+    PARKED: 5,
 }
 
 
@@ -42,7 +43,7 @@ class Transaction:
         self.connection = connection
         self.namespace = namespace
         self.now_us = now_us
-        self._waited_for = waited_for  # whether anybody in this process waits for the end of a message
+        self.waited_for = waited_for  # whether anybody in this process waits for the end of a message
         self.news = News()
         self._counts: dict[int, list[int]] = {}
         self._orders: list[Order] = []
@@ -66,15 +67,19 @@ class Transaction:
         """So many messages more at this place of the stream."""
         index = _COUNTED.get(place)
         if index is not None:
-            self._counts.setdefault(stream, [0, 0, 0, 0, 0])[index] += difference
+            self._counts.setdefault(stream, [0, 0, 0, 0, 0, 0])[index] += difference
 
     def counted(self, stream: int, place: int) -> int:
         """What this transaction has changed of a count so far."""
         changes = self._counts.get(stream)
         return changes[_COUNTED[place]] if changes else 0
 
+    def forget_counts(self, stream: int) -> None:
+        """The stream was emptied."""
+        self._counts.pop(stream, None)
+
     def ended(self, stream: Stream, id: str) -> None:
-        if self._waited_for:
+        if self.waited_for:
             self.news.ended.add((stream, id))
 
     def announce(self, order: Order) -> None:

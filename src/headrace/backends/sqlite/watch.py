@@ -19,6 +19,7 @@ from headrace.core.message import Source, Stream
 from . import upkeep_queries
 from .claims import is_something_ready
 from .connection import Connection
+from .log import is_behind
 from .news import News
 from .orders import Announcement, read_orders
 from .records import which_are_over
@@ -56,9 +57,32 @@ class ClaimBell(Bell):
     ) -> None:
         super().__init__(poke)
         self.sources = sources
-        self.streams = frozenset(source.stream for source in sources)
+        self.streams = frozenset(source.stream for source in sources) | _topics(sources)
         self.consumer = consumer
         self.suspects = suspects
+
+    def is_due(self, connection: Connection, namespace: str) -> bool:
+        return is_something_ready(connection, namespace, self.sources, suspects=self.suspects)
+
+
+class ReadBell(Bell):
+    """Of a reader that waits for something behind its position in a log."""
+
+    def __init__(self, poke: Callable[[], None], topic: Stream, consumer: str) -> None:
+        super().__init__(poke)
+        self.topic = topic
+        self.streams = frozenset((topic,))
+        self.consumer = consumer
+        self.position = 0
+
+    def is_due(self, connection: Connection, namespace: str) -> bool:
+        return is_behind(connection, namespace, self.topic, self.position)
+
+
+def _topics(sources: Sequence[Source]) -> frozenset[Stream]:
+    """From whose logs groups of these sources draw."""
+    streams = (source.stream for source in sources)
+    return frozenset(Stream("topic", stream.topic) for stream in streams if stream.kind == "group")
 
 
 class Listener:
@@ -82,7 +106,7 @@ class Watch:
         self._namespace = namespace
         self._clock = clock
         self._poke = poke
-        self._claims: set[ClaimBell] = set()
+        self._claims: set[ClaimBell | ReadBell] = set()
         self._endings: dict[tuple[Stream, str], set[Bell]] = {}
         self._listeners: list[Listener] = []
         self._newcomer = False
@@ -100,6 +124,15 @@ class Watch:
     @contextmanager
     def claiming(self, sources: Sequence[Source], consumer: str, *, suspects: bool) -> Iterator[ClaimBell]:
         bell = ClaimBell(self._poke, sources, consumer, suspects=suspects)
+        self._claims.add(bell)
+        try:
+            yield bell
+        finally:
+            self._claims.discard(bell)
+
+    @contextmanager
+    def reading(self, topic: Stream, consumer: str) -> Iterator[ReadBell]:
+        bell = ReadBell(self._poke, topic, consumer)
         self._claims.add(bell)
         try:
             yield bell
@@ -167,7 +200,7 @@ class Watch:
         claims, endings, listening = list(self._claims), list(self._endings), bool(self._listeners)
         news = News()
         for bell in claims:
-            if is_something_ready(connection, self._namespace, bell.sources, suspects=bell.suspects):
+            if bell.is_due(connection, self._namespace):
                 news.ready |= bell.streams
         if endings:
             news.ended = which_are_over(connection, self._namespace, endings)

@@ -27,7 +27,7 @@ def beat(transaction: Transaction, worker: WorkerInfo) -> Standing:
     connection, namespace = transaction.connection, transaction.namespace
     row = (namespace, worker.consumer, transaction.now_us, _encode(worker))
     connection.change(upkeep_queries.WRITE_WORKER, row)
-    leases = connection.rows(queries.LIST_LEASES, (namespace, listed(worker.queues)))
+    leases = connection.rows(queries.LIST_LEASES, (namespace, listed(worker.streams)))
     return Standing(
         paused=frozenset(Stream(*row) for row in connection.rows(queries.LIST_PAUSED, (namespace,))),
         leases={Stream(kind, name): lease_us for kind, name, lease_us in leases},

@@ -1,7 +1,7 @@
 -- Settles what is to run again: queued at once, or parked until it is due. What was asked to be cancelled
 -- ends instead. Acknowledges first, so that it passes when the server has no memory left.
 --
--- requires: queue message place queueing ending
+-- requires: queue message place queueing ordering ending
 -- keys:     those of the queue
 -- args:     for each message: id · lane · entry · consumer · where to (S, R, or L: a lane) · delay ·
 --           1 or 0: it was handed back · state, empty: as it is

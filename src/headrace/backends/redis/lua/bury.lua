@@ -1,7 +1,7 @@
 -- Settles what goes to the dead letters. Acknowledges first, so that it passes when the server has no memory
 -- left.
 --
--- requires: queue message place ending
+-- requires: queue message place queueing ordering ending
 -- keys:     those of the queue
 -- args:     for each message: id · lane · entry · consumer · state · reason · failure
 -- answers:  the indices, from 0, of those that were lost

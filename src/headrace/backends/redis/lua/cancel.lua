@@ -1,6 +1,6 @@
 -- Ends a waiting message as cancelled, or asks for the cancellation of a running one.
 --
--- requires: queue message place queueing ending
+-- requires: queue message place queueing ordering ending
 -- keys:     those of the queue
 -- args:     id · microseconds for which the mark stays
 -- answers:  removed, told or gone
@@ -13,6 +13,7 @@ end
 
 local lane, entry = entry_at(place)
 if lane and holder(lane, entry) then
+  redis.call('HDEL', CANCEL, id) -- whoever removes first is not refused when memory is short
   if not string.find(flags, 'c', 1, true) then
     set_place(id, place, flags .. 'c')
   end

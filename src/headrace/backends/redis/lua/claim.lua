@@ -3,7 +3,8 @@
 -- it says where to go on with a plain command.
 --
 -- keys:    for each source its five lanes and `:meta`, the source whose turn it is first
--- args:    group · consumer · limit · suspects · portion · the lanes after suspect, in order
+-- args:    group · consumer · limit · suspects · portion · for each source q, or g: a group of a topic · the lanes
+--          after suspect, in order
 -- answers: seconds and microseconds of the clock · the paused sources, from 1 ·
 --          {source, lane, entries} for each read · {source, count} for each to go on with · their lane, or 0
 local group, consumer = ARGV[1], ARGV[2]
@@ -23,7 +24,10 @@ local function read(source, lane, count)
   local key = KEYS[(source - 1) * 6 + lane]
   local reply = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', key, '>')
   if reply and reply.err then
-    -- No such group, or no such stream: a queue's groups begin at the beginning.
+    -- No such group, or no such stream: they begin at the beginning. A topic's group may have been removed.
+    if string.sub(ARGV[6], source, source) == 'g' and redis.call('HEXISTS', KEYS[source * 6], 'position') == 0 then
+      return 0
+    end
     redis.call('XGROUP', 'CREATE', key, group, '0', 'MKSTREAM')
     reply = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', key, '>')
   end
@@ -66,7 +70,7 @@ end
 
 local time = redis.call('TIME')
 read_suspects(math.min(suspects, left))
-for at = 6, #ARGV do
+for at = 7, #ARGV do
   local lane = tonumber(ARGV[at])
   if left > 0 then
     local further = read_lane(lane)

@@ -1,6 +1,6 @@
 -- Settles what ends without a result: cancelled or expired, with a mark.
 --
--- requires: queue message place ending
+-- requires: queue message place queueing ordering ending
 -- keys:     those of the queue
 -- args:     for each message: id · lane · entry · consumer · task · unique key · status · time to live ·
 --           state

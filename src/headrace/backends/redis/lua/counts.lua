@@ -1,27 +1,29 @@
--- Counts the messages in each state without looking at them.
+-- Counts the messages in each state without looking at them. What a group has not drawn yet is queued, too, and
+-- so is what lies in a topic's log.
 --
--- requires: queue counting
--- keys:     those of the queue
--- answers:  queued · running · scheduled · retrying · dead · due · since when the oldest is queued · paused
-local queued, running, oldest = 0, 0, nil
+-- requires: queue counting topic behind
+-- keys:     those of the stream
+-- answers:  queued · running · scheduled · retrying · dead · due · since when the oldest is queued · paused ·
+--           of a group: how many of the queued it has not drawn · its position · when the oldest event that
+--           nobody has begun to handle was written · when a member was last seen · 1 when it is ordered
+local queued, running = 0, 0
 for lane = 1, 5 do
-  local last, pending = group_of(lane)
+  local _, pending = group_of(lane)
   queued = queued + redis.call('XLEN', KEYS[lane]) - pending
   running = running + pending
-  local first = redis.call('XRANGE', KEYS[lane], '(' .. (last or '0-0'), '+', 'COUNT', 1)[1]
-  if first then
-    local added = tonumber(string.match(first[1], '^%d+')) * 1000
-    oldest = math.min(oldest or added, added)
-  end
 end
 local now = digits(clock())
-return {
+local counts = {
   queued,
   running,
   redis.call('ZCARD', DUE),
   redis.call('ZCARD', RETRY),
   redis.call('ZCARD', DEAD),
   redis.call('ZCOUNT', DUE, '-inf', now) + redis.call('ZCOUNT', RETRY, '-inf', now),
-  oldest or 0,
+  oldest_in_lanes() or 0,
   redis.call('HGET', META, 'paused') or '0',
 }
+if LOG then
+  add_behind(counts)
+end
+return counts

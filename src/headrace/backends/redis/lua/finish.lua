@@ -1,7 +1,7 @@
 -- Settles successes. Those of a section are in one lane, have no unique key and were never requeued: as long as
 -- all of them are held, they cost no work in Lua but what is written for a kept result.
 --
--- requires: queue message place ending
+-- requires: queue message place queueing ordering ending
 -- keys:     those of the queue
 -- args:     number of sections, for each: lane · count · 1 or 0: results are kept · that many entries · their
 --           ids · time to live and what the mark says for each, if results are kept;
@@ -18,10 +18,22 @@ local function follow(place, origin)
   end
 end
 
+-- The same for one that is parked until its key is free.
+local function follow_parked(id, place, origin)
+  local message = place == 'K' and message_at(place, id)
+  if message and get(message, 'o') == origin then
+    unpark(id, place)
+    return true
+  end
+end
+
 local function succeed(id, lane, entry, origin, unique, ttl, says)
   local place, flags = place_of(id)
   if place and place ~= lane .. entry then
     lane, entry = follow(place, origin)
+    if not lane and follow_parked(id, place, origin) then
+      return finish(id, flags, unique, ttl, says)
+    end
   elseif not place and redis.call('XACK', KEYS[lane], GROUP, entry) == 0 then
     lane = nil
   end

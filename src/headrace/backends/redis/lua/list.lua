@@ -2,7 +2,7 @@
 --
 -- requires: queue message place counting describing
 -- keys:     those of the queue
--- args:     part: S scheduled, R retrying, D dead (the latest first), or Q queued, X running with a lane's
+-- args:     part: S scheduled, R retrying, K parked, D dead (the latest first), or Q queued, X running with a lane's
 --           number behind · where to go on, as answered before, or empty · limit · bytes of bodies after
 --           which it stops
 -- answers:  where to go on, empty: the part is at its end · rows (see shared/describing.lua)
@@ -80,7 +80,7 @@ elseif kind == 'X' then
   more = list_running(lane)
 elseif kind == 'D' then
   more = list_agenda(DEAD, true)
-else
-  more = list_agenda(kind == 'S' and DUE or RETRY, false)
+elseif kind ~= 'K' or PARKED then
+  more = list_agenda(agenda_of(kind), false)
 end
 return { more and after or '', rows }

@@ -25,6 +25,7 @@ if run ~= '' and meta[2] ~= run then
   if meta[2] then
     patient = now + lease
   end
+  redis.call('HDEL', META, 'run') -- whoever removes first is not refused when memory is short
   redis.call('HSET', META, 'run', run, 'patient', digits(patient))
 end
 if now < patient then

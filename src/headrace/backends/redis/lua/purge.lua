@@ -1,6 +1,6 @@
 -- Ends queued, scheduled and retrying messages as cancelled.
 --
--- requires: queue message place queueing counting ending
+-- requires: queue message place queueing counting ordering ending
 -- keys:     those of the queue
 -- args:     microseconds for which the marks stay · limit · bytes after which it stops
 -- answers:  how many; 0: nothing is left
@@ -43,6 +43,9 @@ local function purge_agenda(key, place)
   end
 end
 
+if PARKED then
+  purge_agenda(PARKED, 'K')
+end
 for lane = 1, 5 do
   purge_lane(lane)
 end

@@ -1,6 +1,7 @@
--- Queues dead letters again under the same id, with a fresh state. Appends first and removes after.
+-- Queues dead letters again under the same id, with a fresh state, or parks them until their key is free.
+-- Appends first and removes after.
 --
--- requires: queue message place queueing
+-- requires: queue message place queueing ordering
 -- keys:     those of the queue
 -- args:     bytes of bodies after which it stops · ids
 -- answers:  for each: replayed, duplicate or gone; fewer than there are ids when it stopped
@@ -36,10 +37,13 @@ local function replay(id)
   for _, name in ipairs({ 's', 'r', 'f', 'e' }) do
     put(message, name, nil)
   end
-  enqueue(id, '', message)
   bytes = bytes - #packed
+  local key = string.match(get(message, 'u') or '', '^k(.*)$')
+  if not key or take_turn(key, id, '', message, clock()) then
+    enqueue(id, '', message)
+    redis.call('HDEL', MESSAGES, id)
+  end
   redis.call('ZREM', DEAD, id)
-  redis.call('HDEL', MESSAGES, id)
   return 'replayed'
 end
 

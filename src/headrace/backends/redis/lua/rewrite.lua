@@ -1,11 +1,11 @@
 -- Replaces the body of a scheduled, retrying or dead message.
 --
--- requires: queue message
+-- requires: queue message place
 -- keys:     those of the queue
 -- args:     id · body
 -- answers:  1, or 0 when it is none of these
 local packed = redis.call('HGET', MESSAGES, ARGV[5])
-if not packed then
+if not packed or place_of(ARGV[5]) == 'K' then
   return 0
 end
 local message = cmsgpack.unpack(packed)

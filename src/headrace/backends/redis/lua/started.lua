@@ -1,6 +1,6 @@
 -- Releases unique keys that are held until the start, for messages that were just claimed.
 --
--- requires: queue ending
+-- requires: queue message place queueing ordering ending
 -- keys:     those of the queue
 -- args:     for each: id · unique key
 for at = 5, #ARGV, 2 do

@@ -10,13 +10,15 @@ local over = { succeeded = true, dead = true, cancelled = true, expired = true }
 if not row or over[row[2]] then
   return { row }
 end
+local channels = redis.call('HGET', WAITERS, id) or ''
+redis.call('HDEL', WAITERS, id) -- whoever removes first is not refused when memory is short
 local place, flags = place_of(id)
 if not string.find(flags, 'w', 1, true) then
   set_place(id, place, flags .. 'w')
 end
-local channels = redis.call('HGET', WAITERS, id) or ''
 if not string.find(channels, channel, 1, true) then
-  redis.call('HSET', WAITERS, id, channels .. ' ' .. channel)
+  channels = channels .. ' ' .. channel
 end
+redis.call('HSET', WAITERS, id, channels)
 redis.call('PEXPIRE', WAITERS, ARGV[7])
 return false

@@ -15,6 +15,20 @@ local function group_of(lane)
   return nil, 0
 end
 
+-- When the longest-waiting message of the lanes became ready; nil: none waits.
+local function oldest_in_lanes()
+  local oldest
+  for lane = 1, 5 do
+    local last = group_of(lane)
+    local first = redis.call('XRANGE', KEYS[lane], '(' .. (last or '0-0'), '+', 'COUNT', 1)[1]
+    if first then
+      local added = tonumber(string.match(first[1], '^%d+')) * 1000
+      oldest = math.min(oldest or added, added)
+    end
+  end
+  return oldest
+end
+
 -- How many messages are queued: in the lanes, but not held.
 local function waiting()
   local count = 0

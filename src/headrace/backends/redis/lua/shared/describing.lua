@@ -26,9 +26,11 @@ end
 local function row_of(id, place, message)
   local lane, entry = entry_at(place)
   if not lane then
-    local key = place == 'S' and DUE or place == 'R' and RETRY or DEAD
+    if place == 'K' then
+      return { id, 'queued', '0', '', message }
+    end
     local status = place == 'S' and 'scheduled' or place == 'R' and 'retrying' or 'dead'
-    return { id, status, redis.call('ZSCORE', key, id), '', message }
+    return { id, status, redis.call('ZSCORE', agenda_of(place), id), '', message }
   end
   local row, since = holder_since(lane, entry)
   if not row then

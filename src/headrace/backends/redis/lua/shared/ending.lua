@@ -1,8 +1,12 @@
 -- What follows from the end of a message.
 
--- A unique key holds '<until> <id>'; until is 0 when it is held until it is released.
+-- A unique key holds '<until> <id>'; until is 0 when it is held until it is released. The key of an event goes
+-- to the next one.
 local function release(unique, id)
-  if unique and string.sub(unique, 1, 1) ~= 'e' then
+  local kind = unique and string.sub(unique, 1, 1)
+  if kind == 'k' then
+    hand_on(string.sub(unique, 2), id)
+  elseif unique and kind ~= 'e' then
     local key = UNIQUE .. string.sub(unique, 2)
     if redis.call('GET', key) == '0 ' .. id then
       redis.call('DEL', key)

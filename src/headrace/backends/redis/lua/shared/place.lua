@@ -1,5 +1,6 @@
 -- Where a message is: `:ids` holds for each id its place and, after a semicolon, flags.
---   place: a lane's number followed by the entry's id, or S scheduled, R retrying, D dead
+--   place: a lane's number followed by the entry's id, or S scheduled, R retrying, D dead, K parked until its
+--          key is free
 --   flags: c its cancellation was asked for (see `:cancel`), w somebody waits for its end (see `:w`),
 --          p a run of it said how far it has come (see `:progress`)
 local function place_of(id)
@@ -32,6 +33,11 @@ end
 local function message_in(lane, entry)
   local rows = redis.call('XRANGE', KEYS[lane], entry, entry)
   return rows[1] and rows[1][2]
+end
+
+-- The sorted set that a place outside of the lanes belongs to.
+local function agenda_of(place)
+  return place == 'S' and DUE or place == 'R' and RETRY or place == 'K' and PARKED or DEAD
 end
 
 -- The message at a place; nil when the place is empty, since someone deleted the stream by hand.

@@ -1,9 +1,10 @@
--- The keys and the first four arguments of every script about one queue, by name (made in keys.py), and the
+-- The keys and the first four arguments of every script about one stream, by name (made in keys.py), and the
 -- store's clock. KEYS[1] to KEYS[5] are the lanes; a lane's number is its index.
 local IDS, MESSAGES, DUE, RETRY, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local CANCEL, WAITERS, META = KEYS[11], KEYS[12], KEYS[13]
 local MARK, UNIQUE, PRODUCER = KEYS[14], KEYS[15], KEYS[16] -- prefixes
 local PROGRESS, SCHEDULES = KEYS[17], KEYS[18]
+local PARKED, LINES = KEYS[19], KEYS[20] -- nil of a queue
 local OFFSET, GROUP, ORDERS, LABEL = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local SUSPECT, RETURNED, HIGH = 1, 2, 3
 

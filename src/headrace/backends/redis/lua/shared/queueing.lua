@@ -10,13 +10,13 @@ local function lane_of(message, returned)
 end
 
 -- The id for an entry: the server makes it, from its clock. Where a test has moved time it is made here.
-local function next_entry(lane)
+local function next_entry_of(key)
   if OFFSET == 0 then
     return '*'
   end
   local now = math.floor(clock() / 1000)
   local last, number = 0, 0
-  local stream = redis.pcall('XINFO', 'STREAM', KEYS[lane])
+  local stream = redis.pcall('XINFO', 'STREAM', key)
   for at = 1, #stream, 2 do
     if stream[at] == 'last-generated-id' then
       last, number = string.match(stream[at + 1], '^(%d+)-(%d+)$')
@@ -26,6 +26,10 @@ local function next_entry(lane)
     return last .. '-' .. (number + 1)
   end
   return digits(now) .. '-0'
+end
+
+local function next_entry(lane)
+  return next_entry_of(KEYS[lane])
 end
 
 local function enqueue(id, flags, message, returned)
@@ -45,7 +49,7 @@ local function first_due()
 end
 
 local function park(id, flags, message, place, due)
-  redis.call('ZADD', place == 'R' and RETRY or DUE, digits(due), id)
+  redis.call('ZADD', agenda_of(place), digits(due), id)
   redis.call('HSET', MESSAGES, id, cmsgpack.pack(message))
   set_place(id, place, flags)
 end
@@ -58,6 +62,6 @@ end
 
 -- Takes a parked message off its agenda; its place is set by whoever takes it.
 local function unpark(id, place)
-  redis.call('ZREM', place == 'R' and RETRY or DUE, id)
+  redis.call('ZREM', agenda_of(place), id)
   redis.call('HDEL', MESSAGES, id)
 end

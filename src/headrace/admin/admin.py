@@ -1,0 +1,324 @@
+"""The verbs of `app.admin`. Where a verb takes `queue=`, `topic=` and `group=`, they say where to look: in a
+queue, in all groups of a topic, or in one of them; without any of them it looks everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.core.backend import Backend, CancelAnswer, ReplayAnswer
+from headrace.core.clock import microseconds
+from headrace.core.codec import Codec
+from headrace.core.errors import ConfigurationError, InvalidPayload
+from headrace.core.info import JobInfo, job_info
+from headrace.core.message import Stream, decode_envelope, encode_envelope, group_stream
+from headrace.core.names import checked_name
+from headrace.core.number import positive_number
+from headrace.core.outcome import DeadReason
+from headrace.core.record import DeadLetter, JobStatus, Page, Record, WorkerInfo
+from headrace.core.starts import StartAt, start_of
+from headrace.core.traffic import KEPT_MINUTES
+from headrace.engine.home import Home
+
+from .contents import Contents, contents_of
+from .dead_letters import DeadLetters, Replayed, chosen_letters, dead_filter, listed
+from .places import Place, place
+from .queues import QueueInfo, queue_info
+from .tail import Tail
+from .topics import TopicInfo, no_such_group, topic_info
+from .traffic import Traffic, traffic_of
+
+#: Messages that one step of a store ends.
+STEP = 200
+
+#: `(task, args, kwargs)` → payload bytes.
+Encode = Callable[[str, Sequence[Any], Mapping[str, Any]], bytes]
+
+
+class Admin:
+    """Made by the app."""
+
+    def __init__(self, home: Home, *, encode: Encode, mark_ttl: float, codec: Codec | None = None) -> None:
+        self._home = home
+        self._encode = encode
+        self._codec = codec
+        self._mark_us = microseconds(mark_ttl)
+
+    @property
+    def _backend(self) -> Backend:
+        return self._home.backend  # asked for each time: a test may have given the app another
+
+    @property
+    def _letters(self) -> DeadLetters:
+        return DeadLetters(self._home.backend)
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    async def queues(self) -> list[QueueInfo]:
+        """Every queue the store knows, by name."""
+        return await self._home.call(self._queues)
+
+    async def topics(self) -> list[TopicInfo]:
+        """Every topic the store knows, by name, each with its groups."""
+        return [topic_info(record) for record in await self._home.call(self._backend.topics)]
+
+    async def jobs(
+        self,
+        queue: str | None = None,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        state: JobStatus | str | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[JobInfo]:
+        """Jobs of a queue, `default` where none is named, or events in the hands of a group: at most `limit`;
+        the page's cursor asks for the next."""
+        stream = _one_stream(place(queue, topic, group))
+        status = None if state is None else _status(state)
+        limit = positive_number("limit", limit)
+        page = await self._home.call(
+            self._backend.records, stream, status=status, task=task, cursor=cursor, limit=limit
+        )
+        return Page(tuple(job_info(record) for record in page), page.cursor)
+
+    async def job(
+        self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
+    ) -> JobInfo | None:
+        """All that is known of one job, or of an event that a group has in hand; None: nothing."""
+        found = await self._home.call(place(queue, topic, group).find, self._backend, id)
+        return job_info(found[0]) if found else None
+
+    async def contents(
+        self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
+    ) -> Contents | None:
+        """What a job or an event carries; None when it is unknown, or over and its contents are gone."""
+        found = await self._home.call(place(queue, topic, group).find, self._backend, id)
+        return contents_of(found[0], self._codec) if found else None
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Workers that announced themselves within the last minute."""
+        return await self._home.call(self._backend.workers)
+
+    async def traffic(self, minutes: int = 60) -> list[Traffic]:
+        """What was done and what failed in each of the last minutes, at most two hours."""
+        minutes = min(positive_number("minutes", minutes), KEPT_MINUTES)
+        return [traffic_of(record) for record in await self._home.call(self._backend.traffic, minutes)]
+
+    def tail(
+        self, topic: str, *, since: StartAt | None = None, group: str | None = None, follow: bool = True
+    ) -> Tail:
+        """Follow a topic: `async for event in app.admin.tail("orders", since="beginning")`.
+
+        It begins with what comes from now on, or as `since` says, or where a `group` has not begun to handle
+        what is there. Without `follow` it ends with what is there. Nobody's position changes.
+        """
+        if since is not None and group is not None:
+            raise ConfigurationError("give since= or group=, not both: a group says where to begin")
+        return Tail(
+            self._home,
+            checked_name("topic", topic),
+            start_of("new" if since is None else since, "since"),
+            group=None if group is None else checked_name("group", group),
+            follow=follow,
+            codec=self._codec,
+        )
+
+    # --- queues and groups -------------------------------------------------------------------------------
+
+    async def pause(self, queue: str) -> None:
+        """Start no more jobs of this queue anywhere. Running ones go on."""
+        await self._home.call(self._backend.pause, _queue(queue), paused=True)
+
+    async def resume(self, queue: str) -> None:
+        await self._home.call(self._backend.pause, _queue(queue), paused=False)
+
+    async def purge(self, queue: str) -> int:
+        """Cancel everything of this queue that waits, is scheduled or retrying; answers how many."""
+        return await self._home.call(self._purge, _queue(queue))
+
+    async def pause_group(self, topic: str, group: str) -> None:
+        """Hand no more events to this group anywhere. Those in hand are handled; the others wait for it."""
+        await self._home.call(self._pause_group, _group(topic, group), paused=True)
+
+    async def resume_group(self, topic: str, group: str) -> None:
+        await self._home.call(self._pause_group, _group(topic, group), paused=False)
+
+    async def reset_group(self, topic: str, group: str, *, to: StartAt) -> None:
+        """Have a group go on from there: from `new` events, the `beginning` of what is kept, an event's id,
+        or a time. What it has in hand stays with it and is not given to it twice."""
+        stream, start = _group(topic, group), start_of(to, "to")
+        if not await self._home.call(self._backend.reset, stream, start):
+            raise no_such_group(topic, group)
+
+    async def remove_group(self, topic: str, group: str) -> bool:
+        """Forget a group with all that it has in hand, its dead letters too; False: there is none such.
+        The next worker that is started with a subscription of this group makes it anew."""
+        return await self._home.call(self._backend.remove, _group(topic, group))
+
+    # --- dead letters ------------------------------------------------------------------------------------
+
+    async def dead(
+        self,
+        *,
+        queue: str | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+        task: str | None = None,
+        reason: DeadReason | str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[DeadLetter]:
+        """Dead letters of queues, then of groups, the latest of each first. The `task` of an event is its
+        kind."""
+        where, only = place(queue, topic, group), dead_filter(task, reason)
+        return await self._home.call(self._letters.list, where, only, cursor, positive_number("limit", limit))
+
+    async def replay(
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        queue: str | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+        task: str | None = None,
+        reason: DeadReason | str | None = None,
+    ) -> Replayed:
+        """Run dead letters again, those of `ids` or those that match; each keeps its id and starts afresh.
+        An event goes to the group in which it died, and to no other."""
+        chosen = chosen_letters(ids, place(queue, topic, group), task, reason)
+        return await self._home.call(self._letters.replay, chosen)
+
+    async def discard(
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        queue: str | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+        task: str | None = None,
+        reason: DeadReason | str | None = None,
+    ) -> int:
+        """Forget dead letters for good; answers how many."""
+        chosen = chosen_letters(ids, place(queue, topic, group), task, reason)
+        return await self._home.call(self._letters.discard, chosen)
+
+    # --- one job, or one event in the hands of a group ---------------------------------------------------
+
+    async def cancel(
+        self,
+        ids: Sequence[str],
+        *,
+        queue: str | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+    ) -> int:
+        """Cancel jobs, or have groups leave events alone; answers how many were still to be cancelled."""
+        return await self._home.call(self._cancel, listed(ids), place(queue, topic, group))
+
+    async def retry_now(
+        self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
+    ) -> bool:
+        """Run a scheduled, retrying or dead job now, or such an event in its groups; False when it is none of
+        these."""
+        return await self._home.call(self._retry_now, id, place(queue, topic, group))
+
+    async def edit(
+        self,
+        id: str,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+    ) -> bool:
+        """Give a scheduled, retrying or dead job other arguments; False when it is none of these. Events are
+        not edited: what was published stays as it was."""
+        return await self._home.call(self._edit, id, args, kwargs or {}, place(queue, None, None))
+
+    # --- on the app's loop -------------------------------------------------------------------------------
+
+    async def _queues(self) -> list[QueueInfo]:
+        streams = await Place().streams(self._backend)
+        return [
+            queue_info(each, await self._backend.counts(each)) for each in streams if each.kind == "queue"
+        ]
+
+    async def _purge(self, stream: Stream) -> int:
+        total = 0
+        while ended := await self._backend.purge(stream, mark_us=self._mark_us, limit=STEP):
+            total += ended
+        return total
+
+    async def _pause_group(self, stream: Stream, *, paused: bool) -> None:
+        topics = await self._backend.topics([stream.topic])
+        if not any(group.stream == stream for topic in topics for group in topic.groups):
+            raise no_such_group(stream.topic, stream.group)
+        await self._backend.pause(stream, paused=paused)
+
+    async def _cancel(self, ids: Sequence[str], where: Place) -> int:
+        count = 0
+        for id in ids:
+            found = await where.find(self._backend, id)
+            answers = [
+                await self._backend.cancel(record.stream, id, mark_us=self._mark_us) for record in found
+            ]
+            count += any(answer is not CancelAnswer.GONE for answer in answers)
+        return count
+
+    async def _retry_now(self, id: str, where: Place) -> bool:
+        found = await where.find(self._backend, id)
+        return any([await self._retried(record) for record in found])
+
+    async def _retried(self, record: Record) -> bool:
+        if record.status is JobStatus.DEAD:
+            [answer] = await self._backend.replay(record.stream, [record.id])
+            return answer is ReplayAnswer.REPLAYED
+        return await self._backend.hasten(record.stream, record.id)
+
+    async def _edit(self, id: str, args: Sequence[Any], kwargs: Mapping[str, Any], where: Place) -> bool:
+        found = await where.find(self._backend, id)
+        if not found or found[0].body is None:
+            return False
+        [record, *_] = found
+        if record.stream.kind == "group":
+            raise ConfigurationError(
+                f"{id} is an event, and what was published stays as it was: publish it anew as it should be, "
+                "and discard this one"
+            )
+        return await self._backend.rewrite(record.stream, id, self._edited(record, args, kwargs))
+
+    def _edited(self, record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        try:
+            envelope = decode_envelope(record.body or b"")
+        except msgspec.DecodeError as error:
+            raise InvalidPayload(
+                f"job {record.id} cannot be edited: its message cannot be read ({error})"
+            ) from error
+        payload = self._encode(envelope.task, args, kwargs)
+        return encode_envelope(msgspec.structs.replace(envelope, payload=payload))
+
+
+def _one_stream(where: Place) -> Stream:
+    if where.topic is None:
+        return _queue(where.queue or "default")
+    if where.group is None:
+        raise ConfigurationError("say which group= of the topic: each has other events in hand")
+    return _group(where.topic, where.group)
+
+
+def _queue(name: str) -> Stream:
+    return Stream("queue", checked_name("queue", name))
+
+
+def _group(topic: str, group: str) -> Stream:
+    return group_stream(checked_name("topic", topic), checked_name("group", group))
+
+
+def _status(state: JobStatus | str) -> JobStatus:
+    try:
+        return JobStatus(state)
+    except ValueError:
+        raise ConfigurationError(f"{state!r} is no state: use one of {', '.join(JobStatus)}") from None

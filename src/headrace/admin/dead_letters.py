@@ -1,0 +1,141 @@
+"""One desk for the dead letters of queues and of groups: list them, run them again, forget them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import cast
+
+import msgspec
+
+from headrace.core.backend import Backend, DeadFilter, ReplayAnswer
+from headrace.core.errors import ConfigurationError
+from headrace.core.message import Stream, StreamKind, decode_envelope
+from headrace.core.outcome import DeadReason
+from headrace.core.record import DeadLetter, Page
+
+from .places import Place, rank
+
+#: Dead letters that one step of a store replays or discards.
+STEP = 200
+
+
+class Replayed(int):
+    """How many were replayed; `duplicates` stay dead, because another job holds their unique key by now."""
+
+    duplicates: tuple[str, ...] = ()
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """Which dead letters a verb is about."""
+
+    ids: Sequence[str] | None
+    place: Place
+    only: DeadFilter
+
+
+class DeadLetters:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    async def list(self, place: Place, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
+        begin, inner = _read_cursor(cursor)
+        found: list[DeadLetter] = []
+        for stream in await place.streams(self._backend):
+            if begin is not None and rank(stream) < rank(begin):
+                continue
+            at = inner if stream == begin else None
+            while len(found) < limit:
+                page = await self._backend.dead(stream, only=only, cursor=at, limit=limit - len(found))
+                found += map(_with_payload_only, page)
+                at = page.cursor
+                if at is None:
+                    break
+            else:
+                return Page(tuple(found), f"{stream.kind} {stream.name} {at or ''}")
+        return Page(tuple(found))
+
+    async def replay(self, chosen: Chosen) -> Replayed:
+        count = 0
+        duplicates: list[str] = []
+        async for stream, ids in self._chosen(chosen):
+            answers = await self._backend.replay(stream, ids)
+            count += answers.count(ReplayAnswer.REPLAYED)
+            pairs = zip(ids, answers, strict=True)
+            duplicates += [id for id, answer in pairs if answer is ReplayAnswer.DUPLICATE]
+        replayed = Replayed(count)
+        replayed.duplicates = tuple(duplicates)
+        return replayed
+
+    async def discard(self, chosen: Chosen) -> int:
+        count = 0
+        async for stream, ids in self._chosen(chosen):
+            count += await self._backend.discard(stream, ids)
+        return count
+
+    async def _chosen(self, chosen: Chosen) -> AsyncIterator[tuple[Stream, Sequence[str]]]:
+        """The chosen dead letters, stream by stream, in steps."""
+        for stream in await chosen.place.streams(self._backend):
+            ids = chosen.ids
+            if ids is None:
+                # All ids first: what a step replays or discards must not shift the pages behind it.
+                ids = [id async for id in self._matching(stream, chosen.only)]
+            for start in range(0, len(ids), STEP):
+                yield stream, ids[start : start + STEP]
+
+    async def _matching(self, stream: Stream, only: DeadFilter) -> AsyncIterator[str]:
+        cursor: str | None = None
+        while True:
+            page = await self._backend.dead(stream, only=only, cursor=cursor, limit=STEP)
+            for letter in page:
+                yield letter.id
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+
+def chosen_letters(
+    ids: Sequence[str] | None, place: Place, task: str | None, reason: DeadReason | str | None
+) -> Chosen:
+    if ids is None and place.everywhere and task is None and reason is None:
+        raise ConfigurationError("say which dead letters: ids=, queue=, topic=, task= or reason=")
+    if ids is not None and (task is not None or reason is not None):
+        raise ConfigurationError("give ids=, or task= and reason=, not both")
+    return Chosen(None if ids is None else listed(ids), place, dead_filter(task, reason))
+
+
+def dead_filter(task: str | None, reason: DeadReason | str | None) -> DeadFilter:
+    return DeadFilter(task, None if reason is None else _reason(reason))
+
+
+def listed(ids: Sequence[str]) -> list[str]:
+    if isinstance(ids, str):
+        raise ConfigurationError(f"ids must be a list of ids, not the text {ids!r}")
+    return list(ids)
+
+
+def _reason(reason: DeadReason | str) -> DeadReason:
+    try:
+        return DeadReason(reason)
+    except ValueError:
+        raise ConfigurationError(f"{reason!r} is no reason: use one of {', '.join(DeadReason)}") from None
+
+
+def _read_cursor(cursor: str | None) -> tuple[Stream | None, str | None]:
+    """The stream to go on with, and the place in it; `None` there is its beginning."""
+    if cursor is None:
+        return None, None
+    kind, _, rest = cursor.partition(" ")
+    name, _, inner = rest.partition(" ")
+    if kind not in ("queue", "group") or not name:
+        raise ConfigurationError(f"{cursor!r} is no cursor of this listing: pass one that a page gave")
+    return Stream(cast(StreamKind, kind), name), inner or None
+
+
+def _with_payload_only(letter: DeadLetter) -> DeadLetter:
+    """Stores keep whole bodies. What is shown is the payload in it: a job's arguments, or what an event is
+    about; all of it when it cannot be read."""
+    try:
+        payload = decode_envelope(letter.payload).payload
+    except (msgspec.DecodeError, RecursionError):
+        return letter
+    return msgspec.structs.replace(letter, payload=payload)

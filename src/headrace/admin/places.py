@@ -1,0 +1,70 @@
+"""Which queues and groups a verb is about, and where among them a message is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.core.backend import Backend
+from headrace.core.errors import ConfigurationError
+from headrace.core.message import Stream, group_stream
+from headrace.core.names import checked_name
+from headrace.core.record import JobStatus, Record
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A queue, a group of a topic, all groups of a topic, or everywhere."""
+
+    queue: str | None = None
+    topic: str | None = None
+    group: str | None = None
+
+    @property
+    def everywhere(self) -> bool:
+        return self.queue is None and self.topic is None
+
+    async def streams(self, backend: Backend) -> list[Stream]:
+        """Its streams: queues first, then groups, both by name."""
+        if self.queue is not None:
+            return [Stream("queue", self.queue)]
+        if self.topic is not None and self.group is not None:
+            return [group_stream(self.topic, self.group)]
+        kinds = ("queue", "group") if self.topic is None else ("group",)
+        known = [each for each in await backend.streams() if each.kind in kinds]
+        return sorted((each for each in known if self.topic in (None, each.topic)), key=rank)
+
+    async def find(self, backend: Backend, id: str) -> list[Record]:
+        """All that is known of an id. A job is in one queue. An event may be in several groups at once: where
+        it is dead comes first, since that is most often what somebody looks for."""
+        streams = await self.streams(backend)
+        # Most ids are those of jobs, and there may be many groups.
+        for kind in ("queue", "group"):
+            found = await _look(backend, [each for each in streams if each.kind == kind], id)
+            if found:
+                return sorted(found, key=lambda record: record.status is not JobStatus.DEAD)
+        return []
+
+
+def place(queue: str | None, topic: str | None, group: str | None) -> Place:
+    """A place, checked."""
+    if group is not None and topic is None:
+        raise ConfigurationError("group= needs topic= beside it: groups belong to a topic")
+    if queue is not None and topic is not None:
+        raise ConfigurationError("give queue= or topic=, not both")
+    return Place(
+        None if queue is None else checked_name("queue", queue),
+        None if topic is None else checked_name("topic", topic),
+        None if group is None else checked_name("group", group),
+    )
+
+
+def rank(stream: Stream) -> tuple[bool, str]:
+    """By which streams are listed."""
+    return stream.kind != "queue", stream.name
+
+
+async def _look(backend: Backend, streams: Sequence[Stream], id: str) -> list[Record]:
+    found = await asyncio.gather(*(backend.look(stream, id) for stream in streams))
+    return [record for record in found if record is not None]

@@ -1,0 +1,97 @@
+"""Follows a topic for people to read. It has a place of its own in the log, and no group notices it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Self
+
+from headrace.core.codec import Codec
+from headrace.core.errors import AppClosed
+from headrace.core.ids import new_id
+from headrace.core.message import Stream
+from headrace.core.topics import Start
+from headrace.engine.home import Home
+
+from .contents import EventInfo, read_event
+from .topics import no_such_group
+
+#: Seconds that a read waits for events before it asks again.
+BLOCK = 2.0
+
+#: Events that are read at once.
+PAGE = 100
+
+
+class Tail:
+    """`async for event in app.admin.tail("orders")`: one event after the other, until `stop()`, the app's
+    close, or, when it does not follow, the end of what is there."""
+
+    def __init__(
+        self,
+        home: Home,
+        topic: str,
+        start: Start,
+        *,
+        group: str | None,
+        follow: bool,
+        codec: Codec | None,
+    ) -> None:
+        self._home = home
+        self._topic = Stream("topic", topic)
+        self._position: int | Start = start
+        self._group = group
+        self._follow = follow
+        self._codec = codec
+        self._consumer = f"tail:{new_id()}"
+        self._read: deque[EventInfo] = deque()
+        self._ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> EventInfo:
+        while not self._read:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._more()
+        return self._read.popleft()
+
+    async def stop(self) -> None:
+        """End it, also for one who waits for the next event just now."""
+        self._ended = True
+        self._home.backend.wake(self._consumer)
+
+    async def _more(self) -> None:
+        try:
+            await self._home.call(self._look)
+        except AppClosed:
+            self._ended = True
+
+    async def _look(self) -> None:
+        if self._group is not None:
+            self._position, self._group = await self._place_of(self._group), None
+        # While it waits it lives in the app: closing that ends it, where it would open the store anew.
+        self._home.enter(self)
+        try:
+            reading = await self._home.backend.read(
+                self._topic,
+                self._position,
+                consumer=self._consumer,
+                limit=PAGE,
+                wait=BLOCK if self._follow else 0.0,
+            )
+        finally:
+            self._home.leave(self)
+        self._position = reading.position
+        self._read.extend(read_event(entry, self._topic.name, self._codec) for entry in reading.entries)
+        if not self._follow and not reading.entries:
+            self._ended = True
+
+    async def _place_of(self, group: str) -> int | Start:
+        """Where the group has not begun to handle what is there. Some of it may be in its hands already, and
+        its position beyond that."""
+        for topic in await self._home.backend.topics([self._topic.name]):
+            for each in topic.groups:
+                if each.stream.group == group:
+                    return Start("time", time_us=each.oldest_us) if each.oldest_us else each.position
+        raise no_such_group(self._topic.name, group)

@@ -1,0 +1,65 @@
+"""The keys of an ordered group: who holds each, and who is parked behind."""
+
+from __future__ import annotations
+
+from .entry import Entry
+
+
+class Parking:
+    """A key is held by one entry, from the moment it is let in until its end, whatever happens in between.
+    Those that come meanwhile are parked in a line of their own."""
+
+    def __init__(self) -> None:
+        self._holders: dict[str, Entry] = {}
+        self._lines: dict[str, dict[str, Entry]] = {}  # by key, by id, the first come first
+        self._parked = 0
+
+    def __len__(self) -> int:
+        """How many are parked."""
+        return self._parked
+
+    def let_in(self, entry: Entry) -> bool:
+        """Give it its key; False: another holds that, and the entry is parked."""
+        message = entry.message
+        if not message.key:
+            return True
+        if message.key not in self._holders:
+            self._holders[message.key] = entry
+            return True
+        self._lines.setdefault(message.key, {})[message.id] = entry
+        self._parked += 1
+        return False
+
+    def pass_on(self, entry: Entry) -> Entry | None:
+        """The entry has ended: whoever holds its key from now on, if that is another."""
+        key = entry.message.key
+        if self._holders.get(key) is not entry:
+            return None
+        line = self._lines.get(key)
+        if not line:
+            del self._holders[key]
+            return None
+        following = self._holders[key] = next(iter(line.values()))
+        self.take_out(following)
+        return following
+
+    def take_out(self, entry: Entry) -> bool:
+        """Remove a parked entry; False: it is not parked."""
+        key = entry.message.key
+        line = self._lines.get(key)
+        if not line or line.pop(entry.message.id, None) is None:
+            return False
+        self._parked -= 1
+        if not line:
+            del self._lines[key]
+        return True
+
+    def first(self) -> Entry | None:
+        """One of those that are parked."""
+        line = next(iter(self._lines.values()), None)
+        return next(iter(line.values())) if line else None
+
+    def oldest_us(self) -> int:
+        """When the oldest parked event was written; 0: none is parked."""
+        fronts = [next(iter(line.values())) for line in self._lines.values()]
+        return min((entry.written_us for entry in fronts), default=0)

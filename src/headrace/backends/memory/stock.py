@@ -1,0 +1,134 @@
+"""The messages of a stream in every state, and the moves between them. The caller holds the lock."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from headrace.core.backend import DueOrder, Order
+from headrace.core.lease import Lease
+from headrace.core.message import State, Stream
+from headrace.core.outcome import DeadReason, Failure
+from headrace.core.record import JobStatus
+from headrace.core.scheduling import ScheduleRecord
+
+from .agenda import Agenda
+from .bell import Bell
+from .entry import Entry, Mark
+from .keys import Keys
+from .lanes import FIRST_PRIORITY, RETURNED, SUSPECT, Lanes
+from .marks import Marks
+from .producers import Producers
+from .view import end_of
+from .watchers import Watchers
+
+# Looked up once: a member of an enumeration is slower to get at than a global name.
+_QUEUED, _DEAD = JobStatus.QUEUED, JobStatus.DEAD
+
+
+class Stock:
+    def __init__(self, stream: Stream, announce: Callable[[Order], None], numbers: Iterator[int]) -> None:
+        self.stream = stream
+        self.lease = Lease()
+        self.established = False  # ensured or appended to
+        self.paused = False
+        #: Rung when something can be claimed.
+        self.bells: set[Bell[None]] = set()
+        self.watchers = Watchers()
+
+        self.entries: dict[str, Entry] = {}  # waiting, running or dead; the oldest first
+        self.lanes = Lanes()
+        self.agenda = Agenda()
+        self.running: OrderedDict[int, Entry] = OrderedDict()  # by token; the longest since renewal first
+        self.dead: dict[str, Entry] = {}  # the latest death last
+        self.marks = Marks()
+        self.keys = Keys()
+        self.schedules: dict[str, ScheduleRecord] = {}
+        self._producers = Producers()
+        self._numbers = numbers
+        self._announce = announce
+
+    def find(self, id: str, now_us: int) -> Entry | Mark | None:
+        return self.entries.get(id) or self.marks.get(id, now_us)
+
+    def queued(self) -> int:
+        return len(self.lanes)
+
+    def oldest_us(self) -> int:
+        """When the longest-waiting queued message became ready; 0: there is none."""
+        return self.lanes.oldest_us()
+
+    # --- moves -------------------------------------------------------------------------------------------
+
+    def _enter(self, entry: Entry, now_us: int) -> None:
+        """Queue an entry that was not among those that wait or run."""
+        self._queue(entry, now_us)
+
+    def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
+        entry.status, entry.since_us = _QUEUED, now_us
+        entry.due_us, entry.progress = 0, None
+        if entry.state.crashes:
+            lane = SUSPECT
+        elif returned:
+            lane = RETURNED
+        else:
+            lane = FIRST_PRIORITY + entry.message.priority
+        self.lanes.put(lane, entry)
+        self._ring()
+
+    def _schedule(self, entry: Entry, status: JobStatus, due_us: int, now_us: int) -> None:
+        entry.status = status
+        entry.since_us = now_us
+        entry.due_us = due_us
+        if self.agenda.put(entry):
+            self._announce(DueOrder(self.stream))
+
+    def _take_out(self, entry: Entry) -> None:
+        """Remove a waiting entry from where it waits."""
+        if entry.status is _QUEUED:
+            self.lanes.forget(entry)
+        else:
+            self.agenda.forget(entry)
+
+    def _bury(self, entry: Entry, state: State, reason: DeadReason, failure: Failure, now_us: int) -> None:
+        message = entry.message
+        entry.status, entry.since_us = _DEAD, now_us
+        entry.state, entry.reason, entry.failure = state, reason, failure
+        entry.died = next(self._numbers)
+        self.dead[message.id] = entry
+        self._part(entry, now_us)
+
+    def _end(
+        self,
+        entry: Entry,
+        status: JobStatus,
+        ttl_us: int,
+        now_us: int,
+        *,
+        result: bytes | None = None,
+        note: str = "",
+    ) -> None:
+        message = entry.message
+        entry.status = status
+        del self.entries[message.id]
+        if ttl_us > 0:
+            number, until_us = next(self._numbers), now_us + ttl_us
+            mark = Mark(message.id, message.task, number, status, now_us, until_us, result, note, entry.state)
+            self.marks.keep(mark)
+        self._part(entry, now_us)
+
+    def _part(self, entry: Entry, now_us: int) -> None:
+        """What every end has in common: the key is released, whoever waits for it is told."""
+        message = entry.message
+        if message.unique:
+            self.keys.release(message.unique, message.id, "finished", "started")
+        if self.watchers and (bells := self.watchers.pop(message.id, None)):
+            record = end_of(self, message.id, now_us)
+            for bell in bells:
+                bell.ring(record)
+
+    def _ring(self) -> None:
+        if self.bells and not self.paused:
+            for bell in self.bells:
+                bell.ring(None)
+            self.bells.clear()

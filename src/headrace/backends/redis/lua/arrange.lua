@@ -1,0 +1,9 @@
+-- Stores the rules of a topic.
+--
+-- requires: queue topic
+-- keys:     those of the topic
+-- args:     age in microseconds, length or -, 1 or 0: strict, in one word with blanks between
+local last = last_number(redis.call('HGET', TOPIC, 'last'))
+redis.call('HDEL', TOPIC, 'look') -- whoever removes first is not refused when memory is short
+redis.call('HSET', TOPIC, 'rules', ARGV[5], 'last', last)
+return 1

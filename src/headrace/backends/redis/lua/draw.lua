@@ -1,0 +1,63 @@
+-- Draws events for a group from the log of its topic, as many as are wanted beyond those that lie in its lane, and
+-- some more. A group that was lost comes back at the beginning; one that was removed does not.
+--
+-- requires: queue message place queueing ordering topic drawing
+-- keys:     those of the group
+-- args:     how many are wanted · 1 or 0: the group is ordered, if it comes back · milliseconds for which somebody
+--           will wait if there is nothing · 1 or 0: look for keys that nobody holds any more
+-- answers:  1 when the group is there, 2 when it came back, 0 when it was removed · how many events were taken
+--           from the log · 1 when there are more
+local wanted = tonumber(ARGV[5])
+local group = own_group()
+local last = last_number(redis.call('HGET', TOPIC, 'last'))
+
+local function come_back()
+  local name = string.match(LABEL, '/(.*)$')
+  if redis.call('HGET', GROUPS, name) == '0' then
+    return false
+  end
+  redis.call('HSET', META, 'position', 0, 'ordered', ARGV[6])
+  redis.call('HSET', GROUPS, name, 1)
+  group.position, group.ordered = 0, ARGV[6] == '1'
+  return true
+end
+
+-- Whoever holds a key and is no more, because somebody deleted its stream by hand, would block it for ever.
+local function free_keys(now)
+  local count = redis.call('ZCARD', PARKED)
+  local first = count > 20 and now % count or 0
+  for _, id in ipairs(redis.call('ZRANGE', PARKED, first, first + 19)) do
+    local packed = redis.call('HGET', MESSAGES, id)
+    local message = packed and cmsgpack.unpack(packed)
+    local key = message and string.match(get(message, 'u') or '', '^k(.*)$')
+    local line = key and redis.call('HGET', LINES, key)
+    if not key then
+      unpark(id, 'K')
+    elseif not line or not is_held(group, line) then
+      let_next_in(key, line and select(2, cut(line)) or id)
+    end
+  end
+end
+
+local standing = group.position and 1 or come_back() and 2 or 0
+if standing == 0 then
+  return { 0, 0, 0 }
+end
+if group.ordered and ARGV[8] == '1' then
+  free_keys(clock())
+end
+if group.position > last then
+  group.position = 0 -- the log was deleted by hand and begins anew
+end
+if group.position == last and ARGV[7] ~= '0' then
+  redis.call('HSET', META, 'awaited', digits(clock() - OFFSET + ARGV[7] * 1000))
+end
+if group.position >= last or group.paused then
+  return { standing, 0, 0 }
+end
+local ahead = drawn_ahead(group)
+if ahead >= wanted then
+  return { standing, 0, 1 } -- others may take those before the one who asks
+end
+local drawn, more = draw(group, last, math.max(wanted, DRAWN_AHEAD) - ahead)
+return { standing, drawn, more and 1 or 0 }

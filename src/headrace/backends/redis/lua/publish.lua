@@ -1,0 +1,97 @@
+-- Writes the events of a batch, in order, to the log of a topic, or onto its agenda when they are due later.
+-- Refused whole when the server has no memory left: nothing but commands that need memory comes first.
+--
+-- requires: queue message place queueing topic drawing trimming publishing
+-- keys:     those of the topic
+-- args:     producer and chunk · number of the batch · milliseconds to remember the answers ·
+--           what the events are:
+--             f: fresh, of one task, without options; then task, and for each event: id · body
+--             a: anything; then for each event: id · task · body · key · options, empty or
+--             'delay due lifetime window key' (of the unique key)
+-- answers:  three for each event that was not accepted: its index from 0 · d · the id that stands there
+local producer, number, memory, shape = PRODUCER .. ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local now = clock()
+
+local last = redis.call('GET', producer)
+if last then
+  local of, expiry, answers = string.match(last, '^(%d+) (%d+) (.*)$')
+  if tonumber(expiry) > now then
+    if of == number then
+      return answers ~= '' and cmsgpack.unpack(answers) or {}
+    elseif tonumber(of) > tonumber(number) then
+      return redis.error_reply('STALE a later batch of this producer was already taken')
+    end
+  end
+end
+
+local answers = {}
+local topic = topic_now()
+local first, at = topic.last, digits(now)
+local before, soonest
+
+local function holder_of(key)
+  local expiry, id = string.match(redis.call('GET', UNIQUE .. key) or '', '^(%d+) (.*)$')
+  return expiry and tonumber(expiry) > now and id
+end
+
+local function hold(key, window, id)
+  if window > 0 then
+    redis.call('SET', UNIQUE .. key, digits(now + window) .. ' ' .. id, 'PX', math.ceil(window / 1000))
+  end
+end
+
+local function schedule(id, task, body, key, expiry, ready)
+  if not soonest then
+    before = first_due()
+  end
+  local message = { 'i', id, 't', task, 'm', body }
+  put(message, 'k', key)
+  put(message, 'e', expiry)
+  park(id, '', message, 'S', ready)
+  soonest = math.min(soonest or ready, ready)
+end
+
+local function publish(index, id, task, body, key, options)
+  local delay, due, lifetime, window, unique = string.match(options, '^(%d+) (%d+) (%d+) (%d*) ?(.*)$')
+  local standing = window ~= '' and holder_of(unique)
+  if standing then
+    answers[#answers + 1] = index
+    answers[#answers + 1] = 'd'
+    answers[#answers + 1] = standing
+    return
+  end
+  local ready = math.max(now + delay, tonumber(due))
+  local expiry = lifetime ~= '0' and digits(ready + lifetime)
+  if ready > now then
+    schedule(id, task, body, key, expiry, ready)
+  else
+    write(topic, id, task, body, at, key, expiry)
+  end
+  if window ~= '' then
+    hold(unique, tonumber(window), id)
+  end
+end
+
+if shape == 'f' then
+  for index = 10, #ARGV, 2 do
+    write(topic, ARGV[index], ARGV[9], ARGV[index + 1], at)
+  end
+else
+  for index = 9, #ARGV, 5 do
+    local id, task, body, key, options = unpack(ARGV, index, index + 4)
+    key = key ~= '' and key
+    if options == '' then
+      write(topic, id, task, body, at, key)
+    else
+      publish((index - 9) / 5, id, task, body, key, options)
+    end
+  end
+end
+
+if #events > 0 then
+  spread(topic, first, shape == 'f', now)
+end
+announce_if_sooner(before, soonest)
+local said = #answers > 0 and cmsgpack.pack(answers) or ''
+redis.call('SET', producer, number .. ' ' .. digits(now + memory * 1000) .. ' ' .. said, 'PX', memory)
+return answers

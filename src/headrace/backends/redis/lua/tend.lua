@@ -1,0 +1,39 @@
+-- Notes that groups have a living member, brings back those that were lost, and trims the log of their topic.
+--
+-- requires: queue message place queueing topic drawing trimming publishing
+-- keys:     those of the topic
+-- args:     limit · for each group: name · 1 or 0: it is ordered, if it comes back
+-- answers:  how many events were trimmed · 1 when there are more to trim · names of live groups for whose sake
+--           events stay · names of groups that hold up nothing any more, though they have not drawn them ·
+--           names of those that came back
+local limit, now = tonumber(ARGV[5]), clock()
+local topic = topic_now()
+local back = {}
+for at = 6, #ARGV, 2 do
+  local group = group_named(ARGV[at])
+  if redis.call('HGET', GROUPS, ARGV[at]) ~= '0' then
+    redis.call('HDEL', group.meta, 'seen') -- whoever removes first is not refused when memory is short
+    redis.call('HSET', group.meta, 'seen', digits(now))
+    redis.call('HSET', GROUPS, ARGV[at], 1)
+    if not group.position then
+      back[#back + 1] = ARGV[at]
+      redis.call('HSET', group.meta, 'position', 0, 'ordered', ARGV[at + 1])
+    end
+  end
+end
+redis.call('HSETNX', TOPIC, 'last', digits(topic.last))
+
+local groups = groups_of_topic()
+local trimmed, more, could = trim(topic, groups, limit, now)
+local _, first = event_from(1)
+local holding, passed = {}, {}
+for _, group in ipairs(topic.strict and groups or {}) do
+  if (group.position or 0) < could then
+    if not is_live(group, now) then
+      passed[#passed + 1] = group.name
+    elseif first and first <= could then
+      holding[#holding + 1] = group.name
+    end
+  end
+end
+return { trimmed, more and 1 or 0, holding, passed, back }

@@ -1,0 +1,133 @@
+"""Reads the log of a topic for one consumer, on a connection of its own, on which it also waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hiredis import ReplyError
+
+from headrace.core.clock import SECOND
+from headrace.core.message import Stream
+from headrace.core.topics import LogEntry, Reading, Start
+
+from .connection import Wire, pack
+from .entries import message_of
+from .faults import can_heal
+from .keys import TopicKeys
+from .seeking import position_of
+from .store import Store
+
+#: Seconds that a read blocks at most.
+BLOCK = 2.0
+
+#: Events asked for at once, and bytes that they should bring at most, judged by those that came before.
+ITEMS, BYTES = 500, 1 << 20
+
+#: Bytes of a body of which nothing is known yet.
+BODY_SIZE = 10_000.0
+
+#: Seconds after which a read is unblocked again that was not yet blocked.
+UNBLOCK_AGAIN = 0.005
+
+
+class Tail:
+    """A read changes nothing on the server, so one whose caller has gone is only ended."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._link = store.new_link()
+        self._turns = asyncio.Lock()
+        self._blocking: Wire | None = None
+        self._wake_asked = False
+        self._body_size = BODY_SIZE
+
+    async def read(self, topic: Stream, after: int | Start, limit: int, wait: float) -> Reading:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait
+        async with self._turns:
+            if isinstance(after, Start):
+                after = await position_of(self._store, self._store.queue(topic), after)
+            while True:
+                reading = await self._after(topic, after, limit)
+                left = until - loop.time()
+                if self._was_woken() or reading.entries or left <= 0:
+                    return reading
+                after = reading.position
+                await self._block(topic, after, min(left, BLOCK))
+
+    def wake(self) -> None:
+        self._wake_asked = True
+        self._unblock()
+
+    async def stop(self) -> None:
+        self.wake()
+        async with self._turns:
+            self._link.drop()
+
+    def _was_woken(self) -> bool:
+        woken, self._wake_asked = self._wake_asked, False
+        return woken
+
+    async def _after(self, topic: Stream, after: int, limit: int) -> Reading:
+        """What there is behind a position. A log that was deleted by hand is read from its beginning."""
+        keys = TopicKeys(self._store.namespace, topic.name)
+        count = max(1, min(limit, ITEMS, int(BYTES / self._body_size)))
+        (seconds, microseconds), last, rows = await self._store.commands(
+            ("TIME",),
+            ("HGET", keys.meta, "last"),
+            ("XRANGE", keys.log, after + 1, "+", "COUNT", count),
+        )
+        now_us = int(seconds) * SECOND + int(microseconds) + self._store.offset_us()
+        if after > int(last or 0) and not rows:
+            return await self._after(topic, 0, limit) if last else Reading((), 0, now_us)
+        entries = tuple(map(_entry, rows))
+        if entries:
+            self._body_size = max(1.0, (self._body_size + len(entries[-1].body)) / 2)
+        return Reading(entries, entries[-1].number if entries else after, now_us)
+
+    async def _block(self, topic: Stream, after: int, seconds: float) -> None:
+        """Wait until something is behind the position, or somebody wakes us, or the time is up."""
+        log = TopicKeys(self._store.namespace, topic.name).log
+        head = ("XREAD", "COUNT", 1, "BLOCK", max(1, round(seconds * 1000)))
+        wire = await self._link.connected()
+        if self._wake_asked:
+            return
+        self._blocking = wire
+        try:
+            [reply] = await wire.send(pack((*head, "STREAMS", log, after)), 1, patience=seconds)
+        except asyncio.CancelledError:
+            self._unblock()  # else the next read would wait behind it
+            raise
+        finally:
+            self._blocking = None
+        if isinstance(reply, ReplyError) and not can_heal(reply):
+            self._store.check([reply], self._link)
+
+    def _unblock(self) -> None:
+        wire = self._store.link.wire
+        if self._blocking is not None and self._blocking.client_id and wire is not None:
+            answer = wire.send(pack(("CLIENT", "UNBLOCK", self._blocking.client_id)))
+            answer.add_done_callback(self._unblock_again)
+
+    def _unblock_again(self, answer: asyncio.Future[list[Any]]) -> None:
+        """The request to block may be on its way still."""
+        if answer.cancelled() or answer.exception() is not None or answer.result()[0] != 0:
+            return
+        if self._blocking is not None:
+            asyncio.get_running_loop().call_later(UNBLOCK_AGAIN, self._unblock)
+
+
+def _entry(row: Any) -> LogEntry:
+    """An event as lua/shared/topic.lua describes it."""
+    entry, fields = row
+    event = message_of(fields)
+    return LogEntry(
+        int(entry.partition(b"-")[0]),
+        event[b"i"].decode(),
+        event[b"t"].decode(),
+        event[b"m"],
+        int(event[b"a"]),
+        expires_us=int(event.get(b"e", 0)),
+        key=event.get(b"k", b"").decode(),
+    )

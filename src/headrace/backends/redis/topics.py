@@ -1,0 +1,155 @@
+"""Topics and groups on Redis: a log for each topic, and for each group a queue that draws from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.core.message import Stream, group_stream
+from headrace.core.record import Counts
+from headrace.core.topics import GroupRecord, Reading, Start, Tended, TopicRecord, TopicRules, Topics
+
+from .faults import OutOfMemory
+from .inspector import counts_of
+from .keys import TopicKeys, label_of
+from .scripts import ARRANGE, COUNTS, JOIN, REMOVE, RESET, SURVEY, TEND, rules_text
+from .seeking import position_of
+from .store import Store
+from .tail import Tail
+
+#: Events that one script trims.
+TRIMMED = 1000
+
+
+class RedisTopics(Topics):
+    _store: Store
+    _tails: dict[str, Tail]
+
+    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
+        await self._list_streams(topic)
+        await self._store.run(self._store.queue(topic).call(ARRANGE, rules_text(rules)))
+
+    async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
+        await self._list_streams(_topic_of(group), group)
+        self._store.note_ordered(group, ordered=ordered)
+        queue = self._store.queue(group)
+        answer = await self._store.run(queue.call(JOIN, int(ordered), start.at, start.time_us))
+        if answer < 0:
+            position = await position_of(self._store, self._store.queue(_topic_of(group)), start)
+            answer = await self._store.run(queue.call(JOIN, int(ordered), "position", position))
+        return bool(answer)
+
+    async def read(
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+    ) -> Reading:
+        return await self._tail(consumer).read(topic, after, limit, wait)
+
+    def _tail(self, consumer: str) -> Tail:
+        tail = self._tails.get(consumer)
+        if tail is None:
+            tail = self._tails[consumer] = Tail(self._store)
+        return tail
+
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+        by_topic: dict[Stream, list[Stream]] = {}
+        for group in groups:
+            by_topic.setdefault(_topic_of(group), []).append(group)
+        steps = [await self._tend(topic, several, limit) for topic, several in by_topic.items()]
+        return Tended(
+            trimmed=sum(step.trimmed for step in steps),
+            more=any(step.more for step in steps),
+            holding=tuple(stream for step in steps for stream in step.holding),
+            passed=tuple(stream for step in steps for stream in step.passed),
+        )
+
+    async def _tend(self, topic: Stream, groups: list[Stream], limit: int) -> Tended:
+        words = [word for group in groups for word in (group.group, self._store.is_ordered(group))]
+        total, more = 0, True
+        names: list[list[bytes]] = [[], []]
+        while more and total < limit:
+            call = self._store.queue(topic).call(TEND, min(limit - total, TRIMMED), *words)
+            trimmed, more, holding, passed, back = await self._store.run(call)
+            total, names = total + trimmed, [holding, passed]
+            if back:
+                await self._list_streams(topic, *[group_stream(topic.name, name.decode()) for name in back])
+        held, gone = [
+            tuple(group_stream(topic.name, name.decode()) for name in sorted(some)) for some in names
+        ]
+        return Tended(total, bool(more), held, gone)
+
+    async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
+        if names is None:
+            labels: list[bytes] = await self._store.command("SMEMBERS", self._store.keys.streams)
+            names = [label.decode()[len("topic:") :] for label in labels if label.startswith(b"topic:")]
+        topics = [Stream("topic", name) for name in sorted(set(names))]
+        if not topics:
+            return []
+        answers = await self._store.run_all([self._store.queue(topic).call(SURVEY) for topic in topics])
+        return [
+            await self._record(topic, answer)
+            for topic, answer in zip(topics, answers, strict=True)
+            if answer is not None
+        ]
+
+    async def _record(self, topic: Stream, answer: list[Any]) -> TopicRecord:
+        rules, first, last, first_us, last_us, scheduled, names = answer
+        groups = [group_stream(topic.name, name.decode()) for name in sorted(names)]
+        counts = (
+            await self._store.run_all([self._store.queue(group).call(COUNTS) for group in groups])
+            if groups
+            else []
+        )
+        return TopicRecord(
+            topic,
+            _rules(rules.decode()),
+            first,
+            last,
+            first_us,
+            last_us,
+            scheduled,
+            tuple(_group_record(*each) for each in zip(groups, counts, strict=True)),
+        )
+
+    async def reset(self, group: Stream, start: Start) -> bool:
+        words: tuple[str, int] = (start.at, start.time_us)
+        if start.at == "event":
+            topic = self._store.queue(_topic_of(group))
+            words = ("position", await position_of(self._store, topic, start))
+        return bool(await self._store.run(self._store.queue(group).call(RESET, *words)))
+
+    async def remove(self, group: Stream) -> bool:
+        known = bool(await self._store.run(self._store.queue(group).call(REMOVE)))
+        await self._store.command("SREM", self._store.keys.streams, label_of(group))
+        self._store.listed.discard(group)
+        return known
+
+    async def _was_removed(self, stream: Stream) -> bool:
+        if stream.kind != "group":
+            return False
+        groups = TopicKeys(self._store.namespace, stream.topic).groups
+        removed: bool = await self._store.command("HGET", groups, stream.group) == b"0"
+        return removed
+
+    async def _list_streams(self, *streams: Stream) -> None:
+        try:
+            await self._store.command("SADD", self._store.keys.streams, *map(label_of, streams))
+        except OutOfMemory:
+            return  # whether there is room is for the step itself to say; they are listed by a later one
+        self._store.listed.update(streams)
+
+
+def _topic_of(group: Stream) -> Stream:
+    return Stream("topic", group.topic)
+
+
+def _rules(text: str) -> TopicRules:
+    if not text:
+        return TopicRules()
+    retention, length, strict = text.split(" ")
+    return TopicRules(int(retention), None if length == "-" else int(length), strict == "1")
+
+
+def _group_record(group: Stream, answer: list[Any]) -> GroupRecord:
+    lag, position, oldest_us, seen, ordered = answer[8:]
+    counts: Counts = counts_of(answer, undrawn=lag)
+    return GroupRecord(group, position, lag, counts, oldest_us, int(seen), ordered == b"1")

@@ -1,0 +1,60 @@
+"""Where every verb goes through: to the writer's thread as a step, or to the reader's as a question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from headrace.core.clock import Clock
+from headrace.core.errors import BackendUnavailable
+
+from .connection import Connection
+from .session import Session
+from .step import Answered, Step
+from .transaction import Transaction
+
+T = TypeVar("T")
+
+
+class Desk:
+    """What the parts of the backend share."""
+
+    def __init__(self, path: Path, *, namespace: str, clock: Clock) -> None:
+        self._path = path
+        self._namespace = namespace
+        self._clock = clock
+        self._session: Session | None = None
+        self._woken: set[str] = set()
+
+    def wake(self, consumer: str) -> None:
+        self._woken.add(consumer)
+        if self._session is not None:
+            self._session.watch.wake(consumer)
+
+    def _was_woken(self, consumer: str) -> bool:
+        woken = consumer in self._woken
+        self._woken.discard(consumer)
+        return woken
+
+    def _use(self) -> Session:
+        session = self._session
+        if session is None or not session.at_home:
+            raise BackendUnavailable(
+                f"the SQLite store {self._path} is not open in this process and event loop: open it first"
+            )
+        return session
+
+    async def _write(
+        self,
+        run: Callable[[Transaction], T],
+        *,
+        shortcut: Callable[[Connection], Answered[T] | None] | None = None,
+        durable: bool = True,
+        weight: int = 1,
+    ) -> T:
+        step = Step(run, shortcut=shortcut, durable=durable, weight=weight)
+        return await self._use().write(step)
+
+    async def _read(self, run: Callable[[Connection], T]) -> T:
+        return await self._use().read(run)

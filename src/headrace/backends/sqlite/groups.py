@@ -1,0 +1,86 @@
+"""Groups: joining, where they stand in the log of their topic, and how they are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.core.message import Stream
+from headrace.core.topics import BEGINNING, Start
+
+from . import topic_queries
+from .connection import Connection
+from .log import open_log, position_of
+from .parcel import listed, unlisted
+from .transaction import Transaction
+
+
+class GroupRow(NamedTuple):
+    stream: int
+    topic: int
+    position: int
+    removed: int
+
+
+def find_group(connection: Connection, namespace: str, group: Stream) -> GroupRow | None:
+    row = connection.row(topic_queries.FIND_GROUP, (namespace, group.name))
+    return GroupRow(*row) if row else None
+
+
+def join(transaction: Transaction, group: Stream, start: Start, *, ordered: bool) -> bool:
+    log = open_log(transaction, group.topic)
+    stream = transaction.stream(group).number
+    found = find_group(transaction.connection, transaction.namespace, group)
+    new = found is None or bool(found.removed)
+    if new:
+        position = position_of(transaction.connection, log, start)
+        row = (stream, log.stream, position, transaction.now_us, int(ordered))
+        transaction.connection.change(topic_queries.WRITE_GROUP, row)
+    else:
+        transaction.connection.change(topic_queries.JOIN_GROUP, (stream, transaction.now_us, int(ordered)))
+    transaction.news.ready.add(group)
+    return new
+
+
+def revive(transaction: Transaction, groups: Sequence[Stream]) -> None:
+    """Make those anew of which the file knows nothing, not even that they were removed."""
+    bindings = (transaction.namespace, listed(group.name for group in groups))
+    known = set(unlisted(transaction.connection.value(topic_queries.LIST_KNOWN, bindings)))
+    for index, group in enumerate(groups):
+        if index not in known:
+            join(transaction, group, BEGINNING, ordered=False)
+
+
+def see(transaction: Transaction, groups: Sequence[Stream]) -> None:
+    """These have a living member."""
+    revive(transaction, groups)
+    for group in groups:
+        found = find_group(transaction.connection, transaction.namespace, group)
+        if found is not None and not found.removed:
+            transaction.connection.change(topic_queries.SEE_GROUP, (found.stream, transaction.now_us))
+
+
+def reset(transaction: Transaction, group: Stream, start: Start) -> bool:
+    found = find_group(transaction.connection, transaction.namespace, group)
+    if found is None or found.removed:
+        return False
+    position = position_of(transaction.connection, open_log(transaction, group.topic), start)
+    transaction.connection.change(topic_queries.MOVE_GROUP, (found.stream, position))
+    transaction.news.ready.add(group)
+    return True
+
+
+def remove(transaction: Transaction, group: Stream) -> bool:
+    found = find_group(transaction.connection, transaction.namespace, group)
+    if found is None or found.removed:
+        return False
+    connection = transaction.connection
+    if transaction.waited_for:
+        for id in unlisted(connection.value(topic_queries.LIST_IDS, (found.stream,))):
+            transaction.ended(group, id)
+    connection.change(topic_queries.FORGET_MESSAGES, (found.stream,))
+    connection.change(topic_queries.FORGET_KEYS, (found.stream,))
+    connection.change(topic_queries.CLEAR_STREAM, (found.stream,))
+    connection.change(topic_queries.REMOVE_GROUP, (found.stream,))
+    transaction.forget_counts(found.stream)
+    return True

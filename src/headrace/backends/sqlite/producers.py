@@ -1,0 +1,39 @@
+"""What was answered to a producer's last batch, for the case that it comes again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from headrace.core.backend import Answer
+from headrace.core.clock import SECOND
+from headrace.core.message import Batch
+
+from . import queries
+from .transaction import Transaction
+
+#: How long the answers to a producer's last batch are remembered, in microseconds.
+PRODUCER_TTL: Final = 600 * SECOND
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Answer]).decode
+
+
+def recall(transaction: Transaction, stream: int, batch: Batch) -> list[Answer] | None:
+    """What was answered to this very batch before."""
+    last = transaction.connection.row(queries.READ_PRODUCER, (stream, batch.producer))
+    if last is None:
+        return None
+    number, at_us, answers = last
+    if number != batch.number or at_us + PRODUCER_TTL <= transaction.now_us:
+        return None
+    return [Answer(message.id) for message in batch.messages] if answers is None else _decode(answers)
+
+
+def remember(
+    transaction: Transaction, stream: int, batch: Batch, answers: list[Answer], *, complete: bool
+) -> None:
+    stored = None if complete else _encode(answers)
+    row = (stream, batch.producer, batch.number, transaction.now_us, stored)
+    transaction.connection.change(queries.WRITE_PRODUCER, row)

@@ -1,0 +1,62 @@
+"""The verbs that only topics and groups have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+
+from headrace.core.message import Stream
+from headrace.core.topics import Reading, Start, Tended, TopicRecord, TopicRules, Topics
+
+from . import groups, log, retention, topic_records
+from .connection import Connection
+from .desk import Desk
+
+
+class SqliteTopics(Desk, Topics):
+    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
+        await self._write(lambda transaction: log.arrange(transaction, topic, rules))
+
+    async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
+        return await self._write(lambda transaction: groups.join(transaction, group, start, ordered=ordered))
+
+    async def read(
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+    ) -> Reading:
+        session = self._use()
+        until = monotonic() + wait
+        with session.watch.reading(topic, consumer) as bell:
+            while True:
+                bell.reset()
+                reading = await self._read_log(topic, after, limit)
+                after = bell.position = reading.position
+                left = until - monotonic()
+                if self._was_woken(consumer) or reading.entries or left <= 0:
+                    return reading
+                await bell.heard(left)
+                if session.closing:
+                    return reading
+
+    async def _read_log(self, topic: Stream, after: int | Start, limit: int) -> Reading:
+        def read(connection: Connection) -> Reading:
+            now_us = self._clock.now_us()
+            return log.read(connection, self._namespace, topic, after, limit=limit, now_us=now_us)
+
+        return await self._read(read)
+
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+        return await self._write(
+            lambda transaction: retention.tend(transaction, groups, limit), durable=False, weight=limit
+        )
+
+    async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
+        now_us = self._clock.now_us()
+        return await self._read(
+            lambda connection: topic_records.list_topics(connection, self._namespace, names, now_us)
+        )
+
+    async def reset(self, group: Stream, start: Start) -> bool:
+        return await self._write(lambda transaction: groups.reset(transaction, group, start))
+
+    async def remove(self, group: Stream) -> bool:
+        return await self._write(lambda transaction: groups.remove(transaction, group))

@@ -1,0 +1,95 @@
+"""`headrace tail`: the events of a topic as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+
+import click
+import msgspec
+
+from headrace.admin import EventInfo
+from headrace.app import App
+from headrace.core.errors import ConfigurationError
+
+from .near import unknown
+from .place import remark
+from .render import clock_time, compact_json, is_terminal, json_line, short
+from .start import FORMS, start
+from .store import on_store_with
+from .topics import known_group
+
+
+@click.command()
+@click.option("--since", type=start, metavar="START", help=f"Where from: {FORMS}; default: new.")
+@click.option("--group", metavar="GROUP", help="Begin with what this group has not begun to handle.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many.")
+@click.option("--no-follow", is_flag=True, help="End with what is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document for each event, one a line.")
+@on_store_with("TOPIC")
+def tail(
+    app: App,
+    names: tuple[str, ...],
+    since: str | datetime | None,
+    group: str | None,
+    limit: int | None,
+    no_follow: bool,
+    as_json: bool,
+) -> None:
+    """Print the events of a topic as they come, until Ctrl-C.
+
+    With each its time, id, kind, key and payload; --json has the rest. No group notices it.
+
+    \b
+    Examples:
+      headrace tail shop:app orders
+      headrace tail shop:app orders --since 2h
+      headrace tail shop:app orders --group billing
+      headrace tail shop:app orders --since beginning --no-follow --json
+    """
+    if len(names) > 1:
+        raise click.UsageError(f"one TOPIC is wanted, not {' '.join(names)}")
+    if since is not None and group is not None:
+        raise click.UsageError("Give --since or --group, not both: the group says where to begin.")
+    [topic] = names
+    _check(app, topic, group, follow=not no_follow)
+    events = app.sync.admin.tail(topic, since=since, group=group, follow=not no_follow)
+    try:
+        _print(islice(events, limit), as_json=as_json)
+    except KeyboardInterrupt:
+        return
+
+
+def _check(app: App, topic: str, group: str | None, *, follow: bool) -> None:
+    if group is not None:
+        known_group(app, topic, group)
+        return
+    known = [each.name for each in app.sync.admin.topics()]
+    if topic in known:
+        return
+    if not follow:
+        raise ConfigurationError(unknown("topic", topic, known))
+    if topic not in app.declared_topics:
+        remark(f"{unknown('topic', topic, known)}; waiting for its first event")
+
+
+def _print(events: Iterator[EventInfo], *, as_json: bool) -> None:
+    if is_terminal("stderr") and not as_json:
+        click.echo("Ctrl-C ends it", err=True)
+    for event in events:
+        click.echo(json_line(msgspec.structs.asdict(event)) if as_json else _line(event))
+
+
+def _line(event: EventInfo) -> str:
+    """Fields apart by two spaces; what is not there is a dash, so that columns stay what they are."""
+    written = event.at or event.occurred_at
+    return "  ".join(
+        (
+            click.style(clock_time(written) if written else "-", dim=True),
+            event.id,
+            click.style(short(event.kind) or "-", bold=True),
+            short(event.key or "-"),
+            click.style(short(event.problem), fg="red") if event.problem else compact_json(event.payload),
+        )
+    )

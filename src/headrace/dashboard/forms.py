@@ -1,0 +1,37 @@
+"""What a form of ours sends: names and texts, within bounds."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from headrace.core.errors import ConfigurationError
+
+#: Bytes and fields of a form; arguments that are edited may be long.
+MOST_BYTES = 2 << 20
+MOST_FIELDS = 2000
+
+
+class Fields:
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self._pairs = pairs
+
+    def get(self, name: str, otherwise: str = "") -> str:
+        return next((value for key, value in self._pairs if key == name), otherwise)
+
+    def all(self, name: str) -> list[str]:
+        return [value for key, value in self._pairs if key == name]
+
+
+async def fields_of(request: Request) -> Fields:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise ConfigurationError("the form is too long")
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except (UnicodeDecodeError, ValueError) as error:
+        raise ConfigurationError("the form cannot be read") from error
+    return Fields(pairs)

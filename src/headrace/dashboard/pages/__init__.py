@@ -1,0 +1,1 @@
+"""One file a page: from a request, through `app.admin`, to what a template shows."""

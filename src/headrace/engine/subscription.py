@@ -1,0 +1,87 @@
+"""A group's handler for the events of a topic, with everything decided beforehand."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Final, Literal
+
+from headrace.core.message import Stream, group_stream
+from headrace.core.topics import Start, TopicRules
+
+from .registry import Handler
+
+Acknowledgement = Literal["success", "receipt", "manual"]
+
+#: Before the number of a fan-out, which stands where others have a group. No group may be called so, and no
+#: store ever hears of it.
+FAN_OUT_MARK: Final = "#"
+
+
+def group_name(stream: Stream) -> str:
+    """The group as people call it; a fan-out has none."""
+    return "" if stream.group.startswith(FAN_OUT_MARK) else stream.group
+
+
+class Subscription:
+    """`topic` is a name, or a pattern in which `*` stands for one dotted segment."""
+
+    def __init__(
+        self,
+        topic: str,
+        group: str,
+        handler: Handler,
+        *,
+        rules: TopicRules | None = None,
+        ack: Acknowledgement = "success",
+        start: Start,
+        max_in_flight: int,
+        fan_out: bool = False,
+        batch: int | None = None,
+        ordered: bool = False,
+    ) -> None:
+        self.topic = topic
+        self.group = group
+        self.handler = handler
+        self.rules = rules
+        self.ack = ack
+        self.start = start
+        self.max_in_flight = max_in_flight
+        self.fan_out = fan_out
+        self.batch = batch
+        self.ordered = ordered
+
+    def __str__(self) -> str:
+        return f"{self.topic} (fan-out)" if self.fan_out else f"{self.topic}/{self.group}"
+
+    @property
+    def is_pattern(self) -> bool:
+        return "*" in self.topic
+
+    @property
+    def held(self) -> bool:
+        """Whether its events are held under a lease while they are handled."""
+        return self.ack != "receipt" and not self.fan_out
+
+    def matches(self, topic: str) -> bool:
+        return self._expression.fullmatch(topic) is not None
+
+    def overlaps(self, other: Subscription) -> bool:
+        """Whether a topic could be served by both."""
+        ours, theirs = self.topic.split("."), other.topic.split(".")
+        return (
+            self.group == other.group
+            and len(ours) == len(theirs)
+            and all(
+                one == another or "*" in (one, another) for one, another in zip(ours, theirs, strict=True)
+            )
+        )
+
+    def stream(self, topic: str) -> Stream:
+        """Where the events of a topic are claimed from."""
+        return group_stream(topic, self.group)
+
+    @cached_property
+    def _expression(self) -> re.Pattern[str]:
+        segments = (r"[^.]+" if part == "*" else re.escape(part) for part in re.split(r"(\*)", self.topic))
+        return re.compile("".join(segments))

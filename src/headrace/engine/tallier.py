@@ -1,0 +1,52 @@
+"""Counts what became of messages, and writes the counts about once a second."""
+
+from __future__ import annotations
+
+from headrace.core.backend import Backend
+from headrace.core.message import Stream
+from headrace.core.outcome import Dead, Done
+from headrace.core.traffic import Tally
+
+from .emitter import Emitter
+from .finished import Finished
+from .service import Service
+
+#: Seconds between two writes.
+EVERY = 1.0
+
+
+class Tallier:
+    """What is not written when the process dies is not counted: it is for plots."""
+
+    def __init__(self, backend: Backend, *, emitter: Emitter) -> None:
+        self._backend = backend
+        self._counts: dict[Stream, list[int]] = {}
+        self._service = Service("tallier", self._step, emitter=emitter)
+        self.start = self._service.start
+
+    def count(self, finished: Finished) -> None:
+        """The store has written this one."""
+        stream = finished.claim.source.stream
+        counts = self._counts.get(stream)
+        if counts is None:
+            counts = self._counts[stream] = [0, 0, 0]
+        outcome = finished.outcome
+        if type(outcome) is Done:
+            counts[0] += 1
+        else:
+            counts[1] += finished.failure is not None
+            counts[2] += type(outcome) is Dead
+
+    async def stop(self) -> None:
+        await self._service.stop()
+        await self._write()
+
+    async def _step(self) -> float | None:
+        await self._write()
+        return EVERY
+
+    async def _write(self) -> None:
+        counts, self._counts = self._counts, {}
+        tallies = [Tally(stream, *numbers) for stream, numbers in counts.items() if any(numbers)]
+        if tallies:
+            await self._backend.tally(tallies)

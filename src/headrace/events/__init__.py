@@ -1,0 +1,1 @@
+"""The events face of the engine: topics, subscriptions and deliveries."""

@@ -1,0 +1,84 @@
+"""An event as handlers see it, and what publishing one is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from headrace.core.clock import SECOND
+from headrace.core.event import CONTENT_TYPE, EventEnvelope
+from headrace.core.record import moment
+from headrace.engine.tracing import CORRELATION_ID, TRACEPARENT
+
+T = TypeVar("T")
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class Event(msgspec.Struct, Generic[T], frozen=True):
+    """The payload with its envelope. A handler that wants it takes `Event[OrderPlaced]`."""
+
+    id: str
+    topic: str
+    payload: T
+    kind: str
+    occurred_at: datetime
+    key: str | None = None
+    source: str | None = None
+    headers: Mapping[str, str] = NO_HEADERS
+    content_type: str = CONTENT_TYPE
+    schema_version: int = 1
+    idempotency_key: str | None = None
+    expires_at: datetime | None = None
+    traceparent: str | None = None
+    correlation_id: str | None = None
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The event was stored under this id."""
+
+    id: str
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """An event with the same idempotency key was stored before, under this id; this one was not."""
+
+    id: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The event was not stored, because of this error."""
+
+    error: Exception
+
+
+Outcome = Published | Duplicate | Refused
+
+
+def handed_on(event: Event[Any]) -> dict[str, str]:
+    """The headers of a job that an event starts."""
+    said = {TRACEPARENT: event.traceparent, CORRELATION_ID: event.correlation_id or event.id}
+    return {**event.headers, **{name: text for name, text in said.items() if text}}
+
+
+def event_of(envelope: EventEnvelope, topic: str, payload: Any, expires_us: int) -> Event[Any]:
+    return Event(
+        id=envelope.id,
+        topic=topic,
+        payload=payload,
+        kind=envelope.task,
+        occurred_at=datetime.fromtimestamp(envelope.enqueued_us / SECOND, UTC),
+        key=envelope.key or None,
+        source=envelope.source or None,
+        headers=envelope.headers or NO_HEADERS,
+        content_type=envelope.content_type,
+        schema_version=envelope.schema_version,
+        idempotency_key=envelope.idempotency_key or None,
+        expires_at=moment(expires_us),
+        traceparent=envelope.traceparent or None,
+        correlation_id=envelope.correlation_id or None,
+    )

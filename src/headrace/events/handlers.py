@@ -1,0 +1,174 @@
+"""From a function to the handler of a subscription: what it takes is read off its first parameter."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from inspect import Parameter
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from headrace.core import values
+from headrace.core.codec import Codec, unwrapped
+from headrace.core.errors import ConfigurationError, InvalidPayload
+from headrace.core.event import decode_event
+from headrace.core.hints import hints_of
+from headrace.core.message import Envelope
+from headrace.core.retry import RetryFunction, RetryPolicy
+from headrace.engine.dependencies import asked_of_callers, needs_of
+from headrace.engine.desk import Desk
+from headrace.engine.provided import provided
+from headrace.engine.registry import Handler
+from headrace.engine.run import Run
+
+from .delivery import Delivery
+from .event import Event, event_of
+from .options import SubscriptionOptions
+
+#: What a handler wants of an event.
+Form = Literal["payload", "event", "delivery"]
+
+
+class Handled:
+    """Reads events for one function: decodes the payload into its type, in the form that it wants."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        wanted: Any,
+        options: SubscriptionOptions,
+        codec: Codec | None,
+        local_names: Mapping[str, Any],
+    ) -> None:
+        if not hasattr(inner := _inner(function), "__qualname__"):
+            raise ConfigurationError(f"a handler is a function, not {function!r}")
+        self._function = inner
+        self._name = inner.__qualname__
+        self._parameter = _only_parameter(function)
+        self._wanted = wanted
+        self._batch = options.batch is not None
+        self._settled = options.ack == "receipt" or options.fan_out
+        self._codec = codec
+        self._local_names = local_names
+        self._manual = options.ack == "manual"
+
+    def check(self) -> None:
+        """As `resolve`, unless the annotations name what is only known later."""
+        try:
+            hints_of(self._function, self._local_names)
+        except ConfigurationError:
+            return
+        self.resolve()
+
+    def resolve(self) -> None:
+        """Look at the annotations now, so that what cannot work is found before the first event."""
+        _ = self._decoder, self.form
+        if self._manual and self.form != "delivery":
+            raise ConfigurationError(
+                f"{self._name} has ack='manual': it must take a Delivery[...], and settle it"
+            )
+        if self._batch and self.form == "delivery":
+            raise ConfigurationError(
+                f"{self._name} has batch=: it takes a list of payloads or of Event[...], and settles single "
+                "ones apart by returning a BatchResult"
+            )
+
+    def fit(self, run: Run, desk: Desk) -> tuple[Any, ...]:
+        """The argument for a run; `InvalidPayload` when the bytes do not fit the type."""
+        run.settled = self._settled
+        payload = self._payload(run.envelope)
+        if self.form == "payload":
+            return (payload,)
+        claim = run.claim
+        event = event_of(decode_event(claim.body), claim.source.stream.topic, payload, claim.expires_us)
+        return (event,) if self.form == "event" else (Delivery(event, run, desk),)
+
+    def _payload(self, envelope: Envelope) -> Any:
+        data = unwrapped(envelope.payload, self._codec)
+        try:
+            return self._decoder.decode(data)
+        except values.DECODE_ERRORS as error:
+            raise InvalidPayload(f"the event does not fit {self._name}: {error}") from error
+
+    @cached_property
+    def form(self) -> Form:
+        origin = get_origin(self._annotation) or self._annotation
+        return "event" if origin is Event else "delivery" if origin is Delivery else "payload"
+
+    @cached_property
+    def _annotation(self) -> Any:
+        """How the function annotates one event."""
+        hint = hints_of(self._function, self._local_names).get(self._parameter, Any)
+        if not self._batch or hint is Any:
+            return hint
+        if get_origin(hint) is not list:
+            raise ConfigurationError(
+                f"{self._name} has batch= and must take a list[...] of events, not {hint}"
+            )
+        return get_args(hint)[0]
+
+    @cached_property
+    def _decoder(self) -> msgspec.msgpack.Decoder[Any]:
+        return values.decoder(self._payload_type)
+
+    @cached_property
+    def _payload_type(self) -> Any:
+        """The topic's type; where it has none, the one that the function is annotated with."""
+        if self._wanted is not Any:
+            return self._wanted
+        if self.form == "payload":
+            return self._annotation
+        return (get_args(self._annotation) or (Any,))[0]
+
+
+def handler_of(
+    function: Callable[..., Any],
+    handled: Handled,
+    name: str,
+    retry: RetryPolicy | RetryFunction,
+    *,
+    batch: bool,
+) -> Handler:
+    is_async = inspect.iscoroutinefunction(function)
+    needs = needs_of(function)
+    return Handler(
+        name=name,
+        queue="",
+        function=provided(function, needs) if needs else function,
+        run_in="loop" if is_async else "thread",
+        decode=_not_decoded,
+        encode=values.encode,
+        decode_result=values.decoder(Any).decode,
+        retry=retry,
+        timeout=None,
+        result_ttl=0.0,
+        fit=handled.fit,
+        batch=batch,
+    )
+
+
+def _not_decoded(payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    raise AssertionError("the argument of a subscription is made by `fit`")
+
+
+def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of a `functools.partial`, which has the annotations."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def _only_parameter(function: Callable[..., Any]) -> str:
+    """The name of the parameter that takes the event; all others must be provided or have a default."""
+    parameters = list(asked_of_callers(inspect.signature(function)).parameters.values())
+    first = next((each for each in parameters if each.kind is not Parameter.KEYWORD_ONLY), None)
+    others = [each for each in parameters if each is not first and each.default is Parameter.empty]
+    others = [each for each in others if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
+    if first is None or others:
+        raise ConfigurationError(
+            f"{getattr(function, '__qualname__', function)} must take one argument: the event, its payload, "
+            "or its delivery"
+        )
+    return first.name

@@ -1,0 +1,158 @@
+"""From a payload to the message that is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from headrace.core import values
+from headrace.core.checks import aware_datetime, can_be_sent, checked_headers
+from headrace.core.clock import SECOND, Clock, microseconds
+from headrace.core.codec import Codec
+from headrace.core.duration import Duration, positive_seconds, seconds
+from headrace.core.errors import ConfigurationError, InvalidPayload, PayloadTooLarge
+from headrace.core.event import EventEnvelope
+from headrace.core.ids import new_id
+from headrace.core.message import (
+    ENVELOPE_ROOM,
+    ENVELOPE_VERSION,
+    Message,
+    UniqueKey,
+    encode_envelope,
+)
+from headrace.core.number import positive_number
+from headrace.engine.tracing import TRACEPARENT
+
+T = TypeVar("T")
+
+#: What an event inherits where nobody says otherwise: its trace and its correlation id.
+Heritage = tuple[str, str]
+Inherit = Callable[[], Heritage]
+
+
+class Draft(msgspec.Struct, Generic[T], frozen=True):
+    """A payload with what is said about it: what `topic.message(...)` makes and `publish_many` takes."""
+
+    payload: T
+    key: str | None = None
+    headers: Mapping[str, str] | None = None
+    kind: str | None = None
+    source: str | None = None
+    delay: Duration | None = None
+    at: datetime | None = None
+    expires: Duration | None = None
+    idempotency_key: str | None = None
+    correlation_id: str | None = None
+    schema_version: int | None = None
+
+
+class EventLetters:
+    """Writes the messages of one topic: encodes once, checks types, sizes and options."""
+
+    def __init__(
+        self,
+        *,
+        wanted: Any,
+        schema_version: int,
+        window_us: int,
+        clock: Clock,
+        codec: Codec | None,
+        max_payload: int,
+        inherit: Inherit,
+    ) -> None:
+        self._wanted = wanted
+        self._is_class = isinstance(wanted, type)
+        self._kind = getattr(wanted, "__name__", "event") if wanted is not Any else "event"
+        self._schema_version = schema_version
+        self._window_us = window_us
+        self._now_us = clock.now_us
+        self._codec = codec
+        self._max_payload = max_payload
+        self.inherit = inherit
+
+    def write(self, draft: Draft[Any], heritage: Heritage) -> Message:
+        """The message of a draft; an error of headrace's when it cannot be sent."""
+        payload = self._payload(draft.payload)
+        envelope = self._envelope(draft, payload, heritage)
+        body = encode_envelope(envelope)
+        if len(body) - len(payload) > ENVELOPE_ROOM:
+            raise PayloadTooLarge(f"what is said about the event has more than {ENVELOPE_ROOM:,} bytes")
+        if draft.delay is not None and draft.at is not None:
+            raise ConfigurationError("give an event delay= or at=, not both")
+        lifetime = None if draft.expires is None else positive_seconds("expires", draft.expires)
+        return Message(
+            envelope.id,
+            envelope.task,
+            body,
+            delay_us=0 if draft.delay is None else microseconds(seconds("delay", draft.delay)),
+            due_us=0 if draft.at is None else round(aware_datetime("at", draft.at).timestamp() * SECOND),
+            lifetime_us=0 if lifetime is None else microseconds(lifetime),
+            unique=self._unique(draft),
+            fresh=True,
+            key=envelope.key,
+        )
+
+    def _envelope(self, draft: Draft[Any], payload: bytes, heritage: Heritage) -> EventEnvelope:
+        traceparent, correlation_id = heritage
+        headers = None if draft.headers is None else checked_headers("headers", draft.headers)
+        return EventEnvelope(
+            ENVELOPE_VERSION,
+            new_id(),
+            _text("kind", draft.kind) or self._kind_of(draft.payload),
+            self._now_us(),
+            headers,
+            None,
+            payload,
+            key=_text("key", draft.key),
+            source=_text("source", draft.source),
+            schema_version=self._version(draft.schema_version),
+            idempotency_key=_text("idempotency_key", draft.idempotency_key),
+            traceparent=(headers or {}).get(TRACEPARENT) or traceparent,
+            correlation_id=_text("correlation_id", draft.correlation_id) or correlation_id,
+        )
+
+    def _version(self, given: int | None) -> int:
+        return self._schema_version if given is None else positive_number("schema_version", given)
+
+    def _kind_of(self, payload: object) -> str:
+        return self._kind if self._kind != "event" else type(payload).__name__
+
+    def _payload(self, value: object) -> bytes:
+        encoded = values.encode(value)
+        if self._wanted is not Any and not (self._is_class and isinstance(value, self._wanted)):
+            self._check(encoded)
+        payload = encoded if self._codec is None else self._codec.encode(encoded)
+        if len(payload) > self._max_payload:
+            raise PayloadTooLarge(
+                f"the event has {len(payload):,} bytes, more than the {self._max_payload:,} allowed: send a "
+                "reference instead, or raise max_payload on both ends"
+            )
+        return payload
+
+    def _check(self, encoded: bytes) -> None:
+        """What no subscriber could read is refused here, where somebody can mend it."""
+        try:
+            self._decoder.decode(encoded)
+        except values.DECODE_ERRORS as error:
+            raise InvalidPayload(f"the event is no {self._kind}: {error}") from error
+
+    @cached_property
+    def _decoder(self) -> msgspec.msgpack.Decoder[Any]:
+        return values.decoder(self._wanted)
+
+    def _unique(self, draft: Draft[Any]) -> UniqueKey | None:
+        if draft.idempotency_key is None:
+            return None
+        return UniqueKey(draft.idempotency_key, "elapsed", self._window_us)
+
+
+def _text(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str) and can_be_sent(value) and 0 < len(value.encode()) <= 500:
+        return value
+    raise ConfigurationError(f"{name} must be a text of 1 to 500 bytes, not {value!r}")

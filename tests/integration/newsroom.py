@@ -1,0 +1,70 @@
+"""An app whose subscribers write down what they get: what real worker processes run in these tests.
+
+Workers are started as `headrace worker tests.integration.newsroom:app`; store and log come by environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import msgspec
+
+from headrace import App, Delivery, Event, RetryPolicy, Topic, signals
+
+from .shop import LOG, STORE, Log
+
+GROUPS = ("billing", "stock", "mail")
+
+
+class Story(msgspec.Struct):
+    """`hang`: whoever gets it first never comes to an end with it."""
+
+    number: int
+    hang: bool = False
+
+
+class Newsroom:
+    """The app and its topic, for workers and for the tests that feed them."""
+
+    def __init__(self, url: str, log: Log) -> None:
+        self.app = App(url, retry=RetryPolicy.fixed(3, 0.05))
+        self.stories: Topic[Story] = self.app.topic("stories", Story)
+        self._log = log
+        for group in GROUPS:
+            self._subscribe_in_order(group)
+        self._subscribe_hanging()
+        self._fan_out()
+        self._listen()
+
+    def _subscribe_in_order(self, group: str) -> None:
+        @self.stories.subscribe(group, ordered=True, start="beginning")
+        async def handle(event: Event[Story]) -> None:
+            self._log.write("handled", group=group, key=event.key, number=event.payload.number)
+
+    def _subscribe_hanging(self) -> None:
+        rare = self.app.topic("rare", Story)
+
+        @rare.subscribe("readers", start="beginning")
+        async def read(delivery: Delivery[Story]) -> None:
+            self._log.write("reading", number=delivery.payload.number, attempt=delivery.attempt)
+            if delivery.payload.hang and delivery.attempt == 1 and not delivery.redelivered:
+                await asyncio.sleep(3600)
+            self._log.write("read", number=delivery.payload.number)
+
+    def _fan_out(self) -> None:
+        everywhere = self.app.topic("everywhere", Story)
+
+        @everywhere.subscribe(fan_out=True)
+        async def hear(story: Story) -> None:
+            self._log.write("heard", number=story.number)
+
+    def _listen(self) -> None:
+        @self.app.on(signals.WorkerStarted)
+        def worker_started(signal: signals.WorkerStarted) -> None:
+            self._log.write("working")
+
+
+if STORE in os.environ:
+    app = Newsroom(os.environ[STORE], Log(Path(os.environ[LOG]))).app

@@ -1,0 +1,116 @@
+"""`NotDurable`: what was taken but not confirmed is told with the jobs themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace import App, Job, JobStatus, NotDurable
+from headrace.backends import open_backend
+from headrace.backends.redis import scripts
+from headrace.core.backend import Backend
+from headrace.core.errors import BackendUnavailable
+from headrace.core.ids import new_id
+from headrace.core.message import Batch, Message
+from tests.integration.proxy import Proxy
+from tests.integration.redis_bench import STREAM
+from tests.servers import HOST, Server, require
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def primary(tmp_path: Path) -> Iterator[Server]:
+    with Server(require("valkey-9.1"), directory=tmp_path / "primary") as server:
+        yield server
+
+
+@pytest.fixture
+async def app(primary: Server) -> AsyncIterator[App]:
+    app = App(primary.url, durability="replicated")
+    async with app:
+        yield app
+
+
+async def test_the_error_carries_the_job_which_may_still_run(app: App) -> None:
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    with pytest.raises(NotDurable, match="no replica has confirmed it") as caught:
+        await add.enqueue(1, 2)
+    job = caught.value.job
+    assert isinstance(job, Job)
+    assert (job.task, await job.status()) == (add.name, JobStatus.QUEUED)
+    async with app.worker(grace=0):
+        assert await job.result(timeout=10) == 3
+
+
+async def test_each_of_many_callers_is_told_of_its_own_job(app: App) -> None:
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    ids = [new_id() for _ in range(5)]
+    results = await asyncio.gather(
+        *(add.with_(job_id=id).enqueue(1, 2) for id in ids), return_exceptions=True
+    )
+    told = [error.job.id for error in results if isinstance(error, NotDurable)]
+    assert told == ids
+
+
+async def test_of_many_calls_the_jobs_that_were_taken_are_told(app: App) -> None:
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    with pytest.raises(NotDurable) as caught:
+        await app.enqueue_many([add.call(1, 2), add.with_(queue="other").call(3, 4)])
+    assert [(job.task, job.queue) for job in caught.value.job] == [
+        (add.name, "default"),
+        (add.name, "other"),
+    ]
+
+
+async def test_a_batch_that_is_sent_again_on_a_new_connection_is_not_confirmed_by_nobody(
+    primary: Server, tmp_path: Path
+) -> None:
+    arguments = ["--replicaof", f"{HOST} {primary.port}", "--repl-diskless-sync-delay", "0"]
+    replica = Server(require("valkey-9.1"), directory=tmp_path / "replica", arguments=arguments)
+    with replica:
+        await wait_until(lambda: b"state=online" in _replication(primary), timeout=20)
+        async with Proxy(primary.port) as proxy:
+            backend = open_backend(proxy.url, durability="replicated")
+            await backend.open()
+            try:
+                warm, batch = (Batch(STREAM, "p", number, [Message(new_id(), "", b"")]) for number in (1, 2))
+                await backend.append(warm)
+                os.kill(replica.pid, signal.SIGSTOP)
+                proxy.lose_reply(to=scripts.APPEND.digest)
+                with pytest.raises(BackendUnavailable):
+                    await backend.append(batch)
+                with pytest.raises(NotDurable):
+                    await backend.append(batch)
+                os.kill(replica.pid, signal.SIGCONT)
+                await wait_until(lambda: _confirms(backend, batch), timeout=20)
+            finally:
+                os.kill(replica.pid, signal.SIGCONT)
+                await backend.close()
+
+
+def _replication(server: Server) -> bytes:
+    answer = server.command("INFO", "replication")
+    assert isinstance(answer, bytes)
+    return answer
+
+
+async def _confirms(backend: Backend, batch: Batch) -> bool:
+    try:
+        await backend.append(batch)
+    except NotDurable:
+        return False
+    return True

@@ -1,0 +1,70 @@
+"""What somebody has deleted by hand is made again, quickly and quietly."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace.backends.redis import notices
+from headrace.core.clock import SECOND
+from headrace.core.record import WorkerInfo
+from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
+from tests.servers import Server
+from tests.waiting import wait_until
+
+WORKER = WorkerInfo("worker", "host", 1, 1, ("work",), 10)
+
+
+@pytest.fixture
+async def bench(redis_server: Server) -> AsyncIterator[Bench]:
+    async with opened(redis_server.url) as bench:
+        yield bench
+
+
+async def test_a_lease_that_was_flushed_is_stored_again_by_the_next_beat(
+    bench: Bench, redis_server: Server
+) -> None:
+    await bench.backend.ensure(SOURCE, 300 * SECOND)
+    redis_server.command("FLUSHALL")
+    await bench.backend.beat(WORKER)
+    assert (await bench.backend.beat(WORKER)).leases == {STREAM: 300 * SECOND}
+    assert await bench.backend.streams() == [STREAM]
+
+
+async def test_a_group_that_is_destroyed_again_and_again_is_told_of_once_a_second(
+    bench: Bench, redis_server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "INTERVAL", 3600.0)
+    key = f"{{{bench.namespace}:q:work}}:s:normal"
+    waiting = asyncio.create_task(bench.claim(wait=LONG))
+    with caplog.at_level(logging.WARNING, logger="headrace"):
+        for _ in range(20):
+            await wait_until(
+                lambda: is_blocked(bench) and redis_server.command("XGROUP", "DESTROY", key, "headrace") == 1,
+                timeout=5,
+                message="the group is there again, and read",
+            )
+        ids = await bench.add()
+        assert [claim.id for claim in await asyncio.wait_for(waiting, 5)] == ids
+    told = [record.getMessage() for record in caplog.records if "made again" in record.getMessage()]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("command", ["FLUSHALL", "DEL", "XGROUP"])
+async def test_a_waiting_claim_takes_what_comes_after_within_five_seconds(
+    bench: Bench, redis_server: Server, command: str
+) -> None:
+    key = f"{{{bench.namespace}:q:work}}:s:normal"
+    words = {"FLUSHALL": (), "DEL": (key,), "XGROUP": ("DESTROY", key, "headrace")}[command]
+    waiting = asyncio.create_task(bench.claim(wait=LONG))
+    await wait_until(lambda: is_blocked(bench), message="the claim blocks")
+    redis_server.command(command, *words)
+    ids = await bench.add()
+    assert [claim.id for claim in await asyncio.wait_for(waiting, 5)] == ids
+
+
+def is_blocked(bench: Bench) -> bool:
+    return any(reader._blocking is not None for reader in bench.backend._readers.values())

@@ -1,0 +1,136 @@
+"""Connections that lead nowhere are noticed, and those that are gone are made again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable
+
+import pytest
+
+from headrace.backends.redis import announcements, connection
+from headrace.backends.redis.connection import Link
+from headrace.core.backend import Order, PauseOrder
+from headrace.core.errors import BackendUnavailable
+from tests.integration.proxy import Proxy
+from tests.integration.redis_bench import LONG, STREAM, Bench, opened
+from tests.servers import Fleet, Server
+from tests.waiting import wait_until
+
+#: Seconds within which a dead connection must be noticed.
+NOTICED = 10.0
+
+
+@pytest.fixture
+def server(servers: Fleet) -> Server:
+    return servers.get("redis-7.0")
+
+
+@pytest.fixture
+async def proxy(server: Server) -> AsyncIterator[Proxy]:
+    async with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def far(proxy: Proxy) -> AsyncIterator[Bench]:
+    async with opened(proxy.url) as bench:
+        yield bench
+
+
+async def seconds_until_refused(action: Awaitable[object]) -> float:
+    since = time.monotonic()
+    with pytest.raises(BackendUnavailable):
+        await action
+    return time.monotonic() - since
+
+
+async def test_every_kind_of_connection_notices_a_black_hole(
+    far: Bench, proxy: Proxy, server: Server
+) -> None:
+    heard: list[Order] = []
+    far.backend.listen(heard.append)
+    await far.add()
+    held = await far.claim()
+    renewer = far.backend.renewer()
+    await asyncio.to_thread(renewer.renew, held)
+    waiting = asyncio.create_task(far.claim(wait=LONG))
+    await wait_until(lambda: is_blocked(far), message="the claim blocks")
+    subscription = far.backend._announcements._link.wire
+    proxy.hold_standing()
+    renewal = asyncio.to_thread(renewer.renew, held)
+    times = await asyncio.gather(
+        seconds_until_refused(waiting),
+        seconds_until_refused(far.backend.counts(STREAM)),
+        seconds_until_refused(renewal),
+        asyncio.wait_for(subscription.ended(), NOTICED),
+    )
+    assert max(times[:3]) <= NOTICED
+    renewer.close()
+
+    async def is_heard() -> bool:
+        async with opened(server.url, far.namespace) as near:
+            await near.backend.pause(STREAM, paused=True)
+        return PauseOrder(STREAM, True) in heard
+
+    await wait_until(is_heard, message="orders are heard again")
+    assert (await far.backend.counts(STREAM)).running == 1
+
+
+async def test_what_is_announced_while_a_sign_of_life_is_asked_for_is_heard(
+    far: Bench, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(announcements, "PULSE", 0.0)  # one after the other
+    await far.backend.close()
+    await far.backend.open()
+    heard: list[Order] = []
+    far.backend.listen(heard.append)
+    async with opened(server.url, far.namespace) as near:
+        for number in range(200):
+            await near.backend.pause(STREAM, paused=number % 2 == 0)
+    await wait_until(lambda: len(heard) == 200)
+
+
+async def test_all_who_wait_for_a_connection_share_one_attempt(
+    far: Bench, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = 0
+    connect = Link._connect
+
+    async def counted(link: Link) -> connection.Wire:
+        nonlocal attempts
+        attempts += link is far.backend._store.link
+        return await connect(link)
+
+    monkeypatch.setattr(Link, "_connect", counted)
+    proxy.cut()
+    await wait_until(lambda: far.backend._store.link.wire is None)
+    times = await asyncio.gather(*(seconds_until_refused(far.backend.counts(STREAM)) for _ in range(100)))
+    assert attempts == 1
+    assert max(times) < connection.CONNECT_TIMEOUT
+    proxy.mend()
+    assert (await far.again(lambda: far.backend.counts(STREAM))).queued == 0
+
+
+async def test_after_thousands_of_attempts_the_next_one_is_made(far: Bench, proxy: Proxy) -> None:
+    link = far.backend._store.link
+    proxy.cut()
+    await wait_until(lambda: link.wire is None)
+    link._failures = 5000  # an outage of an hour
+    proxy.mend()
+    assert (await far.backend.counts(STREAM)).queued == 0
+
+
+async def test_close_does_not_wait_for_an_attempt(far: Bench, proxy: Proxy) -> None:
+    proxy.hold()
+    proxy.hold_standing()
+    far.backend._store.link.drop()
+    asked = asyncio.create_task(far.backend.counts(STREAM))
+    await wait_until(lambda: far.backend._store.link._attempt is not None)
+    await asyncio.wait_for(far.backend.close(), 2)
+    with pytest.raises(BackendUnavailable, match="closed"):
+        await asked
+
+
+def is_blocked(bench: Bench) -> bool:
+    return any(reader._blocking is not None for reader in bench.backend._readers.values())

@@ -1,0 +1,172 @@
+"""What a server is asked before it is used, and what a user of its access list needs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.backends import open_backend
+from headrace.backends.redis import notices
+from headrace.backends.redis.permissions import rules_for
+from headrace.core.backend import DeadFilter, Order, PauseOrder, Renewal
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import new_id
+from headrace.core.message import Message, Trouble, UniqueKey
+from headrace.core.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Retry, Verdict
+from headrace.core.record import JobStatus, WorkerInfo
+from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
+from tests.servers import HOST, Server, require
+from tests.waiting import wait_until
+
+HOUR = 3_600_000_000
+
+
+@pytest.fixture
+async def user(redis_server: Server) -> AsyncIterator[str]:
+    """The name of a user with the smallest rights that work, in a namespace of the same name."""
+    name = f"user-{new_id()}"
+    redis_server.command("ACL", "SETUSER", name, "on", ">secret", *rules_for(name).split())
+    yield name
+    redis_server.command("ACL", "DELUSER", name)
+
+
+def url_of(server: Server, user: str) -> str:
+    return f"redis://{user}:secret@{HOST}:{server.port}"
+
+
+def deny(server: Server, user: str, *rules: str) -> None:
+    server.command("ACL", "SETUSER", user, *rules)
+
+
+async def test_the_rights_that_are_asked_for_are_enough(redis_server: Server, user: str) -> None:
+    async with opened(url_of(redis_server, user), user) as bench:
+        await everything(bench)
+
+
+async def everything(bench: Bench) -> None:
+    """Each verb that a worker, a producer or an administrator calls."""
+    backend, heard = bench.backend, list[Order]()
+    backend.listen(heard.append)
+    await backend.append(
+        bench.batch(
+            Message(new_id(), "greet", b"", unique=UniqueKey("key")),
+            Message(new_id(), "greet", b"", unique=UniqueKey("other", "elapsed", HOUR)),
+            *[Message(new_id(), "greet", b"") for _ in range(40)],
+            Message(new_id(), "greet", b"", delay_us=1),
+        )
+    )
+    waiting = asyncio.create_task(bench.claim(consumer="another", wait=LONG))
+    await waiting
+    await bench.add(20)
+    await backend.promote([SOURCE], limit=10)
+    done, kept, failed, dead, told, *_ = await bench.claim(wait=LONG)
+    renewer = backend.renewer()
+    assert await asyncio.to_thread(renewer.renew, [done]) == [Renewal.KEPT]
+    renewer.close()
+    ended = asyncio.create_task(backend.ended(STREAM, kept.id, LONG))
+    assert await backend.ended(STREAM, done.id, 0.001) is None
+    assert await bench.settle(DONE, done) == [Verdict.KEPT]
+    assert await bench.settle(Done(Kept(b"42", HOUR)), kept) == [Verdict.KEPT]
+    assert (await ended).result == b"42"
+    assert await bench.settle(Retry(failed.state.failed(Trouble(1, "failed", "worker")), 1), failed)
+    assert await bench.settle(Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no")), dead)
+    assert await backend.cancel(STREAM, told.id, mark_us=HOUR) == "told"
+    assert [letter.id for letter in await backend.dead(STREAM, only=DeadFilter())] == [dead.id]
+    assert await backend.replay(STREAM, [dead.id]) == ["replayed"]
+    assert (await backend.look(STREAM, dead.id)).status is JobStatus.QUEUED
+    await backend._age_pending(60)
+    assert (await backend.reclaim([SOURCE], limit=10)).recovered
+    await backend.beat(WorkerInfo("worker", "host", 1, 1, ("work",), 10))
+    assert [worker.consumer for worker in await backend.workers()] == ["worker"]
+    await backend.pause(STREAM, paused=True)
+    await wait_until(lambda: PauseOrder(STREAM, True) in heard)
+    await backend.pause(STREAM, paused=False)
+    await backend.establish(STREAM, ["daily"])
+    assert (await backend.counts(STREAM)).queued > 0
+    assert len(list(await backend.records(STREAM))) > 0
+    await backend.purge(STREAM, mark_us=HOUR, limit=100)
+    await backend.prune(limit=100)
+    await backend.retire([SOURCE], "worker")
+    assert await backend.streams() == [STREAM]
+
+
+@pytest.mark.parametrize(
+    ("rules", "missing"),
+    [
+        (["-xadd"], "XADD"),
+        (["-zrangebyscore", "-hset"], "HSET, ZRANGEBYSCORE"),
+        (["-evalsha"], "EVALSHA"),
+        (["-publish"], "PUBLISH"),
+        (["resetkeys", "~other:*"], "EVALSHA"),
+    ],
+)
+async def test_a_user_who_lacks_a_right_is_refused_with_its_name_and_the_remedy(
+    redis_server: Server, user: str, rules: list[str], missing: str
+) -> None:
+    deny(redis_server, user, *rules)
+    with pytest.raises(ConfigurationError) as caught:
+        await open_backend(url_of(redis_server, user), namespace=user).open()
+    assert missing in str(caught.value)
+    assert f"ACL SETUSER {user} " in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_user_who_may_not_listen_is_refused(redis_server: Server, user: str) -> None:
+    deny(redis_server, user, "-subscribe")
+    with pytest.raises(ConfigurationError, match="subscribe"):
+        await open_backend(url_of(redis_server, user), namespace=user).open()
+
+
+async def test_a_server_that_tells_nothing_of_itself_is_used(redis_server: Server, user: str) -> None:
+    deny(redis_server, user, "-info", "-config", "-client")
+    async with opened(url_of(redis_server, user), user) as bench:
+        assert bench.backend.description.startswith("Redis at ")
+        await everything(bench)
+
+
+async def test_probing_changes_nothing(redis_server: Server) -> None:
+    before = redis_server.command("DBSIZE")
+    backend = open_backend(redis_server.url, namespace=new_id())
+    await backend.open()
+    await backend.close()
+    assert redis_server.command("DBSIZE") == before
+
+
+async def test_a_node_of_a_cluster_is_refused(tmp_path: Path) -> None:
+    arguments = ["--cluster-enabled", "yes"]
+    with (
+        Server(require("redis-7.0"), directory=tmp_path, arguments=arguments) as server,
+        pytest.raises(ConfigurationError, match="cluster"),
+    ):
+        await open_backend(server.url).open()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"appendonly": True}, None),
+        ({"arguments": ["--save", "3600 1"]}, "after its last snapshot"),
+        ({}, "keeps nothing on disk"),
+    ],
+)
+async def test_a_server_that_may_forget_is_told_of_once(
+    options: dict[str, Any],
+    words: str | None,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notices, "_said", set())
+    with Server(require("redis-7.0"), directory=tmp_path, **options) as server, caplog.at_level(logging.INFO):
+        for _ in range(2):
+            backend = open_backend(server.url)
+            await backend.open()
+            await backend.close()
+    said = [record.getMessage() for record in caplog.records if record.name == "headrace"]
+    assert len(said) == (words is not None)
+    assert words is None or words in said[0]
