@@ -9,18 +9,21 @@ import logging
 from collections.abc import Callable
 
 from .measures import measure_all
+from .promises import promises
 from .raw import raw_limit
+
+KINDS = {"store": measure_all, "raw": raw_limit, "promises": promises}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=["store", "raw"])
+    parser.add_argument("kind", choices=list(KINDS))
     parser.add_argument("url")
     parser.add_argument("--loop", choices=["asyncio", "uvloop"], default="asyncio")
     parser.add_argument("--scale", type=float, default=1.0)
     options = parser.parse_args()
     logging.disable(logging.WARNING)
-    measure = measure_all if options.kind == "store" else raw_limit
+    measure = KINDS[options.kind]
     with asyncio.Runner(loop_factory=_factory(options.loop)) as runner:
         print(json.dumps(runner.run(measure(options.url, options.scale))))
 

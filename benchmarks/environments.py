@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
 from pathlib import Path
 
-from .peers import PEERS, Peer
+from .peers import Peer
 
 ROOT = Path(__file__).parents[1]
 
 
-def peer_cases() -> Iterator[tuple[str, list[str]]]:
-    """A command for each peer; the scale is its last argument."""
-    for peer in PEERS:
-        program = Path(__file__).parent / "peers" / peer.program
-        yield peer.name, [str(_python(peer)), str(program), *peer.arguments]
+def peer_command(peer: Peer, url: str | None) -> list[str]:
+    """What runs the peer; the scale is to be its last argument."""
+    program = Path(__file__).parent / "peers" / peer.program
+    return [str(_python(peer)), str(program), *([url] if url else []), *peer.arguments]
 
 
 def _python(peer: Peer) -> Path:
-    folder = ROOT / f".venv-bench-{peer.requirement}"
+    name = peer.requirements[0].replace("[", "-").replace("]", "")
+    folder = ROOT / f".venv-bench-{name}"
     python = folder / "bin" / "python"
     stamp = folder / ".stamp"
-    if not stamp.exists():
-        print(f"making an environment for {peer.requirement}", file=sys.stderr)
-        venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", peer.requirement], check=True)
-        stamp.touch()
+    wanted = "\n".join(peer.requirements)
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print(f"making an environment for {name}", file=sys.stderr)
+        venv.create(folder, with_pip=True, clear=True, symlinks=os.name != "nt")
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *peer.requirements], check=True)
+        stamp.write_text(wanted)
     return python

@@ -1,27 +1,42 @@
-"""Others, each in an environment of its own: a requirement, and a program that prints figures as JSON.
+"""Others, each in an environment of its own: requirements, and a program that prints figures as JSON.
 
 The programs know nothing of headrace. Each does what its own documentation recommends, with handlers that do
-nothing, and names its figures as `benchmarks/measures.py` does.
+nothing, and names its figures as `benchmarks/measures.py` does. Those on Redis get what ours gets with
+`[fast]`: uvloop and hiredis.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Peer(NamedTuple):
-    """A row of the comparison."""
+    """A row of the comparison. `server`: what it needs; its URL is then the first argument."""
 
     name: str
-    requirement: str
+    requirements: tuple[str, ...]
     program: str
     arguments: tuple[str, ...] = ()
+    server: Literal["redis", "redis-8"] | None = None
 
+
+HUEY_SQLITE = "huey, SQLite, its default (no fsync)"
+HUEY_SQLITE_FSYNC = "huey, SQLite, fsync"
+IN_MEMORY = ("huey, memory", "taskiq, InMemoryBroker", "dramatiq, StubBroker")
+CHASQUIMQ = "chasquimq, Redis 8"
+PURE_PYTHON = ("streaq, Redis", "taskiq, Redis stream", "dramatiq, Redis", "arq, Redis")
 
 PEERS = (
-    Peer("huey, SQLite, its default (no fsync)", "huey", "huey_case.py", ("sqlite",)),
-    Peer("huey, SQLite, fsync", "huey", "huey_case.py", ("sqlite-fsync",)),
-    Peer("huey, memory", "huey", "huey_case.py", ("memory",)),
-    Peer("taskiq, InMemoryBroker", "taskiq", "taskiq_case.py"),
-    Peer("dramatiq, StubBroker", "dramatiq", "dramatiq_case.py"),
+    Peer(HUEY_SQLITE, ("huey",), "huey_case.py", ("sqlite",)),
+    Peer(HUEY_SQLITE_FSYNC, ("huey",), "huey_case.py", ("sqlite-fsync",)),
+    Peer(IN_MEMORY[0], ("huey",), "huey_case.py", ("memory",)),
+    Peer(IN_MEMORY[1], ("taskiq",), "taskiq_case.py"),
+    Peer(IN_MEMORY[2], ("dramatiq",), "dramatiq_case.py"),
+    Peer(PURE_PYTHON[0], ("streaq", "uvloop"), "streaq_case.py", server="redis"),
+    Peer(
+        PURE_PYTHON[1], ("taskiq-redis", "redis[hiredis]", "uvloop"), "taskiq_redis_case.py", server="redis"
+    ),
+    Peer(PURE_PYTHON[2], ("dramatiq[redis]", "redis[hiredis]"), "dramatiq_redis_case.py", server="redis"),
+    Peer(PURE_PYTHON[3], ("arq", "redis[hiredis]", "uvloop"), "arq_case.py", server="redis"),
+    Peer(CHASQUIMQ, ("chasquimq", "uvloop"), "chasquimq_case.py", server="redis-8"),
 )

@@ -1,0 +1,100 @@
+"""What is asked, as ratios within one run or as plain limits, held against what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from .peers import CHASQUIMQ, HUEY_SQLITE, HUEY_SQLITE_FSYNC, IN_MEMORY, PURE_PYTHON
+
+#: Row → figure → median.
+Medians = dict[str, dict[str, float]]
+
+DRAIN, BULK = "drain no-op", "enqueue_many"
+SINGLE, CONCURRENT = "enqueue one by one", "enqueue, 100 coroutines"
+PICK_UP = "pick-up p50, ms"
+
+
+class Bar(NamedTuple):
+    """A line of the verdict. `held` is None where something was not measured."""
+
+    what: str
+    asked: str
+    measured: str
+    held: bool | None
+
+
+def bars(medians: Medians, *, redis: str, loop: str) -> list[Bar]:
+    """Every bar, for ours on `loop`, on the server of that kind."""
+    return [*_redis_bars(medians, redis, loop), *_other_bars(medians, loop)]
+
+
+def _redis_bars(medians: Medians, redis: str, loop: str) -> Iterator[Bar]:
+    ours, raw = f"{redis}, {loop}", [f"raw limit, {redis}, {loop}"]
+    others = [*PURE_PYTHON, CHASQUIMQ]
+    yield _share(medians, ours, DRAIN, raw, 0.30, "of the raw limit")
+    yield _share(medians, ours, DRAIN, PURE_PYTHON, 20, "the best pure-Python peer")
+    yield _share(medians, f"redis-8, {loop}", DRAIN, [CHASQUIMQ], 4, "ChasquiMQ")
+    yield _share(medians, ours, BULK, raw, 0.35, "of the raw limit")
+    yield _share(medians, ours, CONCURRENT, others, 4, "the best peer")
+    yield _share(medians, ours, SINGLE, others, 1.2, "the fastest peer")
+    yield _no_later(medians, ours, others)
+    promises = f"promises, {redis}, {loop}"
+    yield _limit(medians, promises, "late p50, ms", most=5)
+    yield _limit(medians, promises, "earliest, ms", least=0)
+    yield _limit(medians, promises, "idle, commands a second", most=3)
+    yield _share(
+        medians, promises, "drain before a backlog", [promises], 0.9, "of the same alone", "drain alone"
+    )
+    yield _limit(medians, promises, "scripts p99.9, ms", most=5)
+
+
+def _other_bars(medians: Medians, loop: str) -> Iterator[Bar]:
+    sqlite = f"sqlite FULL, {loop}"
+    for huey, name in ((HUEY_SQLITE_FSYNC, "SqliteHuey with fsync"), (HUEY_SQLITE, "SqliteHuey without")):
+        yield _share(medians, sqlite, DRAIN, [huey], 5, name)
+        yield _share(medians, sqlite, BULK, [huey], 20, name)
+    yield _no_later(medians, sqlite, [HUEY_SQLITE, HUEY_SQLITE_FSYNC])
+    yield _share(medians, f"memory, {loop}", DRAIN, IN_MEMORY, 10, "the best of the others in memory")
+
+
+def _share(
+    medians: Medians, row: str, figure: str, rows: Sequence[str], least: float, of: str, other: str = ""
+) -> Bar:
+    """Ours as a share of the best of theirs."""
+    value = medians.get(row, {}).get(figure)
+    best = max(_known(medians, rows, other or figure), default=None)
+    what = f"{row}: {figure}"
+    asked = f"≥ {_ratio(least)} {of}"
+    if value is None or not best:
+        return Bar(what, asked, "not measured", None)
+    return Bar(what, asked, f"{_ratio(value / best)} ({value:,.0f} to {best:,.0f})", value / best >= least)
+
+
+def _no_later(medians: Medians, row: str, rows: Sequence[str]) -> Bar:
+    value = medians.get(row, {}).get(PICK_UP)
+    best = min(_known(medians, rows, PICK_UP), default=None)
+    what, asked = f"{row}: {PICK_UP}", "≤ the best peer's"
+    if value is None or best is None:
+        return Bar(what, asked, "not measured", None)
+    return Bar(what, asked, f"{value:.2f} to {best:.2f}", value <= best)
+
+
+def _limit(
+    medians: Medians, row: str, figure: str, *, least: float | None = None, most: float | None = None
+) -> Bar:
+    value = medians.get(row, {}).get(figure)
+    asked = f"≥ {least:g}" if least is not None else f"≤ {most:g}"
+    what = f"{row}: {figure}"
+    if value is None:
+        return Bar(what, asked, "not measured", None)
+    held = (least is None or value >= least) and (most is None or value <= most)
+    return Bar(what, asked, f"{value:.2f}", held)
+
+
+def _known(medians: Medians, rows: Sequence[str], figure: str) -> Iterator[float]:
+    return (medians[row][figure] for row in rows if figure in medians.get(row, {}))
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.0%}" if value < 1 else f"{value:.1f}×"

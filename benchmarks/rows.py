@@ -1,0 +1,118 @@
+"""What is run: ours on each store and loop, the raw limit beside them, and the peers."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.servers import Server, available
+
+from .environments import peer_command
+from .peers import PEERS, Peer
+
+#: The servers in the order in which they are preferred.
+KINDS = ("redis-7.0", "valkey-9.1", "redis-6.2")
+NEWEST = "redis-8"
+
+
+class Row(NamedTuple):
+    """A program that prints figures; the scale is appended. Its server is emptied before it runs."""
+
+    name: str
+    command: list[str]
+    server: Server | None = None
+
+
+class Missing(NamedTuple):
+    """A row that cannot be run here, and why."""
+
+    name: str
+    why: str
+
+
+class Stand:
+    """The servers and folders of a run, started when the first row needs them."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._servers: dict[str, Server] = {}
+
+    @property
+    def kind(self) -> str:
+        found = available()
+        kind = next((kind for kind in KINDS if found.get(kind)), None)
+        if kind is None:
+            sys.exit("benchmarks: no Redis or Valkey server found; leave redis out of --stores")
+        return kind
+
+    def server(self, kind: str) -> Server | None:
+        program = available().get(kind)
+        if program is None:
+            return None
+        if kind not in self._servers:
+            server = Server(program, directory=self.folder())
+            self._servers[kind] = self._stack.enter_context(server)
+        return self._servers[kind]
+
+    def folder(self) -> Path:
+        return Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+
+
+def our_rows(stores: list[str], stand: Stand) -> Iterator[Row]:
+    loops = loops_here()
+    if "redis" in stores:
+        yield from _redis_rows(stand, loops)
+    if "sqlite" in stores:
+        url = f"sqlite:///{stand.folder()}/bench.db"
+        for loop in loops:
+            yield _case(f"sqlite FULL, {loop}", "store", url, loop)
+    if "memory" in stores:
+        for loop in loops:
+            yield _case(f"memory, {loop}", "store", "memory://", loop)
+
+
+def peer_rows(stores: list[str], stand: Stand) -> Iterator[Row | Missing]:
+    for peer in PEERS:
+        if peer.server is None:
+            yield Row(peer.name, peer_command(peer, None))
+        elif "redis" in stores:
+            yield _peer_on_server(peer, stand)
+
+
+def loops_here() -> list[str]:
+    """The event loops that are installed; the last one is what `[fast]` brings."""
+    try:
+        import uvloop  # noqa: F401
+    except ModuleNotFoundError:
+        return ["asyncio"]
+    return ["asyncio", "uvloop"]
+
+
+def _redis_rows(stand: Stand, loops: list[str]) -> Iterator[Row]:
+    for kind in (stand.kind, NEWEST):
+        server = stand.server(kind)
+        if server is None:
+            continue
+        for loop in loops:
+            yield _case(f"raw limit, {kind}, {loop}", "raw", server.url, loop, server)
+            yield _case(f"{kind}, {loop}", "store", server.url, loop, server)
+    server = stand.server(stand.kind)
+    assert server is not None
+    yield _case(f"promises, {stand.kind}, {loops[-1]}", "promises", server.url, loops[-1], server)
+
+
+def _case(name: str, kind: str, url: str, loop: str, server: Server | None = None) -> Row:
+    command = [sys.executable, "-m", "benchmarks.case", kind, url, "--loop", loop, "--scale"]
+    return Row(name, command, server)
+
+
+def _peer_on_server(peer: Peer, stand: Stand) -> Row | Missing:
+    kind = stand.kind if peer.server == "redis" else NEWEST
+    server = stand.server(kind)
+    if server is None:
+        return Missing(peer.name, "it needs Redis 8.6: name a server's program in HEADRACE_REDIS8")
+    return Row(peer.name, peer_command(peer, server.url), server)
