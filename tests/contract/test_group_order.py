@@ -287,7 +287,7 @@ async def test_members_in_several_processes_keep_the_order_of_every_key(
     async def work(number: int) -> None:
         consumer = f"worker-{number}"
         for _ in range(10_000):
-            claims = await orders.claim(group, 3, consumer=consumer, by=backends[number])
+            claims = await orders.claim(group, 3, consumer=consumer, wait=0.05, by=backends[number])
             for claim in claims:
                 _begin(claim, keys[claim.id], held, seen)
             await asyncio.sleep(0)

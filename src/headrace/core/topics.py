@@ -32,6 +32,7 @@ next `claim` or `tend` of a member, from the beginning of what is there: rather 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -137,44 +138,44 @@ class TopicRecord(msgspec.Struct, frozen=True):
         return self.last - self.first + 1
 
 
-class Topics:
+class Topics(ABC):
     """The verbs that only topics and groups have. All others serve them as they serve queues."""
 
+    @abstractmethod
     async def arrange(self, topic: Stream, rules: TopicRules) -> None:
         """Make the topic known and store its rules; those given last count. Repeatable."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
         """Make the group exist, and its topic; True when it is new. One that exists keeps its position.
 
         Whether it is ordered is stored anew each time and holds for what is drawn from then on. A `start` at
         an event that the log does not hold raises `UnknownEvent`. Repeatable.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     async def read(
         self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
         """At most `limit` events of the log behind a position, or from a start, in order; none after `wait`
         seconds, or sooner when `wake` was called for this consumer. Nobody's position changes."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
         """Note that these groups have a living member, and trim their topics, at most `limit` events of
         each."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
         """These topics, or all, by name, with their groups by name; those that do not exist are left out."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def reset(self, group: Stream, start: Start) -> bool:
         """Move the position of a group, back or forth; False: there is no such group. What it has drawn stays
         with it, waiting, running or dead, and is passed over when it is met again. `UnknownEvent` as for
         `join`."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def remove(self, group: Stream) -> bool:
         """Forget the group with everything it has drawn, its dead letters too; False: there is no such
         group."""
-        raise NotImplementedError

@@ -5,6 +5,7 @@ It is a help for people, not a promise: a count may be missing after a crash, an
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
@@ -37,14 +38,14 @@ class TrafficRecord(msgspec.Struct, frozen=True):
     dead: tuple[int, ...]
 
 
-class Counting:
+class Counting(ABC):
     """Two verbs."""
 
+    @abstractmethod
     async def tally(self, tallies: Sequence[Tally]) -> None:
         """Add to the counts of the current minute, on the store's clock. A repeat counts twice, so whoever
         does not hear an answer lets it be."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def traffic(self, minutes: int) -> list[TrafficRecord]:
         """The counts of every stream that has any within the last so many minutes, at most `KEPT_MINUTES`."""
-        raise NotImplementedError

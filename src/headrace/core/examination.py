@@ -1,0 +1,46 @@
+"""The part of the contract in which a store says how it is: what `headrace doctor` prints."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    WARN = "warn"  # it works; somebody should know
+    FAIL = "fail"  # it does not work, or jobs are in danger
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line: what was looked at, the fact, and what to do where it is not ok."""
+
+    name: str
+    level: Level
+    text: str
+    remedy: str = ""
+
+
+def ok(name: str, text: str) -> Finding:
+    return Finding(name, Level.OK, text)
+
+
+def warn(name: str, text: str, remedy: str) -> Finding:
+    return Finding(name, Level.WARN, text, remedy)
+
+
+def fail(name: str, text: str, remedy: str) -> Finding:
+    return Finding(name, Level.FAIL, text, remedy)
+
+
+class Examination:
+    """One verb."""
+
+    async def examine(self) -> list[Finding]:
+        """Look at the store itself, not at what lies in it: its version, settings, room, clock and speed, and
+        whether this user may do what is needed. Changes nothing and takes a few seconds at most; what cannot
+        be found out is said as such, and no reason to raise."""
+        raise NotImplementedError
