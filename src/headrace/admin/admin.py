@@ -12,6 +12,7 @@ from headrace.core.backend import Backend, CancelAnswer, ReplayAnswer
 from headrace.core.clock import microseconds
 from headrace.core.codec import Codec
 from headrace.core.errors import ConfigurationError, InvalidPayload
+from headrace.core.examination import Finding
 from headrace.core.info import JobInfo, job_info
 from headrace.core.message import Stream, decode_envelope, encode_envelope, group_stream
 from headrace.core.names import checked_name
@@ -21,9 +22,11 @@ from headrace.core.record import DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.starts import StartAt, start_of
 from headrace.core.traffic import KEPT_MINUTES
 from headrace.engine.home import Home
+from headrace.engine.registry import Registry
 
 from .contents import Contents, contents_of
 from .dead_letters import DeadLetters, Replayed, chosen_letters, dead_filter, listed
+from .doctor import Doctor
 from .places import Place, place
 from .queues import QueueInfo, queue_info
 from .tail import Tail
@@ -40,8 +43,11 @@ Encode = Callable[[str, Sequence[Any], Mapping[str, Any]], bytes]
 class Admin:
     """Made by the app."""
 
-    def __init__(self, home: Home, *, encode: Encode, mark_ttl: float, codec: Codec | None = None) -> None:
+    def __init__(
+        self, home: Home, registry: Registry, *, encode: Encode, mark_ttl: float, codec: Codec | None = None
+    ) -> None:
         self._home = home
+        self._registry = registry
         self._encode = encode
         self._codec = codec
         self._mark_us = microseconds(mark_ttl)
@@ -107,6 +113,11 @@ class Admin:
         """What was done and what failed in each of the last minutes, at most two hours."""
         minutes = min(positive_number("minutes", minutes), KEPT_MINUTES)
         return [traffic_of(record) for record in await self._home.call(self._backend.traffic, minutes)]
+
+    async def doctor(self) -> list[Finding]:
+        """How the store is, and what queues, topics and workers suffer from: a line each, with the remedy. A
+        store that cannot be opened raises what it raises elsewhere."""
+        return await self._home.call(self._examine)
 
     def tail(
         self, topic: str, *, since: StartAt | None = None, group: str | None = None, follow: bool = True
@@ -245,6 +256,9 @@ class Admin:
         return [
             queue_info(each, await self._backend.counts(each)) for each in streams if each.kind == "queue"
         ]
+
+    async def _examine(self) -> list[Finding]:
+        return await Doctor(self._backend, self._registry).examine()
 
     async def _purge(self, stream: Stream) -> int:
         total = 0

@@ -72,7 +72,7 @@ class Announcer:
 
     def ended(self, finished: Finished) -> None:
         """Announce what becomes of it."""
-        is_event = _is_event(finished)
+        is_event = finished.claim.source.stream.kind == "group"
         kind = (_EVENT_SIGNALS if is_event else _SIGNALS).get(type(finished.outcome))
         if kind is not None and self._emitter.wants(kind):
             signal = self._event_signal if is_event else self._signal

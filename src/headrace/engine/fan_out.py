@@ -78,6 +78,7 @@ class FanOut:
         room = self._room()
         if room <= 0:
             self.hungry = True
+            self.polled_at = time.time()  # with every slot taken, not asking is a sign of life too
             return 1.0
         wait = 0.0
         if self.caught_up:

@@ -54,15 +54,15 @@ class GroupFetcher(Fetcher):
         return self.permits.finished
 
     def _plan(self, ahead: int) -> tuple[int, float]:
-        # Of batches only as many as will be full, if there is enough to fill them.
-        if not self.sources or self.permits.left < self._load or self._must_not_ask():
+        if not self.sources or self._must_not_ask():
             return 0, 0.0
         if self._shares.alone:
             slots, wait = super()._plan(0 if self.subscription.batch else ahead)
         else:
             slots = self._shares.room(self, self.subscription)
             slots, wait = (slots, 0.0) if self._backlog else (min(slots, 1), BLOCK)
-        return min(slots * self._load, self.permits.left), wait
+        # Of batches only as many as will be full, if there is enough to fill them.
+        return min(slots, self.permits.left // self._load) * self._load, wait
 
     async def _ask(self, limit: int, wait: float) -> list[Claim]:
         self._shares.promise(self, self.subscription, ceil(limit / self._load))

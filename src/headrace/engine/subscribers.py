@@ -223,12 +223,14 @@ class Subscribers:
         return True
 
     def written(self, finished: Finished) -> None:
-        """The store has answered to a settlement."""
+        """The store has answered to a settlement, of an event or of a job."""
         claim = finished.claim
         ended = self._desk.written(claim)
         subscription = self._registry.subscribed(claim.source.stream)
         if subscription is not None and ended and not finished.late:
             self._let_go(subscription)
+        else:
+            self.room_made()
 
     def lost(self, claim: Claim) -> None:
         """The lease of a job or an event is gone before anybody began to handle it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headrace.core.backend import Backend
-from headrace.core.message import Stream
+from headrace.core.errors import BackendUnavailable
+from headrace.core.message import Source, Stream
 from headrace.core.outcome import Dead, Done
 from headrace.core.traffic import Tally
 
@@ -21,32 +22,37 @@ class Tallier:
     def __init__(self, backend: Backend, *, emitter: Emitter) -> None:
         self._backend = backend
         self._counts: dict[Stream, list[int]] = {}
+        self._source: Source | None = None  # of the last one, and its counts: mostly the next is of the same
+        self._current: list[int] = []
         self._service = Service("tallier", self._step, emitter=emitter)
         self.start = self._service.start
 
     def count(self, finished: Finished) -> None:
         """The store has written this one."""
-        stream = finished.claim.source.stream
-        counts = self._counts.get(stream)
-        if counts is None:
-            counts = self._counts[stream] = [0, 0, 0]
+        source = finished.claim.source
+        if source is not self._source:
+            self._source = source
+            self._current = self._counts.setdefault(source.stream, [0, 0, 0])
         outcome = finished.outcome
         if type(outcome) is Done:
-            counts[0] += 1
+            self._current[0] += 1
         else:
-            counts[1] += finished.failure is not None
-            counts[2] += type(outcome) is Dead
+            self._current[1] += finished.failure is not None
+            self._current[2] += type(outcome) is Dead
 
     async def stop(self) -> None:
         await self._service.stop()
-        await self._write()
+        try:
+            await self._write()
+        except BackendUnavailable:
+            pass  # the store is away: the last counts are lost
 
     async def _step(self) -> float | None:
         await self._write()
         return EVERY
 
     async def _write(self) -> None:
-        counts, self._counts = self._counts, {}
+        counts, self._counts, self._source = self._counts, {}, None
         tallies = [Tally(stream, *numbers) for stream, numbers in counts.items() if any(numbers)]
         if tallies:
             await self._backend.tally(tallies)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from headrace.core.event import decode_event
+from headrace.core.sending import TRACEPARENT
 
 from .run import current_run
-
-#: The header of the W3C in which a trace travels.
-TRACEPARENT = "traceparent"
 
 #: The header of a job in which the correlation id of the event that started it travels.
 CORRELATION_ID = "correlation-id"

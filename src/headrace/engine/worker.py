@@ -13,7 +13,7 @@ from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Released, Verdict
-from headrace.core.record import RunningJob, WorkerInfo
+from headrace.core.record import WorkerInfo
 from headrace.core.signals import CleanupFailed, WorkerStarted, WorkerStopped, WorkerStopping
 
 from .announcer import Announcer
@@ -34,6 +34,7 @@ from .judge import Judge
 from .keeper import Keeper
 from .leases import Leases
 from .maintenance import Maintenance
+from .named_running import named_running
 from .orders import Orders
 from .process_signals import StopSignals
 from .registry import Registry
@@ -43,14 +44,12 @@ from .settler import Settler
 from .slots import STUBBORN, Slots
 from .subscribers import Subscribers
 from .subscription import Subscription
+from .tallier import Tallier
 from .ticker import Ticker
 from .worker_options import WorkerOptions
 
 #: Seconds that the last writes of a stopping worker may take; what is not written by then is recovered.
 LAST_WRITES = 5.0
-
-#: Running jobs that a worker names in its announcement.
-NAMED_RUNNING = 100
 
 
 class Worker:
@@ -105,8 +104,14 @@ class Worker:
 
     @property
     def last_poll(self) -> float:
-        """When a claim last succeeded, in seconds since 1970; 0: not yet."""
+        """When a claim last succeeded, or was not needed since every slot is taken, in seconds since 1970; 0:
+        not yet."""
         return max(self._fetcher.polled_at, self._subscribers.polled_at) if self._state != "new" else 0.0
+
+    @property
+    def renewals(self) -> int:
+        """How many leases this worker has renewed."""
+        return self._keeper.renewed if self._state != "new" else 0
 
     async def __aenter__(self) -> Worker:
         if self._state != "new":
@@ -176,6 +181,7 @@ class Worker:
         await self._maintenance.stop()
         await self._slots.stop()
         await self._settler.stop()
+        await self._tallier.stop()
         self._desk.close()
         self._silence()
         await self._executor.close()
@@ -207,6 +213,7 @@ class Worker:
         self._keeper.start()
         self._maintenance.start()
         self._balancer.start()
+        self._tallier.start()
         self._reporter.start()
         if self._queues:
             self._fetcher.start()
@@ -214,12 +221,9 @@ class Worker:
         if self._fires:
             self._ticker.start()
         self._state = "running"
-        topics = tuple(map(str, self.subscriptions))
-        self._emitter.emit(
-            WorkerStarted(
-                self.id, options.queues, options.concurrency, options.lease, backend.description, topics
-            )
-        )
+        store, topics = backend.description, tuple(map(str, self.subscriptions))
+        started = WorkerStarted(self.id, options.queues, options.concurrency, options.lease, store, topics)
+        self._emitter.emit(started)
 
     def _build(self) -> None:
         options, backend, emitter = self.options, self._backend, self._emitter
@@ -308,13 +312,20 @@ class Worker:
             leases=self._leases.heed,
             schedules=self._ticker.poke,
         )
+        self._tallier = Tallier(backend, emitter=emitter)
         self._balancer = Balancer(self._slots, self._holdings, hand_back=self._hand_back, emitter=emitter)
 
     def _finish(self, finished: Finished | FinishedBundle) -> None:
         """A slot is done with a claim, or with a bundle of them."""
-        for each in finished.parts if isinstance(finished, FinishedBundle) else (finished,):
-            self._conclude(each)
-        self._make_room()
+        if not self.subscriptions and type(finished) is Finished:  # the path of jobs is short
+            if self._state == "running" or finished.claim in self._holdings:
+                self._settler.put(finished)
+        else:
+            for each in finished.parts if isinstance(finished, FinishedBundle) else (finished,):
+                self._conclude(each)
+            self._subscribers.room_made()
+        if self._fetcher.hungry:
+            self._fetcher.room_made()
 
     def _conclude(self, finished: Finished) -> None:
         if finished.claim.source.stream.kind == "group" and not self._subscribers.concluded(finished):
@@ -323,12 +334,6 @@ class Worker:
             return  # it was handed back over the head of a handler that would not end
         self._settler.put(finished)
 
-    def _make_room(self) -> None:
-        if self._fetcher.hungry:
-            self._fetcher.room_made()
-        if self.subscriptions:
-            self._subscribers.room_made()
-
     def _written(self, finished: Finished, verdict: Verdict, doubtful: bool) -> None:
         """The store has answered. `doubtful`: an earlier try may have been carried out unseen."""
         self._holdings.drop(finished.claim)
@@ -336,17 +341,18 @@ class Worker:
             self._released += 1
         else:
             self._processed += 1
-        if finished.claim.source.stream.kind == "group":
+            self._tallier.count(finished)
+        if self.subscriptions:
             self._subscribers.written(finished)
         if finished.claim.suspect:
             self._wake_readers()  # the next one may be taken now, by any of them
-        self._make_room()
+        if self._fetcher.hungry:
+            self._fetcher.room_made()
         self._announcer.settled(finished, verdict, doubtful)
 
     def _refuse(self, claim: Claim) -> bool:
         """End a claim that no handler could take; False: one can."""
-        prepared = self._executor.prepare(claim)
-        if isinstance(prepared, Finished):
+        if isinstance(prepared := self._executor.prepare(claim), Finished):
             self._conclude(prepared)
         return isinstance(prepared, Finished)
 
@@ -375,7 +381,6 @@ class Worker:
             pass  # the store is away: it forgets this worker by itself
 
     def _describe(self) -> WorkerInfo:
-        runs = list(self._executor.running.values())[:NAMED_RUNNING]
         return WorkerInfo(
             consumer=self.id,
             host=host_name(),
@@ -385,7 +390,7 @@ class Worker:
             concurrency=self.options.concurrency,
             polled_us=round(self.last_poll * SECOND),
             groups=self._subscribers.groups,
-            running=tuple(RunningJob(run.id, run.task, run.claim.claimed_us) for run in runs),
+            running=named_running(self._executor.running.values()),
         )
 
     async def _until_drained(self) -> None:

@@ -12,7 +12,8 @@ import msgspec
 from headrace.core.clock import SECOND
 from headrace.core.event import CONTENT_TYPE, EventEnvelope
 from headrace.core.record import moment
-from headrace.engine.tracing import CORRELATION_ID, TRACEPARENT
+from headrace.core.sending import TRACEPARENT
+from headrace.engine.tracing import CORRELATION_ID
 
 T = TypeVar("T")
 

@@ -15,6 +15,7 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDura
 from headrace.core.message import Message, Stream, group_stream
 from headrace.core.names import checked_name
 from headrace.core.retry import RetryFunction, RetryPolicy
+from headrace.core.sending import TRACEPARENT, Sending, SendingWrapper
 from headrace.core.signals import EventPublished
 from headrace.core.topics import Start
 from headrace.engine.emitter import Emitter
@@ -59,6 +60,7 @@ class Events:
         self._max_payload = max_payload
         self._retry = retry
         self._inherit = inherit
+        self.around: SendingWrapper | None = None  # whoever traces what is sent
         self._topics: dict[str, Topic[Any]] = {}
         self._handled: list[Handled] = []
         self._arranged: set[str] = set()
@@ -155,8 +157,16 @@ class Events:
 
     # --- publishing --------------------------------------------------------------------------------------
 
-    async def publish(self, topic: TopicOptions, letters: EventLetters, draft: Draft[Any]) -> str:
-        message = letters.write(draft, letters.inherit())
+    async def publish(
+        self,
+        topic: TopicOptions,
+        letters: EventLetters,
+        draft: Draft[Any],
+        heritage: Heritage | None = None,
+    ) -> str:
+        if heritage is None and self.around is not None:
+            return await self._publish_wrapped(self.around, topic, letters, draft)
+        message = letters.write(draft, heritage or letters.inherit())
         try:
             [answer] = await self._home.call(self._append, topic, [message])
         except NotDurable as error:
@@ -170,7 +180,26 @@ class Events:
     async def publish_many(
         self, topic: TopicOptions, letters: EventLetters, drafts: list[Draft[Any]]
     ) -> list[Outcome]:
-        return await self._home.call(self._publish_many, topic, letters, drafts)
+        heritage = letters.inherit()
+        if self.around is None or not drafts:
+            return await self._home.call(self._publish_many, topic, letters, drafts, heritage)
+        sending = Sending("event", topic.name, len(drafts), headers=drafts[0].headers or {})
+        with self.around(sending):
+            heritage = (sending.carried.get(TRACEPARENT) or heritage[0], heritage[1])
+            outcomes = await self._home.call(self._publish_many, topic, letters, drafts, heritage)
+            sending.ids = [each.id for each in outcomes if not isinstance(each, Refused)]
+            return outcomes
+
+    async def _publish_wrapped(
+        self, around: SendingWrapper, topic: TopicOptions, letters: EventLetters, draft: Draft[Any]
+    ) -> str:
+        sending = Sending("event", topic.name, 1, draft.kind or "", draft.headers or {})
+        with around(sending):
+            traceparent, correlation_id = letters.inherit()
+            heritage = (sending.carried.get(TRACEPARENT) or traceparent, correlation_id)
+            id = await self.publish(topic, letters, draft, heritage)
+            sending.ids = (id,)
+            return id
 
     async def replay(self, topic: str, group: str, start: Start) -> None:
         stream = group_stream(topic, checked_name("group", group))
@@ -178,10 +207,9 @@ class Events:
             raise ConfigurationError(f"topic {topic!r} has no group {group!r}")
 
     async def _publish_many(
-        self, topic: TopicOptions, letters: EventLetters, drafts: list[Draft[Any]]
+        self, topic: TopicOptions, letters: EventLetters, drafts: list[Draft[Any]], heritage: Heritage
     ) -> list[Outcome]:
         """A page at a time: the next is written while the store is at work on the one before."""
-        heritage = letters.inherit()
         outcomes: list[Outcome] = []
         sending: asyncio.Task[list[Outcome]] | None = None
         try:

@@ -25,7 +25,7 @@ from headrace.core.message import (
     encode_envelope,
 )
 from headrace.core.number import positive_number
-from headrace.engine.tracing import TRACEPARENT
+from headrace.core.sending import TRACEPARENT
 
 T = TypeVar("T")
 

@@ -19,14 +19,16 @@ from headrace import (
     Event,
     RetryPolicy,
     Run,
+    UnknownEvent,
     Unrecoverable,
     current_job,
     signals,
 )
+from headrace.core.backend import Promoted
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock
 from headrace.core.event import EventEnvelope
-from headrace.core.message import ENVELOPE_VERSION, encode_envelope
+from headrace.core.message import ENVELOPE_VERSION, Source, encode_envelope
 from headrace.core.outcome import Settlement, Verdict
 from headrace.engine.registry import CallNext
 from tests.unit.behaviour.orders import (
@@ -349,7 +351,7 @@ async def test_after_the_worker_has_stopped_nothing_can_be_settled(app: App) -> 
         await placed(orders, 1)
         await wait_until(lambda: kept)
     with pytest.raises(AppClosed, match="its worker has stopped"):
-        await kept[0].ack()
+        await asyncio.wait_for(kept[0].ack(), 10)
 
 
 # --- on receipt ------------------------------------------------------------------------------------------
@@ -649,6 +651,28 @@ async def test_a_burst_drains_the_groups(app: App, clock: MovableClock) -> None:
     assert sorted(seen) == [1, 2, 3, 4, 5, 100]
 
 
+async def test_a_burst_waits_for_delayed_events_that_are_due(
+    app: App, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, store = orders_of(app), app._home.backend
+    promote, calls, seen = store.promote, 0, list[int]()
+
+    @orders.subscribe(group="audit", start="beginning")
+    async def audit(order: OrderPlaced) -> None:
+        seen.append(order.order_id)
+
+    async def late(sources: Sequence[Source], *, limit: int) -> Promoted:
+        nonlocal calls
+        calls += 1
+        return Promoted(0, 100_000) if calls == 1 else await promote(sources, limit=limit)
+
+    monkeypatch.setattr(store, "promote", late)
+    await orders.publish(OrderPlaced(1), delay=10)
+    clock.advance(20)
+    await drain(app)
+    assert seen == [1]
+
+
 async def test_a_worker_for_some_topics_and_some_queues(app: App) -> None:
     orders, bills = orders_of(app), app.topic("bills", int)
     seen: list[str] = []
@@ -696,17 +720,18 @@ async def test_a_worker_of_topics_alone_says_when_it_last_polled(app: App) -> No
 async def test_a_worker_that_cannot_begin_leaves_nothing_running(app: App) -> None:
     orders = orders_of(app)
     await placed(orders, 1)
-    entered: list[str] = []
+
+    @orders.subscribe(group="billing")
+    async def bill(order: OrderPlaced) -> None: ...
 
     @orders.subscribe(group="audit", start="0" * 26)
     async def audit(order: OrderPlaced) -> None: ...
 
     before = asyncio.all_tasks()
     worker = app.worker()
-    with pytest.raises(Exception, match="holds no event"):
+    with pytest.raises(UnknownEvent, match="holds no event"):
         await worker.__aenter__()
     assert asyncio.all_tasks() == before
-    assert not entered
     assert worker._sources == list(worker._queues)
 
 

@@ -165,6 +165,26 @@ async def test_a_worker_that_stops_does_not_wait_for_what_it_would_try_again(app
     assert not worker._subscribers._again
 
 
+async def test_what_fails_while_the_worker_stops_is_not_tried_again(app: App) -> None:
+    orders = orders_of(app)
+    gate, tried = asyncio.Event(), list[int]()
+
+    @orders.subscribe(fan_out=True, retry=RetryPolicy.fixed(5, 3600))
+    async def refresh(order: OrderPlaced) -> None:
+        tried.append(order.order_id)
+        await gate.wait()
+        raise ValueError("broken")
+
+    async with app.worker() as worker:
+        await placed(orders, 1)
+        await wait_until(lambda: tried)
+        stopping = asyncio.create_task(worker.stop())
+        await wait_until(lambda: not worker._subscribers._reading)
+        gate.set()
+        await stopping
+    assert not worker._subscribers._again
+
+
 async def test_a_pattern_shares_its_permits_between_its_topics(app: App) -> None:
     gate, inside, most = asyncio.Event(), 0, 0
 

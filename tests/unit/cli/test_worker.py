@@ -51,7 +51,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     # The root logger is pytest's here, and no command may end the process that tests it.
-    monkeypatch.setattr(worker_module, "start_logging", lambda level: None)
+    monkeypatch.setattr(worker_module, "start_logging", lambda level, form: None)
     monkeypatch.setattr(os, "_exit", pytest.fail)
     import cli_shop  # type: ignore[import-not-found]
 

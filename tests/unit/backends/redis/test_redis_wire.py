@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from headrace.backends.redis import connection
+from headrace.backends.redis.address import Address
 from headrace.backends.redis.connection import Wire
 from headrace.core.errors import BackendUnavailable
 
@@ -29,7 +30,7 @@ async def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     """One whose requests are late as soon as they are sent."""
     monkeypatch.setattr(connection, "REPLY_TIMEOUT", -1.0)
     monkeypatch.setattr(connection, "SECOND_LOOK", 0.0)
-    wire = Wire("the server")
+    wire = Wire(Address(), "the server")
     wire.connection_made(Nowhere())
     return wire
 

@@ -1,0 +1,79 @@
+"""The rights of each role are those that its verbs can come to use: no more, and no less."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from headrace.backends.redis import scripts
+from headrace.backends.redis.permissions import ROLES, Role, rules_for
+
+#: The scripts that the verbs of a role run.
+PRODUCED = ("APPEND", "ARRANGE", "PUBLISH", "CANCEL", "WATCH", "UNWATCH", "LOOK")
+READ = ("COUNTS", "LIST", "LOOK", "SURVEY", "SCHEDULES", "SEEK", "FIND")
+WORKED = (
+    *PRODUCED,
+    *("AGAIN", "BURY", "CLAIM", "CONCLUDE", "DRAW", "ENSURE", "ESTABLISH", "FINISH", "ISSUE", "JOIN"),
+    *("OVERDUE", "PROMOTE", "RECOVER", "RENEW", "REPORT", "RETIRE", "SCHEDULES", "SEEK", "FIND", "STARTED"),
+    *("SURVEY", "SWEEP", "TEND", "TICK", "UNSEEN"),
+)
+
+#: What is sent without a script.
+CONNECTED = {"evalsha", "script|load", "subscribe", "ping", "select", "time"}
+ROLES_USE: dict[Role, tuple[tuple[str, ...], set[str]]] = {
+    "reader": (READ, CONNECTED | {"hvals", "scan", "smembers", "xread", "hgetall", "xrange", "hget"}),
+    "producer": (PRODUCED, CONNECTED | {"sadd", "smembers", "set", "wait", "waitaof"}),
+    "worker": (
+        WORKED,
+        CONNECTED
+        | {"sadd", "smembers", "wait", "waitaof", "hincrby", "expire", "xread", "xreadgroup"}
+        | {"hdel", "hgetall", "hmget", "hset", "xrange", "hget", "set"},
+    ),
+}
+
+FUNCTION = re.compile(r"^(?:local )?function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
+CALL = re.compile(r"\bcall\('([A-Z]+)'(?:, '([A-Z]+)')?|\bpcall\('(X[A-Z]+)'(?:, '([A-Z]+)')?")
+CHOSEN = re.compile(r"'(Z[A-Z]+|X[A-Z]+)'")
+WITH_SUBCOMMANDS = ("XGROUP", "XINFO")
+
+
+def commands_of(name: str) -> set[str]:
+    """The commands that a script can come to call: its own, and those of the functions that it can reach."""
+    text = re.sub(r"--[^\n]*", "", getattr(scripts, name).source.decode())
+    functions = {match[1]: match[0] for match in FUNCTION.finditer(text)}
+    todo, found = [FUNCTION.sub("", text)], set[str]()
+    while todo:
+        part = todo.pop()
+        found |= _commands_in(part)
+        for reached in [each for each in functions if re.search(rf"\b{each}\b", part)]:
+            todo.append(functions.pop(reached))
+    return found
+
+
+def _commands_in(text: str) -> set[str]:
+    found = {name for name in CHOSEN.findall(text) if name not in WITH_SUBCOMMANDS}
+    for words in CALL.findall(text):
+        command, word = words[0] or words[2], words[1] or words[3]
+        found.add(f"{command}|{word}" if command in WITH_SUBCOMMANDS else command)
+    return {name.lower() for name in found}
+
+
+@pytest.mark.parametrize("role", ROLES_USE)
+def test_a_role_has_the_rights_that_it_uses_and_no_others(role: Role) -> None:
+    names, sent = ROLES_USE[role]
+    used = sent.union(*map(commands_of, names))
+    assert set(ROLES[role]) == used
+    assert len(ROLES[role]) == len(set(ROLES[role]))
+
+
+def test_a_role_is_part_of_everything() -> None:
+    for role, commands in ROLES.items():
+        assert set(commands) <= set(ROLES["everything"]), role
+
+
+def test_the_rules_are_for_one_namespace_and_one_role() -> None:
+    rules = rules_for("shop", "reader")
+    assert rules.startswith("resetkeys ~shop:* ~{shop:* resetchannels &shop:* +evalsha ")
+    assert "+xadd" not in rules
+    assert "+waitaof" not in rules_for("shop", "producer")
