@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.message import group_stream
 
-from .newsroom import GROUPS, Newsroom, Story
+from .newsroom import GROUPS, Newsroom, Story, flood_log
 from .workshop import WorkerProcess, Workshop
 
 NEWSROOM = "tests.integration.newsroom:app"
@@ -65,6 +65,30 @@ async def test_every_group_gets_every_event_in_key_order_while_members_are_kille
             assert numbers == sorted(numbers), (group, key)
             assert _first_times(numbers) == list(range(each)), (group, key)
     assert not steady.ended
+    await newsroom.app.close()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("workshop", ["valkey-9.1"], indirect=True)
+async def test_a_hundred_thousand_events_reach_three_groups_in_key_order(workshop: Workshop) -> None:
+    newsroom = Newsroom(workshop.url, workshop.log)
+    flood: Any = newsroom.app.topic("flood", int)
+    keys, each = 1_000, 100
+    for _ in range(2):
+        await _start(workshop)
+    for number in range(each):
+        await flood.publish_many([flood.message(number, key=f"key-{key}") for key in range(keys)])
+    path = flood_log(workshop.log)
+    wanted = [f"{group} key-{key} {n}\n" for group in GROUPS for key in range(keys) for n in range(each)]
+    size = sum(map(len, wanted))
+    await workshop.until(lambda: path.exists() and path.stat().st_size >= size, timeout=200)
+    seen: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for line in path.read_text().splitlines():
+        group, name, handled = line.split()
+        seen[group, name].append(int(handled))
+    assert len(seen) == keys * len(GROUPS)
+    wrong = {place: numbers for place, numbers in seen.items() if numbers != list(range(each))}
+    assert not wrong, next(iter(wrong.items()))
     await newsroom.app.close()
 
 
@@ -126,12 +150,19 @@ async def test_a_killed_server_comes_back_with_every_event(workshop: Workshop) -
     await newsroom.app.close()
 
 
-@on_every_store
-async def test_a_fan_out_reaches_every_process_and_leaves_nothing_behind(workshop: Workshop) -> None:
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("workshop", "processes"),
+    [("sqlite", 5), ("redis-7.0", 5), ("valkey-9.1", 20)],
+    indirect=["workshop"],
+)
+async def test_a_fan_out_reaches_every_process_and_leaves_nothing_behind(
+    workshop: Workshop, processes: int
+) -> None:
     newsroom = Newsroom(workshop.url, workshop.log)
     everywhere = newsroom.app.topic("everywhere", Story)
-    workers = [workshop.start("--queues", "none", target=NEWSROOM) for _ in range(6)]
-    await workshop.until(lambda: len(workshop.log.lines("working")) == len(workers), timeout=40)
+    workers = [workshop.start("--topics", "everywhere", target=NEWSROOM) for _ in range(processes)]
+    await workshop.until(lambda: len(workshop.log.lines("working")) == processes, timeout=100)
     await everywhere.publish_many([Story(number) for number in range(20)])
     pids = {worker.pid for worker in workers}
     await workshop.until(
