@@ -68,6 +68,8 @@ def _measure(row: Row, scale: float, results: Results, notes: dict[str, str]) ->
     """A row that fails is noted and does not spoil the others."""
     if row.server is not None:
         row.server.command("FLUSHALL")
+    for file in row.folder.iterdir() if row.folder else ():
+        file.unlink()
     try:
         done = subprocess.run(
             [*row.command, str(scale)], check=True, capture_output=True, text=True, timeout=TIMEOUT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .peers import CHASQUIMQ, HUEY_SQLITE, HUEY_SQLITE_FSYNC, IN_MEMORY, PURE_PYTHON
+from .peers import CHASQUIMQ, EVENTS, FASTSTREAM, HUEY_SQLITE, HUEY_SQLITE_FSYNC, IN_MEMORY, PURE_PYTHON
 
 #: Row → figure → median.
 Medians = dict[str, dict[str, float]]
@@ -13,6 +13,7 @@ Medians = dict[str, dict[str, float]]
 DRAIN, BULK = "drain no-op", "enqueue_many"
 SINGLE, CONCURRENT = "enqueue one by one", "enqueue, 100 coroutines"
 PICK_UP = "pick-up p50, ms"
+CONSUME, CONSUME_BATCH = "consume, 1 group", "consume, batch"
 
 
 class Bar(NamedTuple):
@@ -26,7 +27,11 @@ class Bar(NamedTuple):
 
 def bars(medians: Medians, *, redis: str, loop: str) -> list[Bar]:
     """Every bar, for ours on `loop`, on the server of that kind."""
-    return [*_redis_bars(medians, redis, loop), *_other_bars(medians, loop)]
+    return [
+        *_redis_bars(medians, redis, loop),
+        *_other_bars(medians, loop),
+        *_events_bars(medians, redis, loop),
+    ]
 
 
 def _redis_bars(medians: Medians, redis: str, loop: str) -> Iterator[Bar]:
@@ -56,6 +61,15 @@ def _other_bars(medians: Medians, loop: str) -> Iterator[Bar]:
         yield _share(medians, sqlite, BULK, [huey], 20, name)
     yield _no_later(medians, sqlite, [HUEY_SQLITE, HUEY_SQLITE_FSYNC])
     yield _share(medians, f"memory, {loop}", DRAIN, IN_MEMORY, 10, "the best of the others in memory")
+
+
+def _events_bars(medians: Medians, redis: str, loop: str) -> Iterator[Bar]:
+    ours, theirs = f"{EVENTS}, {redis}, {loop}", [FASTSTREAM]
+    yield _share(medians, ours, CONSUME, theirs, 5, "FastStream by default")
+    yield _share(medians, ours, CONSUME_BATCH, theirs, 1, "FastStream's with max_records=500")
+    yield _share(
+        medians, ours, CONSUME_BATCH, theirs, 1, "FastStream's without max_records", "consume, one batch"
+    )
 
 
 def _share(

@@ -8,11 +8,12 @@ import json
 import logging
 from collections.abc import Callable
 
+from .events import events
 from .measures import measure_all
 from .promises import promises
 from .raw import raw_limit
 
-KINDS = {"store": measure_all, "raw": raw_limit, "promises": promises}
+KINDS = {"store": measure_all, "raw": raw_limit, "promises": promises, "events": events}
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .bars import Bar, Medians
+from .peers import EVENTS
 
 #: Row → figure → the values of all rounds.
 Results = dict[str, dict[str, list[float]]]
@@ -27,12 +28,15 @@ def medians_of(results: Results) -> Medians:
 
 def show(medians: Medians, notes: dict[str, str], bars: list[Bar]) -> None:
     console = Console(width=190)
+    events = {name: row for name, row in medians.items() if name.startswith(EVENTS)}
     promises = {name: row for name, row in medians.items() if name.startswith("promises")}
-    rates = {name: row for name, row in medians.items() if name not in promises}
+    rates = {name: row for name, row in medians.items() if name not in promises and name not in events}
     if rates:
         console.print(_figures("jobs a second (median of the rounds), one process", rates))
     if promises:
         console.print(_figures("and further", promises))
+    if events:
+        console.print(_figures("events a second (median of the rounds), one process", events))
     for name, note in notes.items():
         console.print(f"{name}: {note}", highlight=False)
     console.print(_verdict(bars))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.servers import Server, available
 
 from .environments import peer_command
-from .peers import PEERS, Peer
+from .peers import EVENTS, PEERS, Peer
 
 #: The servers in the order in which they are preferred.
 KINDS = ("redis-7.0", "valkey-9.1", "redis-6.2")
@@ -20,11 +20,13 @@ NEWEST = "redis-8"
 
 
 class Row(NamedTuple):
-    """A program that prints figures; the scale is appended. Its server is emptied before it runs."""
+    """A program that prints figures; the scale is appended. Its server and its folder are emptied before it
+    runs."""
 
     name: str
     command: list[str]
     server: Server | None = None
+    folder: Path | None = None
 
 
 class Missing(NamedTuple):
@@ -73,6 +75,7 @@ def our_rows(stores: list[str], stand: Stand) -> Iterator[Row]:
     if "memory" in stores:
         for loop in loops:
             yield _case(f"memory, {loop}", "store", "memory://", loop)
+    yield from _events_rows(stores, stand, loops)
 
 
 def peer_rows(stores: list[str], stand: Stand) -> Iterator[Row | Missing]:
@@ -105,9 +108,26 @@ def _redis_rows(stand: Stand, loops: list[str]) -> Iterator[Row]:
     yield _case(f"promises, {stand.kind}, {loops[-1]}", "promises", server.url, loops[-1], server)
 
 
-def _case(name: str, kind: str, url: str, loop: str, server: Server | None = None) -> Row:
+def _events_rows(stores: list[str], stand: Stand, loops: list[str]) -> Iterator[Row]:
+    """On a topic events stay: a file is emptied as the server is, so that every round begins with none."""
+    for loop in loops:
+        if "redis" in stores:
+            server = stand.server(stand.kind)
+            assert server is not None
+            yield _case(f"{EVENTS}, {stand.kind}, {loop}", "events", server.url, loop, server)
+        if "sqlite" in stores:
+            folder = stand.folder()
+            url = f"sqlite:///{folder}/events.db"
+            yield _case(f"{EVENTS}, sqlite FULL, {loop}", "events", url, loop, folder=folder)
+        if "memory" in stores:
+            yield _case(f"{EVENTS}, memory, {loop}", "events", "memory://", loop)
+
+
+def _case(
+    name: str, kind: str, url: str, loop: str, server: Server | None = None, folder: Path | None = None
+) -> Row:
     command = [sys.executable, "-m", "benchmarks.case", kind, url, "--loop", loop, "--scale"]
-    return Row(name, command, server)
+    return Row(name, command, server, folder)
 
 
 def _peer_on_server(peer: Peer, stand: Stand) -> Row | Missing:

@@ -24,6 +24,9 @@ HUEY_SQLITE = "huey, SQLite, its default (no fsync)"
 HUEY_SQLITE_FSYNC = "huey, SQLite, fsync"
 IN_MEMORY = ("huey, memory", "taskiq, InMemoryBroker", "dramatiq, StubBroker")
 CHASQUIMQ = "chasquimq, Redis 8"
+#: With this the names of all rows begin that are about events.
+EVENTS = "events"
+FASTSTREAM = f"{EVENTS}, faststream, Redis stream"
 PURE_PYTHON = ("streaq, Redis", "taskiq, Redis stream", "dramatiq, Redis", "arq, Redis")
 
 PEERS = (
@@ -39,4 +42,5 @@ PEERS = (
     Peer(PURE_PYTHON[2], ("dramatiq[redis]", "redis[hiredis]"), "dramatiq_redis_case.py", server="redis"),
     Peer(PURE_PYTHON[3], ("arq", "redis[hiredis]", "uvloop"), "arq_case.py", server="redis"),
     Peer(CHASQUIMQ, ("chasquimq", "uvloop"), "chasquimq_case.py", server="redis-8"),
+    Peer(FASTSTREAM, ("faststream[redis]", "redis[hiredis]", "uvloop"), "faststream_case.py", server="redis"),
 )
