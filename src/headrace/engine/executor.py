@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.core.claim import Claim
 from headrace.core.errors import PayloadError
-from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Stream, decode_envelope
+from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, decode_envelope
 from headrace.core.outcome import DeadReason, Expired, Failure
 from headrace.core.signals import JobStarted, ThreadOverdue
 
@@ -127,7 +127,7 @@ class Executor:
         if envelope.version != ENVELOPE_VERSION:
             return self._of_another_version(claim, envelope.version, envelope.task)
         stream = claim.source.stream
-        handler = self._find(envelope.task) if stream.kind == "queue" else self._subscribed(stream)
+        handler = self._find(envelope.task) if stream.kind == "queue" else self._serving(claim)
         if handler is None:
             text = (
                 f"no task called {envelope.task!r} is registered here"
@@ -159,8 +159,8 @@ class Executor:
             return self._refuse(claim, DeadReason.INVALID, text, envelope.task)
         return Run(claim, envelope, handler, args, kwargs, self._resources)
 
-    def _subscribed(self, stream: Stream) -> Handler | None:
-        subscription = self._registry.subscribed(stream)
+    def _serving(self, claim: Claim) -> Handler | None:
+        subscription = self._registry.serving(claim.source)
         return None if subscription is None else subscription.handler
 
     async def _perform(self, run: Run, slot: asyncio.Task[None]) -> Any:

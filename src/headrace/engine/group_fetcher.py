@@ -89,7 +89,10 @@ class GroupFetcher(Fetcher):
 
     def _put(self, claims: list[Claim]) -> None:
         batch = self.subscription.batch
-        self._slots.put(bundled(claims, batch) if batch else claims)
+        if batch:
+            self._slots.put(bundled(claims, batch), later=True)
+        else:
+            self._slots.put(claims)
 
     async def _acknowledge(self) -> None:
         """Settle first, handle then. While the store cannot be reached they are held, and tried again."""

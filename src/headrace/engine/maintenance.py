@@ -25,7 +25,7 @@ PRUNE_BATCH = 1000
 #: Seconds. Promotion sleeps until the next due time; this is for announcements that went missing.
 PROMOTE_FALLBACK = 5.0
 PRUNE_EVERY = 30.0
-BEAT_EVERY = 2.0
+BEAT_EVERY = 2.5
 
 
 class Maintenance:
@@ -127,7 +127,7 @@ class Maintenance:
         standing = await self._backend.beat(self._describe())
         self._paused(standing.paused)
         self._leases(standing.leases)
-        return BEAT_EVERY * random.uniform(0.8, 1.2)
+        return BEAT_EVERY * random.uniform(0.9, 1.1)
 
 
 def recovered(recovery: Recovery) -> Signal | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.message import Stream
+from headrace.core.message import Source, Stream
 from headrace.core.retry import RetryFunction, RetryPolicy
 from headrace.core.schedule import Schedule
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .desk import Desk
     from .run import Run
     from .subscription import Subscription
+
+#: Sources that are recognised by their identity, before they are found anew.
+MOST_SOURCES = 1000
 
 
 class CallNext(Protocol):
@@ -61,6 +64,7 @@ class Registry:
         self.schedules: dict[str, Schedule] = {}  # those that the code declares
         self.subscriptions: list[Subscription] = []
         self._served: dict[Stream, Subscription | None] = {}
+        self._serving: dict[int, tuple[Source, Subscription | None]] = {}
         self.find = self._handlers.get
         _registries.add(self)
 
@@ -83,6 +87,17 @@ class Registry:
                 )
         self.subscriptions.append(subscription)
         self._served.clear()
+        self._serving.clear()
+
+    def serving(self, source: Source) -> Subscription | None:
+        """The subscription of a claim's source. Asked several times for every event; the claims of a group
+        share one source, which is sooner recognised than hashed."""
+        found = self._serving.get(id(source))
+        if found is None or found[0] is not source:
+            if len(self._serving) >= MOST_SOURCES:
+                self._serving.clear()
+            found = self._serving[id(source)] = source, self.subscribed(source.stream)
+        return found[1]
 
     def subscribed(self, stream: Stream) -> Subscription | None:
         """The subscription that handles what is claimed from a group's stream."""

@@ -21,10 +21,16 @@ class Settler:
     """No timers: a lone outcome is written at once, a flood in hundreds."""
 
     def __init__(
-        self, backend: Backend, *, emitter: Emitter, written: Callable[[Finished, Verdict, bool], None]
+        self,
+        backend: Backend,
+        *,
+        emitter: Emitter,
+        written: Callable[[Finished, Verdict, bool], None],
+        rested: Callable[[], None] = lambda: None,
     ) -> None:
         self._backend = backend
         self._written = written
+        self._rested = rested  # called when all of a write were told
         self._gathered: list[Finished] = []
         self._empty = asyncio.Event()
         self._empty.set()
@@ -94,3 +100,4 @@ class Settler:
         del self._gathered[: len(batch)]
         for finished, verdict in zip(batch, verdicts, strict=True):
             self._written(finished, verdict, doubtful)
+        self._rested()

@@ -65,5 +65,9 @@ class Shares:
 
     def _at_work(self) -> set[Subscription | None]:
         """Who has a slot; None: jobs."""
-        sources = {claim.source for claims in (self._running, self._slots.ready) for claim in claims}
-        return {self._registry.subscribed(source.stream) for source in sources}
+        found = {
+            id(claim.source): claim.source
+            for claims in (self._running, self._slots.ready)
+            for claim in claims
+        }
+        return {self._registry.serving(source) for source in found.values()}

@@ -65,14 +65,18 @@ class Slots:
         for _ in range(self.size):
             self._begin()
 
-    def put(self, claims: Iterable[Claim]) -> None:
-        """Buffer claims and wake a slot. Suspects go first: they are never kept waiting in a buffer."""
+    def put(self, claims: Iterable[Claim], *, later: bool = False) -> None:
+        """Buffer claims and wake a slot, at the next turn of the loop if `later`: whoever goes on asking for
+        more shall have sent that first. Suspects go first: they are never kept waiting in a buffer."""
         for claim in claims:
             if claim.suspect:
                 self.ready.appendleft(claim)
             else:
                 self.ready.append(claim)
-        self._wake(1)
+        if later:
+            asyncio.get_running_loop().call_soon(self._wake, 1)
+        else:
+            self._wake(1)
 
     def take_back(self, wanted: Callable[[Claim], bool] = lambda claim: True) -> list[Claim]:
         """Remove buffered claims that no slot has begun."""

@@ -198,13 +198,13 @@ class Subscribers:
 
     def may_be_handed_back(self, claim: Claim) -> bool:
         """Not what was acknowledged on receipt: nobody else would get it."""
-        subscription = self._registry.subscribed(claim.source.stream)
+        subscription = self._registry.serving(claim.source)
         return subscription is None or subscription.ack != "receipt"
 
     def concluded(self, finished: Finished) -> bool:
         """A slot is done with an event; whether it is to be settled now."""
         claim = finished.claim
-        subscription = self._registry.subscribed(claim.source.stream)
+        subscription = self._registry.serving(claim.source)
         if subscription is None:
             return True
         if not subscription.held and claim not in self._holdings:
@@ -226,16 +226,14 @@ class Subscribers:
         """The store has answered to a settlement, of an event or of a job."""
         claim = finished.claim
         ended = self._desk.written(claim)
-        subscription = self._registry.subscribed(claim.source.stream)
+        subscription = self._registry.serving(claim.source)
         if subscription is not None and ended and not finished.late:
-            self._let_go(subscription)
-        else:
-            self.room_made()
+            self._permits[subscription].give_back()
 
     def lost(self, claim: Claim) -> None:
         """The lease of a job or an event is gone before anybody began to handle it."""
         self._holdings.drop(claim)
-        subscription = self._registry.subscribed(claim.source.stream)
+        subscription = self._registry.serving(claim.source)
         if subscription is not None:
             self._let_go(subscription)
 

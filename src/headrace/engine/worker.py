@@ -233,7 +233,7 @@ class Worker:
             mark_ttl=options.mark_ttl,
             clock_us=self._holdings.store_clock_us,
         )
-        self._settler = Settler(backend, emitter=emitter, written=self._written)
+        self._settler = Settler(backend, emitter=emitter, written=self._written, rested=self._make_room)
         self._desk = Desk(self._judge, self._settler.put)
         self._executor = Executor(
             registry=self._registry,
@@ -327,6 +327,13 @@ class Worker:
         if self._fetcher.hungry:
             self._fetcher.room_made()
 
+    def _make_room(self) -> None:
+        """What was written no longer counts as in hand."""
+        if self._fetcher.hungry:
+            self._fetcher.room_made()
+        if self.subscriptions:
+            self._subscribers.room_made()
+
     def _conclude(self, finished: Finished) -> None:
         if finished.claim.source.stream.kind == "group" and not self._subscribers.concluded(finished):
             return
@@ -346,8 +353,6 @@ class Worker:
             self._subscribers.written(finished)
         if finished.claim.suspect:
             self._wake_readers()  # the next one may be taken now, by any of them
-        if self._fetcher.hungry:
-            self._fetcher.room_made()
         self._announcer.settled(finished, verdict, doubtful)
 
     def _refuse(self, claim: Claim) -> bool:
