@@ -6,10 +6,11 @@
 -- args:     limit · bytes after which it stops
 -- answers:  how many · microseconds until the next is due, -1: nothing is scheduled
 local limit, bytes = tonumber(ARGV[5]), tonumber(ARGV[6])
-local first = first_due()
-if not first then
+-- An idle worker comes by every few seconds: let that cost one command.
+if redis.call('EXISTS', DUE, RETRY) == 0 then
   return { 0, -1 }
 end
+local first = first_due()
 local now = clock()
 
 local function due_in(key)
