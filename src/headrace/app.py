@@ -22,6 +22,7 @@ from headrace.core.names import checked_name
 from headrace.core.number import positive_number
 from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
 from headrace.core.schedule import CatchUp, Timing
+from headrace.core.sending import SendingWrapper
 from headrace.core.signals import Signal
 from headrace.engine.emitter import Emitter
 from headrace.engine.home import Home
@@ -127,7 +128,9 @@ class App:
         )
         portal = Portal(self._home)
         self._home.when_forked(portal.forget)
-        self.admin = Admin(self._home, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec)
+        self.admin = Admin(
+            self._home, self._registry, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec
+        )
         self.schedules = Schedules(self._home, self._registry, self._jobs)
         self.sync = Sync(portal, self._jobs, self._events, self.admin, self.schedules)
         log_signals(self._emitter.on)
@@ -321,6 +324,13 @@ class App:
             )
         self._registry.use(middleware)
         return middleware
+
+    def use_sending(self, wrapper: SendingWrapper) -> None:
+        """Enter `wrapper(sending)` around whatever this app enqueues or publishes; what it adds to
+        `sending.carried` travels along as headers. For tracing; there can be one."""
+        if self._jobs.around is not None:
+            raise ConfigurationError("what this app sends is wrapped already")
+        self._jobs.around = self._events.around = wrapper
 
     def on(self, signal: type[Signal]) -> Callable[[L], L]:
         """Listen: `@app.on(signals.JobDied)` over a function or coroutine function that takes the signal."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
+import socket
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,11 +17,19 @@ from headrace.dashboard import asgi
 from .loop import loop_factory
 from .store import on_store
 
+if TYPE_CHECKING:
+    import uvicorn
+
 
 @click.command()
 @on_store
 @click.option(
-    "--host", envvar="HEADRACE_DASHBOARD_HOST", default="127.0.0.1", show_default=True, metavar="ADDRESS"
+    "--host",
+    envvar="HEADRACE_DASHBOARD_HOST",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Where to listen.",
 )
 @click.option(
     "--port",
@@ -26,6 +37,7 @@ from .store import on_store
     type=click.IntRange(0, 65_535),
     default=8400,
     show_default=True,
+    help="0: any that is free.",
 )
 @click.option(
     "--password",
@@ -44,31 +56,56 @@ def dashboard(app: App, host: str, port: int, password: str | None, read_only: b
       headrace dashboard --url redis://localhost:6379/0 --port 9000
       HEADRACE_DASHBOARD_PASSWORD=… headrace dashboard shop:app --host 0.0.0.0
     """
-    if password is None and not _is_this_machine(host):
+    if not password and not _is_this_machine(host):
         raise ConfigurationError(
             f"{host} can be reached from other machines: set a password first, best in the environment as "
             "HEADRACE_DASHBOARD_PASSWORD"
         )
+    page = asgi(app, password=password or None, read_only=read_only)
+    server = _server(page)
+    # Ctrl-C is the way to end it, and nothing to complain about.
+    ended = contextlib.suppress(KeyboardInterrupt)
+    with _listening(host, port) as door, ended, asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(app, server, door))
+
+
+def _server(page: Any) -> uvicorn.Server:
     try:
         import uvicorn
     except ModuleNotFoundError as error:
         raise ConfigurationError("the dashboard needs uvicorn: pip install 'headrace[dashboard]'") from error
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            page.state.streams.close()  # live pages never end by themselves
+            super().handle_exit(sig, frame)
+
     config = uvicorn.Config(
-        asgi(app, password=password, read_only=read_only),
-        host=host,
-        port=port,
+        page,
         log_level="warning",
-        # Live pages never end by themselves.
-        timeout_graceful_shutdown=1,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=3,
     )
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(app, uvicorn.Server(config), f"http://{host}:{port}/"))
+    return Server(config)
 
 
-async def _serve(app: App, server: object, address: str) -> None:
+async def _serve(app: App, server: uvicorn.Server, door: socket.socket) -> None:
     async with app:
-        click.echo(f"{app.store} at {address} (Ctrl-C ends it)")
-        await server.serve()  # type: ignore[attr-defined]
+        host, port = door.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"{app.store} at http://{shown}:{port}/ (Ctrl-C ends it)")
+        await server.serve(sockets=[door])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen at {host}, port {port}: {error.strerror or error}"
+        ) from error
 
 
 def _is_this_machine(host: str) -> bool:

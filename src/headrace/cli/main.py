@@ -11,8 +11,10 @@ from headrace.core.errors import ConfigurationError, HeadraceError
 
 from .bench import bench
 from .completion import completion
+from .dashboard import dashboard
 from .dead import dead
 from .demo import demo
+from .doctor import doctor
 from .enqueue import enqueue
 from .jobs import cancel, jobs, retry
 from .publish import publish
@@ -90,6 +92,8 @@ for command in (
     topics,
     publish,
     tail,
+    dashboard,
+    doctor,
     bench,
     completion,
     version,

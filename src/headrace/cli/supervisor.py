@@ -12,6 +12,9 @@ import time
 #: Tells a child who its supervisor is.
 SUPERVISOR = "HEADRACE_SUPERVISOR"
 
+#: Tells a child which of its supervisor's it is: 1, 2, …
+NUMBER = "HEADRACE_PROCESS_NUMBER"
+
 #: Seconds before a child that died is replaced: doubled for each death in a row, up to the last.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 
@@ -40,7 +43,7 @@ class Child:
         self.restart_at = None
         self._started_at = time.monotonic()
         # A session of its own: Ctrl-C on the terminal reaches the supervisor alone, which passes it on once.
-        environment = {**os.environ, SUPERVISOR: str(os.getpid())}
+        environment = {**os.environ, SUPERVISOR: str(os.getpid()), NUMBER: str(self.number)}
         self.process = subprocess.Popen(self._command, env=environment, start_new_session=True)
         logger.info("worker process %d started, pid %d", self.number, self.process.pid)
 

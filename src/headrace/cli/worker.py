@@ -20,10 +20,12 @@ from headrace.observability.logs import log_every_job, span
 from .locate import locate
 from .logging import start_logging
 from .loop import loop_factory
+from .metrics_port import metrics_port
 from .pulse import Pulse
 from .supervisor import SUPERVISOR, Supervisor
 
 LEVELS = click.Choice(["debug", "info", "warning", "error"])
+FORMATS = click.Choice(["text", "json"])
 
 
 @click.command()
@@ -62,7 +64,23 @@ LEVELS = click.Choice(["debug", "info", "warning", "error"])
     metavar="S",
     help="Seconds after which the jobs of a worker that died are taken over.",
 )
+@click.option(
+    "--metrics-port",
+    envvar="HEADRACE_METRICS_PORT",
+    type=click.IntRange(0, 65_535),
+    metavar="P",
+    help="Answer /metrics, /healthz and /readyz there; of several processes each on the next port. 0: any.",
+)
+@click.option(
+    "--metrics-host",
+    envvar="HEADRACE_METRICS_HOST",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="The address of that port; 0.0.0.0 for probes from elsewhere.",
+)
 @click.option("--log-level", envvar="HEADRACE_LOG_LEVEL", type=LEVELS, default="info", show_default=True)
+@click.option("--log-format", envvar="HEADRACE_LOG_FORMAT", type=FORMATS, default="text", show_default=True)
 def worker(
     target: str,
     queues: str | None,
@@ -72,7 +90,10 @@ def worker(
     burst: bool,
     grace: float,
     lease: float,
+    metrics_port: int | None,
+    metrics_host: str,
     log_level: str,
+    log_format: str,
 ) -> None:
     """Run the jobs of an app, and handle events.
 
@@ -86,8 +107,9 @@ def worker(
       headrace worker shop:app --topics orders --queues ''
       headrace worker shop:app --processes 4
       headrace worker shop:app --burst
+      headrace worker shop:app --metrics-port 9464 --log-format json
     """
-    start_logging(log_level)
+    start_logging(log_level, log_format)
     if processes > 1:
         sys.exit(Supervisor(target, processes, burst=burst, arguments=_arguments()).run())
     app = locate(target)
@@ -104,7 +126,9 @@ def worker(
                 lease=lease,
                 grace=grace,
             ),
-            burst,
+            burst=burst,
+            banner=log_format == "text" and SUPERVISOR not in os.environ,
+            metrics=(metrics_host, metrics_port),
         )
     )
 
@@ -119,10 +143,12 @@ def _names(text: str | None) -> list[str] | None:
     return names
 
 
-async def _serve(app: App, target: str, worker: Worker, burst: bool) -> None:
-    if SUPERVISOR not in os.environ:
+async def _serve(
+    app: App, target: str, worker: Worker, *, burst: bool, banner: bool, metrics: tuple[str, int | None]
+) -> None:
+    if banner:
         _banner(app, target, worker)
-    async with app, Pulse(worker):
+    async with app, metrics_port(app, worker, *metrics), Pulse(worker):
         await worker.run(burst=burst)
 
 

@@ -64,6 +64,7 @@ from typing import Literal
 import msgspec
 
 from .claim import Claim, Report
+from .examination import Examination
 from .message import Batch, Source, Stream
 from .outcome import DeadReason, Failure, Settlement, Verdict
 from .record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
@@ -264,7 +265,7 @@ class Inspector(ABC):
         """Replace the body of a scheduled, retrying or dead message; False: it is none of these."""
 
 
-class Backend(Inspector, Scheduling, Topics, Counting):
+class Backend(Inspector, Scheduling, Topics, Counting, Examination):
     """A store. One instance belongs to one app and one event loop; many instances share one store."""
 
     @property

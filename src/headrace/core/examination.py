@@ -36,6 +36,15 @@ def fail(name: str, text: str, remedy: str) -> Finding:
     return Finding(name, Level.FAIL, text, remedy)
 
 
+def spoken_bytes(size: float) -> str:
+    """A number of bytes for a person."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
 class Examination:
     """One verb."""
 

@@ -109,11 +109,12 @@ class EventSignal(Signal, frozen=True):
 
 
 class EventHandled(EventSignal, frozen=True):
-    """A handler returned, and the event is settled."""
+    """A handler returned, and the event is settled. `waited`: seconds from its publishing to this run."""
 
     attempt: int
     worker: str
     seconds: float
+    waited: float = 0.0
 
 
 class EventFailed(EventSignal, frozen=True):

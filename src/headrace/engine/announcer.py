@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
+from headrace.core.message import decode_envelope
 from headrace.core.outcome import Cancelled, Dead, Done, Expired, Outcome, Retry, Snoozed, Verdict
 from headrace.core.signals import (
     EventDied,
@@ -86,7 +88,8 @@ class Announcer:
         names, attempt = _event_names(finished), finished.claim.state.attempt
         match outcome:
             case Done():
-                return EventHandled(*names, attempt=attempt, worker=self._worker, seconds=finished.seconds)
+                seconds, waited = finished.seconds, _waited(finished.claim)
+                return EventHandled(*names, attempt, self._worker, seconds=seconds, waited=waited)
             case Retry(delay_us=delay_us):
                 return EventRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why=_why(finished))
             case Snoozed(delay_us=delay_us):
@@ -147,6 +150,11 @@ _EVENT_SIGNALS: dict[type, type[Signal]] = {
 def _why(finished: Finished) -> str:
     failure = finished.failure
     return f"{failure.error_type}: {failure.error}" if failure else ""
+
+
+def _waited(claim: Claim) -> float:
+    """Seconds from when the event was published, which stands in its envelope."""
+    return max(0, claim.claimed_us - decode_envelope(claim.body).enqueued_us) / SECOND
 
 
 def _is_event(finished: Finished) -> bool:

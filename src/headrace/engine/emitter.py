@@ -49,7 +49,7 @@ class Emitter:
         for listener in self._listening(type(signal)):
             try:
                 answer = listener(signal)
-                if inspect.isawaitable(answer):
+                if answer is not None and inspect.isawaitable(answer):
                     self._follow(answer, listener, signal)
             except Exception:
                 _complain(listener, signal)

@@ -15,6 +15,7 @@ from headrace.core.codec import Codec
 from headrace.core.errors import ConfigurationError, NotDurable, QueueFull, UnknownTask
 from headrace.core.message import Message, Stream
 from headrace.core.retry import RetryFunction, RetryPolicy
+from headrace.core.sending import SendingWrapper
 from headrace.core.signals import JobEnqueued
 from headrace.engine.dependencies import needs_of
 from headrace.engine.emitter import Emitter
@@ -29,6 +30,7 @@ from .job import Job
 from .letters import Draft, Letters
 from .lookup import JobLookup
 from .options import TaskOptions, task_options
+from .sending import carrying, sending_of
 from .task import AsyncTask, Call, SyncTask, Task
 
 R = TypeVar("R")
@@ -62,6 +64,7 @@ class Jobs:
         self._queue_limit = queue_limit
         self._result_ttl = result_ttl
         self._retry = retry
+        self.around: SendingWrapper | None = None  # whoever traces what is sent
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._declared: dict[str, Declared] = {}
         self._letters = Letters(clock=clock, max_payload=max_payload)
@@ -109,17 +112,39 @@ class Jobs:
 
     async def enqueue(self, call: Call[R], /) -> Job[R]:
         """Store one job."""
+        if self.around is not None:
+            return await self._enqueue_wrapped(self.around, call)
         stream, message = self.letter(call)
         return await self._home.call(self._enqueue, call, stream, message)
 
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
         """Store many jobs of any tasks; the jobs in the order of the calls."""
         calls = list(calls)
+        if self.around is not None and calls:
+            return await self._enqueue_many_wrapped(self.around, calls)
+        return await self._enqueue_list(calls)
+
+    async def _enqueue_list(self, calls: list[Call[Any]]) -> list[Job[Any]]:
         drafts = [self._letters.draft(call, self._declared_of(call)) for call in calls]
         parts: dict[Stream, list[int]] = {}
         for place, draft in enumerate(drafts):
             parts.setdefault(draft.stream, []).append(place)
         return await self._home.call(self._enqueue_many, calls, drafts, parts)
+
+    async def _enqueue_wrapped(self, around: SendingWrapper, call: Call[R]) -> Job[R]:
+        sending = sending_of([call])
+        with around(sending):
+            stream, message = self.letter(carrying(call, sending.carried))
+            job = await self._home.call(self._enqueue, call, stream, message)
+            sending.ids = (job.id,)
+            return job
+
+    async def _enqueue_many_wrapped(self, around: SendingWrapper, calls: list[Call[Any]]) -> list[Job[Any]]:
+        sending = sending_of(calls)
+        with around(sending):
+            jobs = await self._enqueue_list([carrying(call, sending.carried) for call in calls])
+            sending.ids = [job.id for job in jobs]
+            return jobs
 
     def payload(self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Arguments for a task of this app, as the bytes that are stored."""

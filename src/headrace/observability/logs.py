@@ -6,6 +6,9 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from headrace.core.signals import (
     BackendError,
@@ -25,6 +28,7 @@ from headrace.core.signals import (
     JobFailed,
     JobRecovered,
     JobRetrying,
+    JobSignal,
     JobStarted,
     JobSucceeded,
     LeaseChanged,
@@ -101,9 +105,24 @@ class Spared:
 
 def _log(signal: Signal, more: str = "") -> None:
     level, text = _line(signal)
+    if not logger.isEnabledFor(level):
+        return
     text += more
     # Errors are somebody's text: what would move the cursor of a terminal is written as a code.
-    logger.log(level, "%s", _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text))
+    text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    logger.log(level, "%s", text, extra=_fields(signal))
+
+
+def _fields(signal: Signal) -> dict[str, Any]:
+    """The signal for machines, as attributes of the record: those of a job under the names that records of
+    its handler have."""
+    fields = {"signal": type(signal).__name__, **msgspec.structs.asdict(signal)}
+    if isinstance(signal, JobSignal):
+        fields["job_id"] = fields.pop("id")
+    elif isinstance(signal, EventSignal):
+        place = f"{signal.topic}/{signal.group}" if signal.group else signal.topic
+        fields |= {"job_id": fields.pop("id"), "task": signal.kind, "queue": place}
+    return fields
 
 
 def _line(signal: Signal) -> tuple[int, str]:

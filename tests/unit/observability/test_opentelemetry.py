@@ -322,6 +322,25 @@ async def test_an_app_is_instrumented_once(app: App, drain: Drain, telemetry: Te
         app.use_sending(lambda sending: pytest.fail("never"))
 
 
+async def test_a_job_without_a_trace_begins_one_also_where_the_worker_was_started_within_a_span(
+    telemetry: Telemetry, span: Callable[[str], Any]
+) -> None:
+    sender, runner = App("memory://traces"), App("memory://traces")
+    instrument(runner, tracer_provider=telemetry.provider)
+
+    async def add() -> None: ...
+
+    await sender.task(name="add")(add).enqueue()
+    runner.task(name="add")(add)
+    with span("startup"):
+        await runner.worker().run(burst=True)
+    run = telemetry.one("process default")
+    assert run.parent is None
+    assert run.context.trace_id != telemetry.one("startup").context.trace_id
+    await sender.close()
+    await runner.close()
+
+
 async def test_without_it_nothing_is_added_to_what_is_sent(app: App, drain: Drain) -> None:
     seen: list[dict[str, str]] = []
 

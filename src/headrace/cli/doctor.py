@@ -1,0 +1,79 @@
+"""`headrace doctor`: what is wrong with a store, or will be, and what to do about it."""
+
+from __future__ import annotations
+
+import logging
+
+import click
+import msgspec
+from rich.console import Group
+from rich.text import Text
+
+from headrace.app import App
+from headrace.core.errors import HeadraceError
+from headrace.core.examination import Finding, Level, fail
+
+from .render import counted, printable, show, show_json
+from .store import on_store
+
+_STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+
+#: Characters in front of the second line of a finding.
+INDENT = 6
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@on_store
+def doctor(app: App, as_json: bool) -> None:
+    """Examine a store, and what waits in it.
+
+    A line for each thing that is looked at: ok, warn or fail, the fact, and what to do. It changes nothing.
+    The exit code is 1 when anything fails, and 0 when all is well or there are only warnings.
+
+    \b
+    Examples:
+      headrace doctor shop:app
+      headrace doctor --url redis://localhost:6379/0 --json
+    """
+    findings = _findings(app)
+    if as_json:
+        show_json({"store": app.store, "findings": [msgspec.to_builtins(each) for each in findings]})
+    else:
+        _show(app.store, findings)
+    if any(finding.level is Level.FAIL for finding in findings):
+        raise SystemExit(1)
+
+
+def _findings(app: App) -> list[Finding]:
+    """A store that cannot be opened is a finding, not an error of whoever asks."""
+    # Whoever opens the store says the quick part in the log; here it would be said twice.
+    logging.getLogger("headrace").addHandler(logging.NullHandler())
+    try:
+        return app.sync.admin.doctor()
+    except HeadraceError as error:
+        return [fail("store", str(error), "")]
+
+
+def _show(store: str, findings: list[Finding]) -> None:
+    width = max(len(finding.name) for finding in findings)
+    lines = [line for finding in findings for line in _lines(finding, width)]
+    show(Group(Text(printable(store), style="bold"), "", *lines, "", _summary(findings)))
+
+
+def _lines(finding: Finding, width: int) -> list[Text]:
+    line = Text.assemble(
+        (f"{finding.level:<{INDENT}}", _STYLES[finding.level]),
+        f"{finding.name:<{width}}  {printable(finding.text)}",
+    )
+    if not finding.remedy:
+        return [line]
+    return [line, Text(f"{'':<{INDENT + width}}  → {printable(finding.remedy)}", style="dim")]
+
+
+def _summary(findings: list[Finding]) -> Text:
+    failed, warned = (sum(each.level is level for each in findings) for level in (Level.FAIL, Level.WARN))
+    if not failed and not warned:
+        return Text("all is well", style="green")
+    parts = ([f"{failed} failed"] if failed else []) + ([counted(warned, "warning")] if warned else [])
+    return Text(", ".join(parts), style=_STYLES[Level.FAIL if failed else Level.WARN])

@@ -1,0 +1,65 @@
+"""What a worker answers on `--metrics-port`: `/metrics`, `/healthz` and `/readyz`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from headrace.app import App
+from headrace.core import signals
+from headrace.core.errors import ConfigurationError
+from headrace.engine.worker import Worker
+from headrace.observability.health import Health
+from headrace.observability.port import Answer, Port, Route, text
+
+from .supervisor import NUMBER
+
+logger = logging.getLogger("headrace")
+
+
+@asynccontextmanager
+async def metrics_port(app: App, worker: Worker, host: str, port: int | None) -> AsyncIterator[Port | None]:
+    """Answer while the worker starts, runs and stops. None for `port`: nothing is opened."""
+    if port is None:
+        yield None
+        return
+    health = Health(worker, ask=app.admin.workers)
+    app.on(signals.WorkerStarted)(health.heed)
+    app.on(signals.WorkerStopping)(health.heed)
+    routes: dict[str, Route] = {
+        "/metrics": _metrics(app, worker),
+        "/healthz": health.healthz,
+        "/readyz": health.readyz,
+    }
+    async with Port(host, _own_port(port), routes) as opened:
+        logger.info("metrics on %s/metrics, probes on /healthz and /readyz", opened.url)
+        yield opened
+
+
+def _own_port(port: int) -> int:
+    """Of several processes each has its own: the first this one, the second the next, and so on."""
+    return port + int(os.environ.get(NUMBER, 1)) - 1 if port else 0
+
+
+def _metrics(app: App, worker: Worker) -> Route:
+    try:
+        # Imported when asked for: it needs an extra, and the probes do not.
+        from headrace.observability.prometheus import exposed
+    except ConfigurationError as error:
+        why = str(error)
+        logger.warning("there will be no /metrics: %s", why)
+
+        async def absent(headers: Mapping[str, str]) -> Answer:
+            return text(why, 501)
+
+        return absent
+    metrics = exposed(app)
+    metrics.watch(worker)
+
+    async def render(headers: Mapping[str, str]) -> Answer:
+        body, content_type = await metrics.render(headers.get("accept", ""))
+        return Answer(body, content_type=content_type)
+
+    return render

@@ -1,0 +1,47 @@
+"""Calls as those see them who wrap what is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from msgspec import UNSET
+
+from headrace.core.errors import ConfigurationError
+from headrace.core.sending import Sending
+
+from .task import Call
+
+R = TypeVar("R")
+
+
+def sending_of(calls: Sequence[Call[Any]]) -> Sending:
+    """What is about to be sent. Of several queues or tasks none is named."""
+    for call in calls:
+        if not isinstance(call, Call):
+            raise ConfigurationError(f"a call is wanted, such as task.call(1, 2), not {call!r}")
+    headers = calls[0].options.headers
+    return Sending(
+        "job",
+        destination=_only({_queue(call) for call in calls}),
+        count=len(calls),
+        name=_only({call.task.name for call in calls}),
+        headers={} if headers is UNSET else headers,
+    )
+
+
+def carrying(call: Call[R], carried: dict[str, str]) -> Call[R]:
+    """The call with these headers beside its own."""
+    if not carried:
+        return call
+    given = call.options.headers
+    return call.with_(headers=carried if given is UNSET else {**given, **carried})
+
+
+def _queue(call: Call[Any]) -> str:
+    queue = call.options.queue
+    return call.task.options.queue if queue is UNSET else queue
+
+
+def _only(names: set[str]) -> str:
+    return names.pop() if len(names) == 1 else ""

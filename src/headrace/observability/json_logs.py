@@ -1,0 +1,56 @@
+"""Log lines for machines: one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+#: What every record has by itself, and what is said under another name.
+_STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
+    "asctime",
+    "message",
+    "taskName",
+}
+
+
+class JsonLines(logging.Formatter):
+    """`time`, `level`, `logger` and `message`, and whatever else a record carries: what `JobContext` knows of
+    the job, the fields of a signal, `extra=` of the user's. Empty ones are left out."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = _facts(record)
+        if record.exc_info:
+            facts["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            facts["stack"] = self.formatStack(record.stack_info)
+        return _line(facts)
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "message": record.getMessage(),
+    }
+    for name, value in record.__dict__.items():
+        if name not in _STANDARD and value is not None and value != "":
+            facts.setdefault(name, value)
+    return facts
+
+
+def _line(facts: dict[str, Any]) -> str:
+    """ASCII, since a text may hold what no encoding can write; a log line is never worth an error."""
+    try:
+        return json.dumps(facts, default=repr, allow_nan=False)
+    except Exception:
+        return json.dumps({str(name): _plain(value) for name, value in facts.items()})
+
+
+def _plain(value: object) -> str:
+    try:
+        return value if isinstance(value, str) else repr(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
