@@ -23,7 +23,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeAlias
 
 import pytest
 
@@ -47,6 +47,10 @@ PR_SET_PDEATHSIG: Final = 1
 
 #: What only those have who brought it themselves; it may be missing in CI too.
 OPTIONAL_KINDS: Final = frozenset({"redis-8"})
+
+
+#: What a server answers.
+Reply: TypeAlias = "bytes | int | list[Reply] | None"
 
 
 @functools.cache
@@ -131,7 +135,7 @@ class Server:
             return
         attempts = START_ATTEMPTS if self._port is None else 1
         for _ in range(attempts):
-            port = self._port or _free_port()
+            port = self._port or self._pick_port()
             if self._launch(port):
                 self._port = port
                 return
@@ -150,8 +154,8 @@ class Server:
         self.stop()
         self.start()
 
-    def command(self, *words: str | bytes | int) -> bytes | int | None:
-        """Send one command on a connection of its own; the answer may be anything but an array."""
+    def command(self, *words: str | bytes | int) -> Reply:
+        """Send one command on a connection of its own."""
         with socket.create_connection((HOST, self.port), timeout=5) as connection:
             return _ask(connection, *words)
 
@@ -163,6 +167,9 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _pick_port(self) -> int:
+        return free_port(PORTS)
 
     def _launch(self, port: int) -> bool:
         """Start on this port; False when the process ended before it answered."""
@@ -250,12 +257,19 @@ def _program_in_wheel(package: str, pattern: str) -> Path | None:
     return next((program for folder in folders or () for program in Path(folder).glob(pattern)), None)
 
 
-def _free_port() -> int:
+def free_port(among: range, *, beside: int = 0) -> int:
+    """One that nobody listens on, nor on the one so many further on."""
     while True:
-        port = random.choice(PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((HOST, port))
+        port = random.choice(among)
+        if _is_free(port) and _is_free(port + beside):
             return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind((HOST, port))
+        return True
+    return False
 
 
 def _answers(port: int, pid: int) -> bool:
@@ -277,7 +291,7 @@ class ServerError(Exception):
     """The server answered a command with an error."""
 
 
-def _ask(connection: socket.socket, *words: str | bytes | int) -> bytes | int | None:
+def _ask(connection: socket.socket, *words: str | bytes | int) -> Reply:
     """One command and its answer in RESP2."""
     parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     request = b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
@@ -286,7 +300,7 @@ def _ask(connection: socket.socket, *words: str | bytes | int) -> bytes | int | 
         return _read(answer)
 
 
-def _read(answer: BinaryIO) -> bytes | int | None:
+def _read(answer: BinaryIO) -> Reply:
     line = answer.readline()
     if not line.endswith(b"\r\n"):
         raise ConnectionResetError("the server closed the connection in the middle of an answer")
@@ -300,6 +314,8 @@ def _read(answer: BinaryIO) -> bytes | int | None:
             return int(text)
         case b"$":
             return None if text == b"-1" else answer.read(int(text) + 2)[:-2]
+        case b"*":
+            return None if text == b"-1" else [_read(answer) for _ in range(int(text))]
         case _:
             raise NotImplementedError(f"an answer of type {mark!r}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from headrace.backends import open_backend
 from headrace.core.clock import MovableClock
 from headrace.core.ids import new_id
+from tests.constellations import Cluster, Watched
 from tests.contract.orders import Orders
 from tests.contract.stand import Stand
 from tests.contract.tidy import check_that_nothing_is_left
@@ -17,10 +18,45 @@ from tests.servers import Fleet, rows
 
 LOCAL_STORES = ("memory", "sqlite")
 
+#: Several servers that belong together: the core of the suite runs on them too.
+CONSTELLATIONS: dict[str, tuple[type[Watched | Cluster], str]] = {
+    "sentinel": (Watched, "redis-7.0"),
+    "cluster": (Cluster, "valkey-9.1"),
+}
+
+#: Behind sentinels is a server like any other: a module for each kind of connection is enough. On a cluster
+#: every verb goes another way.
+CORE = {
+    "sentinel": ("append", "claim", "renew", "results_and_waiters", "topic_read"),
+    "cluster": (
+        *("append", "claim", "settle", "reclaim", "renew", "promote", "pause_and_purge", "lifecycle"),
+        *("results_and_waiters", "traffic", "group_claim", "topic_read", "topic_listing", "concurrency"),
+    ),
+}
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store" in metafunc.fixturenames:
-        metafunc.parametrize("store", [*LOCAL_STORES, *rows()], scope="session")
+        module = metafunc.module.__name__.rpartition(".")[2]
+        several = [name for name, core in CORE.items() if module.removeprefix("test_") in core]
+        metafunc.parametrize("store", [*LOCAL_STORES, *rows(), *several], scope="session")
+
+
+@pytest.fixture(scope="session")
+def constellations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """The URL of one, which is started when it is first asked for."""
+    started: dict[str, Watched | Cluster] = {}
+
+    def url(name: str) -> str:
+        if name not in started:
+            make, kind = CONSTELLATIONS[name]
+            started[name] = make(kind, tmp_path_factory.mktemp(name))
+            started[name].__enter__()
+        return started[name].url
+
+    yield url
+    for constellation in started.values():
+        constellation.stop()
 
 
 @pytest.fixture
@@ -29,6 +65,9 @@ def store_url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str
         return f"memory://{new_id()}"
     if store == "sqlite":
         return f"sqlite:///{tmp_path / 'jobs.db'}"
+    if store in CONSTELLATIONS:
+        url: str = request.getfixturevalue("constellations")(store)
+        return url
     fleet: Fleet = request.getfixturevalue("servers")
     return fleet.get(store).url
 

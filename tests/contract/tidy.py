@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import apsw
 
 from headrace.backends.redis.backend import RedisBackend
+from headrace.backends.redis.connection import pack
 from headrace.backends.redis.keys import GROUP, LANES, is_permanent
 from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.core.backend import Backend, DeadFilter
@@ -84,11 +85,22 @@ async def _check_redis(backend: RedisBackend, streams: list[Stream]) -> None:
     store = backend._store
     for stream in streams:
         await _check_consumers(backend, stream)
-    keys = cast("list[bytes]", await store.command("KEYS", f"*{store.namespace}*"))
+    keys = await _keys(backend)
     times = await store.commands(*[("PTTL", key) for key in keys]) if keys else []
     lasting = [key.decode() for key, time in zip(keys, times, strict=True) if time == -1]
     assert [key for key in lasting if not is_permanent(key)] == []
-    await store.command("UNLINK", *keys, "no such key")  # so that the server stays small over many tests
+    if keys:
+        # So that the server stays small over many tests.
+        await store.commands(*[("UNLINK", key) for key in keys])
+
+
+async def _keys(backend: RedisBackend) -> list[bytes]:
+    """Of the namespace, on every server that has some."""
+    keys: list[bytes] = []
+    for link in await backend._store.servers():
+        [found] = await link.ask(pack(("KEYS", f"*{backend._store.namespace}*")))
+        keys += found
+    return keys
 
 
 async def _check_consumers(backend: RedisBackend, stream: Stream) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from itertools import count
 from pathlib import Path
 
-from .shop import LOG, STORE, Log, make_app
+from headrace import NotDurable
+
+from .shop import DURABILITY, LOG, STORE, Log, make_app
 
 #: Jobs of one call of `enqueue_many`; between two calls some are enqueued one by one.
 MANY = 20
@@ -16,14 +19,16 @@ MANY = 20
 
 async def feed(first: int) -> None:
     log = Log(Path(os.environ[LOG]))
-    async with make_app(os.environ[STORE], log) as app:
+    async with make_app(os.environ[STORE], log, os.environ.get(DURABILITY, "default")) as app:
         quick = app.tasks["quick"]
         for number in count(first, MANY + 1):
-            await quick.enqueue(number)
-            log.write("accepted", numbers=[number])
+            with contextlib.suppress(NotDurable):  # it may run, but that is not promised
+                await quick.enqueue(number)
+                log.write("accepted", numbers=[number])
             numbers = list(range(number + 1, number + 1 + MANY))
-            await app.enqueue_many([quick.call(each) for each in numbers])
-            log.write("accepted", numbers=numbers)
+            with contextlib.suppress(NotDurable):
+                await app.enqueue_many([quick.call(each) for each in numbers])
+                log.write("accepted", numbers=numbers)
 
 
 if __name__ == "__main__":

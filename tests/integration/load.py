@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
+from collections.abc import Sequence
 from itertools import count
 from types import TracebackType
+
+from headrace import NotDurable
 
 from .workshop import Workshop
 
@@ -15,10 +19,13 @@ PACE = 0.004
 
 
 class Load:
-    """`quick` jobs with numbers; `accepted` tells when each was, on the clock of the log."""
+    """`quick` jobs with numbers, for each queue in turn; `accepted` tells when each was, on the clock of the
+    log."""
 
-    def __init__(self, workshop: Workshop) -> None:
+    def __init__(self, workshop: Workshop, queues: Sequence[str] = ("default",)) -> None:
+        self._queues = queues
         self.accepted: dict[int, float] = {}
+        self.harmed_at = 0.0  # when the test did what it does
         self._workshop = workshop
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -78,8 +85,9 @@ class Load:
     async def _feed(self) -> None:
         quick = self._workshop.task("quick")
         for number in count():
-            await quick.enqueue(number)
-            self.accepted[number] = time.time()
+            with contextlib.suppress(NotDurable):  # it may run, but that is not promised
+                await quick.with_(queue=self._queues[number % len(self._queues)]).enqueue(number)
+                self.accepted[number] = time.time()
             if self._stopping:
                 return
             await asyncio.sleep(PACE)

@@ -10,11 +10,11 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from headrace import App, RetryPolicy, current_job, signals
 
-STORE, LOG, CLOCK = "SHOP_STORE", "SHOP_LOG", "SHOP_CLOCK"
+STORE, LOG, CLOCK, DURABILITY = "SHOP_STORE", "SHOP_LOG", "SHOP_CLOCK", "SHOP_DURABILITY"
 
 #: The machine's own clocks, also where a worker's is wrong.
 _time, _time_ns = time.time, time.time_ns
@@ -52,9 +52,9 @@ class Log:
         self._read += [json.loads(line) for line in added.splitlines()]
 
 
-def make_app(url: str, log: Log) -> App:
+def make_app(url: str, log: Log, durability: str = "default") -> App:
     """The app, for workers and for the tests that feed them."""
-    app = App(url, retry=RetryPolicy.fixed(3, 0.05))
+    app = App(url, retry=RetryPolicy.fixed(3, 0.05), durability=cast(Any, durability))
     _declare_gentle_tasks(app, log)
     _declare_rough_tasks(app, log)
     _listen(app, log)
@@ -149,4 +149,4 @@ if ahead := float(os.environ.get(CLOCK, 0)):
     _put_the_clock_forward(ahead)
 
 if STORE in os.environ:
-    app = make_app(os.environ[STORE], Log(Path(os.environ[LOG])))
+    app = make_app(os.environ[STORE], Log(Path(os.environ[LOG])), os.environ.get(DURABILITY, "default"))

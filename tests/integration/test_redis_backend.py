@@ -602,7 +602,8 @@ async def test_a_consumer_that_holds_something_stays(bench: Bench) -> None:
 
 def _is_blocked(bench: Bench) -> bool:
     backend: RedisBackend = bench.backend
-    return any(reader._blocking is not None for reader in backend._readers.values())
+    readers = [reader for reader in backend._readers.values() if isinstance(reader, Reader)]
+    return any(reader._blocking is not None for reader in readers)
 
 
 async def _is_watched(bench: Bench, id: str) -> bool:

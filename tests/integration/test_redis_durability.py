@@ -7,12 +7,15 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace import App, Job, JobStatus, NotDurable
 from headrace.backends import open_backend
 from headrace.backends.redis import scripts
+from headrace.backends.redis.backend import RedisBackend
+from headrace.backends.redis.connection import Link
 from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
@@ -100,6 +103,28 @@ async def test_a_batch_that_is_sent_again_on_a_new_connection_is_not_confirmed_b
             finally:
                 os.kill(replica.pid, signal.SIGCONT)
                 await backend.close()
+
+
+async def test_what_one_server_has_taken_is_not_confirmed_by_the_next(
+    primary: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is made anew may lead to a server that took over without the job."""
+    backend = open_backend(primary.url, durability="replicated")
+    assert isinstance(backend, RedisBackend)
+    await backend.open()
+    run_all = backend._store.run_all
+
+    async def run_and_lose_the_connection(*args: Any, **options: Any) -> list[Any]:
+        replies = await run_all(*args, **options)
+        assert isinstance(backend._append_way, Link)
+        backend._append_way.drop()
+        return replies
+
+    monkeypatch.setattr(backend._store, "run_all", run_and_lose_the_connection)
+    with pytest.raises(BackendUnavailable, match="before the jobs were confirmed") as caught:
+        await backend.append(Batch(STREAM, "p", 1, [Message(new_id(), "", b"")]))
+    assert caught.value.uncertain
+    await backend.close()
 
 
 def _replication(server: Server) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 from headrace.backends import open_backend
 from headrace.backends.redis import notices
 from headrace.backends.redis.permissions import rules_for
-from headrace.core.backend import DeadFilter, Order, PauseOrder, Renewal
+from headrace.core.backend import Backend, DeadFilter, Order, PauseOrder, Renewal
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import new_id
 from headrace.core.message import Message, Trouble, UniqueKey
@@ -109,11 +109,19 @@ async def test_a_user_who_lacks_a_right_is_refused_with_its_name_and_the_remedy(
     redis_server: Server, user: str, rules: list[str], missing: str
 ) -> None:
     deny(redis_server, user, *rules)
+    backend = open_backend(url_of(redis_server, user), namespace=user)
     with pytest.raises(ConfigurationError) as caught:
-        await open_backend(url_of(redis_server, user), namespace=user).open()
+        await start_working(backend)
+    await backend.close()
     assert missing in str(caught.value)
     assert f"ACL SETUSER {user} " in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+async def start_working(backend: Backend) -> None:
+    """What a worker does first."""
+    await backend.open()
+    await backend.ensure(SOURCE, HOUR)
 
 
 async def test_a_user_who_may_not_listen_is_refused(redis_server: Server, user: str) -> None:

@@ -14,7 +14,7 @@ from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from tests.integration.certificates import Authority
 from tests.integration.redis_bench import LONG, opened
-from tests.servers import HOST, Server, _free_port, require
+from tests.servers import HOST, PORTS, Server, free_port, require
 
 
 class Secured:
@@ -22,7 +22,7 @@ class Secured:
 
     def __init__(self, folder: Path, *, address: str = HOST, wants_certificate: bool = False) -> None:
         self.authority = Authority(folder / "certificates")
-        self.port = _free_port()
+        self.port = free_port(PORTS)
         certificate, key = self.authority.sign("server", host="localhost", address=address)
         arguments = {
             "tls-port": self.port,

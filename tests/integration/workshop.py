@@ -15,7 +15,7 @@ from headrace import App
 from tests.servers import Server
 from tests.waiting import wait_until
 
-from .shop import CLOCK, LOG, STORE, Log, make_app
+from .shop import CLOCK, DURABILITY, LOG, STORE, Log, make_app
 
 SHOP = "tests.integration.shop:app"
 
@@ -61,14 +61,17 @@ class WorkerProcess:
 
 
 class Workshop:
-    """A store, the app that feeds it, and the workers that serve it. `server` is the store's, if it has one:
-    nobody else uses it, so it may be harmed."""
+    """A store, the app that feeds it, and the workers that serve it. `server` is the store's, if it has one
+    alone: nobody else uses it, so it may be harmed."""
 
-    def __init__(self, url: str, folder: Path, server: Server | None = None) -> None:
+    def __init__(
+        self, url: str, folder: Path, server: Server | None = None, *, durability: str = "default"
+    ) -> None:
         self.url = url
+        self._durability = durability
         self._server = server
         self.log = Log(folder / "log.jsonl")
-        self.app: App = make_app(url, self.log)
+        self.app: App = make_app(url, self.log, durability)
         self._folder = folder
         self._workers: list[WorkerProcess] = []
 
@@ -116,7 +119,8 @@ class Workshop:
         return self._launch(command, self._folder / f"feeder-{first}.txt", url=url or self.url)
 
     def _launch(self, command: list[str], output: Path, *, url: str, clock: float = 0.0) -> WorkerProcess:
-        environment = {**os.environ, STORE: url, LOG: str(self.log.path), CLOCK: str(clock)}
+        said = {STORE: url, LOG: str(self.log.path), CLOCK: str(clock), DURABILITY: self._durability}
+        environment = {**os.environ, **said}
         with output.open("wb") as sink:
             process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=sink, stderr=sink)
         worker = WorkerProcess(process, output)

@@ -9,6 +9,7 @@ import msgspec
 
 from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
+from headrace.core.errors import BackendUnavailable
 from headrace.core.examination import Finding, ok, warn
 from headrace.core.message import Stream
 from headrace.core.record import Counts, JobStatus, WorkerInfo, moment
@@ -46,14 +47,21 @@ class Doctor:
 
     async def examine(self) -> list[Finding]:
         """The store first, then what is in it; the order is always the same."""
-        findings = await self._backend.examine()
+        return [*await self._backend.examine(), *await self._contents()]
+
+    async def _contents(self) -> list[Finding]:
+        try:
+            return await self._examine_contents()
+        except BackendUnavailable as error:
+            return [warn("contents", f"they cannot be looked at: {error}", "see the lines above")]
+
+    async def _examine_contents(self) -> list[Finding]:
         workers = await self._backend.workers()
         queues = await self._queues()
         groups = [group for topic in await self._backend.topics() for group in topic.groups]
         places = [*queues, *map(_place_of_group, groups)]
         now_us = (await self._backend.schedules([])).now_us  # on the store's clock, as times of messages are
         return [
-            *findings,
             self._workers(workers, places),
             self._served(workers, places),
             self._paused(places),

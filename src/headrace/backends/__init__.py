@@ -18,6 +18,14 @@ SCHEMES = {
     "valkey": ("headrace.backends.redis", "redis"),
     "valkeys": ("headrace.backends.redis", "redis"),
     "unix": ("headrace.backends.redis", "redis"),
+    "redis+sentinel": ("headrace.backends.redis", "redis"),
+    "rediss+sentinel": ("headrace.backends.redis", "redis"),
+    "valkey+sentinel": ("headrace.backends.redis", "redis"),
+    "valkeys+sentinel": ("headrace.backends.redis", "redis"),
+    "redis+cluster": ("headrace.backends.redis", "redis"),
+    "rediss+cluster": ("headrace.backends.redis", "redis"),
+    "valkey+cluster": ("headrace.backends.redis", "redis"),
+    "valkeys+cluster": ("headrace.backends.redis", "redis"),
 }
 
 

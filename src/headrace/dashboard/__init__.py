@@ -28,9 +28,14 @@ def asgi(
 ) -> Starlette:
     """The dashboard of an app as an ASGI application.
 
-    Without `password` and without `authenticate` (a function of the request that says who may look, for a
-    host that has its own login) only this machine is answered. With `read_only` nothing can be changed.
+    Without `password` and without `authenticate` only this machine is answered. `authenticate` is for a host
+    that has its own login: a function of the request, plain or async, that returns True for who may look and
+    change. With `read_only` nothing can be changed.
     """
+    if password is not None and not password:
+        raise ConfigurationError("the dashboard's password is empty: give one, or leave it out")
+    if password is not None and authenticate is not None:
+        raise ConfigurationError("give password= or authenticate=, not both: one of them decides")
     try:
         from .application import dashboard
     except ModuleNotFoundError as error:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
+import base64
+import binascii
 import inspect
 import ipaddress
-import secrets
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,20 +14,14 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .sessions import COOKIE, Sessions
+
 #: A function of the request: whether it may see the dashboard. It may be async.
 Authenticate = Callable[[Request], bool | Awaitable[bool]]
 
-COOKIE: Final = "headrace_session"
-
-#: Seconds that a login holds.
-SESSION: Final = 12 * 3600
-
-#: Wrong passwords within a minute after which nobody may try for the rest of it.
-ATTEMPTS: Final = 10
-
 #: Nothing but our own files, no inline script or style, in no frame.
 POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS: Final = {
@@ -38,44 +30,24 @@ HEADERS: Final = {
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
 
-OPEN_PATHS: Final = ("/login", "/static/")
+#: What is answered to everybody, since it tells nothing; where there are logins, also the form for them.
+STATIC: Final = ("/static/style.css", "/static/script.js", "/static/icon.svg")
+LOGIN: Final = "/login"
 
+#: Where a program, which fills in no form, may give the password as basic authentication.
+METRICS: Final = "/metrics"
 
-class Sessions:
-    """Signed cookies: a time and its signature. The key comes from the password, so that every process of a
-    server knows the others' cookies, and a new password ends them."""
+#: Headers by which a proxy tells of itself: who asks is then not who speaks to us.
+PROXIED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
-    def __init__(self, password: str) -> None:
-        self._password = password.encode()
-        self._key = hashlib.sha256(b"headrace dashboard\0" + self._password).digest()
-        self._failures: list[float] = []
-
-    def accepts(self, password: str) -> bool:
-        """Whether the password is right; False too when there were too many wrong ones just now."""
-        now = time.monotonic()
-        self._failures = [at for at in self._failures if now - at < 60]
-        if len(self._failures) >= ATTEMPTS:
-            return False
-        if hmac.compare_digest(password.encode(), self._password):
-            return True
-        self._failures.append(now)
-        return False
-
-    def begin(self) -> str:
-        said = f"{int(time.time()) + SESSION}.{secrets.token_hex(8)}"
-        return f"{said}.{self._sign(said)}"
-
-    def holds(self, cookie: str | None) -> bool:
-        said, _, signature = (cookie or "").rpartition(".")
-        until = said.partition(".")[0]
-        signed = hmac.compare_digest(signature.encode(), self._sign(said).encode())
-        return signed and until.isdigit() and int(until) > time.time()
-
-    def _sign(self, said: str) -> str:
-        return hmac.new(self._key, said.encode(), hashlib.sha256).hexdigest()
+LOCAL_ONLY: Final = (
+    "This dashboard has no login and answers this machine only. Give it a password (headrace dashboard "
+    "--password, or HEADRACE_DASHBOARD_PASSWORD), or authenticate= where it is mounted."
+)
 
 
 class Access:
@@ -93,6 +65,7 @@ class Access:
         self._sessions = sessions
         self._authenticate = authenticate
         self._read_only = read_only
+        self._open = STATIC if sessions is None else (*STATIC, LOGIN)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -103,37 +76,49 @@ class Access:
         await (answer or self._app)(scope, receive, _with_headers(send))
 
     async def _refusal(self, request: Request) -> Response | None:
-        if request.method not in ("GET", "HEAD"):
-            if not _from_our_pages(request):
-                return PlainTextResponse("This change did not come from the dashboard's own page.", 403)
-            if self._read_only and path_of(request) not in ("/login", "/logout"):
-                return PlainTextResponse("This dashboard is read-only.", 403)
-        if path_of(request).startswith(OPEN_PATHS):
-            return None
-        return await self._unknown(request)
+        path = path_of(request)
+        if path not in self._open:
+            refusal = await self._unknown(request)
+            if refusal is not None:
+                return refusal
+        return None if request.method in ("GET", "HEAD") else self._no_change(request, path)
+
+    def _no_change(self, request: Request, path: str) -> Response | None:
+        if not _from_our_pages(request):
+            return PlainTextResponse("This change did not come from the dashboard's own page.", 403)
+        if self._read_only and path not in (LOGIN, "/logout"):
+            return PlainTextResponse("This dashboard is read-only.", 403)
+        return None
 
     async def _unknown(self, request: Request) -> Response | None:
         if self._authenticate is not None:
             allowed = self._authenticate(request)
             if inspect.isawaitable(allowed):
                 allowed = await allowed
-            return None if allowed else PlainTextResponse("You may not see this page.", 403)
+            # Nothing but True: a hook that gives back a user, or None, or forgot to, has not said yes.
+            return None if allowed is True else PlainTextResponse("You may not see this page.", 403)
         if self._sessions is not None:
-            if self._sessions.holds(request.cookies.get(COOKIE)):
-                return None
-            return RedirectResponse(f"{root_of(request)}/login", 303)
+            return self._not_logged_in(request, self._sessions)
         return None if _is_local(request) else PlainTextResponse(LOCAL_ONLY, 403)
 
-
-LOCAL_ONLY: Final = (
-    "This dashboard has no login and answers this machine only. Give it a password (headrace dashboard "
-    "--password, or HEADRACE_DASHBOARD_PASSWORD), or authenticate= where it is mounted."
-)
+    def _not_logged_in(self, request: Request, sessions: Sessions) -> Response | None:
+        if sessions.holds(request.cookies.get(COOKIE)):
+            return None
+        if path_of(request) == METRICS:
+            password = _basic_password(request)
+            if password and sessions.accepts(password):
+                return None
+            return PlainTextResponse("A password is needed.", 401, {"www-authenticate": "Basic"})
+        return RedirectResponse(f"{root_of(request)}{LOGIN}", 303)
 
 
 def path_of(request: HTTPConnection) -> str:
-    """The path below the place where the dashboard is mounted."""
-    return request.url.path.removeprefix(root_of(request)) or "/"
+    """The path below the place where the dashboard is mounted, as the routes see it. Not from the URL, in
+    which the Host header has a say."""
+    path: str = request.scope["path"]
+    root = root_of(request)
+    below = path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
+    return below or "/"
 
 
 def root_of(request: HTTPConnection) -> str:
@@ -143,11 +128,19 @@ def root_of(request: HTTPConnection) -> str:
 
 def _is_local(request: Request) -> bool:
     """From this machine, to this machine (another name is DNS rebinding), through no proxy."""
-    if "x-forwarded-for" in request.headers or "forwarded" in request.headers:
+    if any(name in request.headers for name in PROXIED):
         return False
-    host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    host = _host_name(request.headers.get("host", ""))
     client = request.client.host if request.client else ""
     return _is_loopback(client) and (host == "localhost" or host.endswith(".localhost") or _is_loopback(host))
+
+
+def _host_name(header: str) -> str:
+    try:
+        parts = urlsplit(f"//{header}")
+        return (parts.hostname or "") if parts.netloc == header else ""
+    except ValueError:
+        return ""
 
 
 def _is_loopback(host: str) -> bool:
@@ -162,21 +155,28 @@ def _from_our_pages(request: Request) -> bool:
     if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return False
     origin = request.headers.get("origin") or request.headers.get("referer") or ""
-    return urlsplit(origin).netloc == request.headers.get("host") and bool(origin)
+    try:
+        return bool(origin) and urlsplit(origin).netloc == request.headers.get("host")
+    except ValueError:
+        return False
+
+
+def _basic_password(request: Request) -> str:
+    kind, _, given = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(given, validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
 
 
 def _with_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            names = {name for name, _ in message["headers"]}
-            message["headers"] = [
-                *message["headers"],
-                *(
-                    (name.encode(), value.encode())
-                    for name, value in HEADERS.items()
-                    if name.encode() not in names
-                ),
-            ]
+            names = {name.lower() for name, _ in message["headers"]}
+            ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+            message["headers"] = [*message["headers"], *(pair for pair in ours if pair[0] not in names)]
         await send(message)
 
     return sending

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -14,8 +14,14 @@ from headrace.app import App
 from headrace.core.errors import ConfigurationError, HeadraceError
 
 from .access import root_of
+from .editing import read, why_not
 from .forms import Fields, fields_of
+from .kinds import Chosen, ids_of_kind
+from .moments import start_of
+from .place import place_in
+from .said import say
 from .site import Site
+from .text import exact
 
 #: From the form to what was done, in a few words.
 Action = Callable[[App, Fields], Awaitable[str]]
@@ -32,15 +38,24 @@ async def act(request: Request) -> Response:
         said = await action(site.app, fields)
     except HeadraceError as error:
         said = f"That failed: {error}"
-    return RedirectResponse(_back(request, fields.get("back", "/"), said), 303)
+    response = RedirectResponse(_back(request, fields.get("back", "/")), 303)
+    say(response, request, said)
+    return response
 
 
-def _back(request: Request, place: str, said: str) -> str:
-    """The page that the form was on, which is one of ours, with what was done."""
-    parts = urlsplit(place)
-    path = parts.path if parts.path.startswith("/") and not parts.path.startswith("//") else "/"
-    mark = "&" if parts.query else ""
-    return f"{root_of(request)}{path}?{parts.query}{mark}{urlencode({'said': said})}"
+def _back(request: Request, place: str) -> str:
+    """The page that the form was on, which is one of ours."""
+    try:
+        parts = urlsplit(place)
+    except ValueError:
+        return f"{root_of(request)}/"
+    path = quote(unquote(parts.path), errors="replace")
+    if parts.netloc or parts.scheme or not path.startswith("/") or path.startswith("//"):
+        return f"{root_of(request)}/"
+    return f"{root_of(request)}{path}" + (f"?{parts.query}" if parts.query else "")
+
+
+# --- queues ----------------------------------------------------------------------------------------------
 
 
 async def _pause(app: App, fields: Fields) -> str:
@@ -54,39 +69,82 @@ async def _resume(app: App, fields: Fields) -> str:
 
 
 async def _purge(app: App, fields: Fields) -> str:
-    count = await app.admin.purge(fields.get("queue"))
-    return f"{count:,} jobs of {fields.get('queue')} were cancelled"
+    return f"{_jobs(await app.admin.purge(fields.get('queue')))} of {fields.get('queue')} cancelled"
+
+
+# --- one job ---------------------------------------------------------------------------------------------
 
 
 async def _cancel(app: App, fields: Fields) -> str:
-    ids = fields.all("id")
-    count = await app.admin.cancel(ids, queue=fields.get("queue") or None)
-    return f"{count:,} of {len(ids):,} cancelled" if len(ids) > 1 else _did(count, "cancelled")
+    count = await app.admin.cancel([fields.get("id")], **place_in(fields.get).options)
+    return "Cancelled, or its worker is told" if count else "Nothing was done: it is over, or was never there"
 
 
 async def _retry(app: App, fields: Fields) -> str:
-    done = await app.admin.retry_now(fields.get("id"), queue=fields.get("queue") or None)
-    return _did(done, "queued")
+    return _queued(await app.admin.retry_now(fields.get("id"), **place_in(fields.get).options))
 
 
 async def _edit(app: App, fields: Fields) -> str:
-    args, kwargs = _json(fields, "args", list), _json(fields, "kwargs", dict)
+    args, kwargs = read(fields.get("args"), "args", list), read(fields.get("kwargs"), "kwargs", dict)
     id, queue = fields.get("id"), fields.get("queue") or None
+    # What the form was made from is looked at again: the page may be old, and secrets must survive.
+    hindrance = why_not(await app.admin.contents(id, queue=queue))
+    if hindrance:
+        raise ConfigurationError(hindrance)
     if not await app.admin.edit(id, args=args, kwargs=kwargs, queue=queue):
-        return "Only a scheduled, retrying or dead job can be edited"
-    if fields.get("then") == "retry":
-        return _did(await app.admin.retry_now(id, queue=queue), "edited and queued")
-    return "The arguments were changed"
+        return "Nothing was done: only a scheduled, retrying or dead job can be edited"
+    if fields.get("then") != "retry":
+        return "The arguments were changed"
+    return f"The arguments were changed. {_queued(await app.admin.retry_now(id, queue=queue))}"
+
+
+def _queued(done: bool) -> str:
+    return "Queued" if done else "Nothing was queued: it is running, or over, or was never there"
+
+
+# --- dead letters ----------------------------------------------------------------------------------------
 
 
 async def _replay(app: App, fields: Fields) -> str:
-    replayed = await app.admin.replay(**_chosen(fields))
-    more = f", {len(replayed.duplicates)} are duplicates by now" if replayed.duplicates else ""
-    return f"{int(replayed):,} replayed{more}"
+    total, duplicates = 0, 0
+    for chosen in await _chosen(app, fields):
+        replayed = await app.admin.replay(**chosen)
+        total += replayed
+        duplicates += len(replayed.duplicates)
+    more = f"; {duplicates:,} stay, since another job holds their unique key by now" if duplicates else ""
+    return f"{total:,} replayed{more}"
 
 
 async def _discard(app: App, fields: Fields) -> str:
-    return f"{await app.admin.discard(**_chosen(fields)):,} discarded"
+    total = 0
+    for chosen in await _chosen(app, fields):
+        total += await app.admin.discard(**chosen)
+    return f"{total:,} discarded"
+
+
+async def _chosen(app: App, fields: Fields) -> list[dict[str, Any]]:
+    """Which dead letters: those that are ticked, those of a kind, those that fit, or all of them."""
+    place = place_in(fields.get)
+    match fields.get("which"):
+        case "ticked":
+            return [{"ids": fields.all("id"), **place.options}]
+        case "kind":
+            chosen = Chosen(place, fields.get("task") or None, fields.get("reason") or None)
+            return [{"ids": await ids_of_kind(app, chosen, fields.get("mark")), **place.options}]
+        case "fitting":
+            fitting = Chosen(place, fields.get("task") or None, fields.get("reason") or None).options
+            return [fitting] if fitting else await _everywhere(app)
+        case _:
+            raise ConfigurationError("say which dead letters")
+
+
+async def _everywhere(app: App) -> list[dict[str, Any]]:
+    queues = [{"queue": queue.name} for queue in await app.admin.queues() if queue.dead]
+    topics = await app.admin.topics()
+    return queues + [{"topic": each.name} for each in topics if any(group.dead for group in each.groups)]
+
+
+# --- schedules -------------------------------------------------------------------------------------------
 
 
 async def _schedule_run(app: App, fields: Fields) -> str:
@@ -104,38 +162,41 @@ async def _schedule_resume(app: App, fields: Fields) -> str:
     return f"{fields.get('name')} goes on"
 
 
+# --- groups of topics ------------------------------------------------------------------------------------
+
+
+async def _group_pause(app: App, fields: Fields) -> str:
+    await app.admin.pause_group(fields.get("topic"), fields.get("group"))
+    return f"{fields.get('group')} of {fields.get('topic')} is paused: it is handed no more events"
+
+
+async def _group_resume(app: App, fields: Fields) -> str:
+    await app.admin.resume_group(fields.get("topic"), fields.get("group"))
+    return f"{fields.get('group')} of {fields.get('topic')} goes on"
+
+
 async def _group_reset(app: App, fields: Fields) -> str:
     topic, group = fields.get("topic"), fields.get("group")
-    await app.admin.reset_group(topic, group, to=fields.get("to") or "beginning")
-    return f"{group} reads {topic} from {fields.get('to') or 'beginning'}"
+    start = start_of(fields.get("to"))
+    await app.admin.reset_group(topic, group, to=start)
+    return f"{group} reads {topic} from {_spoken(start)}"
 
 
 async def _group_remove(app: App, fields: Fields) -> str:
-    await app.admin.remove_group(fields.get("topic"), fields.get("group"))
-    return f"{fields.get('group')} of {fields.get('topic')} is removed"
+    done = await app.admin.remove_group(fields.get("topic"), fields.get("group"))
+    name = f"{fields.get('group')} of {fields.get('topic')}"
+    return f"{name} is removed" if done else f"Nothing was done: there is no {name}"
 
 
-def _did(done: object, what: str) -> str:
-    return what.capitalize() if done else "Nothing was done: it is over, or running, or was never there"
+def _spoken(start: str | datetime) -> str:
+    if isinstance(start, datetime):
+        return f"{exact(start)} on"
+    named = {"new": "what comes next", "beginning": "the beginning of what is kept"}
+    return named.get(start, f"event {start} on")
 
 
-def _chosen(fields: Fields) -> dict[str, Any]:
-    """Which dead letters: those that are ticked, else those that the form names."""
-    ids = fields.all("id")
-    if ids:
-        return {"ids": ids}
-    names = ("queue", "topic", "group", "task", "reason")
-    return {name: fields.get(name) for name in names if fields.get(name)}
-
-
-def _json(fields: Fields, name: str, wanted: type) -> Any:
-    try:
-        value = json.loads(fields.get(name) or ("[]" if wanted is list else "{}"))
-    except ValueError as error:
-        raise ConfigurationError(f"{name} is not JSON: {error}") from error
-    if not isinstance(value, wanted):
-        raise ConfigurationError(f"{name} must be a JSON {'array' if wanted is list else 'object'}")
-    return value
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"
 
 
 ACTIONS: dict[str, Action] = {
@@ -150,6 +211,8 @@ ACTIONS: dict[str, Action] = {
     "schedule-run": _schedule_run,
     "schedule-pause": _schedule_pause,
     "schedule-resume": _schedule_resume,
+    "group-pause": _group_pause,
+    "group-resume": _group_resume,
     "group-reset": _group_reset,
     "group-remove": _group_remove,
 }

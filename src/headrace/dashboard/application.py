@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
 
 from headrace.app import App
 
 from . import actions, login
-from .access import Access, Authenticate, Sessions
-from .live import live
+from .access import LOGIN, METRICS, Access, Authenticate
+from .checkup import Checkup
+from .live import Streams, live
+from .metrics import metrics
 from .pages import dead, job, overview, queue, schedules, topics, workers
-from .site import Site
+from .sessions import Sessions
+from .site import Content, Page, Site
 
-HERE = Path(__file__).parent
+HERE: Final = Path(__file__).parent
+
+PAGES: Final[dict[str, Page]] = {
+    "/": overview.page,
+    "/queues/{queue}": queue.queue_page,
+    "/topics/{topic}/{group}": queue.group_page,
+    "/job": job.page,
+    "/dead": dead.page,
+    "/schedules": schedules.page,
+    "/topics": topics.page,
+    "/workers": workers.page,
+}
+
+STATIC: Final = {"style.css": "text/css", "script.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
 def dashboard(
@@ -25,30 +43,46 @@ def dashboard(
 ) -> Starlette:
     sessions = Sessions(password) if password else None
     site = Site(app, HERE / "templates", read_only=read_only, has_login=sessions is not None)
-    pages = {
-        "/": overview.page,
-        "/queues/{queue}": queue.page,
-        "/jobs/{id}": job.page,
-        "/dead": dead.page,
-        "/schedules": schedules.page,
-        "/topics": topics.page,
-        "/workers": workers.page,
-    }
-    site.pages.update(pages)
+    site.pages.update(PAGES)
     application = Starlette(
         routes=[
-            *(Route(path, site.shown(page), methods=["GET"]) for path, page in pages.items()),
+            *(Route(path, site.shown(page), methods=["GET"]) for path, page in PAGES.items()),
             Route("/live", live, methods=["GET"]),
+            Route(METRICS, metrics, methods=["GET"]),
             Route("/actions/{verb}", actions.act, methods=["POST"]),
-            Route("/login", login.form, methods=["GET"]),
-            Route("/login", login.enter, methods=["POST"]),
-            Route("/logout", login.leave, methods=["POST"]),
-            Mount("/static", StaticFiles(directory=HERE / "static")),
+            Route("/static/{name}", _static, methods=["GET"]),
+            *(_login_routes() if sessions else ()),
         ],
         middleware=[
             Middleware(Access, sessions=sessions, authenticate=authenticate, read_only=read_only),
         ],
+        exception_handlers={404: _not_found},
     )
     application.state.site = site
     application.state.sessions = sessions
+    application.state.streams = Streams()
+    application.state.checkup = Checkup(app)
     return application
+
+
+def _login_routes() -> list[Route]:
+    return [
+        Route(LOGIN, login.form, methods=["GET"]),
+        Route(LOGIN, login.enter, methods=["POST"]),
+        Route("/logout", login.leave, methods=["POST"]),
+    ]
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    kind = STATIC.get(name)
+    if kind is None:
+        return await _not_found(request, LookupError())
+    # Asked for again each time, so that a new version shows at once.
+    return FileResponse(HERE / "static" / name, media_type=kind, headers={"cache-control": "no-cache"})
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    site: Site = request.app.state.site
+    nothing = {"error": "There is no such page here."}
+    return site.response(Content("wrong.html", nothing, "Not found", 404, live=False), request)

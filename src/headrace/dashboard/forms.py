@@ -9,7 +9,7 @@ from starlette.requests import Request
 from headrace.core.errors import ConfigurationError
 
 #: Bytes and fields of a form; arguments that are edited may be long.
-MOST_BYTES = 2 << 20
+MOST_BYTES = 4 << 20
 MOST_FIELDS = 2000
 
 
@@ -25,6 +25,8 @@ class Fields:
 
 
 async def fields_of(request: Request) -> Fields:
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise ConfigurationError("that is no form")
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -3,74 +3,105 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
-from urllib.parse import urlsplit
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
-from .site import Page, Site
+from .access import root_of
+from .site import Content, Page, Site
 
-#: Seconds between two looks, and between two signs of life when nothing changes.
-LOOK = 1.0
-SIGN_OF_LIFE = 10.0
+#: Seconds between two looks; more where a look takes long, so that looking is a small part of the time.
+LOOK: Final = 1.0
+PART: Final = 4
 
 #: Streams at a time: each looks at the store once a second.
-MOST = 50
+MOST: Final = 50
 
 _encode = msgspec.json.Encoder().encode
+
+
+class Streams:
+    """The live pages that are open. `close` ends them, since none ends by itself."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._closed = asyncio.Event()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    async def pause(self, seconds: float) -> bool:
+        """Wait; False: it is time to end."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
+        except TimeoutError:
+            return True
+        return False
 
 
 async def live(request: Request) -> Response:
     """`/live?path=/queues/default`: the live part of that page, whenever it has changed."""
     site: Site = request.app.state.site
+    streams: Streams = request.app.state.streams
     found = _find(site, request)
     if found is None:
         return PlainTextResponse("there is no such page", 404)
-    running = getattr(request.app.state, "streams", 0)
-    if running >= MOST:
+    if streams.count >= MOST:
         return PlainTextResponse("too many live pages are open", 503)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_changes(site, *found), media_type="text/event-stream", headers=headers)
+    changes = _changes(site, streams, *found, request)
+    return StreamingResponse(changes, media_type="text/event-stream", headers=headers)
 
 
 def _find(site: Site, request: Request) -> tuple[Page, Request] | None:
     """The page of that path, and the request that a browser would make for it."""
-    parts = urlsplit(request.query_params.get("path", "/"))
-    root = request.scope.get("root_path", "")
+    try:
+        parts = urlsplit(request.query_params.get("path", "/"))
+    except ValueError:
+        return None
+    path = root_of(request) + unquote(parts.path)
     scope = {
         **request.scope,
-        "path": root + parts.path,
-        "raw_path": (root + parts.path).encode(),
+        "path": path,
+        "raw_path": path.encode(),
         "query_string": parts.query.encode(),
     }
-    for path, page in site.pages.items():
-        match, child = Route(path, _nothing, methods=["GET"]).matches(scope)
+    for pattern, page in site.pages.items():
+        match, child = Route(pattern, _nothing, methods=["GET"]).matches(scope)
         if match is Match.FULL:
             return page, Request({**scope, **child})
     return None
 
 
-async def _changes(site: Site, page: Page, request: Request) -> AsyncIterator[bytes]:
-    state = request.app.state
-    state.streams = getattr(state, "streams", 0) + 1
+async def _changes(
+    site: Site, streams: Streams, page: Page, asked: Request, request: Request
+) -> AsyncIterator[bytes]:
+    streams.count += 1
     try:
-        last, silent = None, 0.0
-        while True:
-            content = await site.content(page, request)
-            html = site.live_part(content, request)
-            if html != last:
-                last, silent = html, 0.0
-                yield b"event: live\ndata: " + _encode(html) + b"\n\n"
-            elif silent >= SIGN_OF_LIFE:
-                silent = 0.0
-                yield b": here\n\n"
-            await asyncio.sleep(LOOK)
-            silent += LOOK
+        last: bytes | None = None
+        while not await request.is_disconnected():
+            began = time.monotonic()
+            event = _event(site, await site.content(page, asked), asked)
+            # A sign of life otherwise: proxies end what is silent.
+            yield event if event != last else b": here\n\n"
+            last = event
+            if not await streams.pause(max(LOOK, PART * (time.monotonic() - began))):
+                return
     finally:
-        state.streams -= 1
+        streams.count -= 1
+
+
+def _event(site: Site, content: Content, asked: Request) -> bytes:
+    if content.away:
+        return b"event: away\ndata: " + _encode(content.away) + b"\n\n"
+    return b"event: live\ndata: " + _encode(site.live_part(content, asked)) + b"\n\n"
 
 
 async def _nothing(request: Request) -> Response:

@@ -5,29 +5,27 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from .access import COOKIE, SESSION, Sessions, root_of
+from headrace.core.errors import ConfigurationError
+
+from .access import LOGIN, root_of
 from .forms import fields_of
+from .sessions import COOKIE, SESSION, Sessions
 from .site import Content, Site
 
 
 async def form(request: Request) -> Response:
-    site: Site = request.app.state.site
-
-    async def page(app: object, request: Request) -> Content:
-        wrong = request.query_params.get("wrong") == "1"
-        return Content("login.html", {"wrong": wrong}, "Log in", 401 if wrong else 200)
-
-    return await site.shown(page)(request)
+    return _form(request, 200)
 
 
 async def enter(request: Request) -> Response:
-    sessions: Sessions | None = request.app.state.sessions
+    sessions: Sessions = request.app.state.sessions
+    try:
+        password = (await fields_of(request)).get("password")
+    except ConfigurationError:
+        password = ""
+    if not password or not sessions.accepts(password):
+        return _form(request, 401)
     root = root_of(request)
-    if sessions is None:
-        return RedirectResponse(f"{root}/", 303)
-    fields = await fields_of(request)
-    if not sessions.accepts(fields.get("password", "")):
-        return RedirectResponse(f"{root}/login?wrong=1", 303)
     response = RedirectResponse(f"{root}/", 303)
     response.set_cookie(
         COOKIE,
@@ -35,7 +33,7 @@ async def enter(request: Request) -> Response:
         max_age=SESSION,
         path=root or "/",
         httponly=True,
-        samesite="strict",
+        samesite="lax",
         secure=request.url.scheme == "https",
     )
     return response
@@ -43,6 +41,13 @@ async def enter(request: Request) -> Response:
 
 async def leave(request: Request) -> Response:
     root = root_of(request)
-    response = RedirectResponse(f"{root}/login", 303)
+    response = RedirectResponse(f"{root}{LOGIN}", 303)
     response.delete_cookie(COOKIE, path=root or "/")
     return response
+
+
+def _form(request: Request, status: int) -> Response:
+    site: Site = request.app.state.site
+    return site.response(
+        Content("login.html", {"wrong": status != 200}, "Log in", status, live=False), request
+    )

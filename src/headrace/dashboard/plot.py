@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from markupsafe import Markup
 
-WIDTH, HEIGHT = 240, 40
+from headrace.admin import Traffic
+
+from .text import number
+
+WIDTH: Final = 240
+HEIGHT: Final = 40
+
+#: The least height of a bar that is not nothing: a single failure among thousands is to be seen.
+LEAST: Final = 1.5
 
 
-def sparkline(values: Sequence[float], label: str, kind: str = "done") -> Markup:
-    """Bars from the oldest to the latest, as high as the highest of them."""
-    highest = max(values, default=0) or 1
-    step = WIDTH / max(len(values), 1)
-    bars = "".join(
-        f'<rect x="{place * step:.1f}" y="{HEIGHT - value / highest * HEIGHT:.1f}" '
-        f'width="{max(step - 0.5, 0.5):.1f}" height="{value / highest * HEIGHT:.1f}"/>'
-        for place, value in enumerate(values)
-        if value
+def plot(traffic: Traffic, name: str) -> Markup:
+    """A bar for each minute, the latest on the right: what was done, and on top of it what failed."""
+    columns = list(zip(traffic.done, traffic.failed, strict=True))
+    highest = max((done + failed for done, failed in columns), default=0) or 1
+    step = WIDTH / max(len(columns), 1)
+    bars = Markup("").join(
+        bar
+        for place, (done, failed) in enumerate(columns)
+        for bar in _bars(place * step, step, done * HEIGHT / highest, failed * HEIGHT / highest)
+    )
+    label = (
+        f"{name}, the last {len(columns)} minutes: {number(sum(traffic.done))} done, "
+        f"{number(sum(traffic.failed))} failed, at most {number(highest)} in a minute"
     )
     return Markup(
-        '<svg class="plot {}" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '
-        'aria-label="{}">{}</svg>'
-    ).format(kind, WIDTH, HEIGHT, label, Markup(bars))
+        '<svg class="plot" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">'
+        "<title>{}</title>{}</svg>"
+    ).format(WIDTH, HEIGHT, label, label, bars)
+
+
+def _bars(left: float, step: float, done: float, failed: float) -> list[Markup]:
+    failed = max(failed, LEAST) if failed else 0.0
+    done = min(max(done, LEAST), HEIGHT - failed) if done else 0.0
+    heights: Sequence[tuple[str, float, float]] = (("good", done, done), ("bad", failed, done + failed))
+    return [
+        Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"></rect>').format(
+            tone, f"{left:.1f}", f"{HEIGHT - top:.1f}", f"{max(step - 0.5, 0.5):.1f}", f"{height:.1f}"
+        )
+        for tone, height, top in heights
+        if height
+    ]

@@ -21,21 +21,24 @@ def clean(value: object, most: int = LONG) -> str:
     characters) written as a code."""
     text = value if isinstance(value, str) else str(value)
     cut = text[:most]
-    shown = "".join(each if _is_plain(each) else _coded(each) for each in cut)
+    shown = cut if cut.isascii() and cut.isprintable() else "".join(map(_shown, cut))
     return f"{shown}… and {len(text) - most:,} characters more" if len(text) > most else shown
 
 
 def brief(value: object) -> str:
     """The same in one short line."""
-    return clean(_LINES.sub(" ", value if isinstance(value, str) else str(value)), SHORT)
+    return _LINES.sub(" ", clean(value, SHORT))
 
 
 def data(value: Any, most: int = LONG) -> str:
     """Plain data as a person reads it."""
     try:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    except Exception:
-        text = repr(value)
+    except Exception:  # results may be of any type, whose text may fail too
+        try:
+            text = repr(value)
+        except Exception as error:
+            text = f"(cannot be shown: {type(error).__name__})"
     return clean(text, most)
 
 
@@ -70,12 +73,22 @@ def number(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def _is_plain(character: str) -> bool:
+def share(part: float, whole: float) -> str:
+    """A part of a whole in per cent, which is not 0 as long as there is any of it."""
+    percent = 100 * part / whole if whole else 0.0
+    return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{max(percent, 0.1):.1f} %"
+
+
+def is_plain(character: str) -> bool:
+    """Whether a page shows it as it is: no control, no direction mark, no half of a character."""
     if character in "\n\t":
         return True
     category = unicodedata.category(character)
     return category[0] != "C" or category == "Co"
 
 
-def _coded(character: str) -> str:
-    return f"\\u{ord(character):04x}"
+def _shown(character: str) -> str:
+    if is_plain(character):
+        return character
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.admin import Admin, Contents, EventInfo, QueueInfo, Replayed, TopicInfo
+from headrace.core.examination import Finding
 from headrace.core.info import JobInfo
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, JobStatus, Page, WorkerInfo
@@ -61,6 +62,9 @@ class SyncAdmin:
 
     def workers(self) -> list[WorkerInfo]:
         return self._run(self._admin.workers)
+
+    def doctor(self) -> list[Finding]:
+        return self._run(self._admin.doctor)
 
     def tail(
         self, topic: str, *, since: StartAt | None = None, group: str | None = None, follow: bool = True

@@ -6,7 +6,7 @@ import pytest
 from hiredis import ReplyError
 
 from headrace.backends import open_backend
-from headrace.backends.redis.address import Address, Tls, parse_address
+from headrace.backends.redis.address import Address, Sentinels, Tls, parse_address
 from headrace.backends.redis.faults import error_of
 from headrace.backends.redis.server import check_server
 from headrace.core.errors import BackendUnavailable, ConfigurationError
@@ -26,6 +26,24 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
         ("redis://[::1]:7000", Address("::1", 7000)),
         ("unix:///run/redis.sock", Address(path="/run/redis.sock")),
         (
+            "redis+sentinel://anna:secret@one,two:5,[::1]/jobs/2?sentinel_username=eve&sentinel_password=word",
+            Address(
+                "",
+                username="anna",
+                password="secret",
+                database=2,
+                sentinels=Sentinels(
+                    (("one", 26379), ("two", 5), ("::1", 26379)), "jobs", username="eve", password="word"
+                ),
+            ),
+        ),
+        (
+            "rediss+sentinel://one/jobs",
+            Address("", tls=Tls(), sentinels=Sentinels((("one", 26379),), "jobs")),
+        ),
+        ("redis+cluster://one:7000,two", Address("", nodes=(("one", 7000), ("two", 6379)))),
+        ("valkeys+cluster://one", Address("", tls=Tls(), nodes=(("one", 6379),))),
+        (
             "unix://:secret@/run/redis.sock?db=3",
             Address(path="/run/redis.sock", password="secret", database=3),
         ),
@@ -37,7 +55,19 @@ def test_a_url_is_read(url: str, address: Address) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["redis://h:port", "redis://h/first", "redis://h/-1", "redis://h?pool=3", "unix://", "redis://anna@h"],
+    [
+        *(
+            "redis://h:port",
+            "redis://h/first",
+            "redis://h/-1",
+            "redis://h?pool=3",
+            "unix://",
+            "redis://anna@h",
+        ),
+        *("redis+sentinel://h", "redis+sentinel://h/jobs/first", "redis+sentinel://h,g:port/jobs"),
+        *("redis+cluster://h/1", "redis+cluster://h?db=1", "redis+cluster://h,g:port"),
+        "redis://h?sentinel_password=secret",
+    ],
 )
 def test_a_url_that_cannot_be_read_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(ConfigurationError, match="write it like"):
@@ -47,6 +77,8 @@ def test_a_url_that_cannot_be_read_is_refused_with_an_example(url: str) -> None:
 def test_neither_text_nor_errors_show_a_password() -> None:
     address = parse_address("redis://anna:secret@cache:7000/2")
     assert f"{address} {address!r}" == "cache:7000/2 cache:7000/2"
+    watched = parse_address("redis+sentinel://anna:secret@one/jobs?sentinel_password=secret")
+    assert "secret" not in f"{watched} {watched!r} {watched.sentinels!r} {watched.title}"
     with pytest.raises(ConfigurationError) as caught:
         parse_address("redis://anna:secret@cache:port")
     assert "secret" not in str(caught.value)

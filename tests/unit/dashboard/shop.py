@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace import App, RetryPolicy, Secret, current_job
+from headrace import App, Job, RetryPolicy, Secret, current_job
+from tests.waiting import wait_until
 
 #: What must arrive as text wherever it stands: markup, quotes, templates, controls, directions, halves.
 HOSTILE: Final = (
@@ -38,6 +39,17 @@ class Shop:
         self.orders = self.app.topic("orders", Placed)
         self._declare_tasks()
         self._declare_handlers()
+
+    async def run_until(self, job: Job[Any], status: str) -> None:
+        """Have a worker run until this job is so."""
+        async with self.app.worker(grace=0):
+            await self.until(job, status)
+
+    async def until(self, job: Job[Any], status: str) -> None:
+        async def is_so() -> bool:
+            return await job.status() == status
+
+        await wait_until(is_so)
 
     def _declare_tasks(self) -> None:
         app = self.app

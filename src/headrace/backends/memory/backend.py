@@ -24,6 +24,7 @@ from headrace.core.backend import (
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock
 from headrace.core.errors import BackendUnavailable
+from headrace.core.examination import Finding, ok
 from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
@@ -335,6 +336,9 @@ class MemoryBackend(Backend):
         with self._lock:
             shelf = self._store.shelf(stream)
             return sum(shelf.discard(id) for id in ids)
+
+    async def examine(self) -> list[Finding]:
+        return [ok("store", "memory: it lives in this process, and everything in it ends with it")]
 
     async def hasten(self, stream: Stream, id: str) -> bool:
         with self._lock:

@@ -8,11 +8,14 @@ from headrace.core.names import checked_name
 
 from .address import parse_address
 from .backend import RedisBackend
+from .cluster import ClusterStore
 from .durability import confirmation_of
 from .store import Store
 
 
 def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Backend:
-    """`redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://`, with user, password and database."""
-    confirmation = confirmation_of(durability)
-    return RedisBackend(Store(parse_address(url), checked_name("namespace", namespace), clock), confirmation)
+    """`redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://`, with user, password and database; all
+    but the last also with `+sentinel` or `+cluster`."""
+    confirmation, address = confirmation_of(durability), parse_address(url)
+    make = ClusterStore if address.nodes else Store
+    return RedisBackend(make(address, checked_name("namespace", namespace), clock), confirmation)

@@ -1,4 +1,8 @@
-"""The address of a server, as users write it: `redis://user:password@host:6379/0`, `rediss://`, `unix://`."""
+"""The address of a server, as users write it: `redis://user:password@host:6379/0`, `rediss://`, `unix://`.
+
+Also of a server that sentinels watch (`redis+sentinel://host1,host2/master`) and of a cluster, by some of its
+nodes (`redis+cluster://host1,host2`).
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,24 @@ import msgspec
 from headrace.core.errors import ConfigurationError
 
 DEFAULT_PORT = 6379
+SENTINEL_PORT = 26379
+
+#: Behind the plus sign of a scheme.
+SENTINEL, CLUSTER = "sentinel", "cluster"
 
 #: Schemes that mean TLS.
 _TLS = ("rediss", "valkeys")
 
 #: Options behind the question mark, and those that only make sense with TLS.
 _PLAIN_OPTIONS = ("db",)
+_SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password")
 _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname", "ssl_cert_reqs")
 
+_EXAMPLES = {
+    "unix": "/run/redis.sock?db=0",
+    SENTINEL: "user:password@host1:26379,host2,host3/master/0",
+    CLUSTER: "user:password@host1:6379,host2",
+}
 _FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _VERIFIES = {"required": True, "none": False}
 
@@ -33,8 +47,28 @@ class Tls(msgspec.Struct, frozen=True):
     checks_name: bool = True
 
 
+#: A host and a port.
+Place = tuple[str, int]
+
+
+class Sentinels(msgspec.Struct, frozen=True):
+    """Who knows where the primary is, under which name, and who asks them."""
+
+    places: tuple[Place, ...]
+    master: str
+    username: str | None = None
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.master} behind the sentinels {_listed(self.places)}"
+
+
 class Address(msgspec.Struct, frozen=True):
-    """Where the server is and who asks. Its text never shows the password."""
+    """Where the server is and who asks. Its text never shows the password.
+
+    With `sentinels` it is they who know the place, with `nodes` it is one of a cluster; then `host` is empty
+    until a place was found.
+    """
 
     host: str = "localhost"
     port: int = DEFAULT_PORT
@@ -43,12 +77,35 @@ class Address(msgspec.Struct, frozen=True):
     username: str | None = None
     password: str | None = None
     database: int = 0
+    sentinels: Sentinels | None = None
+    nodes: tuple[Place, ...] = ()
 
     def __str__(self) -> str:
-        place = self.path or f"{self.host}:{self.port}"
+        place = self.path or (f"{self.host}:{self.port}" if self.host else self._known_by)
         return f"{place}/{self.database}" if self.database else place
 
     __repr__ = __str__
+
+    @property
+    def title(self) -> str:
+        """For messages: what stands before `cannot be reached`."""
+        return f"the {'cluster' if self.nodes and not self.host else 'server'} at {self}"
+
+    @property
+    def _known_by(self) -> str:
+        if self.sentinels is not None:
+            return repr(self.sentinels)
+        return _listed(self.nodes)
+
+    def at(self, place: Place) -> Address:
+        """The same, found at this place."""
+        return msgspec.structs.replace(self, host=place[0], port=place[1])
+
+    def of_sentinel(self, place: Place) -> Address:
+        """That of one of the sentinels."""
+        assert self.sentinels is not None
+        username, password = self.sentinels.username, self.sentinels.password
+        return Address(place[0], place[1], tls=self.tls, username=username, password=password)
 
     def tls_context(self) -> ssl.SSLContext | None:
         return _context(self.tls) if self.tls else None
@@ -56,24 +113,80 @@ class Address(msgspec.Struct, frozen=True):
 
 def parse_address(url: str) -> Address:
     parts = _split(url)
-    is_socket, has_tls = parts.scheme == "unix", parts.scheme in _TLS
-    options = _options(parts, (*_PLAIN_OPTIONS, *_TLS_OPTIONS) if has_tls else _PLAIN_OPTIONS)
+    scheme, _, kind = parts.scheme.partition("+")
+    has_tls = scheme in _TLS
+    options = _options(parts, _known_options(kind, has_tls=has_tls))
     if parts.username and not parts.password:
         raise _unusable(parts.scheme, "there is a user but no password; a password alone is :password@")
-    address = Address(
-        host=parts.hostname or "localhost",
-        port=_port(parts),
-        path=unquote(parts.path) if is_socket else None,
+    asking = Address(
         tls=_tls(parts, options) if has_tls else None,
         username=unquote(parts.username) if parts.username else None,
         password=unquote(parts.password) if parts.password else None,
-        database=_database(parts, options, is_socket=is_socket),
     )
+    match kind:
+        case "sentinel":
+            address = _behind_sentinels(parts, options, asking)
+        case "cluster":
+            address = _of_cluster(parts, options, asking)
+        case _:
+            address = _of_one_server(parts, options, asking)
     if address.path == "":
         raise _unusable(parts.scheme, "the socket's path is missing")
     if address.tls is not None:
         _check_files(address.tls)
     return address
+
+
+def _known_options(kind: str, *, has_tls: bool) -> tuple[str, ...]:
+    sentinel = _SENTINEL_OPTIONS if kind == SENTINEL else ()
+    return (*_PLAIN_OPTIONS, *sentinel, *(_TLS_OPTIONS if has_tls else ()))
+
+
+def _of_one_server(parts: SplitResult, options: dict[str, str], asking: Address) -> Address:
+    is_socket = parts.scheme == "unix"
+    return msgspec.structs.replace(
+        asking,
+        host=parts.hostname or "localhost",
+        port=_port(parts),
+        path=unquote(parts.path) if is_socket else None,
+        database=_database(parts, options, "" if is_socket else parts.path.strip("/")),
+    )
+
+
+def _behind_sentinels(parts: SplitResult, options: dict[str, str], asking: Address) -> Address:
+    master, _, database = parts.path.strip("/").partition("/")
+    if not master:
+        raise _unusable(parts.scheme, "the name of the primary is missing, which the sentinels know it by")
+    sentinels = Sentinels(
+        _places(parts, SENTINEL_PORT),
+        unquote(master),
+        options.get("sentinel_username"),
+        options.get("sentinel_password"),
+    )
+    number = _database(parts, options, database)
+    return msgspec.structs.replace(asking, host="", database=number, sentinels=sentinels)
+
+
+def _of_cluster(parts: SplitResult, options: dict[str, str], asking: Address) -> Address:
+    if _database(parts, options, parts.path.strip("/")):
+        raise _unusable(parts.scheme, "a cluster has no database but 0")
+    return msgspec.structs.replace(asking, host="", nodes=_places(parts, DEFAULT_PORT))
+
+
+def _places(parts: SplitResult, default_port: int) -> tuple[Place, ...]:
+    """Hosts with or without a port, with commas between them."""
+    places: list[Place] = []
+    for text in parts.netloc.rpartition("@")[2].split(","):
+        try:
+            one = urlsplit(f"//{text}")
+            places.append((one.hostname or "localhost", one.port or default_port))
+        except ValueError:
+            raise _unusable(parts.scheme, "one of the hosts is no name or address with a port") from None
+    return tuple(places)
+
+
+def _listed(places: tuple[Place, ...]) -> str:
+    return ",".join(f"{host}:{port}" for host, port in places)
 
 
 def _split(url: str) -> SplitResult:
@@ -108,9 +221,9 @@ def _port(parts: SplitResult) -> int:
         raise _unusable(parts.scheme, "the port is no number up to 65535") from None
 
 
-def _database(parts: SplitResult, options: dict[str, str], *, is_socket: bool) -> int:
+def _database(parts: SplitResult, options: dict[str, str], text: str) -> int:
     """The number behind the slash, or `?db=` which a socket needs, since its path is the file's."""
-    text = options["db"] if "db" in options else "" if is_socket else parts.path.strip("/")
+    text = options.get("db", text)
     if text and not (text.isascii() and text.isdecimal()):
         raise _unusable(parts.scheme, "the database is no number")
     return int(text or 0)
@@ -164,5 +277,5 @@ def _context(tls: Tls) -> ssl.SSLContext:
 
 def _unusable(scheme: str, why: str) -> ConfigurationError:
     # The URL itself may hold a password and is not shown.
-    example = "unix:///run/redis.sock?db=0" if scheme == "unix" else f"{scheme}://user:password@host:6379/0"
-    return ConfigurationError(f"the store's URL cannot be read: {why}; write it like {example}")
+    example = _EXAMPLES.get(scheme.partition("+")[2] or scheme, "user:password@host:6379/0")
+    return ConfigurationError(f"the store's URL cannot be read: {why}; write it like {scheme}://{example}")

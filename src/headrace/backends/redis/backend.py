@@ -19,7 +19,7 @@ from headrace.core.backend import (
     Standing,
 )
 from headrace.core.claim import Claim, Report
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.message import Batch, Source, Stream
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Record, WorkerInfo
@@ -28,11 +28,14 @@ from .announcements import Announcements
 from .appending import answers_of, calls_of
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
+from .examination import RedisExamination
 from .faults import OutOfMemory, Refused, is_out_of_memory
-from .inspector import WORKER_TTL, RedisInspector, Seen, decode_seen, encode_seen
+from .inspector import WORKER_TTL, Seen, decode_seen, encode_seen
 from .keys import label_of
 from .notices import Notices
+from .queue import Queue
 from .reader import Reader, wanted
+from .readers import Readers
 from .recovery import Recoverer
 from .renewer import RedisRenewer
 from .reporting import report_calls
@@ -51,15 +54,15 @@ PROMOTE_BYTES = 1 << 20
 CONSUMER_IDLE = 3_600_000
 
 
-class RedisBackend(RedisInspector, RedisScheduling, RedisTopics, RedisTraffic, Backend):
+class RedisBackend(RedisExamination, RedisScheduling, RedisTopics, RedisTraffic, Backend):
     def __init__(self, store: Store, confirmation: Confirmation | None = None) -> None:
         super().__init__(store)
         self._confirmation = confirmation
         # An append and its confirmation have a connection of their own: nobody else shall wait for that.
-        self._append_link = store.new_link() if confirmation else store.link
+        self._append_way = store.new_way() if confirmation else None
         self._announcements = Announcements(store)
         self._recoverer = Recoverer(store)
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, Reader | Readers] = {}
         self._tails: dict[str, Tail] = {}
         self._paused: set[Stream] = set()
         self._ensured: dict[Stream, tuple[Source, int]] = {}
@@ -69,13 +72,14 @@ class RedisBackend(RedisInspector, RedisScheduling, RedisTopics, RedisTraffic, B
 
     @property
     def description(self) -> str:
-        return f"{self._store.server} at {self._store.address}"
+        what = " cluster" if self._store.is_cluster else ""
+        return f"{self._store.server}{what} at {self._store.address}"
 
     async def open(self) -> None:
         if self._store.life.at_home:
             return
         await self.close()  # what another event loop, or the parent of this process, has left
-        self._store.life.begin()
+        self._store.begin()
         try:
             wire = await self._store.link.connected()
             await self._store.check_permissions(wire)
@@ -117,6 +121,7 @@ class RedisBackend(RedisInspector, RedisScheduling, RedisTopics, RedisTraffic, B
     # --- the path of a message ---------------------------------------------------------------------------
 
     async def ensure(self, source: Source, lease_us: int) -> int | None:
+        await self._store.demand("worker")
         await self._list(source.stream)
         previous = await self._store.run(self._store.queue(source.stream).call(ENSURE, lease_us))
         self._ensured[source.stream] = (source, lease_us)
@@ -127,14 +132,18 @@ class RedisBackend(RedisInspector, RedisScheduling, RedisTopics, RedisTraffic, B
             return []
         if batch.stream not in self._store.listed:
             await self._list(batch.stream)
-        calls = calls_of(self._store.queue(batch.stream), batch)
-        replies = await self._store.run_all(calls, self._append_link, tolerates=is_out_of_memory)
+        queue = self._store.queue(batch.stream)
+        wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
+        replies = await self._store.run_all(
+            calls_of(queue, batch), self._append_way, tolerates=is_out_of_memory
+        )
         answers = answers_of(batch, replies)
-        if self._confirmation is not None and any(answer.verdict != "full" for answer in answers):
-            await confirm(self._confirmation, self._append_link, self._store.keys.confirmed, answers)
+        if self._confirmation and wire and any(answer.verdict != "full" for answer in answers):
+            await confirm(self._confirmation, wire, queue.keys.confirmed, answers)
         return answers
 
     async def _list(self, stream: Stream) -> None:
+        await self._store.demand("producer")
         try:
             await self._store.command("SADD", self._store.keys.streams, label_of(stream))
         except OutOfMemory:
@@ -154,10 +163,11 @@ class RedisBackend(RedisInspector, RedisScheduling, RedisTopics, RedisTraffic, B
         self._reader(consumer).wake()
         self._tail(consumer).wake()
 
-    def _reader(self, consumer: str) -> Reader:
+    def _reader(self, consumer: str) -> Reader | Readers:
         reader = self._readers.get(consumer)
         if reader is None:
-            reader = self._readers[consumer] = Reader(self._store, consumer, self._paused)
+            make = Readers if self._store.is_cluster else Reader
+            reader = self._readers[consumer] = make(self._store, consumer, self._paused)
         return reader
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -180,16 +190,29 @@ class RedisBackend(RedisInspector, RedisScheduling, RedisTopics, RedisTraffic, B
 
     async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
         promoted, soonest = 0, None
+        troubles: list[BackendUnavailable] = []
         for source in sources:
             queue = self._store.queue(source.stream)
-            bounds = (limit - promoted, PROMOTE_BYTES)
-            is_topic = source.stream.kind == "topic"
-            call = queue.call(ISSUE, *bounds, "") if is_topic else queue.call(PROMOTE, *bounds)
-            number, next_in = await self._store.run(call)
+            try:
+                number, next_in = await self._promote(queue, limit - promoted)
+            except BackendUnavailable as error:
+                self._store.pass_over(queue, error)
+                troubles.append(error)
+                continue
             promoted += number
             if next_in >= 0:
                 soonest = next_in if soonest is None else min(soonest, next_in)
+        if troubles and len(troubles) == len(sources):
+            raise troubles[0]
         return Promoted(promoted, soonest)
+
+    async def _promote(self, queue: Queue, limit: int) -> tuple[int, int]:
+        """How many, and in how many microseconds the next is due; -1: none is."""
+        is_topic = queue.stream.kind == "topic"
+        bounds = (limit, PROMOTE_BYTES)
+        call = queue.call(ISSUE, *bounds, "") if is_topic else queue.call(PROMOTE, *bounds)
+        number, next_in = await self._store.run(call)
+        return number, next_in
 
     async def prune(self, *, limit: int) -> int:
         """Marks and producers pass by themselves here; workers and the names of consumers do not."""

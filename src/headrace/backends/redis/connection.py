@@ -1,4 +1,4 @@
-"""Connections to one server: a protocol that keeps many requests in flight, and a link that connects anew.
+"""Connections to a server: a protocol that keeps many requests in flight, and a link that connects anew.
 
 Replies come straight from hiredis, without decoding: bytes, integers, lists, and errors as values. One
 watchdog for a connection stands in for a timer for each request, which would cost more than the request.
@@ -17,7 +17,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import hiredis
 
@@ -60,6 +60,15 @@ Greeting = Callable[["Wire"], Awaitable[None]]
 Hearing = Callable[[Any], None]
 
 
+class Finder(Protocol):
+    """Where the server is now, for links whose server is not always the same."""
+
+    async def find(self) -> Address: ...
+
+    def doubt(self) -> None:
+        """No connection could be made there, or it was the wrong server."""
+
+
 class Request:
     """What was sent and waits for this many replies until `deadline`."""
 
@@ -75,7 +84,8 @@ class Request:
 class Wire(asyncio.Protocol):
     """One connection. Requests are answered in the order in which they were sent."""
 
-    def __init__(self, server: str, hear: Hearing | None = None) -> None:
+    def __init__(self, address: Address, server: str, hear: Hearing | None = None) -> None:
+        self.address = address
         self.closed = False
         self.client_id = 0  # 0: the server does not tell
         self._server = server
@@ -191,19 +201,21 @@ class Link:
     """A way to the server that outlives its connections: each use connects anew if need be.
 
     `greet` is awaited on every new connection before anybody else may use it. An attempt that fails is the
-    caller's error; the next one first waits a little.
+    caller's error; the next one first waits a little. With a `finder` each attempt asks it for the place.
     """
 
     def __init__(
         self,
         address: Address,
         *,
+        finder: Finder | None = None,
         greet: Greeting | None = None,
         hear: Hearing | None = None,
         life: Life | None = None,
     ) -> None:
         self._address = address
-        self._server = f"the server at {address}"
+        self._finder = finder
+        self._server = address.title
         self._greet = greet
         self._hear = hear
         self._life = life
@@ -277,11 +289,14 @@ class Link:
             await asyncio.sleep(random.uniform(0, most))
         wire: Wire | None = None
         try:
+            address = await self._finder.find() if self._finder else self._address
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                wire = await self._open()
+                wire = await self._open(address)
                 await self._introduce(wire)
         except BaseException as error:
             self._failures += 1
+            if self._finder is not None:
+                self._finder.doubt()
             if wire is not None:
                 wire.close()
             if isinstance(error, OSError):  # a timeout is one
@@ -297,12 +312,11 @@ class Link:
     def _advised(self, error: BackendUnavailable) -> BackendUnavailable:
         return with_advice_on_tls(error) if self._address.tls else error
 
-    async def _open(self) -> Wire:
+    async def _open(self, address: Address) -> Wire:
         loop = asyncio.get_running_loop()
-        address = self._address
 
         def make() -> Wire:
-            return Wire(self._server, self._hear)
+            return Wire(address, self._server, self._hear)
 
         if address.path is not None:
             return (await loop.create_unix_connection(make, address.path))[1]
@@ -310,7 +324,7 @@ class Link:
         return (await loop.create_connection(make, address.host, address.port, ssl=tls))[1]
 
     async def _introduce(self, wire: Wire) -> None:
-        commands = handshake(self._address)
+        commands = handshake(wire.address)
         replies = await wire.send(b"".join(map(pack, commands)), len(commands))
         check_handshake(replies, self._server)
         if isinstance(replies[-1], int):
@@ -320,13 +334,18 @@ class Link:
 
 
 def handshake(address: Address) -> list[tuple[Word, ...]]:
-    """The first commands on a connection; the last answers the client's id."""
+    """The first commands on a connection; the last answers the client's id.
+
+    What sentinels say may be a moment old, so the server is asked what it is.
+    """
     commands: list[tuple[Word, ...]] = []
     if address.password:
         user = (address.username,) if address.username else ()
         commands.append(("AUTH", *user, address.password))
     if address.database:
         commands.append(("SELECT", address.database))
+    if address.sentinels is not None:
+        commands.append(("ROLE",))
     commands += [("CLIENT", "SETNAME", "headrace"), ("CLIENT", "ID")]
     return commands
 
@@ -336,6 +355,8 @@ def check_handshake(replies: list[Any], server: str) -> None:
     for reply in replies:
         if isinstance(reply, hiredis.ReplyError) and not is_denied(reply):
             raise error_of(reply, server)
+        if isinstance(reply, list) and reply[0] != b"master":
+            raise lost(f"{server} is not where the sentinels say: a {reply[0].decode()} answers there")
 
 
 def keep_alive(connection: socket.socket | None) -> None:

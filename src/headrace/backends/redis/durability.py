@@ -10,7 +10,8 @@ from hiredis import ReplyError
 from headrace.core.backend import Answer
 from headrace.core.errors import ConfigurationError, NotDurable
 
-from .connection import Link, Wire, Word, pack
+from .connection import Wire, Word, pack
+from .faults import lost, redirection_of
 
 #: Milliseconds to wait for a confirmation.
 PATIENCE = 2000
@@ -43,15 +44,22 @@ def confirmation_of(durability: str) -> Confirmation | None:
     return CONFIRMATIONS[durability]
 
 
-async def confirm(confirmation: Confirmation, link: Link, key: str, answers: list[Answer]) -> None:
+async def confirm(confirmation: Confirmation, wire: Wire, key: bytes, answers: list[Answer]) -> None:
     """Wait until what was written is safe; `NotDurable` when it is not in time.
+
+    It must be the connection that the append went over: another may lead to a server that never had it, since
+    it took over in between.
 
     The server waits for what this very connection has written. A batch that is sent again on a new one writes
     nothing, and would be confirmed by nobody at once; hence a write, which comes after whatever was before.
     """
     commands = (("SET", key, "", "PX", 60_000), confirmation.command)
-    _, reply = await link.ask(b"".join(map(pack, commands)), len(commands), patience=PATIENCE / 1000)
-    if not confirmation.is_given(reply):
+    if wire.closed:
+        raise lost("the connection was lost before the jobs were confirmed", uncertain=True)
+    written, reply = await wire.send(b"".join(map(pack, commands)), len(commands), patience=PATIENCE / 1000)
+    if redirection_of(written) is not None:
+        raise lost("another node has taken over before the jobs were confirmed", uncertain=True)
+    if isinstance(written, ReplyError) or not confirmation.is_given(reply):
         raise NotDurable(f"the store has taken the job, but {confirmation.missing} ({reply})", job=answers)
 
 

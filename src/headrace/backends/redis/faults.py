@@ -16,6 +16,8 @@ from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
 
+from .address import Place
+
 
 class Course(StrEnum):
     """What is done about it."""
@@ -109,8 +111,11 @@ FAULTS: dict[str, Fault] = {
     "ERR unknown command": Fault(
         Course.FATAL, "does not know a command", "headrace needs Redis 6.2 or Valkey with all commands"
     ),
-    "MOVED": Fault(Course.FATAL, "is a node of a cluster", "name a server that is none: redis://host"),
-    "CROSSSLOT": Fault(Course.FATAL, "is a node of a cluster", "name a server that is none: redis://host"),
+    "MOVED": Fault(Course.FATAL, "is a node of a cluster", "write redis+cluster://host in the URL"),
+    "CROSSSLOT": Fault(Course.FATAL, "is a node of a cluster", "write redis+cluster://host in the URL"),
+    "ERR This instance has cluster support disabled": Fault(
+        Course.FATAL, "is no node of a cluster", "write redis://host in the URL"
+    ),
 }
 
 #: For everything that is not listed.
@@ -125,6 +130,14 @@ _TEXTS = tuple(key for key in FAULTS if " " in key)
 _INSIDE = re.compile(
     r"(?<![A-Za-z])-?(" + "|".join(key for key in FAULTS if " " not in key) + r")(?![A-Za-z])"
 )
+
+
+class Redirection(msgspec.Struct, frozen=True):
+    """Which node of a cluster to ask instead; `asks`: only this once, the slot is on its way there."""
+
+    slot: int
+    place: Place
+    asks: bool
 
 
 class OutOfMemory(BackendUnavailable):
@@ -200,6 +213,22 @@ def can_heal(reply: ReplyError) -> bool:
 def leads_elsewhere(reply: ReplyError) -> bool:
     """Whether connections should be made anew before the next try."""
     return fault_of(reply).course is Course.RECONNECT
+
+
+def passes_soon(reply: Any) -> bool:
+    """Whether a cluster cannot serve it at this moment, but may in the next."""
+    return is_error(reply, "TRYAGAIN") or is_error(reply, "CLUSTERDOWN")
+
+
+def redirection_of(reply: Any, host_asked: str = "") -> Redirection | None:
+    """`MOVED 3999 127.0.0.1:6381`, or ASK with the same words; without a host it is the one asked."""
+    if not isinstance(reply, ReplyError):
+        return None
+    words = str(reply).split(" ")
+    if words[0] not in ("MOVED", "ASK") or len(words) != 3:
+        return None
+    host, _, port = words[2].rpartition(":")
+    return Redirection(int(words[1]), (host or host_asked, int(port)), words[0] == "ASK")
 
 
 def hangs_up(reply: Any) -> bool:

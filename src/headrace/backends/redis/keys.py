@@ -15,6 +15,7 @@ namespace.
     :r:<id>                result or mark of an ended message                 job, time to live
     :u:<key>               unique key → who holds it                          job
     :p:<producer>/<chunk>  last batch with its answers                        job, time to live
+    :confirmed             written before a confirmation is waited for        time to live
     :meta                  hash: lease, longer and until (of one that was     stays
                            shortened), paused, run (of the server), patient
     :sched                 hash: of each schedule l:<name> last moment,       stays
@@ -34,7 +35,6 @@ and its name with a slash, which no name holds: `{headrace:t:orders}:g:billing/s
     <namespace>:streams    set of all streams                                 stays
     <namespace>:traffic:<minute>  hash: what was done and failed              time to live
     <namespace>:workers    hash: consumer → until when, and what it says      stays
-    <namespace>:confirmed  written before a confirmation is waited for        time to live
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class QueueKeys:
         self.lanes = tuple(self._key(f"s:{lane}") for lane in LANES)
         self.meta = self._key("meta")
         self.mark_prefix = self._key("r:")
+        self.confirmed = self._key("confirmed")
         self.all = (
             *self.lanes,
             self._key("ids"),
@@ -119,7 +120,6 @@ class NamespaceKeys:
         self.streams = f"{namespace}:streams"
         self.workers = f"{namespace}:workers"
         self.orders = f"{namespace}:orders"
-        self.confirmed = f"{namespace}:confirmed"
         self._namespace = namespace
 
     def traffic(self, minute: int) -> str:

@@ -111,9 +111,10 @@ class Lister:
         pages keys may come and go, which the listing does not promise to follow.
         """
         position, _, last = place.after.partition(" ")
-        prefix = self._store.queue(stream).keys.mark_prefix
+        queue = self._store.queue(stream)
+        prefix = queue.keys.mark_prefix
         scan = ("SCAN", position or "0", "MATCH", prefix + b"*", "COUNT", SCAN)
-        following, keys = await self._store.command(*scan)
+        following, keys = await self._store.command(*scan, queue=queue)
         ids = sorted(id for key in keys if (id := key[len(prefix) :].decode()) > last)
         page = ids[: min(limit, ROWS)]
         further: Cursor | None = None

@@ -13,10 +13,11 @@ logger = logging.getLogger("headrace")
 _said: set[tuple[str, str]] = set()
 
 
-def warn_once(server: str, what: str) -> None:
-    """The same is said of the same server once in this process."""
-    if (server, what) not in _said:
-        _said.add((server, what))
+def warn_once(server: str, what: str, *, about: str = "") -> None:
+    """The same is said of the same server once in this process; `about`: and nothing else about this."""
+    key = (server, about or what)
+    if key not in _said:
+        _said.add(key)
         logger.warning("%s %s", server, what)
 
 

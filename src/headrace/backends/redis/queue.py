@@ -11,6 +11,7 @@ from headrace.core.message import Source, Stream
 from .connection import Word, pack
 from .keys import GROUP, NamespaceKeys, QueueKeys, label_of
 from .scripts import Script
+from .slots import slot_of
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -18,6 +19,7 @@ class Call(msgspec.Struct, frozen=True):
 
     script: Script
     packed: bytes
+    slot: int = 0
 
 
 class Queue:
@@ -26,6 +28,7 @@ class Queue:
         self.source = Source(stream)
         self.keys = QueueKeys(namespace, stream)
         self.label = label_of(stream)
+        self.slot = slot_of(self.keys.meta)
         self._offset_us = offset_us
         self._head: tuple[Word, ...] = (len(self.keys.all), *self.keys.all)
         self._context: tuple[Word, ...] = (GROUP, NamespaceKeys(namespace).orders, self.label)
@@ -33,4 +36,4 @@ class Queue:
     def call(self, script: Script, *args: Word) -> Call:
         """`script` about this queue. What comes before `args` is named in lua/shared/queue.lua."""
         words = (b"EVALSHA", script.digest, *self._head, self._offset_us(), *self._context, *args)
-        return Call(script, pack(words))
+        return Call(script, pack(words), self.slot)

@@ -67,13 +67,14 @@ def wanted(queues: Sequence[Queue], *, limit: int, suspects: int, wait: float, t
 
 
 class Reader:
-    """`paused` is shared with the backend, which hears of changes."""
+    """`paused` is shared with the backend, which hears of changes. On a cluster `queue` is one of those that
+    it reads, which are all on the same node."""
 
-    def __init__(self, store: Store, consumer: str, paused: set[Stream]) -> None:
+    def __init__(self, store: Store, consumer: str, paused: set[Stream], queue: Queue | None = None) -> None:
         self._store = store
         self._consumer = consumer
         self._paused = paused
-        self._link = store.new_link()
+        self._link = store.new_link(queue=queue)
         self._turns = asyncio.Lock()
         self._task: asyncio.Task[list[Claim]] | None = None
         self._blocking: Wire | None = None
@@ -109,6 +110,20 @@ class Reader:
         self._wake_asked = True
         self.stir()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a read is under way whose caller has gone."""
+        return self._task is not None and not self._task.done()
+
+    def forget_wake(self) -> None:
+        """It was meant for others, and they have heard it."""
+        self._wake_asked = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the last read waited in vain, and nothing has happened since."""
+        return self._idle and self._task is None and not self._kept and not self._doubtful
+
     def stir(self) -> None:
         """Have the read under way look anew."""
         self._idle = False
@@ -121,7 +136,7 @@ class Reader:
         async with self._turns:
             await self._abandoned()
             kept, self._kept = self._kept, []
-            await self._hand_back(kept)
+            await self.hand_back(kept)
             self._link.drop()
 
     async def _abandoned(self) -> None:
@@ -143,8 +158,10 @@ class Reader:
 
     def _unblock(self) -> None:
         """End a blocking read, if there is one."""
-        wire = self._store.link.wire
-        if self._blocking is not None and self._blocking.client_id and wire is not None:
+        if self._blocking is None or not self._blocking.client_id:
+            return
+        wire = self._store.beside(self._blocking)
+        if wire is not None:
             answer = wire.send(pack(("CLIENT", "UNBLOCK", self._blocking.client_id)))
             answer.add_done_callback(self._unblock_again)
 
@@ -264,7 +281,7 @@ class Reader:
             return await self._take_up(wanted)
         elif reply:
             claims = [claim for key, entries in reply for claim in self._claims(*lanes[key], entries)]
-            return await self._trim(claims, wanted)
+            return await self.trim(claims, wanted)
         return []
 
     def _lanes_to_block_on(self, wanted: Wanted) -> dict[bytes, tuple[Queue, int]]:
@@ -319,7 +336,7 @@ class Reader:
         if not claims and self._doubtful:
             claims = await self._unseen(wanted)
             self._doubtful = len(claims) >= wanted.limit
-        return await self._trim(claims, wanted) if claims else claims
+        return await self.trim(claims, wanted) if claims else claims
 
     async def _unseen(self, wanted: Wanted) -> list[Claim]:
         queues = list(dict.fromkeys((*wanted.queues, *self._seen)))
@@ -334,7 +351,7 @@ class Reader:
                 claims += self._claims(queue, lane, entries)
         return claims
 
-    async def _trim(self, claims: list[Claim], wanted: Wanted) -> list[Claim]:
+    async def trim(self, claims: list[Claim], wanted: Wanted) -> list[Claim]:
         """Hand back what goes beyond what was wanted: a blocking read takes one from each lane."""
         taken: list[Claim] = []
         surplus: list[Claim] = []
@@ -347,10 +364,10 @@ class Reader:
                 suspects -= suspect
             else:
                 surplus.append(claim)
-        await self._hand_back(surplus)
+        await self.hand_back(surplus)
         return taken
 
-    async def _hand_back(self, claims: Iterable[Claim]) -> None:
+    async def hand_back(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
             token, queue = claim.token, self._store.queue(claim.source.stream)
             place = (claim.id, token.lane, token.entry, token.consumer)

@@ -9,6 +9,7 @@ import msgspec
 
 from headrace.core.backend import CRASH_LIMIT, CRASHED, Reclaimed, Recovery
 from headrace.core.clock import SECOND
+from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, State, Stream, Trouble, encode_state
 from headrace.core.outcome import DeadReason
 from headrace.core.record import JobStatus
@@ -54,22 +55,29 @@ class Recoverer:
 
     async def reclaim(self, sources: Sequence[Source], limit: int) -> Reclaimed:
         recovered: list[Recovery] = []
+        troubles: list[BackendUnavailable] = []
         waiting = [source for source in sources if source.stream not in self._done]
         for source in waiting:
-            recovered += await self._step(source, limit - len(recovered))
+            try:
+                recovered += await self._step(source, limit - len(recovered))
+            except BackendUnavailable as error:
+                self._store.pass_over(self._store.queue(source.stream), error)
+                troubles.append(error)
+                self._done.add(source.stream)
             if len(recovered) >= limit or source.stream not in self._done:
                 break
         more = any(source.stream not in self._done for source in sources)
         if not more:
             self._done.difference_update(source.stream for source in sources)
+        if troubles and len(troubles) == len(waiting):
+            raise troubles[0]
         return Reclaimed(tuple(recovered), more)
 
     async def _step(self, source: Source, limit: int) -> list[Recovery]:
         queue = self._store.queue(source.stream)
         lane, after = self._places.pop(source.stream, (1, b""))
         # First connect, if need be: the id must be that of the run which gets the call.
-        await self._store.link.connected()
-        run_id = self._store.server.run_id
+        run_id = await self._store.run_id(queue)
         call = queue.call(OVERDUE, run_id, lane, after, limit, SCAN_LIMIT, DEFAULT_LEASE, BYTES)
         now_us, lease_ms, lane, after, rows = await self._store.run(call)
         recovered = await self._take(queue, source, lease_ms, [_overdue(row, now_us) for row in rows])

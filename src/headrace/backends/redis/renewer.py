@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from headrace.core.backend import Renewal, Renewer
 from headrace.core.claim import Claim
+from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 
 from .connection import Word
+from .notices import Notices
 from .scripts import RENEW
-from .store import Store, run_synchronously
+from .store import Store
 
 #: Claims in one script.
 ITEMS = 500
@@ -22,19 +24,37 @@ class RedisRenewer(Renewer):
     def __init__(self, store: Store) -> None:
         self._store = store
         self._connection = store.connect_synchronously()
+        self._notices = Notices()
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
         renewals = [Renewal.LOST] * len(claims)
         by_stream: dict[Stream, list[int]] = {}
         for index, claim in enumerate(claims):
             by_stream.setdefault(claim.source.stream, []).append(index)
+        troubles: list[BackendUnavailable] = []
         for stream, indices in by_stream.items():
             for start in range(0, len(indices), ITEMS):
                 chunk = indices[start : start + ITEMS]
-                answers = self._renew(stream, [claims[index] for index in chunk])
-                for index, answer in zip(chunk, answers, strict=True):
-                    renewals[index] = _RENEWALS[answer]
+                for index, renewal in zip(chunk, self._answers(stream, claims, chunk, troubles), strict=True):
+                    renewals[index] = renewal
+        if troubles and len(troubles) >= len(by_stream):
+            raise troubles[0]
         return renewals
+
+    def _answers(
+        self, stream: Stream, claims: Sequence[Claim], chunk: list[int], troubles: list[BackendUnavailable]
+    ) -> list[Renewal]:
+        """A node of a cluster that is away must not cost the leases on all others. Nothing is assumed to be
+        lost there, as when a store is away as a whole."""
+        try:
+            answers = self._renew(stream, [claims[index] for index in chunk])
+        except BackendUnavailable as error:
+            if not self._store.is_cluster:
+                raise
+            self._notices.warn(f"leases of {stream.name!r} are not renewed: {error}")
+            troubles.append(error)
+            return [Renewal.KEPT] * len(chunk)
+        return [_RENEWALS[answer] for answer in answers]
 
     def close(self) -> None:
         self._connection.close()
@@ -45,5 +65,5 @@ class RedisRenewer(Renewer):
             token = claim.token
             words += (claim.id, token.lane, token.entry, token.consumer)
         call = self._store.queue(stream).call(RENEW, *words)
-        answers: list[bytes] = run_synchronously(self._connection, call, self._store.server_name)
+        answers: list[bytes] = self._connection.run(call)
         return answers

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Any
 
 import msgspec
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.examination import Level
 
 from .address import Address
+from .health import quick_findings
 from .notices import warn_once
 
 #: XPENDING with IDLE and exclusive ranges came with it.
@@ -28,16 +29,16 @@ class Server(msgspec.Struct, frozen=True):
         return f"{self.name} {self.version}".strip()
 
 
-def check_server(info: str, server: str) -> Server:
+def check_server(info: str, server: str, *, in_cluster: bool = False) -> Server:
     """What INFO tells; a `ConfigurationError` when jobs would not be safe there."""
     facts = facts_of(info)
     valkey = facts.get("valkey_version")
     version = valkey or facts.get("redis_version", "")
     _check_version(version, server, is_valkey=valkey is not None)
     _check_eviction(facts.get("maxmemory_policy", ""), server)
-    if facts.get("cluster_enabled") == "1":
+    if facts.get("cluster_enabled") == "1" and not in_cluster:
         raise ConfigurationError(
-            f"{server} is a node of a cluster, which headrace cannot use yet: name a server that is none"
+            f"{server} is a node of a cluster: write redis+cluster:// with some of its nodes in the URL"
         )
     return Server("Valkey" if valkey else "Redis", version, facts.get("run_id", ""))
 
@@ -47,28 +48,19 @@ def facts_of(info: str) -> dict[str, str]:
 
 
 def warn_of_risks(info: str, config: Any, address: Address, server: str) -> None:
-    """Say once what a server that can work may lose or give away. `config` is the answer to CONFIG GET save,
-    or an error where that is not allowed."""
-    risk = _persistence_risk(facts_of(info), config)
-    if risk:
-        warn_once(server, f"{risk}: with it go all jobs it has accepted, unless CONFIG SET appendonly yes")
-    if address.tls is None and address.path is None and not _is_loopback(address.host):
-        warn_once(server, "is reached over the network without TLS: use rediss:// where others can listen")
+    """Say once what a server that can work may lose or give away: the quick part of `headrace doctor`.
+    `config` is the answer to CONFIG GET, or an error where that is not allowed."""
+    for finding in quick_findings(facts_of(info), settings_of(config), address):
+        if finding.level is not Level.OK:
+            warn_once(server, f"({finding.name}): {finding.text}; {finding.remedy}", about=finding.name)
 
 
-def _persistence_risk(facts: dict[str, str], config: Any) -> str:
-    if facts.get("aof_enabled") != "0":
-        return ""
-    if isinstance(config, list) and len(config) == 2 and config[1] == b"":
-        return "keeps nothing on disk and forgets everything when it stops"
-    return "keeps no append-only file and forgets what came after its last snapshot when it stops"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+def settings_of(config: Any) -> dict[str, str]:
+    """What CONFIG GET answers; nothing where it is not allowed."""
+    if not isinstance(config, list):
+        return {}
+    words = [word.decode() for word in config]
+    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def _check_version(version: str, server: str, *, is_valkey: bool) -> None:

@@ -10,29 +10,37 @@ from typing import Any
 from hiredis import ReplyError
 
 from headrace.core.clock import Clock
+from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 
-from .address import Address
+from .address import Address, Place
 from .connection import Greeting, Hearing, Link, Wire, Word, pack
 from .faults import error_of, is_error, leads_elsewhere
 from .keys import NamespaceKeys
 from .life import Life
-from .permissions import check_permissions
+from .nodes import Nodes
+from .permissions import Permissions, Probe, Role, probe_keys
 from .queue import Call, Queue
+from .sentinels import Sentinels
 from .server import Server, check_server, warn_of_risks
 from .synchronous import SyncConnection
+from .synchronous_nodes import SyncNodes, SyncServer
 
 
 class Store:
     """Everything but claims goes over one connection, on which many requests may be in flight at once."""
+
+    is_cluster = False
 
     def __init__(self, address: Address, namespace: str, clock: Clock) -> None:
         self.address = address
         self.namespace = namespace
         self.keys = NamespaceKeys(namespace)
         self.server = Server()
+        self.permissions = Permissions(namespace)
         self.life = Life()
         self._links: weakref.WeakSet[Link] = weakref.WeakSet()
+        self._sentinels = Sentinels(address, self._move) if address.sentinels else None
         self.link = self.new_link(greet=self._greet)
         self._clock = clock
         self._ahead_us = 0
@@ -42,11 +50,42 @@ class Store:
         #: Groups that this process joined as ordered, for when the server has lost them.
         self._ordered: set[Stream] = set()
 
-    def new_link(self, *, greet: Greeting | None = None, hear: Hearing | None = None) -> Link:
-        """One more connection, which lives as long as the store is open."""
-        link = Link(self.address, greet=greet, hear=hear, life=self.life)
+    def new_link(
+        self,
+        *,
+        greet: Greeting | None = None,
+        hear: Hearing | None = None,
+        queue: Queue | None = None,
+    ) -> Link:
+        """One more connection, which lives as long as the store is open; to where this queue is."""
+        link = Link(self.address, finder=self._sentinels, greet=greet, hear=hear, life=self.life)
+        return self._add(link)
+
+    def _add(self, link: Link) -> Link:
         self._links.add(link)
         return link
+
+    def new_way(self) -> Link | Nodes:
+        """A second way for everything but claims."""
+        return self.new_link()
+
+    async def wire_to(self, queue: Queue, way: Link | Nodes) -> Wire:
+        """The connection that calls about this queue take."""
+        assert isinstance(way, Link)
+        return await way.connected()
+
+    async def run_id(self, queue: Queue) -> str:
+        """Of the server that calls about this queue go to; it changes with every start and failover."""
+        await self.link.connected()
+        return self.server.run_id
+
+    def pass_over(self, queue: Queue, error: BackendUnavailable) -> None:
+        """Go on without a queue that cannot be reached. There is only one server: no other can be either."""
+        raise error
+
+    def share(self, queue: Queue) -> int:
+        """Queues that have it in common may be read by one command."""
+        return 0
 
     def queue(self, stream: Stream) -> Queue:
         queue = self._queues.get(stream)
@@ -74,13 +113,13 @@ class Store:
         """Take a fresh answer of TIME into account."""
         self._ahead_us = int(seconds) * 1_000_000 + int(microseconds) - time.time_ns() // 1000
 
-    async def run(self, call: Call, link: Link | None = None) -> Any:
+    async def run(self, call: Call, link: Link | Nodes | None = None) -> Any:
         return (await self.run_all((call,), link))[0]
 
     async def run_all(
         self,
         calls: Sequence[Call],
-        link: Link | None = None,
+        link: Link | Nodes | None = None,
         *,
         tolerates: Callable[[Any], bool] | None = None,
     ) -> list[Any]:
@@ -89,18 +128,24 @@ class Store:
         An error that the caller tolerates is left among the answers.
         """
         link = link or self.link
+        assert isinstance(link, Link)
         replies = await link.ask(b"".join([call.packed for call in calls]), len(calls))
         if any([type(reply) is ReplyError for reply in replies]):
             await self._repeat(calls, replies, link)
             self.check([reply for reply in replies if not (tolerates and tolerates(reply))], link)
         return replies
 
-    async def command(self, *words: Word) -> Any:
-        return (await self.commands(words))[0]
+    async def command(self, *words: Word, queue: Queue | None = None) -> Any:
+        return (await self.commands(words, queue=queue))[0]
 
     async def commands(
-        self, *commands: tuple[Word, ...], tolerates: Callable[[Any], bool] | None = None
+        self,
+        *commands: tuple[Word, ...],
+        tolerates: Callable[[Any], bool] | None = None,
+        queue: Queue | None = None,
     ) -> list[Any]:
+        """The answers to plain commands, each of one key at most. Those about a queue that do not begin with
+        one of its keys must name it."""
         replies = await self.link.ask(b"".join(map(pack, commands)), len(commands))
         self.check([reply for reply in replies if not (tolerates and tolerates(reply))], self.link)
         return replies
@@ -126,22 +171,57 @@ class Store:
                 other.renounce()  # a subscription to the wrong server would stay silent for ever
         raise error_of(errors[0], self.server_name, uncertain=len(errors) < len(replies))
 
+    def begin(self) -> None:
+        """Connections may be made from now on, by this process on this event loop."""
+        self.life.begin()
+        if self._sentinels is not None:
+            self._sentinels.watch()
+
+    def _move(self, place: Place) -> None:
+        """The sentinels have made another server the primary: leave the old one, which may just hang."""
+        for link in list(self._links):
+            wire = link.wire
+            if wire is not None and (wire.address.host, wire.address.port) != place:
+                link.drop()
+
     def leave(self) -> None:
         """Close every connection, or forget those of another event loop or process."""
+        if self._sentinels is not None:
+            self._sentinels.leave(at_home=self.life.at_home)
         end = Link.drop if self.life.at_home else Link.abandon
         for link in list(self._links):
             end(link)
         self.life.end()
 
     async def check_permissions(self, wire: Wire) -> None:
-        await check_permissions(wire, self.namespace, self.server_name, self.address.username)
+        await self.permissions.check(await self.probes(), self.server_name, self.address.username)
+
+    async def demand(self, role: Role) -> None:
+        """A `ConfigurationError` unless this user may do what the role needs."""
+        if self.permissions.lacking(role):
+            probes = await self.probes()
+            await self.permissions.demand(role, probes, self.server_name, self.address.username)
+
+    async def probes(self) -> list[Probe]:
+        """What rights are tried with: the keys may belong to different servers."""
+        return [Probe(await self.link.connected(), probe_keys(self.namespace))]
+
+    async def servers(self) -> list[Link]:
+        """The way to each server that holds a part of the store."""
+        return [self.link]
 
     @property
     def server_name(self) -> str:
-        return f"the server at {self.address}"
+        return self.address.title
 
-    def connect_synchronously(self) -> SyncConnection:
-        return SyncConnection(self.address)
+    def beside(self, wire: Wire) -> Wire | None:
+        """The connection for everything else to the server that this one leads to, if it stands."""
+        main = self.link.wire
+        return main if main is not None and main.address == wire.address else None
+
+    def connect_synchronously(self) -> SyncServer | SyncNodes:
+        find = self._sentinels.find_synchronously if self._sentinels else None
+        return SyncServer(SyncConnection(self.address, find=find), self.server_name)
 
     async def _greet(self, wire: Wire) -> None:
         asked = (("INFO",), ("CONFIG", "GET", "save"), ("TIME",))
@@ -152,23 +232,10 @@ class Store:
         # Where INFO is not allowed the checks cannot be made, which is no reason to refuse.
         if isinstance(info, bytes):
             told = info.decode(errors="replace")
-            self.server = check_server(told, self.server_name)
-            warn_of_risks(told, config, self.address, self.server_name)
+            self.server = check_server(told, self.server_name, in_cluster=self.is_cluster)
+            warn_of_risks(told, config, wire.address, self.server_name)
         self.listed.clear()
 
 
 def _with_script(call: Call) -> bytes:
     return pack((b"SCRIPT", b"LOAD", call.script.source)) + call.packed
-
-
-def run_synchronously(connection: SyncConnection, call: Call, server: str) -> Any:
-    """The same over a synchronous connection."""
-    [reply] = connection.ask(call.packed)
-    if is_error(reply, "NOSCRIPT"):
-        loaded, reply = connection.ask(_with_script(call), 2)
-        reply = loaded if isinstance(loaded, ReplyError) else reply
-    if isinstance(reply, ReplyError):
-        if leads_elsewhere(reply):
-            connection.close()
-        raise error_of(reply, server)
-    return reply

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
@@ -16,11 +17,23 @@ from .faults import error_of, hangs_up, lost, unreachable
 
 
 class SyncConnection:
-    """Connects when it is first used, and again after any trouble. A forked child makes its own."""
+    """Connects when it is first used, and again after any trouble. A forked child makes its own.
 
-    def __init__(self, address: Address) -> None:
+    Where a server is not always the same, `find` says which it is now. `patience`: seconds to connect, and
+    for an answer, where others may be asked instead.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        find: Callable[[], Address] | None = None,
+        patience: float | None = None,
+    ) -> None:
         self._address = address
-        self._server = f"the server at {address}"
+        self._find = find
+        self._patience = patience
+        self._server = address.title
         self._socket: socket.socket | None = None
         self._process = 0
         self._reader = hiredis.Reader()
@@ -55,29 +68,30 @@ class SyncConnection:
             raise
 
     def _connect(self) -> socket.socket:
-        peer = self._socket = self._open()
+        address = self._find() if self._find else self._address
+        peer = self._socket = self._open(address)
         self._process, self._reader = os.getpid(), hiredis.Reader()
-        peer.settimeout(connection.REPLY_TIMEOUT)
+        peer.settimeout(self._patience or connection.REPLY_TIMEOUT)
         keep_alive(peer)
-        commands = handshake(self._address)
+        commands = handshake(address)
         peer.sendall(b"".join(map(pack, commands)))
         check_handshake(self._read(peer, len(commands)), self._server)
         return peer
 
-    def _open(self) -> socket.socket:
-        address = self._address
+    def _open(self, address: Address) -> socket.socket:
         if address.path is not None:
             peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            peer.settimeout(connection.CONNECT_TIMEOUT)
+            peer.settimeout(self._patience or connection.CONNECT_TIMEOUT)
             peer.connect(address.path)
             return peer
-        plain = socket.create_connection((address.host, address.port), connection.CONNECT_TIMEOUT)
+        patience = self._patience or connection.CONNECT_TIMEOUT
+        plain = socket.create_connection((address.host, address.port), patience)
         context = address.tls_context()
         return context.wrap_socket(plain, server_hostname=address.host) if context else plain
 
     def _read(self, peer: socket.socket, count: int) -> list[Any]:
         # Each part of an answer may take the time-out, but the whole must come before this.
-        deadline = time.monotonic() + connection.REPLY_TIMEOUT
+        deadline = time.monotonic() + (self._patience or connection.REPLY_TIMEOUT)
         replies: list[Any] = []
         while len(replies) < count:
             reply = self._reader.gets()

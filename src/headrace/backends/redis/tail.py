@@ -11,7 +11,7 @@ from headrace.core.clock import SECOND
 from headrace.core.message import Stream
 from headrace.core.topics import LogEntry, Reading, Start
 
-from .connection import Wire, pack
+from .connection import Link, Wire, pack
 from .entries import message_of
 from .faults import can_heal
 from .keys import TopicKeys
@@ -36,7 +36,7 @@ class Tail:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._link = store.new_link()
+        self._links: dict[int, Link] = {}  # by what topics share
         self._turns = asyncio.Lock()
         self._blocking: Wire | None = None
         self._wake_asked = False
@@ -63,7 +63,15 @@ class Tail:
     async def stop(self) -> None:
         self.wake()
         async with self._turns:
-            self._link.drop()
+            for link in self._links.values():
+                link.drop()
+
+    def _link(self, topic: Stream) -> Link:
+        queue = self._store.queue(topic)
+        share = self._store.share(queue)
+        if share not in self._links:
+            self._links[share] = self._store.new_link(queue=queue)
+        return self._links[share]
 
     def _was_woken(self) -> bool:
         woken, self._wake_asked = self._wake_asked, False
@@ -77,6 +85,7 @@ class Tail:
             ("TIME",),
             ("HGET", keys.meta, "last"),
             ("XRANGE", keys.log, after + 1, "+", "COUNT", count),
+            queue=self._store.queue(topic),
         )
         now_us = int(seconds) * SECOND + int(microseconds) + self._store.offset_us()
         if after > int(last or 0) and not rows:
@@ -90,7 +99,8 @@ class Tail:
         """Wait until something is behind the position, or somebody wakes us, or the time is up."""
         log = TopicKeys(self._store.namespace, topic.name).log
         head = ("XREAD", "COUNT", 1, "BLOCK", max(1, round(seconds * 1000)))
-        wire = await self._link.connected()
+        link = self._link(topic)
+        wire = await link.connected()
         if self._wake_asked:
             return
         self._blocking = wire
@@ -102,11 +112,13 @@ class Tail:
         finally:
             self._blocking = None
         if isinstance(reply, ReplyError) and not can_heal(reply):
-            self._store.check([reply], self._link)
+            self._store.check([reply], link)
 
     def _unblock(self) -> None:
-        wire = self._store.link.wire
-        if self._blocking is not None and self._blocking.client_id and wire is not None:
+        if self._blocking is None or not self._blocking.client_id:
+            return
+        wire = self._store.beside(self._blocking)
+        if wire is not None:
             answer = wire.send(pack(("CLIENT", "UNBLOCK", self._blocking.client_id)))
             answer.add_done_callback(self._unblock_again)
 

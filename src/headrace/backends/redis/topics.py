@@ -26,10 +26,12 @@ class RedisTopics(Topics):
     _tails: dict[str, Tail]
 
     async def arrange(self, topic: Stream, rules: TopicRules) -> None:
+        await self._store.demand("producer")
         await self._list_streams(topic)
         await self._store.run(self._store.queue(topic).call(ARRANGE, rules_text(rules)))
 
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
+        await self._store.demand("worker")
         await self._list_streams(_topic_of(group), group)
         self._store.note_ordered(group, ordered=ordered)
         queue = self._store.queue(group)

@@ -34,6 +34,7 @@ from . import records, recovery, schedules, steering, topic_records, traffic, wo
 from .appends import append
 from .claims import Request, claim, is_something_ready
 from .connection import Connection, Synchronous
+from .examination import SqliteExamination, warn_of_risks
 from .filesystem import check_folder
 from .publishing import publish
 from .records import Listing
@@ -46,7 +47,7 @@ from .topics import SqliteTopics
 T = TypeVar("T")
 
 
-class SqliteBackend(SqliteTopics, Backend):
+class SqliteBackend(SqliteTopics, SqliteExamination, Backend):
     def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
         super().__init__(path, namespace=namespace, clock=clock)
         self._synchronous: Synchronous = synchronous
@@ -71,6 +72,7 @@ class SqliteBackend(SqliteTopics, Backend):
         except BaseException:
             self._session = None
             raise
+        warn_of_risks(self._path)
 
     async def close(self) -> None:
         session, self._session = self._session, None

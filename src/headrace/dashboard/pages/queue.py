@@ -1,78 +1,55 @@
-"""The jobs of one queue, by state, with a search that says how far it looked."""
+"""The jobs of a queue, or the events in the hands of a group, by state, with a search that says how far it
+looked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from starlette.requests import Request
 
+from headrace.admin import GroupInfo, QueueInfo
 from headrace.app import App
-from headrace.core.info import JobInfo
-from headrace.core.record import JobStatus, Page
+from headrace.dashboard.place import Place
+from headrace.dashboard.search import STATES, Search, find
 from headrace.dashboard.site import Content
 
-PAGE = 50
 
-#: Jobs that one search looks at before it asks whether to go on.
-SCAN = 5000
-STEP = 500
-
-STATES = ("queued", "running", "scheduled", "retrying", "dead", "succeeded", "cancelled", "expired")
+async def queue_page(app: App, request: Request) -> Content:
+    place = Place(request.path_params["queue"])
+    queue = next((each for each in await app.admin.queues() if each.name == place.queue), None)
+    return await _page(app, request, place, queue)
 
 
-async def page(app: App, request: Request) -> Content:
-    name = request.path_params["queue"]
-    state = request.query_params.get("state") or None
-    task = request.query_params.get("task") or None
-    search = request.query_params.get("search", "").strip()
-    cursor = request.query_params.get("cursor") or None
-    queue = next((each for each in await app.admin.queues() if each.name == name), None)
-    found, looked = await _found(app, name, state, task, search, cursor)
+async def group_page(app: App, request: Request) -> Content:
+    place = Place(None, request.path_params["topic"], request.path_params["group"])
+    groups = [
+        group for topic in await app.admin.topics() if topic.name == place.topic for group in topic.groups
+    ]
+    group = next((each for each in groups if each.group == place.group), None)
+    return await _page(app, request, place, group)
+
+
+async def _page(app: App, request: Request, place: Place, counts: QueueInfo | GroupInfo | None) -> Content:
+    query = request.query_params
+    search = Search(
+        query.get("state", ""),
+        query.get("text", "").strip(),
+        query.get("since", "").strip(),
+        query.get("until", "").strip(),
+    )
+    cursor = query.get("cursor") or None
+    found = await find(app, place, search, cursor)
     return Content(
         "queue.html",
         {
-            "name": name,
-            "queue": queue,
-            "jobs": found.items,
-            "cursor": found.cursor,
+            "place": place,
+            "counts": counts,
+            "found": found,
             "first": cursor is None,
-            "state": state,
-            "task": task or "",
             "search": search,
-            "looked": looked,
+            "asked": {name: query[name] for name in ("state", "text", "since", "until") if query.get(name)},
             "states": STATES,
         },
-        f"Queue {name}",
-        404 if queue is None else 200,
+        place.words,
+        404 if counts is None else 200,
+        # A search looks through many: it is made once, not every second.
+        live=search.plain,
     )
-
-
-async def _found(
-    app: App, queue: str, state: str | None, task: str | None, search: str, cursor: str | None
-) -> tuple[Page[JobInfo], int]:
-    """A page of jobs, and how many were looked at for it."""
-    status = None if state is None else JobStatus(state) if state in STATES else None
-    if not search:
-        page = await app.admin.jobs(queue, state=status, task=task, cursor=cursor, limit=PAGE)
-        return page, len(page)
-    fits = _matcher(search)
-    found: list[JobInfo] = []
-    looked = 0
-    while looked < SCAN and len(found) < PAGE:
-        page = await app.admin.jobs(queue, state=status, task=task, cursor=cursor, limit=STEP)
-        found += filter(fits, page)
-        looked += len(page)
-        cursor = page.cursor
-        if cursor is None:
-            break
-    return Page(tuple(found), cursor), looked
-
-
-def _matcher(search: str) -> Callable[[JobInfo], bool]:
-    wanted = search.casefold()
-
-    def fits(job: JobInfo) -> bool:
-        texts = (job.id, job.task, job.error, job.error_type, job.worker, str(job.enqueued_at or ""))
-        return any(wanted in text.casefold() for text in texts)
-
-    return fits

@@ -5,8 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from headrace.app import App
+from headrace.dashboard.moments import FORMS
 from headrace.dashboard.site import Content
 
 
 async def page(app: App, request: Request) -> Content:
-    return Content("topics.html", {"topics": await app.admin.topics()}, "Topics")
+    return Content("topics.html", {"topics": await app.admin.topics(), "forms": FORMS}, "Topics")

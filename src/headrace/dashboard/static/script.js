@@ -5,37 +5,115 @@
   const live = document.getElementById("live");
   const lost = document.getElementById("lost");
   const root = document.documentElement.dataset.root || "";
+  const AGAIN = 2000; // milliseconds
 
-  // What the reader is doing must not be pulled away: typing, ticking, an opened detail.
-  const isBusy = () => {
-    const active = document.activeElement;
-    const typing = active && live.contains(active) && ["INPUT", "TEXTAREA", "SELECT"].includes(active.tagName);
-    return typing || live.querySelector("input:checked, details[open], dialog[open]") !== null ||
-      !document.getSelection().isCollapsed;
+  // --- bringing what stands there to what should, in place: focus, scrolling, ticks and opened details stay.
+
+  const keyOf = (node) => (node.nodeType === Node.ELEMENT_NODE && node.dataset.key) || "";
+  const alike = (old, fresh) => old.nodeType === fresh.nodeType && old.nodeName === fresh.nodeName;
+
+  // What somebody has ticked, or is writing, is not pulled away from under them.
+  const isHeld = (node) => node.dataset.hold !== undefined &&
+    (node.querySelector("input:checked") !== null || [...node.querySelectorAll("textarea")].some(isTouched));
+  const isTouched = (field) => field === document.activeElement || field.value !== field.defaultValue;
+
+  const update = (old, fresh) => {
+    if (old.nodeType !== Node.ELEMENT_NODE) {
+      if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
+      return;
+    }
+    if (isHeld(old) || old.isEqualNode(fresh)) return;
+    for (const { name } of [...old.attributes]) {
+      if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+    }
+    for (const { name, value } of fresh.attributes) {
+      if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
+    updateChildren(old, fresh);
   };
 
-  const focusAgain = (show) => {
-    const active = document.activeElement;
-    const place = active && live.contains(active) ? active.dataset.focus : null;
-    show();
-    const found = place && live.querySelector(`[data-focus="${CSS.escape(place)}"]`);
-    if (found) found.focus({ preventScroll: true });
+  const updateChildren = (old, fresh) => {
+    const known = new Map([...old.children].filter(keyOf).map((child) => [keyOf(child), child]));
+    let place = old.firstChild;
+    for (const node of [...fresh.childNodes]) {
+      const key = keyOf(node);
+      const match = key ? known.get(key) : place && !keyOf(place) && alike(place, node) ? place : null;
+      if (!match || !alike(match, node)) {
+        old.insertBefore(node, place);
+        continue;
+      }
+      if (match === place) place = place.nextSibling;
+      else old.insertBefore(match, place);
+      update(match, node);
+    }
+    while (place) {
+      const next = place.nextSibling;
+      place.remove();
+      place = next;
+    }
   };
 
-  if (live && live.dataset.path) {
-    const source = new EventSource(`${root}/live?path=${encodeURIComponent(live.dataset.path)}`);
+  const show = (html) => {
+    if (live.dataset.away !== undefined) {
+      location.reload(); // it began without a store: now there is a whole page to show
+      return;
+    }
+    const fresh = document.createElement("template");
+    fresh.innerHTML = html;
+    updateChildren(live, fresh.content);
+  };
+
+  const say = (text) => {
+    live.classList.toggle("stale", text !== "");
+    if (lost.textContent !== text) lost.textContent = text;
+    lost.hidden = text === "";
+  };
+
+  // --- the stream ------------------------------------------------------------------------------------------
+
+  let source = null;
+
+  const connect = () => {
+    source = new EventSource(`${root}/live?path=${encodeURIComponent(live.dataset.path)}`);
     source.addEventListener("live", (event) => {
-      lost.hidden = true;
-      if (!isBusy()) focusAgain(() => { live.innerHTML = JSON.parse(event.data); });
+      say("");
+      show(JSON.parse(event.data));
     });
-    source.addEventListener("open", () => { lost.hidden = true; });
-    source.addEventListener("error", () => { lost.hidden = false; });
+    source.addEventListener("away", (event) => {
+      if (live.dataset.away === undefined) say(`The store cannot be asked: ${JSON.parse(event.data)}`);
+    });
+    source.addEventListener("error", () => {
+      say("The connection to the dashboard is lost. Trying again…");
+      if (source.readyState === EventSource.CLOSED) setTimeout(connectOrLeave, AGAIN);
+    });
+  };
+
+  // A browser gives up when it is answered with anything but a stream: the login, or a proxy's error.
+  const connectOrLeave = async () => {
+    try {
+      const answer = await fetch(location.href, { method: "HEAD", redirect: "manual", cache: "no-store" });
+      if (answer.type === "opaqueredirect" || answer.status === 403) location.reload();
+      else connect();
+    } catch {
+      setTimeout(connectOrLeave, AGAIN);
+    }
+  };
+
+  if (live.dataset.path) {
+    connect();
     window.addEventListener("pagehide", () => source.close());
+    window.addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
   }
 
+  // --- forms -----------------------------------------------------------------------------------------------
+
   document.addEventListener("submit", (event) => {
-    const question = event.submitter && event.submitter.dataset.ask;
-    if (question && !window.confirm(question)) event.preventDefault();
+    const { ask, needs } = (event.submitter && event.submitter.dataset) || {};
+    const ticked = (of) => document.querySelector(`input[data-of="${CSS.escape(of)}"]:checked`);
+    if (needs && !ticked(needs)) {
+      event.preventDefault();
+      window.alert("Nothing is selected.");
+    } else if (ask && !window.confirm(ask)) event.preventDefault();
   });
 
   document.addEventListener("change", (event) => {

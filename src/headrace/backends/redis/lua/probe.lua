@@ -22,7 +22,7 @@ local tries = {
   { 'XREADGROUP', 'GROUP', '', '', 'STREAMS', queue, BAD }, { 'XREAD', 'STREAMS', queue, BAD },
   { 'XREVRANGE', queue, BAD, BAD }, { 'XTRIM', queue, 'MAXLEN', BAD }, { 'UNLINK', queue },
   { 'ZRANK', queue, '' }, { 'ZREVRANGE', queue, '0', '0' }, { 'ZREVRANK', queue, '' },
-  { 'HSETNX', queue, '', BAD, '' },
+  { 'HSETNX', queue, '', BAD, '' }, { 'HINCRBY', shared, '', BAD }, { 'EXPIRE', shared, BAD },
 }
 
 local refused = {}

@@ -75,7 +75,7 @@ local function row_of_id(id, now)
     if message then
       return row_of(id, place, message)
     end
-    redis.call('HDEL', IDS, id)
+    redis.pcall('HDEL', IDS, id) -- whoever may only look leaves it there
   end
   return row_of_mark(id, now)
 end

@@ -1,0 +1,155 @@
+"""Every button, pressed, on a real worker."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.waiting import wait_until_sync
+
+from .conftest import Stand, Tab, wait_for
+
+
+def queue(stand: Stand, name: str) -> Any:
+    return next(each for each in stand.plant.app.sync.admin.queues() if each.name == name)
+
+
+def group(stand: Stand, name: str) -> Any:
+    [topic] = stand.plant.app.sync.admin.topics()
+    return next(each for each in topic.groups if each.group == name)
+
+
+def test_a_queue_is_paused_resumed_and_purged(stand: Stand, tab: Tab) -> None:
+    plant = stand.plant
+    plant.enqueue(plant.bulk, 1)
+    tab.page.goto(f"{stand.open}/queues/bulk")
+    assert "is paused" in tab.press("Pause")
+    assert queue(stand, "bulk").paused
+    assert "goes on" in tab.press("Resume")
+    assert "cancelled" in tab.press("Purge")
+    assert tab.dialogs == ["Cancel everything of bulk that waits, is scheduled or retrying?"]
+    assert queue(stand, "bulk").queued == 0
+
+
+def test_a_queue_is_paused_from_the_overview_and_from_its_worker(stand: Stand, tab: Tab) -> None:
+    plant = stand.plant
+    plant.enqueue(plant.report)
+    wait_until_sync(lambda: plant.app.sync.admin.workers())
+    tab.page.goto(stand.open)
+    assert "nightly is paused" in tab.press("Pause nightly")
+    tab.page.goto(f"{stand.open}/workers")
+    assert "nightly goes on" in tab.press("Resume nightly")
+
+
+def test_a_job_is_cancelled_retried_and_edited(stand: Stand, tab: Tab) -> None:
+    plant = stand.plant
+    running = plant.enqueue(plant.render, "on and on")
+    wait_for(plant, running, "running")
+    tab.page.goto(f"{stand.open}/job?id={running.id}")
+    tab.press("Cancel")
+    wait_for(plant, running, "cancelled")
+
+    waiting = plant.enqueue(plant.add, 1, delay=3600)
+    tab.page.goto(f"{stand.open}/job?id={waiting.id}")
+    tab.page.get_by_text("Edit the arguments").click()
+    tab.page.get_by_label("By position").fill("[40]")
+    tab.page.get_by_label("By name").fill('{"b": 2}')
+    assert "Queued" in tab.press("Change and retry now")
+    assert plant.app.sync.result(waiting, 10) == 42
+    tab.page.locator("h2:has-text('Result') + pre").wait_for()
+    assert tab.page.locator("h2:has-text('Result') + pre").inner_text() == "42"
+
+    flaky = plant.enqueue(plant.flaky, "closed")
+    wait_for(plant, flaky, "retrying")
+    tab.page.goto(f"{stand.open}/job?id={flaky.id}")
+    assert tab.press("Retry now") == "Queued"
+    wait_until_sync(lambda: plant.app.sync.admin.job(flaky.id).failures == 2)  # type: ignore[union-attr]
+
+
+def test_dead_letters_are_replayed_and_discarded_singly_by_kind_and_all(stand: Stand, tab: Tab) -> None:
+    plant = stand.plant
+    admin = plant.app.sync.admin
+    admin.discard(queue="mails")
+    admin.discard(topic="orders")
+    jobs = [plant.enqueue(plant.mail, f"customer {number}") for number in range(3)]
+    other = plant.enqueue(plant.mail, "the server")
+    plant.publish(1, "no bill")
+    for job in (*jobs, other):
+        wait_for(plant, job, "dead")
+    wait_until_sync(lambda: group(stand, "billing").dead == 1)
+
+    tab.page.goto(f"{stand.open}/dead")
+    kind = tab.page.locator("details.kind", has_text="customer")
+    kind.locator("summary").click()
+    kind.get_by_label(f"Select {jobs[0].id}").check()
+    kind.get_by_role("button", name="Discard selected").click()
+    tab.page.get_by_text("1 discarded").wait_for()
+    kind.locator("summary").click()
+    kind.get_by_role("button", name="Replay selected").click()
+    assert tab.dialogs[-1] == "Nothing is selected."
+    kind.get_by_label("Select all that are shown").check()
+    kind.get_by_role("button", name="Replay selected").click()
+    tab.page.get_by_text("2 replayed").wait_for()
+    for job in jobs[1:]:
+        wait_for(plant, job, "dead")
+    tab.page.goto(f"{stand.open}/dead")
+    kind.locator("summary").click()
+    kind.get_by_role("button", name="Discard all of this kind").click()
+    tab.page.get_by_text("2 discarded").wait_for()
+    assert [letter.id for letter in admin.dead(queue="mails")] == [other.id]
+    assert tab.press("Discard all") == "2 discarded"
+    assert not list(admin.dead())
+
+
+def test_a_schedule_is_run_paused_and_resumed(stand: Stand, tab: Tab) -> None:
+    tab.page.goto(f"{stand.open}/schedules")
+    assert "Started as job" in tab.press("Run now morning")
+    assert "is paused" in tab.press("Pause morning")
+    assert "goes on" in tab.press("Resume morning")
+
+
+def test_a_group_is_rewound_paused_and_removed(stand: Stand, tab: Tab) -> None:
+    ids = [stand.plant.publish(number) for number in range(3)]
+    tab.page.goto(f"{stand.open}/topics")
+    assert "is paused" in tab.press("Pause audit")
+    assert "the beginning" in tab.press("Replay all for audit")
+    wait_until_sync(lambda: group(stand, "audit").lag >= 3)
+    assert "what comes next" in tab.press("Skip to the end for audit")
+    for place in ("2h", ids[-1]):
+        tab.page.get_by_label("Replay audit from a time or an event's id").fill(place)
+        assert "audit reads orders from" in tab.press("Replay audit from there")
+    assert "goes on" in tab.press("Resume audit")
+    assert "is removed" in tab.press("Remove audit")
+
+
+def test_pages_keep_themselves_up_to_date_within_two_seconds(stand: Stand, tab: Tab) -> None:
+    """At least once in three times: a machine that is busy with other tests may be late."""
+    plant = stand.plant
+    tab.page.goto(f"{stand.open}/queues/echo?state=scheduled")
+    tab.page.locator("#live").wait_for(state="attached")
+    took: list[float] = []
+    while not took or (took[-1] > 2 and len(took) < 3):
+        job = plant.enqueue(plant.echo, 1, delay=7200)
+        began = time.monotonic()
+        tab.page.get_by_text(job.id).wait_for()
+        took.append(time.monotonic() - began)
+    assert took[-1] <= 2
+
+
+def test_an_update_leaves_ticks_focus_and_opened_details_alone(stand: Stand, tab: Tab) -> None:
+    plant = stand.plant
+    first = plant.enqueue(plant.mail, "steady customer 1")
+    wait_for(plant, first, "dead")
+    tab.page.goto(f"{stand.open}/dead?queue=mails")
+    kind = tab.page.locator("details.kind", has_text="steady")
+    if kind.get_attribute("open") is None:
+        kind.locator("summary").click()
+    box = kind.get_by_label(f"Select {first.id}")
+    box.check()
+    box.focus()
+    other = plant.enqueue(plant.mail, "news of another kind")
+    wait_for(plant, other, "dead")
+    tab.page.locator("details.kind", has_text="another kind").wait_for()
+    assert box.is_checked()
+    assert kind.get_attribute("open") is not None
+    assert box.evaluate("box => box === document.activeElement")

@@ -1,0 +1,125 @@
+"""Every page, with hostile texts in it, on a desk and on a phone, in light and dark, for everybody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.waiting import wait_until_sync
+
+from .conftest import Stand, Tab, wait_for
+
+HOSTILE = (
+    "<script>window.hacked = 1</script>",
+    "\"><img src=x onerror='window.hacked = 1'>",
+    "</textarea></pre></table><svg onload=window.hacked=1>",
+    "\u202egnp.exe\u2066 nul\x00 bell\x07",
+    "W" * 900_000,
+)
+
+
+@pytest.fixture(scope="module")
+def pages(stand: Stand) -> dict[str, str]:
+    """Something of everything in the store; every page by its name."""
+    plant = stand.plant
+    for text in HOSTILE:
+        plant.enqueue(plant.mail, text)
+        plant.publish(1, text, key=text[:50])
+    done = plant.enqueue(plant.echo, HOSTILE[:4])
+    retrying = plant.enqueue(plant.flaky, HOSTILE[0], headers={HOSTILE[1]: HOSTILE[2]})
+    running = plant.enqueue(plant.render, HOSTILE[3])
+    waiting = plant.enqueue(plant.echo, [*HOSTILE], delay=86_400)
+    dead = plant.enqueue(plant.mail, HOSTILE[2])
+    event = plant.publish(2, HOSTILE[1], headers={"a": HOSTILE[0]})
+    plant.enqueue(plant.bulk, 1)
+    wait_for(plant, done, "succeeded")
+    wait_for(plant, retrying, "retrying")
+    wait_for(plant, running, "running")
+    wait_for(plant, dead, "dead")
+    admin = plant.app.sync.admin
+    wait_until_sync(lambda: len(list(admin.dead(topic="orders"))) == len(HOSTILE) + 1)
+    wait_until_sync(lambda: any(worker.running for worker in admin.workers()), message="a worker tells of it")
+    jobs = {"done": done, "retrying": retrying, "running": running, "waiting": waiting, "dead": dead}
+    return {
+        "overview": "/",
+        "queue": "/queues/mails",
+        "search": "/queues/mails?text=alert",
+        "group": "/topics/orders/billing",
+        "dead-letters": "/dead",
+        "schedules": "/schedules",
+        "topics": "/topics",
+        "workers": "/workers",
+        "event": f"/job?{urlencode({'id': event, 'topic': 'orders', 'group': 'billing'})}",
+        **{f"job-{name}": f"/job?id={job.id}" for name, job in jobs.items()},
+    }
+
+
+#: What has the focus, by the name of the field or the words on it.
+FOCUSED = "(here => here.name || here.innerText || '')(document.activeElement)"
+
+SIZES = {"desk": (1200, 900), "phone": (360, 740)}
+
+
+@pytest.mark.parametrize(
+    ("stand", "size", "scheme"),
+    [("sqlite", "desk", "light"), ("redis", "phone", "dark")],
+    indirect=["stand"],
+)
+def test_every_page_is_harmless_fits_and_shuts_nobody_out(
+    stand: Stand, pages: dict[str, str], browser: Any, size: str, scheme: str, tmp_path: Path
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+    width, height = SIZES[size]
+    tab = Tab(browser, viewport={"width": width, "height": height}, color_scheme=scheme)
+    for name, path in pages.items():
+        tab.page.goto(stand.open + path)
+        tab.page.wait_for_function("document.readyState === 'complete'")
+        tab.page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        assert tab.page.evaluate("window.hacked") is None, name
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width, name
+        found = Axe().run(tab.page).response["violations"]
+        serious = [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+        assert not serious, (name, found)
+        tab.page.screenshot(path=tmp_path / f"{size}-{name}.png", full_page=True)
+    tab.close()
+    assert not tab.complaints
+    assert not tab.dialogs
+
+
+@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
+def test_pages_follow_the_colours_of_the_system(stand: Stand, browser: Any) -> None:
+    grounds = []
+    for scheme in ("light", "dark"):
+        tab = Tab(browser, color_scheme=scheme)
+        tab.page.goto(stand.open)
+        grounds.append(tab.page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        tab.close()
+    assert grounds[0] != grounds[1]
+
+
+@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
+def test_times_are_relative_and_exact_on_hover(stand: Stand, pages: dict[str, str], tab: Tab) -> None:
+    tab.page.goto(stand.open + pages["job-waiting"])
+    due = tab.page.locator("dt:has-text('Due') + dd time")
+    assert due.inner_text().startswith("in ")
+    assert due.get_attribute("title").endswith("+00:00")
+
+
+@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
+def test_the_keyboard_reaches_every_action_and_shows_where_it_is(stand: Stand, tab: Tab) -> None:
+    stand.plant.enqueue(stand.plant.bulk, 1)
+    tab.page.goto(f"{stand.open}/queues/bulk")
+    reached = []
+    for _ in range(40):
+        tab.page.keyboard.press("Tab")
+        reached.append(tab.page.evaluate(FOCUSED))
+        outline = tab.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none" or reached[-1] == "", reached[-1]
+        if reached[-1] == "Purge":
+            break
+    assert reached[0] == "To the content"
+    assert {"Overview", "Workers", "state", "text", "Show", "Pause", "Purge"} <= set(reached)

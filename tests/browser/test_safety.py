@@ -1,0 +1,100 @@
+"""The login, changes from elsewhere, read-only, and a store that goes away, in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.plant import PASSWORD
+from tests.servers import Server, require
+
+from .conftest import Stand, Tab, redis_kind
+
+
+@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
+def test_one_logs_in_and_out(stand: Stand, browser: Any) -> None:
+    tab = Tab(browser)
+    tab.page.goto(f"{stand.guarded}/dead")
+    assert tab.page.url.endswith("/login")
+    assert stand.plant.app.store not in tab.page.content()
+    tab.page.get_by_label("Password").fill("wrong")
+    tab.page.get_by_role("button", name="Log in").click()
+    tab.page.get_by_text("That is not the password").wait_for()
+    tab.page.get_by_label("Password").fill(PASSWORD)
+    tab.page.get_by_role("button", name="Log in").click()
+    tab.page.get_by_role("heading", name="Overview").wait_for()
+    tab.page.get_by_role("button", name="Log out").click()
+    tab.page.get_by_label("Password").wait_for()
+    tab.page.goto(f"{stand.guarded}/dead")
+    assert tab.page.url.endswith("/login")
+    tab.close()
+
+
+@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
+def test_a_page_whose_login_ends_asks_for_it_by_itself(stand: Stand, browser: Any) -> None:
+    tab = Tab(browser)
+    tab.page.goto(f"{stand.guarded}/login")
+    tab.page.get_by_label("Password").fill(PASSWORD)
+    tab.page.get_by_role("button", name="Log in").click()
+    tab.page.get_by_role("heading", name="Overview").wait_for()
+    tab.page.context.clear_cookies()
+    tab.page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide'))")
+    tab.page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
+    tab.page.get_by_label("Password").wait_for()
+    tab.close()
+
+
+@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
+def test_a_form_of_another_site_changes_nothing(stand: Stand, browser: Any) -> None:
+    tab = Tab(browser)
+    stand.plant.enqueue(stand.plant.bulk, 1)
+    action = f"{stand.open}/actions/pause"
+    form = (
+        f'<form method="post" action="{action}"><input name="queue" value="bulk"><button>Win</button></form>'
+    )
+    tab.page.route("http://evil.example/", lambda route: route.fulfill(body=form, content_type="text/html"))
+    tab.page.goto("http://evil.example/")
+    tab.page.get_by_role("button", name="Win").click()
+    tab.page.get_by_text("did not come from the dashboard's own page").wait_for()
+    assert not any(queue.paused for queue in stand.plant.app.sync.admin.queues() if queue.name == "bulk")
+    tab.close()
+
+
+@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
+def test_a_dashboard_cannot_be_framed(stand: Stand, browser: Any) -> None:
+    tab = Tab(browser)
+    frame = f'<iframe src="{stand.open}/" onload="document.title = \'loaded\'"></iframe>'
+    tab.page.route("http://evil.example/", lambda route: route.fulfill(body=frame, content_type="text/html"))
+    tab.page.goto("http://evil.example/")
+    tab.page.wait_for_function("document.title === 'loaded'")
+    assert all("Overview" not in each.content() for each in tab.page.frames)
+    tab.close()
+
+
+@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
+def test_read_only_shows_everything_and_offers_nothing(stand: Stand, tab: Tab) -> None:
+    for path in ("/", "/queues/bulk", "/schedules", "/topics", "/workers", "/dead"):
+        tab.page.goto(stand.read_only + path)
+        assert "read-only" in tab.page.locator("header").inner_text()
+        assert tab.page.locator('form[method="post"]').count() == 0
+
+
+def test_a_store_that_goes_away_is_shown_and_comes_back_by_itself(browser: Any, tmp_path: Path) -> None:
+    with Server(require(redis_kind()), directory=tmp_path, appendonly=True) as server:
+        stand = Stand(server.url)
+        try:
+            tab, late = Tab(browser), Tab(browser)
+            tab.page.goto(stand.open)
+            server.stop()
+            tab.page.locator("#lost", has_text="The store cannot be asked").wait_for(timeout=20_000)
+            late.page.goto(stand.open, timeout=20_000)
+            late.page.get_by_role("heading", name="The store is away").wait_for()
+            server.start()
+            tab.page.locator("#lost").wait_for(state="hidden", timeout=20_000)
+            late.page.get_by_role("heading", name="Overview").wait_for(timeout=20_000)
+            tab.close()
+            late.close()
+        finally:
+            stand.close()

@@ -1,0 +1,294 @@
+"""Several servers that belong together, as real processes on the loopback: a primary with its replicas and
+the sentinels that watch it, and a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.servers import HOST, PORTS, Server, ServerError, free_port, require
+from tests.waiting import wait_until_sync
+
+#: What the sentinels call the primary.
+MASTER: Final = "jobs"
+
+#: Milliseconds of silence after which a server is taken for dead.
+SILENCE: Final = 1000
+
+#: Replicas are served at once, and are known to be there.
+QUICKLY: Final = (
+    *("--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"),
+    *("--repl-ping-replica-period", "1"),
+)
+
+#: Slots of a cluster, and how far the port on which its nodes talk is from that for clients.
+SLOTS: Final = 16384
+BUS: Final = 10_000
+
+#: Seconds until a constellation stands, and until it has recovered from a loss.
+STANDS: Final = 30.0
+
+
+class Sentinel(Server):
+    """A process that watches a primary. Its settings are a file, which it also writes itself."""
+
+    def __init__(self, program: Path, *, directory: Path, primary: Server) -> None:
+        super().__init__(program, directory=directory)
+        self._watched = primary
+
+    def _command_line(self, port: int) -> list[str]:
+        lines = (
+            f"port {port}",
+            f"bind {HOST}",
+            f"dir {self.directory}",
+            f"sentinel monitor {MASTER} {HOST} {self._watched.port} 2",
+            f"sentinel down-after-milliseconds {MASTER} {SILENCE}",
+            f"sentinel failover-timeout {MASTER} 5000",
+            f"sentinel parallel-syncs {MASTER} 2",
+        )
+        settings = self.directory / "sentinel.conf"
+        settings.write_text("\n".join(lines) + "\n")
+        return [str(self.program), str(settings), "--sentinel"]
+
+
+class Constellation:
+    """Servers that are started and stopped together."""
+
+    def __init__(self) -> None:
+        self.servers: list[Server] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.kill()  # nothing of it is needed any more
+
+
+class Watched(Constellation):
+    """A primary, two replicas, and three sentinels."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        super().__init__()
+        self._program = require(kind)
+        self._directory = directory
+        self.data: list[Server] = []
+        self.sentinels: list[Sentinel] = []
+
+    def start(self) -> None:
+        first = self._add(Server(self._program, directory=self._directory / "first", arguments=QUICKLY))
+        self.data.append(first)
+        for name in ("second", "third"):
+            arguments = (*QUICKLY, "--replicaof", HOST, str(first.port))
+            replica = Server(self._program, directory=self._directory / name, arguments=arguments)
+            self.data.append(self._add(replica))
+        _until(lambda: replicas_of(first) == 2, "the replicas follow")
+        for number in range(3):
+            sentinel = Sentinel(
+                self._program, directory=self._directory / f"sentinel-{number}", primary=first
+            )
+            self._add(sentinel)
+            self.sentinels.append(sentinel)
+        _until(self._are_acquainted, "the sentinels know each other")
+
+    def _add(self, server: Server) -> Server:
+        self.servers.append(server)
+        server.start()
+        return server
+
+    @property
+    def url(self) -> str:
+        places = ",".join(f"{HOST}:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{places}/{MASTER}"
+
+    def primary(self) -> Server:
+        """As the sentinels see it."""
+        for sentinel in self.sentinels:
+            with contextlib.suppress(OSError):
+                return self.known_to(sentinel)
+        raise RuntimeError("no sentinel is there")
+
+    def known_to(self, sentinel: Sentinel) -> Server:
+        match sentinel.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER):
+            case [bytes(), bytes(port)]:
+                return next(server for server in self.data if server.port == int(port))
+            case answer:
+                raise AssertionError(f"a sentinel answers {answer!r}")
+
+    def until_promoted(self, old: Server) -> Server:
+        """Wait until another server than this one is the primary, and takes writes."""
+        _until(lambda: self.primary() is not old and _is_primary(self.primary()), "a replica is promoted")
+        return self.primary()
+
+    def _are_acquainted(self) -> bool:
+        """Only those who know the others and the replicas can agree on a failover."""
+        return all(
+            b"slaves=2,sentinels=3" in _text(sentinel, "INFO", "sentinel") for sentinel in self.sentinels
+        )
+
+
+class Node(Server):
+    """A node also listens on a port ten thousand further on, which must be none that clients are given."""
+
+    def _pick_port(self) -> int:
+        return free_port(range(PORTS.start - BUS, PORTS.stop - BUS), beside=BUS)
+
+
+class Cluster(Constellation):
+    """Three primaries, each with a third of the slots and one replica."""
+
+    primaries: Final = 3
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        super().__init__()
+        program = require(kind)
+        arguments = (*QUICKLY, "--cluster-enabled", "yes", "--cluster-node-timeout", str(SILENCE))
+        self.servers: list[Server] = [
+            Node(program, directory=directory / f"node-{number}", arguments=arguments)
+            for number in range(2 * self.primaries)
+        ]
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"{HOST}:{server.port}" for server in self.servers[:2])
+
+    def start(self) -> None:
+        for epoch, server in enumerate(self.servers, 1):
+            server.start()
+            server.command("CLUSTER", "SET-CONFIG-EPOCH", epoch)
+        for number in range(self.primaries):
+            first, last = (SLOTS * each // self.primaries for each in (number, number + 1))
+            self.servers[number].command("CLUSTER", "ADDSLOTS", *range(first, last))
+        for server in self.servers[1:]:
+            self.servers[0].command("CLUSTER", "MEET", HOST, server.port)
+        _until(lambda: all(self._knows(server) for server in self.servers), "the nodes know each other")
+        for primary, replica in zip(
+            self.servers[: self.primaries], self.servers[self.primaries :], strict=True
+        ):
+            replica.command("CLUSTER", "REPLICATE", self.id_of(primary))
+        _until(self.is_whole, "the cluster stands")
+
+    def _knows(self, server: Server) -> bool:
+        return b"cluster_known_nodes:%d" % len(self.servers) in _text(server, "CLUSTER", "INFO")
+
+    def is_whole(self) -> bool:
+        """Every slot is served, as all nodes see it, and every primary has a replica."""
+        running = [server for server in self.servers if server.running]
+        owners = {id(self.owner(slot)) for slot in (0, SLOTS // 2, SLOTS - 1)}
+        return (
+            all(
+                b"cluster_state:ok" in _text(server, "CLUSTER", "INFO") and replicas_or_role(server)
+                for server in running
+            )
+            and len(owners) == self.primaries
+        )
+
+    def id_of(self, server: Server) -> str:
+        return _text(server, "CLUSTER", "MYID").decode()
+
+    def at(self, port: int) -> Server:
+        return next(server for server in self.servers if server.port == port)
+
+    def owner(self, slot: int) -> Server:
+        """As the first node that answers sees it."""
+        for server in self.servers:
+            if server.running:
+                return self._owner(slot, server)
+        raise RuntimeError("no node is running")
+
+    def _owner(self, slot: int, asked: Server) -> Server:
+        ranges = asked.command("CLUSTER", "SLOTS")
+        assert isinstance(ranges, list)
+        for each in ranges:
+            match each:
+                case [int(first), int(last), [_, int(port), *_], *_] if first <= slot <= last:
+                    return self.at(port)
+        raise LookupError(f"nobody owns {slot}")
+
+    def owner_of(self, key: str) -> Server:
+        return self.owner(self.slot_of(key))
+
+    def slot_of(self, key: str) -> int:
+        slot = next(server for server in self.servers if server.running).command("CLUSTER", "KEYSLOT", key)
+        assert isinstance(slot, int)
+        return slot
+
+    def until_promoted(self, old: Server, slot: int) -> Server:
+        """Wait until another node owns what this one did, and the cluster works."""
+        _until(lambda: self._has_left(old, slot), "a replica is promoted")
+        return self.owner(slot)
+
+    def _has_left(self, old: Server, slot: int) -> bool:
+        running = [server for server in self.servers if server.running]
+        return all(
+            self._owner(slot, server) is not old and b"cluster_state:ok" in _text(server, "CLUSTER", "INFO")
+            for server in running
+        )
+
+    # --- a slot that moves -------------------------------------------------------------------------------
+
+    def begin_to_move(self, slot: int, to: Server) -> Server:
+        """The slot is on its way; its keys are still where they were. Answers who owns it."""
+        owner = self.owner(slot)
+        to.command("CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(owner))
+        owner.command("CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(to))
+        return owner
+
+    def move_keys(self, slot: int, owner: Server, to: Server, limit: int = 1000) -> int:
+        """Carry over some of its keys; answers how many."""
+        keys = owner.command("CLUSTER", "GETKEYSINSLOT", slot, limit)
+        assert isinstance(keys, list)
+        for key in keys:
+            assert isinstance(key, bytes)
+            owner.command("MIGRATE", HOST, to.port, key, 0, 5000)
+        return len(keys)
+
+    def end_move(self, slot: int, to: Server) -> None:
+        """The new owner first, then all others, as is advised."""
+        for server in sorted(self.servers, key=lambda each: each is not to):
+            if server.running and _is_primary(server):
+                server.command("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(to))
+
+
+def replicas_or_role(server: Server) -> bool:
+    """Whether it is a replica that follows, or a primary that is followed."""
+    told = _text(server, "INFO", "replication")
+    return b"master_link_status:up" in told or b"state=online" in told
+
+
+def replicas_of(server: Server) -> int:
+    """How many follow it and are up to date."""
+    return _text(server, "INFO", "replication").count(b"state=online")
+
+
+def _is_primary(server: Server) -> bool:
+    try:
+        return b"role:master" in _text(server, "INFO", "replication")
+    except (OSError, ServerError):
+        return False
+
+
+def _text(server: Server, *words: str | int) -> bytes:
+    answer = server.command(*words)
+    assert isinstance(answer, bytes)
+    return answer
+
+
+def _until(condition: Callable[[], object], message: str) -> None:
+    wait_until_sync(condition, timeout=STANDS, message=message)

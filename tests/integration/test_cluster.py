@@ -1,0 +1,446 @@
+"""On a cluster: queues on several nodes, one of which dies, and a queue that moves while it is used."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace import App
+from headrace.backends import open_backend
+from headrace.backends.redis import connection, nodes
+from headrace.backends.redis.keys import GROUP
+from headrace.backends.redis.permissions import rules_for
+from headrace.backends.redis.slots import slot_of
+from headrace.core.backend import Renewal
+from headrace.core.claim import Claim
+from headrace.core.clock import SECOND
+from headrace.core.errors import BackendUnavailable, ConfigurationError
+from headrace.core.ids import new_id
+from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.outcome import DONE, Settlement, Verdict
+from tests.constellations import Cluster
+from tests.integration.redis_bench import STREAM, Bench, opened
+from tests.servers import Fleet, Server
+from tests.waiting import wait_until
+
+from .load import Load
+from .workshop import Workshop
+
+#: Seconds after the promotion within which work goes on.
+SOON = 10.0
+
+#: Seconds before the loss of a node of which the default durability may lose jobs.
+WINDOW = 2.0
+
+#: With the default namespace on three different nodes; `default` is the one that tests harm.
+QUEUES = ("default", "a", "b", "c")
+
+KINDS = ("redis-7.0", "valkey-9.1")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One for all tests that leave it whole."""
+    with Cluster(request.param, tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """One that may be harmed."""
+    with Cluster(getattr(request, "param", "valkey-9.1"), tmp_path / "servers") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def bench(shared: Cluster) -> AsyncIterator[Bench]:
+    async with opened(shared.url) as bench:
+        yield bench
+
+
+@pytest.fixture
+async def workshop(
+    request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path
+) -> AsyncIterator[Workshop]:
+    workshop = Workshop(cluster.url, tmp_path, durability=getattr(request, "param", "default"))
+    yield workshop
+    await workshop.close()
+
+
+class Answers:
+    """The errors with which nodes sent requests away or back."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[str] = []
+        original = nodes.Nodes._is_to_be_sent_again
+
+        def look(these: nodes.Nodes, errand: nodes.Errand) -> bool:
+            self.seen.append(str(errand.reply).partition(" ")[0])
+            return original(these, errand)
+
+        monkeypatch.setattr(nodes.Nodes, "_is_to_be_sent_again", look)
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    return Answers(monkeypatch)
+
+
+def tag(namespace: str = "headrace", queue: str = "default") -> str:
+    return f"{{{namespace}:q:{queue}}}"
+
+
+def another(cluster: Cluster, slot: int) -> Server:
+    """A primary that does not own the slot."""
+    owner = cluster.owner(slot)
+    owners = (cluster.owner(each) for each in (0, 8000, 16383))
+    return next(server for server in owners if server is not owner)
+
+
+# --- whole -----------------------------------------------------------------------------------------------
+
+
+def test_slots_are_those_of_the_server(shared: Cluster) -> None:
+    keys = ("123456789", "{a}b", "a{b}c{d}", "{}a", "{a", "a}{b", "{headrace:q:default}:meta", "")
+    assert [slot_of(key.encode()) for key in keys] == [shared.slot_of(key) for key in keys]
+
+
+async def test_jobs_of_queues_on_several_nodes_are_done(shared: Cluster) -> None:
+    assert len({id(shared.owner_of(tag(queue=queue))) for queue in QUEUES}) == 3
+    app = App(shared.url)
+
+    @app.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async with app, app.worker(queues=QUEUES, grace=0):
+        jobs = [await double.with_(queue=queue).enqueue(4) for queue in 5 * QUEUES]
+        jobs += await app.enqueue_many([double.with_(queue=queue).call(4) for queue in QUEUES])
+        assert [await job.result(timeout=10) for job in jobs] == [8] * 6 * len(QUEUES)
+
+
+async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(bench: Bench) -> None:
+    sources = [Source(Stream("queue", name)) for name in ("work", "a", "b", "c", "d")]
+    for source in sources:
+        await bench.backend.ensure(source, 15 * SECOND)
+    # The second time round nobody is asked before the wait.
+    for number, source in enumerate(2 * sources, 1):
+        waiting = asyncio.create_task(
+            bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
+        )
+        await wait_until(lambda: blocked(bench) == len(sources))
+        message = Message(new_id(), "greet", b"hello")
+        await bench.backend.append(Batch(source.stream, "p", number, [message]))
+        (claim,) = await asyncio.wait_for(waiting, 10)
+        assert (claim.id, claim.source) == (message.id, source)
+        assert await bench.settle(DONE, claim) == [Verdict.KEPT]
+
+
+async def test_what_several_queues_have_is_taken_in_equal_shares(bench: Bench) -> None:
+    sources = [Source(Stream("queue", name)) for name in ("work", "a", "b")]
+    for source in sources:
+        await bench.backend.ensure(source, 15 * SECOND)
+        messages = [Message(new_id(), "greet", b"hello") for _ in range(50)]
+        await bench.backend.append(Batch(source.stream, "p", 1, messages))
+    taken = await bench.backend.claim(sources, consumer="worker", limit=60, suspects=1, wait=0)
+    assert [sum(claim.source == source for claim in taken) for source in sources] == [20, 20, 20]
+    # What one does not have the others give.
+    rest = await bench.backend.claim(sources[:2], consumer="worker", limit=50, suspects=1, wait=0)
+    more = await bench.backend.claim(sources, consumer="worker", limit=60, suspects=1, wait=0)
+    assert (len(rest), len(more)) == (50, 40)
+    assert await bench.settle(DONE, *taken, *rest, *more) == [Verdict.KEPT] * 150
+
+
+async def test_a_node_is_refused_as_a_server_and_a_server_as_a_node(shared: Cluster, servers: Fleet) -> None:
+    single = open_backend(shared.servers[0].url)
+    with pytest.raises(ConfigurationError, match=r"redis\+cluster://"):
+        await single.open()
+    many = open_backend(servers.get("redis-7.0").url.replace("redis://", "redis+cluster://"))
+    with pytest.raises(ConfigurationError, match="redis://"):
+        await many.open()
+    await single.close()
+    await many.close()
+
+
+async def test_a_user_needs_two_rights_more_than_on_one_server(shared: Cluster) -> None:
+    rules = rules_for("headrace", "worker").split(" ")
+    for server in shared.servers:
+        server.command("ACL", "SETUSER", "few", "on", ">secret", *rules, "+cluster|slots", "+asking")
+    app = App(shared.url.replace("://", "://few:secret@"))
+
+    @app.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async with app, app.worker(queues=QUEUES, grace=0):
+        jobs = [await double.with_(queue=queue).enqueue(2) for queue in QUEUES]
+        assert [await job.result(timeout=10) for job in jobs] == [4] * len(QUEUES)
+
+
+# --- a queue that moves ----------------------------------------------------------------------------------
+
+
+async def test_a_queue_that_has_moved_is_found_at_its_new_node(
+    shared: Cluster, bench: Bench, answers: Answers
+) -> None:
+    await bench.add(3)
+    (claim,) = await bench.claim(1)
+    renewer = bench.backend.renewer()
+    assert await asyncio.to_thread(renewer.renew, [claim]) == [Renewal.KEPT]
+    slot = shared.slot_of(tag(bench.namespace, STREAM.name))
+    move(shared, slot, another(shared, slot))
+    await bench.add()
+    assert answers.seen.count("MOVED") == 1
+    assert await asyncio.to_thread(renewer.renew, [claim]) == [Renewal.KEPT]
+    renewer.close()
+    assert len(await bench.again(bench.claim)) == 3
+    assert await bench.settle(DONE, claim) == [Verdict.KEPT]
+
+
+async def test_a_key_that_has_gone_ahead_is_asked_for_where_it_is(
+    shared: Cluster, bench: Bench, answers: Answers
+) -> None:
+    slot = shared.slot_of(tag(bench.namespace, STREAM.name))
+    to = another(shared, slot)
+    owner = shared.begin_to_move(slot, to)
+    shared.move_keys(slot, owner, to)
+    meta = bench.backend._store.queue(STREAM).keys.meta
+    assert await bench.backend._store.command("HGET", meta, "lease") == b"15000000"
+    assert "ASK" in answers.seen
+    assert "MOVED" not in answers.seen
+    shared.end_move(slot, to)
+
+
+async def test_what_needs_keys_of_both_nodes_waits_until_all_have_arrived(
+    shared: Cluster, bench: Bench, answers: Answers
+) -> None:
+    await bench.add(3)
+    slot = shared.slot_of(tag(bench.namespace, STREAM.name))
+    to = another(shared, slot)
+    owner = shared.begin_to_move(slot, to)
+    shared.move_keys(slot, owner, to, 2)
+    adding = asyncio.create_task(bench.add())
+    await wait_until(lambda: "TRYAGAIN" in answers.seen)
+    shared.move_keys(slot, owner, to)
+    shared.end_move(slot, to)
+    await adding
+    assert len(await bench.again(bench.claim)) == 4
+
+
+async def test_a_slot_that_nobody_serves_is_waited_for_and_then_told(
+    shared: Cluster, bench: Bench, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = shared.slot_of(tag(bench.namespace, STREAM.name))
+    owner = shared.owner(slot)
+    owner.command("CLUSTER", "DELSLOTS", slot)
+    try:
+        with monkeypatch.context() as brief:
+            brief.setattr(nodes, "PATIENCE", 0.1)
+            with pytest.raises(BackendUnavailable) as caught:
+                await bench.add()
+        assert caught.value.transient
+        assert answers.seen.count("CLUSTERDOWN") > 1 or "owns the slot" in str(caught.value)
+    finally:
+        owner.command("CLUSTER", "ADDSLOTS", slot)
+    await bench.again(bench.add)
+
+
+@pytest.mark.parametrize("cluster", KINDS, indirect=True)
+async def test_a_queue_that_moves_under_load_loses_and_doubles_nothing(
+    cluster: Cluster, workshop: Workshop
+) -> None:
+    flags = ("--queues", ",".join(QUEUES))
+    for _ in range(2):
+        await workshop.start_ready(*flags)
+    slot = cluster.slot_of(tag())
+    to = another(cluster, slot)
+    async with Load(workshop, QUEUES) as load:
+        await asyncio.to_thread(move, cluster, slot, to)
+        at = time.time()
+        assert await load.until_work_goes_on(at) <= SOON
+        await load.until_accepted(100)
+    await load.until_all_ran()
+    assert set(load.runs().values()) == {1}
+    assert cluster.owner(slot) is to
+
+
+async def test_a_queue_that_is_moved_in_one_step_hardly_stands_still(
+    cluster: Cluster, workshop: Workshop
+) -> None:
+    """As Valkey 9 and Redis 8.4 can."""
+    await workshop.start_ready("--queues", ",".join(QUEUES))
+    slot = cluster.slot_of(tag())
+    owner, to = cluster.owner(slot), another(cluster, slot)
+    async with Load(workshop, QUEUES) as load:
+        owner.command("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", cluster.id_of(to))
+        await workshop.until(lambda: cluster.owner(slot) is to)
+        await load.until_accepted(100)
+    await load.until_all_ran()
+    assert set(load.runs().values()) == {1}
+
+
+# --- a node that dies ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workshop", ["replicated"], indirect=True)
+async def test_nothing_reported_safe_is_lost_with_a_node(cluster: Cluster, workshop: Workshop) -> None:
+    load = await fed_through_a_failover(cluster, workshop)
+    await load.until_all_ran()
+
+
+@pytest.mark.parametrize("cluster", ["redis-7.0"], indirect=True)
+async def test_by_default_only_what_was_accepted_just_before_the_loss_may_be_lost(
+    cluster: Cluster, workshop: Workshop
+) -> None:
+    before = time.time()
+    load = await fed_through_a_failover(cluster, workshop)
+    killed_at = load.harmed_at
+    assert killed_at > before
+    safe = {number for number, at in load.accepted.items() if not killed_at - WINDOW < at <= killed_at}
+    await workshop.until(lambda: load.runs().keys() >= safe)
+
+
+async def fed_through_a_failover(cluster: Cluster, workshop: Workshop) -> Load:
+    for _ in range(2):
+        await workshop.start_ready("--queues", ",".join(QUEUES))
+    slot = cluster.slot_of(tag())
+    async with Load(workshop, QUEUES) as load:
+        old, load.harmed_at = cluster.owner(slot), time.time()
+        old.kill()
+        await asyncio.to_thread(cluster.until_promoted, old, slot)
+        at = time.time()
+        old.start()  # it comes back as a replica, without which nothing could be reported as safe
+        # Jobs of every queue are taken and run, also of the one that was there.
+        await workshop.until(lambda: since(workshop, load, at) == set(range(len(QUEUES))))
+        assert time.time() - at <= SOON
+    assert not any(worker.ended for worker in workshop.workers)
+    return load
+
+
+async def test_the_leases_on_other_nodes_are_renewed_while_one_hangs(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(cluster.url, "headrace") as bench:
+        claims = [await claimed(bench, name) for name in QUEUES]
+        since = time.monotonic()
+        hung = cluster.owner_of(tag())
+        others = [each for each in claims if cluster.owner_of(tag(queue=each.source.stream.name)) is not hung]
+        renewer = bench.backend.renewer()
+        os.kill(hung.pid, signal.SIGSTOP)
+        try:
+            with monkeypatch.context() as brief:
+                brief.setattr(connection, "REPLY_TIMEOUT", 1.0)
+                assert await asyncio.to_thread(renewer.renew, claims) == [Renewal.KEPT] * len(claims)
+            for claim in others:
+                assert await untouched_for(bench, claim) < time.monotonic() - since
+        finally:
+            os.kill(hung.pid, signal.SIGCONT)
+            renewer.close()
+
+
+async def test_a_node_that_hangs_keeps_nobody_from_the_jobs_of_others(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "REPLY_TIMEOUT", 50.0)  # nobody waits for that
+    async with opened(cluster.url, "headrace") as bench:
+        sources = [Source(Stream("queue", name)) for name in QUEUES]
+        for source in sources:
+            await bench.backend.ensure(source, 15 * SECOND)
+        hung = cluster.owner_of(tag())
+        source = next(each for each in sources if cluster.owner_of(tag(queue=each.stream.name)) is not hung)
+        waiting = asyncio.create_task(
+            bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
+        )
+        await wait_until(lambda: blocked(bench) == len(sources))
+        os.kill(hung.pid, signal.SIGSTOP)
+        try:
+            for number in (1, 2):
+                await bench.backend.append(
+                    Batch(source.stream, "p", number, [Message(new_id(), "greet", b"")])
+                )
+                (claim,) = await asyncio.wait_for(waiting, 20)
+                assert await bench.settle(DONE, claim) == [Verdict.KEPT]
+                waiting = asyncio.create_task(
+                    bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
+                )
+        finally:
+            os.kill(hung.pid, signal.SIGCONT)
+        bench.backend.wake("worker")
+        assert await waiting == []
+
+
+async def test_queues_of_a_lost_node_keep_nobody_from_the_others(cluster: Cluster) -> None:
+    for server in cluster.servers:
+        server.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    async with opened(cluster.url, "headrace") as bench:
+        sources = [Source(Stream("queue", name)) for name in QUEUES]
+        for source in sources:
+            await bench.backend.ensure(source, 15 * SECOND)
+        lost = cluster.owner_of(tag())
+        source = next(each for each in sources if cluster.owner_of(tag(queue=each.stream.name)) is not lost)
+        replica = cluster.servers[cluster.servers.index(lost) + cluster.primaries]
+        lost.kill()
+        replica.kill()
+        waiting = asyncio.create_task(
+            bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
+        )
+        await bench.again(
+            lambda: bench.backend.append(Batch(source.stream, "p", 1, [Message("one", "greet", b"")]))
+        )
+        (claim,) = await asyncio.wait_for(waiting, 20)
+        assert (await bench.backend.promote(sources, limit=10)).count == 0
+        assert (await bench.backend.reclaim(sources, limit=10)).recovered == ()
+        assert await bench.backend.settle([Settlement(claim, DONE)]) == [Verdict.KEPT]
+        for upkeep in (bench.backend.promote, bench.backend.reclaim):
+            with pytest.raises(BackendUnavailable):
+                await upkeep(sources[:1], limit=10)
+
+
+# --- short ways to say things ----------------------------------------------------------------------------
+
+
+def move(cluster: Cluster, slot: int, to: Server) -> None:
+    owner = cluster.begin_to_move(slot, to)
+    while cluster.move_keys(slot, owner, to):
+        pass
+    cluster.end_move(slot, to)
+
+
+def since(workshop: Workshop, load: Load, moment: float) -> set[int]:
+    """Of which queues, by number, jobs ran that were accepted after this moment."""
+    return {
+        line["number"] % len(QUEUES)
+        for line in workshop.log.lines("quick")
+        if load.accepted.get(line["number"], 0) > moment
+    }
+
+
+async def claimed(bench: Bench, queue: str) -> Claim:
+    """The only message of a new queue."""
+    source = Source(Stream("queue", queue))
+    await bench.backend.ensure(source, 15 * SECOND)
+    await bench.backend.append(Batch(source.stream, "p", 1, [Message(new_id(), "greet", b"")]))
+    (claim,) = await bench.backend.claim([source], consumer="worker", limit=1, suspects=1, wait=0)
+    assert isinstance(claim, Claim)
+    return claim
+
+
+async def untouched_for(bench: Bench, claim: Claim) -> float:
+    """Seconds since it was claimed or renewed."""
+    store, token = bench.backend._store, claim.token
+    lane = store.queue(claim.source.stream).keys.lanes[token.lane - 1]
+    [row] = await store.command("XPENDING", lane, GROUP, token.entry, token.entry, 1)
+    milliseconds: int = row[2]
+    return milliseconds / 1000
+
+
+def blocked(bench: Bench) -> int:
+    """How many readers wait on a server."""
+    readers = bench.backend._readers.get("worker")
+    return sum(reader._blocking is not None for reader in readers._readers.values()) if readers else 0

@@ -1,0 +1,234 @@
+"""Behind Sentinel: the primary is killed, moved and mistaken for another, and work goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.backends import open_backend
+from headrace.backends.redis import connection
+from headrace.backends.redis.backend import RedisBackend
+from headrace.core.backend import Renewal, Renewer
+from headrace.core.claim import Claim
+from headrace.core.clock import SECOND
+from headrace.core.errors import BackendUnavailable, ConfigurationError
+from headrace.core.ids import new_id
+from headrace.core.message import Batch, Message
+from tests.constellations import MASTER, Watched
+from tests.integration.redis_bench import SOURCE, STREAM
+from tests.servers import HOST, Server
+from tests.waiting import wait_until
+
+from .load import Load
+from .workshop import Workshop
+
+#: Seconds after the promotion within which work goes on.
+SOON = 10.0
+
+#: Seconds before the loss of a primary of which the default durability may lose jobs.
+WINDOW = 2.0
+
+
+@pytest.fixture
+def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]:
+    with Watched(getattr(request, "param", "valkey-9.1"), tmp_path / "servers") as watched:
+        yield watched
+
+
+@pytest.fixture
+async def backend(watched: Watched) -> AsyncIterator[RedisBackend]:
+    backend = open_backend(watched.url)
+    assert isinstance(backend, RedisBackend)
+    await backend.open()
+    await backend.ensure(SOURCE, 15 * SECOND)
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+async def workshop(
+    request: pytest.FixtureRequest, watched: Watched, tmp_path: Path
+) -> AsyncIterator[Workshop]:
+    workshop = Workshop(watched.url, tmp_path, durability=getattr(request, "param", "default"))
+    yield workshop
+    await workshop.close()
+
+
+def batch(number: int = 1) -> Batch:
+    return Batch(STREAM, "producer", number, [Message(new_id(), "greet", b"hello")])
+
+
+async def promoted(watched: Watched, old: Server) -> float:
+    """Wait for another primary; answers when it was seen, on the clock of the log."""
+    await asyncio.to_thread(watched.until_promoted, old)
+    return time.time()
+
+
+# --- under load ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workshop", ["replicated"], indirect=True)
+async def test_nothing_reported_safe_is_lost_with_the_primary(watched: Watched, workshop: Workshop) -> None:
+    for _ in range(2):
+        await workshop.start_ready()
+    feeder = workshop.start_feeder(1_000_000)
+    async with Load(workshop) as load:
+        await workshop.until(lambda: workshop.log.lines("accepted"))
+        old = watched.primary()
+        old.kill()
+        at = await promoted(watched, old)
+        assert await load.until_work_goes_on(at) <= SOON
+        await workshop.until(lambda: [line for line in workshop.log.lines("accepted") if line["at"] > at])
+        assert workshop.log.lines("accepted")[-1]["at"] - at <= SOON + 5
+        await load.until_accepted(50)
+    feeder.kill()
+    fed = {number for line in workshop.log.lines("accepted") for number in line["numbers"]}
+    await workshop.until(lambda: load.runs().keys() >= fed | load.accepted.keys())
+    assert not any(worker.ended for worker in workshop.workers if worker is not feeder)
+
+
+@pytest.mark.parametrize("watched", ["redis-7.0"], indirect=True)
+async def test_by_default_only_what_was_accepted_just_before_the_loss_may_be_lost(
+    watched: Watched, workshop: Workshop
+) -> None:
+    for _ in range(2):
+        await workshop.start_ready()
+    async with Load(workshop) as load:
+        old, killed_at = watched.primary(), time.time()
+        old.kill()
+        assert await load.until_work_goes_on(await promoted(watched, old)) <= SOON
+        await load.until_accepted(50)
+    safe = {number for number, at in load.accepted.items() if not killed_at - WINDOW < at <= killed_at}
+    await workshop.until(lambda: load.runs().keys() >= safe)
+
+
+async def test_a_failover_that_somebody_asks_for_is_followed(watched: Watched, workshop: Workshop) -> None:
+    await workshop.start_ready()
+    async with Load(workshop) as load:
+        old = watched.primary()
+        watched.sentinels[0].command("SENTINEL", "FAILOVER", MASTER)
+        assert await load.until_work_goes_on(await promoted(watched, old)) <= SOON
+        await load.until_accepted(50)
+
+
+# --- one connection --------------------------------------------------------------------------------------
+
+
+async def test_a_stale_connection_is_told_readonly_and_made_anew(
+    watched: Watched, backend: RedisBackend
+) -> None:
+    await backend.append(batch())
+    (claim,) = await backend.claim([SOURCE], consumer="worker", limit=1, suspects=1, wait=0)
+    renewer = backend.renewer()
+    await asyncio.to_thread(renewer.renew, [claim])
+    new = move_by_hand(watched)
+    with pytest.raises(BackendUnavailable, match="READONLY") as caught:
+        await backend.append(batch(2))
+    assert caught.value.transient
+    await wait_until(lambda: appended(backend, batch(2)))
+    # The lease is renewed on a connection of its own, which was stale as well.
+    await wait_until(lambda: renewed(renewer, claim))
+    renewer.close()
+    assert backend._store.link.wire is not None
+    assert backend._store.link.wire.address.port == new.port
+
+
+async def test_a_primary_that_hangs_is_left_when_the_sentinels_say_so(
+    watched: Watched, backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await backend.append(batch())
+    monkeypatch.setattr(connection, "REPLY_TIMEOUT", 50.0)  # nothing else ends a connection that hangs
+    old = watched.primary()
+    os.kill(old.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(BackendUnavailable, match=r"was closed$"):
+            await backend.append(batch(2))
+        await wait_until(lambda: appended(backend, batch(2)))
+    finally:
+        os.kill(old.pid, signal.SIGCONT)
+
+
+async def test_sentinels_that_are_away_or_behind_or_do_not_know_are_dealt_with(watched: Watched) -> None:
+    """One after the other, since they take long to start."""
+    await check_that_an_unknown_name_is_refused(watched)
+    await check_that_a_sentinel_that_is_behind_is_not_believed(watched)
+    await check_that_whichever_is_there_is_asked(watched)
+
+
+async def check_that_an_unknown_name_is_refused(watched: Watched) -> None:
+    backend = open_backend(watched.url.replace(f"/{MASTER}", "/other"))
+    with pytest.raises(ConfigurationError, match="knows no 'other'"):
+        await backend.open()
+    await backend.close()
+
+
+async def check_that_a_sentinel_that_is_behind_is_not_believed(watched: Watched) -> None:
+    behind, other, _ = watched.sentinels
+    replica = next(server for server in watched.data if server is not watched.primary())
+    point(behind, replica)
+    backend = open_backend(watched.url)
+    assert isinstance(backend, RedisBackend)
+    with pytest.raises(BackendUnavailable, match="a slave answers there") as caught:
+        await backend.open()
+    assert caught.value.transient
+    await backend.open()  # asks another one
+    await backend.append(batch())
+    assert backend._store.link.wire is not None
+    assert backend._store.link.wire.address.port == watched.known_to(other).port
+    await backend.close()
+
+
+async def check_that_whichever_is_there_is_asked(watched: Watched) -> None:
+    for sentinel in watched.sentinels[:2]:
+        sentinel.kill()
+    backend = open_backend(watched.url)
+    await backend.open()
+    await backend.append(batch())
+    await backend.close()
+
+
+async def test_sentinels_that_are_away_are_told_of_each_by_name() -> None:
+    backend = open_backend(f"redis+sentinel://{HOST}:1,{HOST}:2/{MASTER}")
+    with pytest.raises(BackendUnavailable, match=f"{HOST}:1 cannot.*{HOST}:2 cannot"):
+        await backend.open()
+    await backend.close()
+
+
+def move_by_hand(watched: Watched) -> Server:
+    """Swap primary and replica as a person may: no connection is cut, unlike in a failover by sentinels."""
+    old = watched.primary()
+    new = next(server for server in watched.data if server is not old)
+    for sentinel in watched.sentinels:
+        sentinel.command("SENTINEL", "REMOVE", MASTER)
+    new.command("REPLICAOF", "NO", "ONE")
+    old.command("REPLICAOF", HOST, new.port)
+    for sentinel in watched.sentinels:
+        sentinel.command("SENTINEL", "MONITOR", MASTER, HOST, new.port, 2)
+    return new
+
+
+def point(sentinel: Server, primary: Server) -> None:
+    sentinel.command("SENTINEL", "REMOVE", MASTER)
+    # With a quorum that is never reached it stays as it is.
+    sentinel.command("SENTINEL", "MONITOR", MASTER, HOST, primary.port, 9)
+
+
+async def appended(backend: RedisBackend, batch: Batch) -> bool:
+    try:
+        await backend.append(batch)
+    except BackendUnavailable:
+        return False
+    return True
+
+
+async def renewed(renewer: Renewer, claim: Claim) -> bool:
+    try:
+        return await asyncio.to_thread(renewer.renew, [claim]) == [Renewal.KEPT]
+    except BackendUnavailable:
+        return False

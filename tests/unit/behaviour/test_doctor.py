@@ -1,0 +1,170 @@
+"""What a doctor tells of queues, topics and workers: each line once ok, and once not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from headrace import App, RetryPolicy
+from headrace.admin import doctor
+from headrace.core.backend import Backend
+from headrace.core.clock import SECOND, MovableClock
+from headrace.core.errors import BackendUnavailable
+from headrace.core.record import WorkerInfo
+from tests.examined import OK, WARN, examined
+from tests.unit.behaviour.work import drain
+
+
+@pytest.fixture
+def backend(app: App) -> Backend:
+    return app._home.backend
+
+
+def worker(*queues: str, groups: tuple[str, ...] = (), quiet: float = 0.0) -> WorkerInfo:
+    now_us = round((time.time() - quiet) * SECOND)
+    return WorkerInfo("worker-1", "host", 1, now_us, queues, 10, polled_us=now_us, groups=groups)
+
+
+async def test_a_store_that_nobody_uses_is_well(app: App) -> None:
+    found = await examined(app)
+    assert [finding.name for finding in found.all] == [
+        *("store", "workers", "served", "paused", "groups", "dead letters"),
+    ]
+    assert {finding.level for finding in found.all} == {OK}
+    assert "ends with it" in found["store"].text
+
+
+async def test_work_without_a_worker_is_told(app: App, backend: Backend) -> None:
+    @app.task(queue="mails")
+    async def mail() -> None: ...
+
+    await mail.enqueue()
+    found = await examined(app)
+    assert (found.level("workers"), found.level("served")) == (WARN, WARN)
+
+    await backend.beat(worker("default"))
+    found = await examined(app)
+    assert (found.level("workers"), found.level("served")) == (OK, WARN)
+    assert "mails (1)" in found["served"].text
+
+    await backend.beat(worker("mails"))
+    assert (await examined(app)).level("served") == OK
+
+
+async def test_what_is_due_waits_too(app: App, clock: MovableClock) -> None:
+    @app.task
+    async def mail() -> None: ...
+
+    await mail.with_(delay=60).enqueue()
+    assert (await examined(app)).level("served") == OK
+    clock.advance(61)
+    assert (await examined(app)).level("served") == WARN
+
+
+async def test_a_worker_that_does_not_ask_is_told(app: App, backend: Backend) -> None:
+    await backend.beat(worker("default", quiet=60))
+    found = await examined(app)
+    assert found.level("workers") == WARN
+    assert "worker-1" in found["workers"].text
+    await backend.beat(worker("default"))
+    assert (await examined(app)).level("workers") == OK
+
+
+async def test_a_paused_queue_is_told_once_work_waits(app: App) -> None:
+    @app.task
+    async def mail() -> None: ...
+
+    await mail.enqueue()
+    await drain(app)
+    await app.admin.pause("default")
+    assert (await examined(app)).level("paused") == OK
+    await mail.enqueue()
+    assert (await examined(app)).level("paused") == WARN
+    await app.admin.resume("default")
+    assert (await examined(app)).level("paused") == OK
+
+
+async def test_groups_that_lag_are_told(
+    app: App, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = app.topic("orders", int)
+
+    @orders.subscribe(group="billing", start="beginning")
+    async def bill(event: int) -> None: ...
+
+    await drain(app)
+    await orders.publish(1)
+    found = await examined(app)
+    assert found.level("groups") == OK
+    assert found.level("served") == WARN
+    assert "orders/billing (1)" in found["served"].text
+
+    clock.advance(301)
+    assert (await examined(app)).level("groups") == WARN
+    await drain(app)
+    assert (await examined(app)).level("groups") == OK
+
+    monkeypatch.setattr(doctor, "LAG", 2)
+    await orders.publish(2)
+    await orders.publish(3)
+    found = await examined(app)
+    assert found.level("groups") == WARN
+    assert "orders/billing (2)" in found["groups"].text
+
+
+async def test_many_dead_letters_are_told(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.MANY_DEAD == 100_000
+
+    @app.task(queue="mails", retry=RetryPolicy.none())
+    async def mail() -> None:
+        raise ValueError("no")
+
+    await mail.enqueue()
+    await drain(app)
+    assert (await examined(app)).level("dead letters") == OK
+    monkeypatch.setattr(doctor, "MANY_DEAD", 1)
+    found = await examined(app)
+    assert found.level("dead letters") == WARN
+    assert "mails (1)" in found["dead letters"].text
+
+
+async def test_tasks_that_the_app_does_not_have_are_told() -> None:
+    url = "memory://two-releases"
+    old, new = App(url), App(url)
+
+    @old.task(name="shop.renamed")
+    async def before() -> None: ...
+
+    @new.task(name="shop.new")
+    async def after() -> None: ...
+
+    async with old, new:
+        await after.enqueue()
+        assert (await examined(new)).level("tasks") == OK
+        await before.enqueue()
+        found = await examined(new)
+    assert found.level("tasks") == WARN
+    assert "shop.renamed in default" in found["tasks"].text
+
+
+async def test_contents_that_cannot_be_looked_at_are_a_line(
+    app: App, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def denied() -> list[WorkerInfo]:
+        raise BackendUnavailable("the server denies this user a right")
+
+    monkeypatch.setattr(backend, "workers", denied)
+    found = await examined(app)
+    assert found.level("contents") == WARN
+    assert "denies" in found["contents"].text
+
+
+async def test_a_few_names_stand_for_many(app: App) -> None:
+    for number in range(8):
+
+        @app.task(name=f"t{number}", queue=f"q{number}")
+        async def mail() -> None: ...
+
+        await mail.enqueue()
+    assert "q4 (1) and 3 more" in (await examined(app))["served"].text

@@ -1,0 +1,241 @@
+"""What each page shows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+
+from headrace.core.message import Stream
+from headrace.core.record import WorkerInfo
+from headrace.core.traffic import Tally
+from headrace.dashboard import asgi, search
+from headrace.dashboard.text import ago, span
+from tests.waiting import wait_until
+
+from .conftest import Visitor, tags_of, text_of
+from .shop import Placed, Shop
+
+
+async def text(visitor: Visitor, path: str, status: int = 200) -> str:
+    answer = await visitor.get(path)
+    assert answer.status_code == status, answer.text
+    return " ".join(text_of(answer.text).split())
+
+
+async def test_empty_pages_say_what_to_do(shop: Shop, visitor: Visitor) -> None:
+    shown = await text(visitor, "/")
+    assert "headrace worker module:app" in shown
+    assert "await task.enqueue" in shown
+    assert "app.topic(" in shown
+    assert "No dead letters" in await text(visitor, "/dead")
+    assert "headrace worker module:app" in await text(visitor, "/workers")
+    assert "app.topic(" in await text(visitor, "/topics")
+    assert "never existed" in await text(visitor, "/job?id=nothing", 404)
+    assert "There are no jobs" in await text(visitor, "/queues/nothing", 404)
+    assert "There is no such page" in await text(visitor, "/nowhere", 404)
+
+
+async def test_the_overview_shows_how_things_stand(shop: Shop, visitor: Visitor) -> None:
+    await shop.mail.enqueue("x")
+    await shop.orders.publish(Placed(1, "no bill"))
+    await shop.app.worker().run(burst=True)
+    await shop.add.enqueue(1)
+    shown = await text(visitor, "/")
+    assert "default has 1 job waiting and no worker" in shown
+    assert "1 dead in mails" in shown
+    assert "1 dead in billing of orders" in shown
+
+
+async def test_the_overview_points_out_what_is_wrong(shop: Shop, visitor: Visitor) -> None:
+    backend = shop.app._home.backend
+    await shop.app.open()
+    long_ago = int(datetime.now(UTC).timestamp() - 60) * 1_000_000
+    quiet = WorkerInfo("quiet", "h", 1, 1, ("default",), 10, polled_us=long_ago)
+    await backend.beat(quiet)
+    await shop.add.enqueue(1)
+    await shop.app.admin.pause("default")
+    shown = await text(visitor, "/")
+    assert "worker quiet has not asked for work for 1 min" in shown
+    assert "default is paused with 1 job waiting" in shown
+
+
+async def test_plots_show_the_last_hour(shop: Shop, visitor: Visitor) -> None:
+    await shop.add.enqueue(1)
+    await shop.app._home.backend.tally([Tally(Stream("queue", "default"), done=90, failed=10)])
+    page = await visitor.get("/")
+    labels = [attributes.get("aria-label") or "" for tag, attributes in tags_of(page.text) if tag == "svg"]
+    assert "default, the last 60 minutes: 90 done, 10 failed, at most 100 in a minute" in labels
+    assert "90 done, 10 failed (10 %)" in text_of(page.text)
+    assert page.text.count("<rect") == 4
+
+
+async def test_times_are_relative_with_the_exact_one_beside(shop: Shop, visitor: Visitor) -> None:
+    await shop.add.with_(delay=7200).enqueue(1)
+    page = await visitor.get("/queues/default")
+    times = [attributes for tag, attributes in tags_of(page.text) if tag == "time"]
+    assert len(times) == 2
+    assert all(str(datetime.now(UTC).year) in (each["title"] or "") for each in times)
+    assert "in 1 h 59 min" in text_of(page.text) or "in 2 h" in text_of(page.text)
+
+
+async def test_jobs_are_listed_by_state_page_by_page(shop: Shop, visitor: Visitor) -> None:
+    await shop.app.enqueue_many([shop.add.call(i) for i in range(60)])
+    await shop.add.with_(delay=60).enqueue(1)
+    first = await visitor.get("/queues/default?state=queued")
+    assert first.text.count("/job?id=") == search.PAGE
+    [link] = [a["href"] for tag, a in tags_of(first.text) if tag == "a" and a.get("rel") == "next"]
+    second = await visitor.get(link or "")
+    assert second.text.count("/job?id=") == 10
+    assert "From the start" in second.text
+    assert "Next page" not in second.text
+    scheduled = await visitor.get("/queues/default?state=scheduled")
+    assert scheduled.text.count("/job?id=") == 1
+
+
+async def test_a_search_finds_by_id_task_error_and_time(shop: Shop, visitor: Visitor) -> None:
+    flaky = await shop.flaky.enqueue()
+    added = await shop.add.with_(delay=60).enqueue(1)
+    await shop.run_until(flaky, "retrying")
+
+    async def found(query: str) -> set[str]:
+        page = (await visitor.get(f"/queues/default?{query}")).text
+        return {id for id in (flaky.id, added.id) if f"id={id}&" in page}
+
+    assert await found(f"text={flaky.id}") == {flaky.id}
+    assert await found(f"text={added.id[5:].upper()}") == {added.id}
+    assert await found("text=FLAK") == {flaky.id}
+    assert await found("text=bank+is+closed") == {flaky.id}
+    assert await found("since=1h") == {flaky.id, added.id}
+    assert await found("until=1h") == set()
+    assert await found("since=2020-01-01&until=2020-01-02") == set()
+    assert await found("text=add&state=retrying") == set()
+    assert "is no time" in await text(visitor, "/queues/default?since=yesterday", 400)
+
+
+async def test_a_search_says_how_far_it_looked_and_goes_on(
+    shop: Shop, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "SCAN", 500)
+    await shop.app.enqueue_many([shop.add.call(i) for i in range(600)])
+    await shop.report.enqueue()
+    page = await visitor.get("/queues/default?text=report")
+    assert "500 jobs were looked at; there are more" in text_of(page.text)
+    assert "Nothing found among the 500 jobs looked at" in text_of(page.text)
+    [link] = [a["href"] for tag, a in tags_of(page.text) if tag == "a" and a.get("rel") == "next"]
+    further = await visitor.get(link or "")
+    assert "101 jobs were looked at, down to the last" in text_of(further.text)
+    assert further.text.count("/job?id=") == 1
+
+
+async def test_a_search_is_made_once_and_not_every_second(shop: Shop, visitor: Visitor) -> None:
+    await shop.add.enqueue(1)
+    assert "data-path" in (await visitor.get("/queues/default?state=queued")).text
+    assert "data-path" not in (await visitor.get("/queues/default?text=x")).text
+
+
+async def test_a_job_shows_its_arguments_result_and_life(shop: Shop, visitor: Visitor) -> None:
+    job = await shop.add.with_(headers={"trace": "abc"}).enqueue(2, b=3)
+    waiting = await text(visitor, f"/job?id={job.id}")
+    assert "trace" in waiting
+    assert "Arguments" in waiting
+    await shop.app.worker().run(burst=True)
+    done = await text(visitor, f"/job?id={job.id}")
+    assert "succeeded" in done
+    assert "Result 5" in done
+    assert "its arguments are gone" in done
+
+
+async def test_a_job_that_failed_shows_when_where_and_why(shop: Shop, visitor: Visitor) -> None:
+    job = await shop.flaky.enqueue()
+    await shop.run_until(job, "retrying")
+    page = await visitor.get(f"/job?id={job.id}")
+    shown = " ".join(text_of(page.text).split())
+    assert "retrying" in shown
+    assert "the bank is closed" in shown
+    assert "due" in shown
+    assert 'class="timeline"' in page.text
+    assert "Retry now" in shown
+
+
+async def test_a_dead_job_shows_its_traceback(shop: Shop, visitor: Visitor) -> None:
+    job = await shop.mail.enqueue("nobody")
+    await shop.app.worker().run(burst=True)
+    shown = await text(visitor, f"/job?id={job.id}&queue=mails")
+    assert "Traceback" in shown
+    assert "raise ValueError" in shown
+
+
+async def test_an_event_shows_its_payload_and_key(shop: Shop, visitor: Visitor) -> None:
+    event = await shop.orders.publish(Placed(7, "no bill"), key="customer-3", headers={"source": "web"})
+    await shop.app.worker().run(burst=True)
+    shown = await text(visitor, f"/job?id={event}&topic=orders&group=billing")
+    assert "customer-3" in shown
+    assert '"number": 7' in shown
+    assert "orders/billing" in shown
+    assert "Edit the arguments" not in shown
+
+
+async def test_ids_that_look_like_paths_are_found(shop: Shop, visitor: Visitor) -> None:
+    for id in ("..", "a/b", "a?b#c%2f", "<b>'\""):
+        await shop.add.with_(job_id=id, delay=60).enqueue(1)
+    page = await visitor.get("/queues/default")
+    links = [a["href"] or "" for tag, a in tags_of(page.text) if tag == "a" and "/job?" in (a["href"] or "")]
+    assert len(links) == 4
+    for link in links:
+        assert (await visitor.get(link)).status_code == 200
+
+
+async def test_dead_letters_are_grouped_by_task_and_error(shop: Shop, visitor: Visitor) -> None:
+    for number in range(5):
+        await shop.mail.enqueue(f"no customer {number}")
+    await shop.mail.enqueue("another thing")
+    await shop.orders.publish(Placed(1, "no bill"))
+    await shop.app.worker().run(burst=True)
+    page = await visitor.get("/dead")
+    assert page.text.count("<summary>") == 3
+    assert "5 ×" in page.text
+    assert (await visitor.get("/dead?topic=orders")).text.count("<summary>") == 1
+    assert (await visitor.get("/dead?reason=crashed")).text.count("<summary>") == 0
+    assert (await visitor.get("/dead?reason=nonsense")).status_code == 400
+
+
+async def test_schedules_topics_and_workers_are_listed(shop: Shop, visitor: Visitor) -> None:
+    await shop.orders.publish(Placed(1))
+    job = await shop.wait.enqueue()
+    async with shop.app.worker(grace=0):
+        await wait_until(shop.app.admin.workers)
+        await shop.until(job, "running")
+        for path, expected in (
+            ("/schedules", "0 9 * * mon-fri UTC"),
+            ("/topics", "billing"),
+            ("/topics", "audit"),
+            ("/workers", "slow Pause"),
+            ("/queues/slow", "reading"),
+        ):
+            await wait_until(partial(_shows, visitor, path, expected))
+
+
+async def test_a_store_that_is_away_is_shown_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop("redis://127.0.0.1:1/0")
+    visitor = Visitor(asgi(shop.app))
+    monkeypatch.setattr("headrace.dashboard.site.PATIENCE", 2.0)
+    answer = await visitor.get("/")
+    assert answer.status_code == 503
+    assert "The store cannot be asked" in text_of(answer.text)
+    assert "data-away" in answer.text
+    await shop.app.close()
+
+
+def test_how_long_ago_is_said_in_few_words() -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    assert ago(now, now) == "now"
+    assert ago(now - timedelta(seconds=90), now) == "1 min 30 s ago"
+    assert ago(now + timedelta(hours=49), now) == "in 2 d 1 h"
+    assert span(0.02) == "20 ms"
+    assert span(59) == "59 s"
+
+
+async def _shows(visitor: Visitor, path: str, expected: str) -> bool:
+    return expected in await text(visitor, path)
