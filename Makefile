@@ -2,19 +2,19 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration)
+SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration tests/browser)
 # Unit tests also run on these, where they are installed.
 OTHER_PYTHONS := 3.12 3.13
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup redis-server check test pytest demo bench chaos soak clean
+.PHONY: help setup redis-server chromium check test pytest demo bench chaos soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.stamp redis-server ## make .venv with the project, all extras and the tools
+setup: $(VENV)/.stamp redis-server chromium ## make .venv with the project, all extras and the tools
 
 $(VENV)/.stamp: pyproject.toml
 	@test -x $(BIN)/python || "$$(scripts/find-python 3.11 3)" -m venv $(VENV)
@@ -32,6 +32,9 @@ $(VENV)/.stamp: pyproject.toml
 
 redis-server:
 	@command -v redis-server >/dev/null || scripts/install-redis-server
+
+chromium:
+	@command -v chromium >/dev/null || scripts/install-chromium
 
 check: $(VENV)/.stamp ## lint, format, types and the direction of imports
 	$(BIN)/ruff check .

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
+
+import pytest
 
 from tests.waiting import wait_until_sync
 
 from .conftest import Stand, Tab, wait_for
+
+#: Whether the first time on a page reads otherwise by now.
+CHANGED = "before => document.querySelector('#live time').textContent !== before"
 
 
 def queue(stand: Stand, name: str) -> Any:
@@ -153,3 +159,25 @@ def test_an_update_leaves_ticks_focus_and_opened_details_alone(stand: Stand, tab
     assert box.is_checked()
     assert kind.get_attribute("open") is not None
     assert box.evaluate("box => box === document.activeElement")
+
+
+@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
+def test_an_update_leaves_what_is_being_written_alone(stand: Stand, tab: Tab) -> None:
+    plant = stand.plant
+    job = plant.enqueue(plant.add, 1, delay=3600)
+    held: list[Any] = []
+    tab.page.route(re.compile("/live"), lambda route: held.append(route))
+    tab.page.goto(f"{stand.open}/job?id={job.id}")
+    tab.page.get_by_text("Edit the arguments").click()
+    field = tab.page.get_by_label("By position")
+    field.fill("[4")
+    field.evaluate("field => { window.writing = field; }")
+    enqueued = tab.page.locator("#live time").first
+    shown = enqueued.inner_text()
+    held[0].continue_()  # only now does the first update come
+    for text in ("0", "]"):  # the first update, and one after it
+        tab.page.wait_for_function(CHANGED, arg=shown)
+        tab.page.keyboard.type(text)
+        shown = enqueued.inner_text()
+    assert field.input_value() == "[40]"
+    assert tab.page.evaluate("window.writing === document.activeElement")

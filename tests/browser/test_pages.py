@@ -102,8 +102,9 @@ def test_pages_follow_the_colours_of_the_system(stand: Stand, browser: Any) -> N
 
 
 @pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
-def test_times_are_relative_and_exact_on_hover(stand: Stand, pages: dict[str, str], tab: Tab) -> None:
-    tab.page.goto(stand.open + pages["job-waiting"])
+def test_times_are_relative_and_exact_on_hover(stand: Stand, tab: Tab) -> None:
+    job = stand.plant.enqueue(stand.plant.echo, 1, delay=86_400)
+    tab.page.goto(f"{stand.open}/job?id={job.id}")
     due = tab.page.locator("dt:has-text('Due') + dd time")
     assert due.inner_text().startswith("in ")
     assert due.get_attribute("title").endswith("+00:00")

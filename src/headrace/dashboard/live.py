@@ -16,8 +16,10 @@ from starlette.routing import Match, Route
 from .access import root_of
 from .site import Content, Page, Site
 
-#: Seconds between two looks; more where a look takes long, so that looking is a small part of the time.
+#: Seconds between two looks; up to the second number where a look takes long, so that looking is a small part
+#: of the time.
 LOOK: Final = 1.0
+LONGEST: Final = 5.0
 PART: Final = 4
 
 #: Streams at a time: each looks at the store once a second.
@@ -88,11 +90,13 @@ async def _changes(
         last: bytes | None = None
         while not await request.is_disconnected():
             began = time.monotonic()
-            event = _event(site, await site.content(page, asked), asked)
+            content = await site.content(page, asked)
+            event = _event(site, content, asked)
             # A sign of life otherwise: proxies end what is silent.
             yield event if event != last else b": here\n\n"
             last = event
-            if not await streams.pause(max(LOOK, PART * (time.monotonic() - began))):
+            took = time.monotonic() - began
+            if not await streams.pause(LOOK if content.away else min(max(LOOK, PART * took), LONGEST)):
                 return
     finally:
         streams.count -= 1

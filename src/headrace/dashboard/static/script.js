@@ -32,16 +32,28 @@
     updateChildren(old, fresh);
   };
 
+  // Takes away what has no key, up to `end` or the next that has one: who is moved loses the focus.
+  const clear = (place, end) => {
+    while (place && place !== end && !keyOf(place)) {
+      const next = place.nextSibling;
+      place.remove();
+      place = next;
+    }
+    return place;
+  };
+
   const updateChildren = (old, fresh) => {
     const known = new Map([...old.children].filter(keyOf).map((child) => [keyOf(child), child]));
     let place = old.firstChild;
     for (const node of [...fresh.childNodes]) {
       const key = keyOf(node);
       const match = key ? known.get(key) : place && !keyOf(place) && alike(place, node) ? place : null;
+      known.delete(key);
       if (!match || !alike(match, node)) {
         old.insertBefore(node, place);
         continue;
       }
+      if (key) place = clear(place, match);
       if (match === place) place = place.nextSibling;
       else old.insertBefore(match, place);
       update(match, node);
