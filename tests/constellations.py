@@ -4,7 +4,7 @@ the sentinels that watch it, and a cluster."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -35,16 +35,25 @@ STANDS: Final = 30.0
 class Sentinel(Server):
     """A process that watches a primary. Its settings are a file, which it also writes itself."""
 
-    def __init__(self, program: Path, *, directory: Path, primary: Server) -> None:
+    def __init__(
+        self,
+        program: Path,
+        *,
+        directory: Path,
+        watched: Callable[[], int],
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(program, directory=directory)
-        self._watched = primary
+        self._watched = watched  # the port of the primary
+        self._settings = settings or {}
 
     def _command_line(self, port: int) -> list[str]:
         lines = (
             f"port {port}",
             f"bind {HOST}",
             f"dir {self.directory}",
-            f"sentinel monitor {MASTER} {HOST} {self._watched.port} 2",
+            *(f"{name} {value}" for name, value in self._settings.items()),
+            f"sentinel monitor {MASTER} {HOST} {self._watched()} 2",
             f"sentinel down-after-milliseconds {MASTER} {SILENCE}",
             f"sentinel failover-timeout {MASTER} 5000",
             f"sentinel parallel-syncs {MASTER} 2",
@@ -100,9 +109,8 @@ class Watched(Constellation):
             self.data.append(self._add(replica))
         _until(lambda: replicas_of(first) == 2, "the replicas follow")
         for number in range(3):
-            sentinel = Sentinel(
-                self._program, directory=self._directory / f"sentinel-{number}", primary=first
-            )
+            folder = self._directory / f"sentinel-{number}"
+            sentinel = Sentinel(self._program, directory=folder, watched=lambda: first.port)
             self._add(sentinel)
             self.sentinels.append(sentinel)
         _until(self._are_acquainted, "the sentinels know each other")

@@ -27,7 +27,7 @@ CONSTELLATIONS: dict[str, tuple[type[Watched | Cluster], str]] = {
 #: Behind sentinels is a server like any other: a module for each kind of connection is enough. On a cluster
 #: every verb goes another way.
 CORE = {
-    "sentinel": ("append", "claim", "renew", "results_and_waiters", "topic_read"),
+    "sentinel": ("claim", "renew", "results_and_waiters", "topic_read"),
     "cluster": (
         *("append", "claim", "settle", "reclaim", "renew", "promote", "pause_and_purge", "lifecycle"),
         *("results_and_waiters", "traffic", "group_claim", "topic_read", "topic_listing", "concurrency"),

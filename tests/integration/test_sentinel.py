@@ -137,6 +137,8 @@ async def test_a_stale_connection_is_told_readonly_and_made_anew(
     renewer.close()
     assert backend._store.link.wire is not None
     assert backend._store.link.wire.address.port == new.port
+    # It was looked at like the first: after a change nobody's jobs are taken for one lease.
+    assert f"run_id:{backend._store.server.run_id}" in str(new.command("INFO", "server"))
 
 
 async def test_a_primary_that_hangs_is_left_when_the_sentinels_say_so(

@@ -148,6 +148,9 @@ class RedisBackend(RedisExamination, RedisScheduling, RedisTopics, RedisTraffic,
             await self._store.command("SADD", self._store.keys.streams, label_of(stream))
         except OutOfMemory:
             return  # whether there is room is for the step itself to say; it is listed by a later one
+        except BackendUnavailable as error:
+            self._store.pass_over(self._store.queue(stream), error)
+            return  # the same for a node that is away
         self._store.listed.add(stream)
 
     async def claim(

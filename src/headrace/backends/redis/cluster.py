@@ -100,8 +100,8 @@ class ClusterStore(Store):
         return [self._nodes.at(place) for place in self._slots.primaries]
 
     def pass_over(self, queue: Queue, error: BackendUnavailable) -> None:
-        """The others may be on nodes that are there."""
-        self._notices.warn(f"{queue.label} is passed over for now: {error}")
+        """Others may be on nodes that are there."""
+        self._notices.warn(f"{queue.label} must do without a node of the cluster: {error}")
 
     # --- requests ----------------------------------------------------------------------------------------
 

@@ -115,8 +115,13 @@ class Reader:
         """Whether a read is under way whose caller has gone."""
         return self._task is not None and not self._task.done()
 
-    def forget_wake(self) -> None:
-        """It was meant for others, and they have heard it."""
+    def end_wait(self) -> None:
+        """Have the read under way end, although nothing has changed for it."""
+        self._wake_asked = True
+        self._unblock()
+
+    def begin_anew(self) -> None:
+        """Whoever was to end has ended."""
         self._wake_asked = False
 
     @property
@@ -298,7 +303,7 @@ class Reader:
 
     async def _ask_blocking(self, data: bytes, seconds: float) -> list[Any]:
         wire = await self._link.connected()
-        if self._stirred.is_set():
+        if self._stirred.is_set() or self._wake_asked:
             return [None]
         self._blocking = wire
         try:

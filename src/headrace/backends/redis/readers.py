@@ -140,18 +140,18 @@ class Readers:
             await self._until_any(reading, woken)
             for reader, task in zip(parts, reading, strict=True):
                 if not task.done():
-                    reader.wake()
+                    reader.end_wait()
             await self._until_all(reading)
         finally:
             woken.cancel()
             for reader in parts:
-                reader.forget_wake()
+                reader.begin_anew()
         return [claim for found in self._brought(reading) for claim in found]
 
     async def _until_any(self, reading: list[Reading], woken: asyncio.Task[bool]) -> None:
-        """Until one is done that has not failed, or all have, or somebody wakes us."""
+        """Until one has brought something, or all are done, or somebody wakes us."""
         waiting: set[asyncio.Task[Any]] = {*reading, woken}
-        while not woken.done() and not any(task.done() and not _error_of(task) for task in reading):
+        while not woken.done() and not any(task.done() and _has_brought(task) for task in reading):
             waiting = {task for task in waiting if not task.done()}
             if waiting == {woken}:
                 return
@@ -200,6 +200,10 @@ class Readers:
         if errors:
             self._notices.warn(f"some queues cannot be claimed from: {errors[0]}")
         return found
+
+
+def _has_brought(task: Reading) -> bool:
+    return _error_of(task) is None and bool(task.result())
 
 
 def _error_of(task: Reading) -> BaseException | None:

@@ -11,7 +11,7 @@ from headrace.core.errors import BackendUnavailable
 
 from .address import Address, Place
 from .connection import pack
-from .faults import error_of, is_error, leads_elsewhere, lost, redirection_of
+from .faults import Redirection, error_of, is_error, leads_elsewhere, lost, redirection_of
 from .queue import Call
 from .slots import Slots
 from .synchronous import SyncConnection
@@ -52,19 +52,23 @@ class SyncNodes:
         self._shunned: dict[Place, float] = {}
 
     def run(self, call: Call) -> Any:
-        for _ in range(REDIRECTIONS):
-            place = self._slots.owner_synchronously(call.slot)
-            reply = self._ask(place, call)
-            redirection = redirection_of(reply, place[0])
-            if redirection is None or redirection.asks:
-                break
+        reply, redirection = self._send(call)
+        attempts = 1
+        while redirection is not None and not redirection.asks and attempts < REDIRECTIONS:
             self._slots.learn(redirection.slot, redirection.place)
+            reply, redirection = self._send(call)
+            attempts += 1
+        if redirection is not None:
+            raise lost(f"{self._address.title} is moving a queue to another node ({reply})")
         if isinstance(reply, ReplyError):
             self._slots.doubt()
-            if redirection is not None:
-                raise lost(f"{self._address.title} is moving a queue to another node ({reply})")
             raise error_of(reply, self._address.title)
         return reply
+
+    def _send(self, call: Call) -> tuple[Any, Redirection | None]:
+        place = self._slots.owner_synchronously(call.slot)
+        reply = self._ask(place, call)
+        return reply, redirection_of(reply, place[0])
 
     def _ask(self, place: Place, call: Call) -> Any:
         if time.monotonic() < self._shunned.get(place, 0.0):
