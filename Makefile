@@ -45,12 +45,13 @@ check: $(VENV)/.stamp ## lint, format, types and the direction of imports
 
 test: setup check pytest $(OTHER_PYTHONS:%=test-%) ## check, then every suite; unit tests on each Python found
 
+# More at a time than there are cores: the tests with real processes mostly wait.
 pytest:
-	$(BIN)/python -m pytest -n 2 $(SUITES)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(SUITES)
 
 test-%:
 	@if scripts/find-python $* >/dev/null; then \
-		$(MAKE) --no-print-directory .venv-$*/.stamp && .venv-$*/bin/python -m pytest tests/unit; \
+		$(MAKE) --no-print-directory .venv-$*/.stamp && .venv-$*/bin/python -m pytest -n 2 tests/unit; \
 	else \
 		echo "test: Python $* is not installed here; its unit tests are skipped"; \
 	fi
