@@ -75,7 +75,7 @@ def test_a_dashboard_cannot_be_framed(stand: Stand, browser: Any) -> None:
 
 @pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
 def test_read_only_shows_everything_and_offers_nothing(stand: Stand, tab: Tab) -> None:
-    for path in ("/", "/queues/bulk", "/schedules", "/topics", "/workers", "/dead"):
+    for path in ("/", "/queues/mails", "/schedules", "/topics", "/workers", "/dead"):
         tab.page.goto(stand.read_only + path)
         assert "read-only" in tab.page.locator("header").inner_text()
         assert tab.page.locator('form[method="post"]').count() == 0
