@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -32,3 +36,19 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 def redis_server(request: pytest.FixtureRequest, servers: Fleet) -> Server:
     """The test runs once for each kind of server. It shares the server: it must leave it as it was."""
     return servers.get(request.param)
+
+
+@pytest.fixture
+def nobodys_folder() -> Iterator[Path]:
+    """As a user for whom permissions count: root may write everywhere."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-"))
+    root = os.geteuid() == 0
+    if root:
+        os.chown(folder, 65534, 65534)
+        os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        if root:
+            os.seteuid(0)
+        shutil.rmtree(folder)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from inspect import signature
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
 
@@ -29,7 +30,7 @@ from headrace.engine.home import Home
 from headrace.engine.producer import Producer
 from headrace.engine.registry import Middleware, Registry
 from headrace.engine.resources import bound_lifespan
-from headrace.engine.subscription import Subscription
+from headrace.engine.served import chosen_queues, chosen_subscriptions
 from headrace.engine.tracing import inherited
 from headrace.engine.worker import Worker
 from headrace.engine.worker_options import WorkerOptions
@@ -84,7 +85,7 @@ class App:
         **unknown: Never,
     ) -> None:
         for name in unknown:
-            raise unknown_option("App()", name, _APP_OPTIONS)
+            raise unknown_option("App()", name, _options_of(App.__init__))
         self.url = _checked_url(url)
         self._clock = clock or SystemClock()
         self._max_payload = positive_number("max_payload", max_payload)
@@ -295,12 +296,12 @@ class App:
         `queues` and `topics` name those that it serves instead; an empty list: none.
         """
         for name in unknown:
-            raise unknown_option("worker()", name, _WORKER_OPTIONS)
+            raise unknown_option("worker()", name, _options_of(App.worker))
         self._jobs.resolve()
         self._events.resolve()
-        subscriptions = self._subscriptions(topics)
+        subscriptions = chosen_subscriptions(self._registry, topics)
         options = WorkerOptions(
-            queues=self._queues(queues, required=not subscriptions),
+            queues=chosen_queues(self._registry, queues, required=not subscriptions),
             concurrency=positive_number("concurrency", concurrency),
             children=positive_number("children", children or os.cpu_count() or 1),
             lease=positive_seconds("lease", lease),
@@ -372,40 +373,9 @@ class App:
 
         return declare
 
-    def _subscriptions(self, given: Sequence[str] | None) -> list[Subscription]:
-        if given is None:
-            return list(self._registry.subscriptions)
-        if isinstance(given, str):
-            raise ConfigurationError(f"topics must be a list of names, not {given!r}")
-        chosen = [each for each in self._registry.subscriptions if each.topic in given]
-        missing = sorted(set(given) - {each.topic for each in chosen})
-        if missing:
-            raise ConfigurationError(f"nothing in this app is subscribed to {', '.join(missing)}")
-        return chosen
 
-    def _queues(self, given: Sequence[str] | None, *, required: bool = True) -> tuple[str, ...]:
-        if given is None:
-            return tuple(sorted(self._registry.queues() | {"default"}))
-        if isinstance(given, str) or (required and not given):
-            raise ConfigurationError(f"queues must be a list of names, not {given!r}")
-        return tuple(dict.fromkeys(checked_name("queue", name) for name in given))
-
-
-_APP_OPTIONS = dict.fromkeys(
-    (
-        "url",
-        "namespace",
-        "lifespan",
-        "codec",
-        "max_payload",
-        "durability",
-        "queue_limit",
-        "result_ttl",
-        "retry",
-        "clock",
-    )
-)
-_WORKER_OPTIONS = dict.fromkeys(("queues", "topics", "concurrency", "children", "lease", "grace"))
+def _options_of(function: Callable[..., Any]) -> dict[str, None]:
+    return dict.fromkeys(name for name in signature(function).parameters if name not in ("self", "unknown"))
 
 
 async def _nothing() -> None:

@@ -27,11 +27,13 @@ def program() -> str:
     a browser is a hundred times the size of a server and not every machine may have one."""
     found = os.environ.get("HEADRACE_CHROMIUM") or shutil.which("chromium")
     if found is None:
+        # Not a failure: see above.
         pytest.skip("no chromium on this machine, and `make setup` could not install it")
     return found
 
 
 def absent(reason: str) -> None:
+    """On a laptop these tests may be left out, with a word why; in CI the wheels must be there."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"{reason}; in CI it must be there, see `make setup`")
     pytest.skip(reason)

@@ -24,7 +24,7 @@ def meet(folder: str) -> int:
     """Returns when two of these run at the same time."""
     open(os.path.join(folder, str(os.getpid())), "w").close()
     while len(os.listdir(folder)) < 2:
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks: it waits for the other process, not for a time
     return os.getpid()
 
 
@@ -45,7 +45,7 @@ def chatter(times: int) -> None:
     """Says often how far it is, and then nothing more."""
     for number in range(1, times + 1):
         current_job().progress_sync(number / times, f"row {number}")
-    time.sleep(3600)
+    time.sleep(3600)  # a function that hangs: the test reads what it said, and then ends it
 
 
 @app.task(run_in="process")
@@ -63,13 +63,13 @@ def say_and_end() -> None:
 def say_in_thread(text: str) -> str:
     current_job().progress_sync(0.5, text)
     while not current_job().cancelled:
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks: it runs until it is cancelled
     return text
 
 
 @app.task(run_in="process")
 def hang() -> None:
-    time.sleep(3600)
+    time.sleep(3600)  # until its timeout or its cancellation kills the process: that is what is tested
 
 
 @app.task(run_in="process")

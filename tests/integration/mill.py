@@ -24,7 +24,7 @@ def grind() -> str:
     job = current_job()
     log.write("started", id=job.id, attempt=job.attempt, parent=os.getppid())
     if job.attempt == 1:
-        time.sleep(3600)
+        time.sleep(3600)  # until its worker is killed
     return "ground"
 
 

@@ -108,7 +108,7 @@ def _declare_rough_tasks(app: App, log: Log) -> None:
     async def block(seconds: float) -> str:
         """Blocks the event loop, as people do by mistake."""
         _started(log)
-        time.sleep(seconds)  # noqa: ASYNC251
+        time.sleep(seconds)  # noqa: ASYNC251 - to block the loop is what this task is for
         log.write("ended", id=current_job().id)
         return "unblocked"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -16,10 +15,12 @@ from headrace.core.outcome import Released, Verdict
 from headrace.core.record import WorkerInfo
 from headrace.core.signals import CleanupFailed, WorkerStarted, WorkerStopped, WorkerStopping
 
+from .announcement import announcement
 from .announcer import Announcer
 from .balancer import Balancer
 from .bundle import FinishedBundle, parts_of
 from .burst import until_drained
+from .carried_through import carried_through
 from .desk import Desk
 from .emitter import Emitter
 from .executor import Executor
@@ -29,12 +30,11 @@ from .finished import Finished
 from .first_of import first_of
 from .holdings import Holdings
 from .home import Home
-from .identity import host_name, new_identity
+from .identity import new_identity
 from .judge import Judge
 from .keeper import Keeper
 from .leases import Leases
 from .maintenance import Maintenance
-from .named_running import named_running
 from .orders import Orders
 from .process_signals import StopSignals
 from .registry import Registry
@@ -126,18 +126,8 @@ class Worker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # A cancellation does not cut the leaving short, but takes the grace away; then it goes on its way.
-        stopping = asyncio.get_running_loop().create_task(self.stop())
-        cancelled: asyncio.CancelledError | None = None
-        while not stopping.done():
-            try:
-                await asyncio.shield(stopping)
-            except asyncio.CancelledError as cancellation:
-                self._hurry.set()
-                cancelled = cancellation
-        stopping.result()
-        if cancelled is not None:
-            raise cancelled
+        # A cancellation does not cut the leaving short, but takes the grace away.
+        await carried_through(self.stop(), self._hurry.set)
 
     async def run(self, *, burst: bool = False) -> None:
         """Work until SIGTERM or SIGINT; a second one cuts the grace short. With `burst`, until nothing is
@@ -348,6 +338,7 @@ class Worker:
             self._released += 1
         else:
             self._processed += 1
+        if verdict is Verdict.KEPT:
             self._tallier.count(finished)
         if self.subscriptions:
             self._subscribers.written(finished)
@@ -386,16 +377,13 @@ class Worker:
             pass  # the store is away: it forgets this worker by itself
 
     def _describe(self) -> WorkerInfo:
-        return WorkerInfo(
-            consumer=self.id,
-            host=host_name(),
-            pid=os.getpid(),
+        return announcement(
+            self.id,
+            self.options,
             started_us=self._started_us,
-            queues=self.options.queues,
-            concurrency=self.options.concurrency,
-            polled_us=round(self.last_poll * SECOND),
+            polled_at=self.last_poll,
             groups=self._subscribers.groups,
-            running=named_running(self._executor.running.values()),
+            running=self._executor.running.values(),
         )
 
     async def _until_drained(self) -> None:

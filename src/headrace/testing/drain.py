@@ -12,6 +12,7 @@ from headrace.core.duration import Duration, seconds
 from headrace.core.message import Stream
 from headrace.core.record import Counts, JobStatus
 from headrace.engine.fan_out import FanOut
+from headrace.engine.served import chosen_queues
 from headrace.engine.subscribers import Subscribers
 from headrace.engine.worker import Worker
 
@@ -44,7 +45,7 @@ class Drain:
         self._app = app
         self._store = store
         self._clock = clock
-        self._queues = None if queues is None else app._queues(queues)
+        self._queues = None if queues is None else chosen_queues(app._registry, queues, required=True)
         self._events = queues is None and bool(app._registry.subscriptions)
         self._retries = retries
         self._concurrency = concurrency
@@ -82,7 +83,9 @@ class Drain:
     def _streams(self) -> list[Stream]:
         streams = at_once(self._store.streams())
         known = (stream.name for stream in streams if stream.kind == "queue")
-        names = self._queues or dict.fromkeys((*self._app._queues(None), *known))
+        names = self._queues or dict.fromkeys(
+            (*chosen_queues(self._app._registry, None, required=True), *known)
+        )
         queues: list[Stream] = [Stream("queue", name) for name in names]
         return queues + [stream for stream in streams if self._is_served(stream)]
 

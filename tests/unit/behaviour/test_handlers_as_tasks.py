@@ -29,6 +29,7 @@ word: ContextVar[str] = ContextVar("word", default="nothing")
 @pytest.fixture(scope="module", params=["asyncio", "uvloop"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
     if request.param == "uvloop" and importlib.util.find_spec("uvloop") is None:
+        # It is an extra, and there is none for Windows; `make setup` installs it where there is one.
         pytest.skip("uvloop is not installed")
     return "asyncio", {"use_uvloop": request.param == "uvloop"}
 
