@@ -2,7 +2,7 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration tests/browser)
+SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration)
 # Unit tests also run on these, where they are installed.
 OTHER_PYTHONS := 3.12 3.13
 
@@ -48,6 +48,8 @@ test: setup check pytest $(OTHER_PYTHONS:%=test-%) ## check, then every suite; u
 # More at a time than there are cores: the tests with real processes mostly wait.
 pytest:
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(SUITES)
+# By itself: the browser's driver keeps an event loop in its thread, on which no other async test can run.
+	$(BIN)/python -m pytest -n 2 tests/browser
 
 test-%:
 	@if scripts/find-python $* >/dev/null; then \
