@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
+from tests.network import Network
 from tests.servers import HOST, PORTS, Server, ServerError, free_port, require
 from tests.waiting import wait_until_sync
 
@@ -55,7 +56,7 @@ class Sentinel(Server):
             *(f"{name} {value}" for name, value in self._settings.items()),
             f"sentinel monitor {MASTER} {HOST} {self._watched()} 2",
             f"sentinel down-after-milliseconds {MASTER} {SILENCE}",
-            f"sentinel failover-timeout {MASTER} 5000",
+            f"sentinel failover-timeout {MASTER} 3000",
             f"sentinel parallel-syncs {MASTER} 2",
         )
         settings = self.directory / "sentinel.conf"
@@ -63,11 +64,56 @@ class Sentinel(Server):
         return [str(self.program), str(settings), "--sentinel"]
 
 
-class Constellation:
-    """Servers that are started and stopped together."""
+class Way(NamedTuple):
+    """How others reach a server through a network: its address there, and ports that lead to it."""
 
-    def __init__(self) -> None:
+    address: str
+    port: int
+    bus: int
+
+
+class Constellation:
+    """Servers that are started and stopped together. With a `network` between them they can be cut off."""
+
+    def __init__(self, network: Network | None = None) -> None:
         self.servers: list[Server] = []
+        self.network = network
+        self._ways: dict[Server, Way] = {}
+
+    def _make(
+        self, program: Path, directory: Path, arguments: tuple[str, ...], kind: type[Server] = Server
+    ) -> Server:
+        if self.network is None:
+            return kind(program, directory=directory, arguments=arguments)
+        made: list[Server] = []
+        address = self.network.new_address()
+        port = self.network.port_to(address, lambda: made[0].port)
+        bus = self.network.port_to(address, lambda: made[0].port + BUS)
+        way = Way(address, port, bus)
+        arguments = (*arguments, "--bind-source-addr", address, *self._announcing(way))
+        made.append(kind(program, directory=directory, arguments=arguments))
+        self._ways[made[0]] = way
+        return made[0]
+
+    def _announcing(self, way: Way) -> tuple[str, ...]:
+        """What makes a server say that it is there."""
+        raise NotImplementedError
+
+    def port_of(self, server: Server) -> int:
+        """By which the others know it."""
+        return self._ways[server].port if server in self._ways else server.port
+
+    def address_of(self, server: Server) -> str:
+        return self._ways[server].address
+
+    def isolate(self, server: Server) -> None:
+        """Cut it off from all others; clients still reach it."""
+        assert self.network is not None
+        self.network.isolate(self.address_of(server))
+
+    def heal(self) -> None:
+        assert self.network is not None
+        self.network.heal()
 
     def __enter__(self) -> Self:
         try:
@@ -93,27 +139,40 @@ class Constellation:
 class Watched(Constellation):
     """A primary, two replicas, and three sentinels."""
 
-    def __init__(self, kind: str, directory: Path) -> None:
-        super().__init__()
+    def __init__(self, kind: str, directory: Path, network: Network | None = None) -> None:
+        super().__init__(network)
         self._program = require(kind)
         self._directory = directory
         self.data: list[Server] = []
         self.sentinels: list[Sentinel] = []
 
     def start(self) -> None:
-        first = self._add(Server(self._program, directory=self._directory / "first", arguments=QUICKLY))
+        first = self._add(self._make(self._program, self._directory / "first", QUICKLY))
         self.data.append(first)
         for name in ("second", "third"):
-            arguments = (*QUICKLY, "--replicaof", HOST, str(first.port))
-            replica = Server(self._program, directory=self._directory / name, arguments=arguments)
+            arguments = (*QUICKLY, "--replicaof", HOST, str(self.port_of(first)))
+            replica = self._make(self._program, self._directory / name, arguments)
             self.data.append(self._add(replica))
         _until(lambda: replicas_of(first) == 2, "the replicas follow")
         for number in range(3):
-            folder = self._directory / f"sentinel-{number}"
-            sentinel = Sentinel(self._program, directory=folder, watched=lambda: first.port)
+            sentinel = Sentinel(
+                self._program,
+                directory=self._directory / f"sentinel-{number}",
+                watched=lambda: self.port_of(first),
+                settings=self._of_sentinel(),
+            )
             self._add(sentinel)
             self.sentinels.append(sentinel)
         _until(self._are_acquainted, "the sentinels know each other")
+
+    def _announcing(self, way: Way) -> tuple[str, ...]:
+        return ("--replica-announce-ip", HOST, "--replica-announce-port", str(way.port))
+
+    def _of_sentinel(self) -> dict[str, str]:
+        """Sentinels reach each other without the network, and all others through it."""
+        if self.network is None:
+            return {}
+        return {"bind-source-addr": self.network.new_address(), "sentinel announce-ip": HOST}
 
     def _add(self, server: Server) -> Server:
         self.servers.append(server)
@@ -135,7 +194,7 @@ class Watched(Constellation):
     def known_to(self, sentinel: Sentinel) -> Server:
         match sentinel.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER):
             case [bytes(), bytes(port)]:
-                return next(server for server in self.data if server.port == int(port))
+                return next(server for server in self.data if self.port_of(server) == int(port))
             case answer:
                 raise AssertionError(f"a sentinel answers {answer!r}")
 
@@ -147,7 +206,7 @@ class Watched(Constellation):
     def _are_acquainted(self) -> bool:
         """Only those who know the others and the replicas can agree on a failover."""
         return all(
-            b"slaves=2,sentinels=3" in _text(sentinel, "INFO", "sentinel") for sentinel in self.sentinels
+            b"slaves=2,sentinels=3" in text_of(sentinel, "INFO", "sentinel") for sentinel in self.sentinels
         )
 
 
@@ -163,28 +222,34 @@ class Cluster(Constellation):
 
     primaries: Final = 3
 
-    def __init__(self, kind: str, directory: Path) -> None:
-        super().__init__()
+    def __init__(self, kind: str, directory: Path, network: Network | None = None) -> None:
+        super().__init__(network)
         program = require(kind)
         arguments = (*QUICKLY, "--cluster-enabled", "yes", "--cluster-node-timeout", str(SILENCE))
         self.servers: list[Server] = [
-            Node(program, directory=directory / f"node-{number}", arguments=arguments)
+            self._make(program, directory / f"node-{number}", arguments, Node)
             for number in range(2 * self.primaries)
         ]
 
+    def _announcing(self, way: Way) -> tuple[str, ...]:
+        prefix = "--cluster-announce"
+        ports = (f"{prefix}-port", str(way.port), f"{prefix}-bus-port", str(way.bus))
+        return (f"{prefix}-ip", HOST, *ports)
+
     @property
     def url(self) -> str:
-        return "redis+cluster://" + ",".join(f"{HOST}:{server.port}" for server in self.servers[:2])
+        return "redis+cluster://" + ",".join(f"{HOST}:{self.port_of(server)}" for server in self.servers[:2])
 
     def start(self) -> None:
         for epoch, server in enumerate(self.servers, 1):
             server.start()
             server.command("CLUSTER", "SET-CONFIG-EPOCH", epoch)
         for number in range(self.primaries):
-            first, last = (SLOTS * each // self.primaries for each in (number, number + 1))
-            self.servers[number].command("CLUSTER", "ADDSLOTS", *range(first, last))
+            primary = self.servers[number]
+            primary.command("CLUSTER", "ADDSLOTS", *self.slots_of(primary))
         for server in self.servers[1:]:
-            self.servers[0].command("CLUSTER", "MEET", HOST, server.port)
+            bus = self._ways[server].bus if self.network else server.port + BUS
+            self.servers[0].command("CLUSTER", "MEET", HOST, self.port_of(server), bus)
         _until(lambda: all(self._knows(server) for server in self.servers), "the nodes know each other")
         for primary, replica in zip(
             self.servers[: self.primaries], self.servers[self.primaries :], strict=True
@@ -193,7 +258,7 @@ class Cluster(Constellation):
         _until(self.is_whole, "the cluster stands")
 
     def _knows(self, server: Server) -> bool:
-        return b"cluster_known_nodes:%d" % len(self.servers) in _text(server, "CLUSTER", "INFO")
+        return b"cluster_known_nodes:%d" % len(self.servers) in text_of(server, "CLUSTER", "INFO")
 
     def is_whole(self) -> bool:
         """Every slot is served, as all nodes see it, and every primary has a replica."""
@@ -201,17 +266,17 @@ class Cluster(Constellation):
         owners = {id(self.owner(slot)) for slot in (0, SLOTS // 2, SLOTS - 1)}
         return (
             all(
-                b"cluster_state:ok" in _text(server, "CLUSTER", "INFO") and replicas_or_role(server)
+                b"cluster_state:ok" in text_of(server, "CLUSTER", "INFO") and replicas_or_role(server)
                 for server in running
             )
             and len(owners) == self.primaries
         )
 
     def id_of(self, server: Server) -> str:
-        return _text(server, "CLUSTER", "MYID").decode()
+        return text_of(server, "CLUSTER", "MYID").decode()
 
     def at(self, port: int) -> Server:
-        return next(server for server in self.servers if server.port == port)
+        return next(server for server in self.servers if self.port_of(server) == port)
 
     def owner(self, slot: int) -> Server:
         """As the first node that answers sees it."""
@@ -229,6 +294,12 @@ class Cluster(Constellation):
                     return self.at(port)
         raise LookupError(f"nobody owns {slot}")
 
+    def slots_of(self, server: Server) -> list[int]:
+        """Those it owned when the cluster was made."""
+        number = self.servers.index(server)
+        first, last = (SLOTS * each // self.primaries for each in (number, number + 1))
+        return list(range(first, last))
+
     def owner_of(self, key: str) -> Server:
         return self.owner(self.slot_of(key))
 
@@ -240,13 +311,13 @@ class Cluster(Constellation):
     def until_promoted(self, old: Server, slot: int) -> Server:
         """Wait until another node owns what this one did, and the cluster works."""
         _until(lambda: self._has_left(old, slot), "a replica is promoted")
-        return self.owner(slot)
+        return self._owner(slot, next(each for each in self.servers if each.running and each is not old))
 
     def _has_left(self, old: Server, slot: int) -> bool:
-        running = [server for server in self.servers if server.running]
+        others = [server for server in self.servers if server.running and server is not old]
         return all(
-            self._owner(slot, server) is not old and b"cluster_state:ok" in _text(server, "CLUSTER", "INFO")
-            for server in running
+            self._owner(slot, server) is not old and b"cluster_state:ok" in text_of(server, "CLUSTER", "INFO")
+            for server in others
         )
 
     # --- a slot that moves -------------------------------------------------------------------------------
@@ -276,23 +347,32 @@ class Cluster(Constellation):
 
 def replicas_or_role(server: Server) -> bool:
     """Whether it is a replica that follows, or a primary that is followed."""
-    told = _text(server, "INFO", "replication")
+    told = text_of(server, "INFO", "replication")
     return b"master_link_status:up" in told or b"state=online" in told
+
+
+def follows(server: Server) -> bool:
+    """Whether it is a replica that is up to date."""
+    try:
+        told = text_of(server, "INFO", "replication")
+    except OSError:
+        return False  # sentinels end all connections of a server that becomes a replica
+    return b"role:slave" in told and b"master_link_status:up" in told
 
 
 def replicas_of(server: Server) -> int:
     """How many follow it and are up to date."""
-    return _text(server, "INFO", "replication").count(b"state=online")
+    return text_of(server, "INFO", "replication").count(b"state=online")
 
 
 def _is_primary(server: Server) -> bool:
     try:
-        return b"role:master" in _text(server, "INFO", "replication")
+        return b"role:master" in text_of(server, "INFO", "replication")
     except (OSError, ServerError):
         return False
 
 
-def _text(server: Server, *words: str | int) -> bytes:
+def text_of(server: Server, *words: str | int) -> bytes:
     answer = server.command(*words)
     assert isinstance(answer, bytes)
     return answer

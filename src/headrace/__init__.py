@@ -37,6 +37,7 @@ from headrace.events.event import Duplicate, Event, Published, Refused
 from headrace.events.topic import Topic, TopicPattern
 from headrace.jobs.current import current_job
 from headrace.jobs.job import Job
+from headrace.jobs.queue import Queue
 from headrace.jobs.schedules import ScheduleInfo
 from headrace.jobs.task import Call, Task
 
@@ -70,6 +71,7 @@ __all__ = [
     "Page",
     "PayloadTooLarge",
     "Published",
+    "Queue",
     "QueueFull",
     "QueueInfo",
     "Refused",

@@ -18,6 +18,7 @@ from headrace.core.codec import Codec, checked_codec
 from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.hints import names_in_sight
+from headrace.core.job_log import checked_lines
 from headrace.core.message import PriorityName
 from headrace.core.names import checked_name
 from headrace.core.number import positive_number
@@ -39,6 +40,7 @@ from headrace.events.topic import Topic, TopicPattern
 from headrace.jobs.face import Jobs
 from headrace.jobs.job import Job
 from headrace.jobs.options import RunIn, UniqueWindow
+from headrace.jobs.queue import Queue, declared_queue
 from headrace.jobs.schedules import ScheduleDecorator, Schedules, timing_of
 from headrace.jobs.task import AsyncTask, Call, SyncTask, Task, TaskDecorator
 from headrace.observability.logs import log_signals
@@ -81,6 +83,7 @@ class App:
         queue_limit: int | None = None,
         result_ttl: Duration = 3600,
         retry: RetryPolicy | RetryFunction = DEFAULT_RETRY,
+        job_logs: int = 0,
         clock: Clock | None = None,
         **unknown: Never,
     ) -> None:
@@ -97,7 +100,8 @@ class App:
             clock=self._clock,
         )
         self._emitter = Emitter()
-        self._registry = Registry(None if lifespan is None else bound_lifespan(lifespan, self))
+        bound = None if lifespan is None else bound_lifespan(lifespan, self)
+        self._registry = Registry(bound, checked_lines(job_logs))
         self._home = Home(backend)
         producer = Producer(backend)
         self._home.before_close(self._emitter.settle)
@@ -217,6 +221,7 @@ class App:
         retention_strict: bool = ...,
         idempotency_window: Duration = ...,
         schema_version: int = ...,
+        partitions: int | None = ...,
     ) -> Topic[T]: ...
     @overload
     def topic(
@@ -229,6 +234,7 @@ class App:
         retention_strict: bool = ...,
         idempotency_window: Duration = ...,
         schema_version: int = ...,
+        partitions: int | None = ...,
     ) -> Topic[Any]: ...
 
     def topic(
@@ -241,11 +247,13 @@ class App:
         retention_strict: bool = True,
         idempotency_window: Duration = 3600,
         schema_version: int = 1,
+        partitions: int | None = None,
     ) -> Topic[Any]:
         """A topic whose events are of this type: `orders = app.topic("orders", OrderPlaced)`.
 
         Events are kept for `retention` seconds (None: for ever) and `max_length` of them at most, but, unless
-        `retention_strict` is False, until every group with a living member has drawn them.
+        `retention_strict` is False, until every group with a living member has drawn them. `partitions` is
+        for a topic that nobody has used yet; of any other `admin.split_topic` changes the number.
         """
         return self._events.topic(
             name,
@@ -255,6 +263,7 @@ class App:
             retention_strict=retention_strict,
             idempotency_window=idempotency_window,
             schema_version=positive_number("schema_version", schema_version),
+            partitions=partitions,
         )
 
     @overload
@@ -266,6 +275,10 @@ class App:
         """Every topic that matches, those made later too: `app.topics("orders.*", OrderEvent)`; `*` stands
         for one dotted segment."""
         return self._events.pattern(pattern, type)
+
+    def queue(self, name: str, *, partitions: int | None = None) -> Queue:
+        """Declare a queue that is to be split; of one that is in use `admin.split` changes the number."""
+        return declared_queue(self._home.backend, name, partitions)
 
     async def enqueue(self, call: Call[R]) -> Job[R]:
         """Store one job: `await app.enqueue(add.call(2, 3))`. When this returns, it will be run."""

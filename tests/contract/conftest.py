@@ -18,6 +18,15 @@ from tests.servers import Fleet, rows
 
 LOCAL_STORES = ("memory", "sqlite")
 
+#: Stores on which the queue and the topic of the stand are split in three. What a test says of one stream
+#: must hold of three parts too; where it cannot, it says why: `@pytest.mark.whole("…")`.
+SPLIT = "split-"
+PARTS = 3
+SPLIT_STORES = (f"{SPLIT}memory", f"{SPLIT}valkey-9.1")
+
+#: What runs on a cluster with parts, too, where they are on different nodes.
+SPLIT_CORE = ("test_claim", "test_settle")
+
 #: Several servers that belong together: the core of the suite runs on them too.
 CONSTELLATIONS: dict[str, tuple[type[Watched | Cluster], str]] = {
     "sentinel": (Watched, "redis-7.0"),
@@ -39,7 +48,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store" in metafunc.fixturenames:
         module = metafunc.module.__name__.rpartition(".")[2]
         several = [name for name, core in CORE.items() if module.removeprefix("test_") in core]
-        metafunc.parametrize("store", [*LOCAL_STORES, *rows(), *several], scope="session")
+        whole = metafunc.definition.get_closest_marker("whole")
+        clustered = [f"{SPLIT}cluster"] if module in SPLIT_CORE else []
+        split = [] if whole else [*SPLIT_STORES, *clustered]
+        metafunc.parametrize("store", [*LOCAL_STORES, *rows(), *several, *split], scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +73,7 @@ def constellations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
 
 @pytest.fixture
 def store_url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    store = store.removeprefix(SPLIT)
     if store == "memory":
         return f"memory://{new_id()}"
     if store == "sqlite":
@@ -73,10 +86,11 @@ def store_url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str
 
 
 @pytest.fixture
-async def stand(store_url: str) -> AsyncIterator[Stand]:
+async def stand(store: str, store_url: str) -> AsyncIterator[Stand]:
     # Servers are shared by all tests of a session, so each test has a namespace of its own.
     clock, namespace = MovableClock(), new_id()
-    stand = Stand(lambda: open_backend(store_url, namespace=namespace, clock=clock), clock)
+    parts = PARTS if store.startswith(SPLIT) else 1
+    stand = Stand(lambda: open_backend(store_url, namespace=namespace, clock=clock), clock, parts=parts)
     try:
         await stand.open()
         yield stand

@@ -13,7 +13,16 @@ from headrace.core.ids import new_id
 from headrace.core.message import Message, Source, Stream, UniqueKey, group_stream
 from headrace.core.outcome import Done, Settlement, Verdict
 from headrace.core.record import JobStatus
-from headrace.core.topics import BEGINNING, GroupRecord, Reading, Start, Tended, TopicRecord, TopicRules
+from headrace.core.topics import (
+    BEGINNING,
+    GroupRecord,
+    Position,
+    Reading,
+    Start,
+    Tended,
+    TopicRecord,
+    TopicRules,
+)
 from tests.contract.stand import LEASE, Stand
 
 #: Seconds that a claim or a reader would wait if nothing woke it, and within which a woken one must be back.
@@ -82,7 +91,7 @@ class Orders:
 
     async def read(
         self,
-        after: int | Start = 0,
+        after: Position | Start = 0,
         *,
         limit: int = 100,
         wait: float = 0,
@@ -93,7 +102,12 @@ class Orders:
 
     async def ids(self) -> list[str]:
         """What the log holds."""
-        return [entry.id for entry in (await self.read(0, limit=10_000)).entries]
+        return self._listed([entry.id for entry in (await self.read(0, limit=10_000)).entries])
+
+    def _listed(self, ids: list[str]) -> list[str]:
+        """In their order where there is one: parts have none among each other, and the names of events in
+        tests are mostly in alphabetical order."""
+        return ids if self.stand.parts == 1 else sorted(ids)
 
     async def record(self) -> TopicRecord:
         (record,) = await self.backend.topics(["orders"])
@@ -130,7 +144,7 @@ class Orders:
         return await self.stand.claim(limit, sources=[group], consumer=consumer, wait=wait, by=by)
 
     async def claim_ids(self, group: Source, limit: int = 100, *, by: Backend | None = None) -> list[str]:
-        return [claim.id for claim in await self.claim(group, limit, by=by)]
+        return self._listed([claim.id for claim in await self.claim(group, limit, by=by)])
 
     async def claim_one(self, group: Source, id: str | None = None, *, by: Backend | None = None) -> Claim:
         """The next event, which must be there, and must be `id` where that is given."""

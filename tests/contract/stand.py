@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final, Protocol, cast
 
+from headrace.backends.partitioned import Partitioned
 from headrace.core.backend import Answer, Backend, Promoted, Recovery, Renewal
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock, microseconds
@@ -37,15 +38,24 @@ class Stand:
     stream: Final = Stream("queue", "work")
     source: Final = Source(stream)
 
-    def __init__(self, create: Callable[[], Backend], clock: MovableClock) -> None:
+    def __init__(self, create: Callable[[], Backend], clock: MovableClock, *, parts: int = 1) -> None:
         self.backend = create()
+        self.parts = parts
         self.clock = clock
         self._create = create
         self._opened: list[Backend] = []
         self._numbers = count(1)
 
+    @property
+    def inner(self) -> Backend:
+        """The store itself, without what stands in front of it."""
+        return inner_of(self.backend)
+
     async def open(self) -> None:
         await self._open(self.backend)
+        if self.parts > 1:
+            await self.backend.propose(self.stream, self.parts)
+            await self.backend.propose(Stream("topic", "orders"), self.parts)
         await self.backend.ensure(self.source, microseconds(LEASE))
 
     async def close(self) -> None:
@@ -76,8 +86,8 @@ class Stand:
     async def advance(self, seconds: float) -> None:
         """Move the store's clock."""
         self.clock.advance(seconds)
-        if hasattr(self.backend, "_age_pending"):
-            await cast(AgesPending, self.backend)._age_pending(seconds)
+        if hasattr(self.inner, "_age_pending"):
+            await cast(AgesPending, self.inner)._age_pending(seconds)
 
     def now_us(self) -> int:
         return self.clock.now_us()
@@ -240,6 +250,10 @@ class Stand:
 
     async def counts(self, *, source: Source = source) -> Counts:
         return await self.backend.counts(source.stream)
+
+
+def inner_of(backend: Backend) -> Backend:
+    return backend.inner if isinstance(backend, Partitioned) else backend
 
 
 def kept(value: bytes | None, *, ttl: float = 3600, note: str = "") -> Done:

@@ -57,6 +57,7 @@ async def test_a_batch_is_answered_message_by_message(stand: Stand) -> None:
     assert await stand.append(*messages) == [Answer(message.id) for message in messages]
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_a_batch_is_queued_in_its_order(stand: Stand) -> None:
     messages = [stand.message() for _ in range(20)]
     await stand.append(*messages)
@@ -176,6 +177,7 @@ async def test_the_same_id_in_another_stream_is_another_message(stand: Stand) ->
     assert (await stand.look(id, source=elsewhere)).body == b"there"
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_others_of_a_batch_are_taken_beside_a_duplicate(stand: Stand) -> None:
     known = await stand.add()
     before, after = stand.message(), stand.message()
@@ -252,6 +254,7 @@ async def test_a_priority_is_kept(stand: Stand, priority: int) -> None:
 # --- limits -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.whole("a limit holds for each part")
 async def test_what_goes_beyond_the_limit_is_refused(stand: Stand) -> None:
     messages = [stand.message() for _ in range(5)]
     answers = await stand.append(*messages, limit=3)
@@ -260,12 +263,14 @@ async def test_what_goes_beyond_the_limit_is_refused(stand: Stand) -> None:
     assert await stand.claim_ids() == [message.id for message in messages[:3]]
 
 
+@pytest.mark.whole("a limit holds for each part")
 async def test_the_limit_counts_what_is_there_already(stand: Stand) -> None:
     await stand.append(stand.message(), stand.message())
     (answer,) = await stand.append(stand.message(), limit=2)
     assert answer.verdict == "full"
 
 
+@pytest.mark.whole("a limit holds for each part")
 async def test_the_limit_counts_scheduled_messages(stand: Stand) -> None:
     await stand.add(delay=10)
     (answer,) = await stand.append(stand.message(), limit=1)
@@ -296,6 +301,7 @@ async def test_a_duplicate_takes_no_room(stand: Stand) -> None:
     assert [answer.verdict for answer in answers] == ["duplicate", "accepted"]
 
 
+@pytest.mark.whole("a limit holds for each part")
 async def test_a_refused_message_leaves_nothing_behind(stand: Stand) -> None:
     await stand.add()
     refused = stand.message()
@@ -305,6 +311,7 @@ async def test_a_refused_message_leaves_nothing_behind(stand: Stand) -> None:
     assert await stand.append(refused, limit=1) == [Answer(refused.id, "accepted")]
 
 
+@pytest.mark.whole("a limit holds for each part")
 async def test_there_is_room_again_after_a_claim(stand: Stand) -> None:
     await stand.append(stand.message(), stand.message(), limit=2)
     await stand.claim(1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
+
 from headrace.core.backend import Backend, CancelAnswer, ReplayAnswer
 from headrace.core.message import UniqueKey
 from headrace.core.outcome import Released, Settlement, Verdict
@@ -44,6 +46,7 @@ async def test_a_unique_key_that_several_want_at_once_goes_to_one(stand: Stand) 
     assert sorted(answer.verdict for (answer,) in answers) == ["accepted", *["duplicate"] * 3]
 
 
+@pytest.mark.whole("a limit holds for each part")
 async def test_a_limit_holds_when_several_append_at_once(stand: Stand) -> None:
     backends = await _processes(stand)
     batches = [

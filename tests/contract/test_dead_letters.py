@@ -198,6 +198,7 @@ async def test_replaying_twice_queues_once(stand: Stand) -> None:
     assert await stand.claim_ids() == [id]
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_many_are_replayed_in_the_order_given(stand: Stand) -> None:
     ids = [await _one_dead(stand) for _ in range(3)]
     order = [ids[1], ids[2], ids[0]]

@@ -32,6 +32,7 @@ async def test_each_is_accepted_under_its_own_id(stand: Stand) -> None:
     assert (await stand.counts()).queued == 50
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_they_are_claimed_in_their_order_with_their_bodies(stand: Stand) -> None:
     messages = bulk(stand, 50)
     await stand.append(*messages)
@@ -72,6 +73,7 @@ async def test_an_id_that_was_fresh_is_known_from_then_on(stand: Stand) -> None:
     assert await stand.append(again) == [Answer(message.id, "duplicate")]
 
 
+@pytest.mark.whole("a limit holds for each part")
 async def test_a_limit_holds_for_them(stand: Stand) -> None:
     answers = await stand.append(*bulk(stand, 3), limit=2)
     assert [answer.verdict for answer in answers] == ["accepted", "accepted", "full"]
@@ -90,6 +92,7 @@ async def test_options_hold_for_them(stand: Stand) -> None:
     assert await stand.claim_ids() == [first.id]
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_those_of_several_tasks_keep_them(stand: Stand) -> None:
     messages = [fresh(stand.message(task=f"task-{number % 3}")) for number in range(9)]
     await stand.append(*messages)
@@ -98,6 +101,7 @@ async def test_those_of_several_tasks_keep_them(stand: Stand) -> None:
         assert (await stand.look(message.id)).task == message.task
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_what_was_sent_after_the_clock_was_moved_comes_after_the_rest(stand: Stand) -> None:
     first = bulk(stand, 3)
     await stand.append(*first)
@@ -107,6 +111,7 @@ async def test_what_was_sent_after_the_clock_was_moved_comes_after_the_rest(stan
     assert await stand.claim_ids() == [message.id for message in [*first, *second]]
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_an_id_of_another_length_is_kept_as_it_is(stand: Stand) -> None:
     messages = [fresh(stand.message(id)) for id in ("short", "x" * 100, new_id())]
     await stand.append(*messages)

@@ -26,6 +26,7 @@ async def test_a_group_that_is_set_back_gets_everything_again(orders: Orders) ->
     assert await orders.claim_ids(group) == ["a", "b"]
 
 
+@pytest.mark.whole("for the other parts an event is a time, and these are of the same moment")
 async def test_a_group_may_be_set_back_to_an_event(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c")
@@ -62,6 +63,7 @@ async def test_a_reset_concerns_no_other_group(orders: Orders) -> None:
     assert await orders.claim(mail) == []
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_what_a_group_has_is_passed_over_after_a_reset(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("running", "retrying", "dead", "done")

@@ -24,6 +24,7 @@ async def test_a_claim_of_an_event_holds_all_that_its_worker_needs(orders: Order
     assert abs(claim.claimed_us - orders.stand.now_us()) < SECOND
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_events_are_handed_out_in_the_order_of_the_log(orders: Orders) -> None:
     group = await orders.join()
     ids = [f"event-{number}" for number in range(30)]
@@ -42,6 +43,7 @@ async def test_every_group_gets_every_event(orders: Orders) -> None:
     assert await orders.claim_ids(mail) == ["a", "b"]
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_the_members_of_a_group_share(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c")
@@ -58,6 +60,7 @@ async def test_an_event_is_handed_out_once_to_a_group(orders: Orders) -> None:
     assert await orders.finish(group) == []
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_no_more_is_claimed_than_asked_for(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c")
@@ -136,6 +139,7 @@ async def test_a_group_that_begins_at_the_beginning_gets_everything(orders: Orde
     assert await orders.claim_ids(group) == ["a", "b"]
 
 
+@pytest.mark.whole("a length holds for each part")
 async def test_a_group_that_begins_at_the_beginning_gets_what_is_left(orders: Orders) -> None:
     first = await orders.join("first")
     await orders.publish("a", "b", "c")
@@ -145,6 +149,7 @@ async def test_a_group_that_begins_at_the_beginning_gets_what_is_left(orders: Or
     assert await orders.claim_ids(await orders.join("second")) == ["c"]
 
 
+@pytest.mark.whole("for the other parts an event is a time, and these are of the same moment")
 async def test_a_group_may_begin_with_an_event(orders: Orders) -> None:
     await orders.publish("a", "b", "c")
     assert await orders.claim_ids(await orders.join(start=Start("event", event="b"))) == ["b", "c"]
@@ -175,6 +180,7 @@ async def test_a_group_cannot_begin_with_an_event_that_is_not_there(orders: Orde
     assert (await orders.record()).groups == ()
 
 
+@pytest.mark.whole("a length holds for each part")
 async def test_a_group_cannot_begin_with_an_event_that_was_trimmed(orders: Orders) -> None:
     first = await orders.join("first")
     await orders.publish("a", "b")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
+
 from headrace.core.backend import Backend
 from headrace.core.message import Source
 from headrace.core.outcome import Done, Settlement, Verdict
@@ -29,6 +31,7 @@ async def test_members_that_claim_at_once_share_without_overlap(orders: Orders) 
     assert Counter(claim.id for each in claims for claim in each) + Counter(rest) == Counter(ids)
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_groups_that_claim_at_once_each_get_everything(orders: Orders) -> None:
     groups = [await orders.join(name) for name in ("billing", "mail", "stock", "audit")]
     backends = await _processes(orders)
@@ -108,6 +111,7 @@ async def test_a_lost_group_that_several_find_again_is_found_once(orders: Orders
     assert Counter(claim.id for each in claims for claim in each) == Counter(["a", "b", "c"])
 
 
+@pytest.mark.whole("a length holds for each part")
 async def test_several_that_trim_at_once_trim_once(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish(*[f"event-{number}" for number in range(20)])

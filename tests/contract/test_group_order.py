@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from headrace.core.message import Source
 from headrace.core.outcome import Cancelled, Done, Expired, Outcome, Released, Settlement, Snoozed, Verdict
 from headrace.core.record import JobStatus
 from headrace.core.topics import PARKED_MOST
+from headrace.engine.patience import patiently
 from tests.contract.orders import Orders, soon
 from tests.contract.stand import HOUR_US, dead, kept, retry
 
@@ -286,13 +288,15 @@ async def test_members_in_several_processes_keep_the_order_of_every_key(
 
     async def work(number: int) -> None:
         consumer = f"worker-{number}"
+        by = backends[number]
         for _ in range(10_000):
-            claims = await orders.claim(group, 3, consumer=consumer, wait=0.05, by=backends[number])
+            # As workers do: a store may be so busy that it refuses to write, and then is asked again.
+            claims = await patiently(lambda: orders.claim(group, 3, consumer=consumer, wait=0.05, by=by))
             for claim in claims:
                 _begin(claim, keys[claim.id], held, seen)
             await asyncio.sleep(0)
             held.difference_update(keys[claim.id] for claim in claims)
-            await backends[number].settle([Settlement(claim, Done()) for claim in claims])
+            await patiently(partial(by.settle, [Settlement(claim, Done()) for claim in claims]))
             if sum(map(len, seen.values())) == len(keys):
                 return
         raise AssertionError("not all came")

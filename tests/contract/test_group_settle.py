@@ -244,6 +244,7 @@ async def test_a_running_event_is_cancelled_in_one_group(orders: Orders) -> None
     assert await orders.status(billing, "a") is JobStatus.CANCELLED
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_records_are_of_what_the_group_has(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c", "d")

@@ -93,6 +93,7 @@ async def test_what_should_run_already_is_counted_as_due(stand: Stand) -> None:
     assert (await stand.counts()).due == 0
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_the_longest_waiting_message_is_told(stand: Stand) -> None:
     first_us = stand.now_us()
     await stand.add()

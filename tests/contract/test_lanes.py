@@ -18,6 +18,7 @@ async def test_high_goes_before_normal_and_normal_before_low(stand: Stand) -> No
     assert await stand.claim_ids() == [high, normal, low]
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_one_claim_fills_up_from_lane_after_lane(stand: Stand) -> None:
     low = [await stand.add(priority=LOW) for _ in range(3)]
     high = [await stand.add(priority=HIGH) for _ in range(2)]
@@ -39,6 +40,7 @@ async def test_returned_work_goes_before_every_priority(stand: Stand) -> None:
     assert await stand.claim_ids() == [returned.id, high]
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_returned_work_keeps_its_order(stand: Stand) -> None:
     ids = [await stand.add() for _ in range(3)]
     for claim in await stand.claim():
@@ -54,6 +56,7 @@ async def test_suspects_go_first(stand: Stand) -> None:
     assert await stand.claim_ids() == [suspect.id, returned.id, high]
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_no_more_suspects_are_handed_out_than_were_asked_for(stand: Stand) -> None:
     suspects = await _make_suspects(stand, 3)
     plain = await stand.add()
@@ -61,6 +64,7 @@ async def test_no_more_suspects_are_handed_out_than_were_asked_for(stand: Stand)
     assert await stand.claim_ids(suspects=1) == [suspects[1]]
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_who_wants_no_suspects_gets_none(stand: Stand) -> None:
     suspects = await _make_suspects(stand, 2)
     plain = await stand.add()
@@ -69,6 +73,7 @@ async def test_who_wants_no_suspects_gets_none(stand: Stand) -> None:
     assert await stand.claim_ids(suspects=2) == suspects
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_suspects_count_towards_the_limit(stand: Stand) -> None:
     suspects = await _make_suspects(stand, 2)
     await stand.add()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.core.backend import Answer
 from headrace.core.message import UniqueKey
 from tests.contract.stand import Stand
@@ -37,6 +39,7 @@ async def test_a_batch_sent_again_after_its_jobs_are_done_does_not_run_them_twic
     assert await stand.claim() == []
 
 
+@pytest.mark.whole("a limit holds for each part")
 async def test_a_batch_sent_again_keeps_its_duplicates_and_refusals(stand: Stand) -> None:
     known = await stand.add()
     batch = stand.batch(stand.message(known), stand.message(), stand.message(), limit=2)

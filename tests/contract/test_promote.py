@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from headrace.core.backend import DueOrder, Order, Promoted
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.message import FRESH
@@ -52,6 +54,7 @@ async def test_a_promotion_says_when_the_next_is_due(stand: Stand) -> None:
     assert 14 * SECOND < promoted.next_in_us <= 15 * SECOND
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_the_earliest_due_is_queued_first(stand: Stand) -> None:
     late, early, middle = [await stand.add(delay=delay) for delay in (30, 10, 20)]
     await stand.advance(31)
@@ -68,6 +71,7 @@ async def test_those_due_at_the_same_moment_are_all_promoted(stand: Stand) -> No
     assert set(await stand.claim_ids()) == {message.id for message in messages}
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_a_promotion_takes_no_more_than_its_limit(stand: Stand) -> None:
     ids = [await stand.add(delay=delay) for delay in range(1, 6)]
     await stand.advance(10)
@@ -104,6 +108,7 @@ async def test_retrying_messages_are_promoted_too(stand: Stand) -> None:
     assert (counts.queued, counts.retrying) == (1, 0)
 
 
+@pytest.mark.whole("parts have no common order")
 async def test_snoozed_and_handed_back_messages_are_promoted_too(stand: Stand) -> None:
     snoozed, released = await stand.running(), await stand.running()
     await stand.settle(snoozed, Snoozed(FRESH, microseconds(10)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from headrace.core.backend import Renewal
 from headrace.core.message import FRESH
 from headrace.core.outcome import Released
@@ -115,6 +117,7 @@ async def test_a_lease_that_ran_out_can_be_renewed_until_it_is_reclaimed(stand: 
     assert await stand.reclaim() == []
 
 
+@pytest.mark.whole("one claim need not empty several parts")
 async def test_each_claim_of_many_is_answered_in_its_place(stand: Stand) -> None:
     await stand.append(*[stand.message() for _ in range(250)])
     claims = await stand.claim(250)

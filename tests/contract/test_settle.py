@@ -449,6 +449,7 @@ async def test_a_claim_twice_in_a_batch_counts_once(stand: Stand) -> None:
     assert (await stand.look(claim.id)).result == b"first"
 
 
+@pytest.mark.whole("one claim need not empty several parts")
 async def test_five_hundred_settlements_are_one_batch(stand: Stand) -> None:
     await stand.append(*[stand.message() for _ in range(500)])
     claims = await stand.claim(500)

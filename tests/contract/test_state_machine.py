@@ -43,6 +43,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.pair.compare_dead_letters()
 
 
+@pytest.mark.whole("the model knows one order")
 @pytest.mark.timeout(7200)  # the nightly profile takes its time
 def test_a_store_does_what_the_model_does(store_url: str) -> None:
     def create(clock: MovableClock) -> Callable[[], Backend]:

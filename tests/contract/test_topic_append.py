@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from headrace.core.backend import Answer, CancelAnswer
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.message import HIGH, LOW, NORMAL, Message, Stream, UniqueKey
@@ -15,6 +17,7 @@ from tests.contract.stand import HOUR_US
 ONCE = UniqueKey("order-4711", "elapsed", microseconds(60))
 
 
+@pytest.mark.whole("numbers count within a part")
 async def test_events_are_numbered_from_one_without_a_gap(orders: Orders) -> None:
     await orders.publish("a", "b")
     await orders.publish("c")
@@ -22,6 +25,7 @@ async def test_events_are_numbered_from_one_without_a_gap(orders: Orders) -> Non
     assert [(entry.number, entry.id) for entry in entries] == [(1, "a"), (2, "b"), (3, "c")]
 
 
+@pytest.mark.whole("numbers count within a part")
 async def test_processes_number_their_events_together(orders: Orders) -> None:
     await orders.publish("a")
     await orders.publish("b", by=await orders.stand.other())
@@ -33,6 +37,7 @@ async def test_processes_number_their_events_together(orders: Orders) -> None:
     ]
 
 
+@pytest.mark.whole("numbers count within a part")
 async def test_numbers_go_on_after_everything_was_trimmed(orders: Orders) -> None:
     group = await orders.join()
     await orders.arrange(retention=60)
@@ -45,6 +50,7 @@ async def test_numbers_go_on_after_everything_was_trimmed(orders: Orders) -> Non
     assert [(entry.number, entry.id) for entry in (await orders.read()).entries] == [(3, "c")]
 
 
+@pytest.mark.whole("numbers count within a part")
 async def test_a_duplicate_takes_no_number(orders: Orders) -> None:
     await orders.append(orders.event("a", unique=ONCE), orders.event("b", unique=ONCE), orders.event("c"))
     assert [(entry.number, entry.id) for entry in (await orders.read()).entries] == [(1, "a"), (2, "c")]
@@ -62,9 +68,10 @@ async def test_an_empty_batch_has_no_answers(orders: Orders) -> None:
     assert await orders.append() == []
 
 
+@pytest.mark.whole("a claim need not take everything from several parts at once")
 async def test_five_hundred_events_are_one_batch(orders: Orders) -> None:
     group = await orders.join()
-    ids = [f"event-{number}" for number in range(500)]
+    ids = [f"event-{number:03}" for number in range(500)]
     await orders.publish(*ids)
     assert await orders.claim_ids(group, 500) == ids
 
@@ -151,6 +158,7 @@ async def test_an_event_that_is_not_due_is_not_promoted(orders: Orders) -> None:
     assert await orders.ids() == []
 
 
+@pytest.mark.whole("numbers count within a part")
 async def test_a_promoted_event_is_written_to_the_end_of_the_log(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("later", delay=10)
@@ -172,6 +180,7 @@ async def test_delayed_events_are_promoted_the_earliest_first(orders: Orders) ->
     assert await orders.ids() == ["a", "b", "c"]
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_no_more_events_are_promoted_than_asked_for(orders: Orders) -> None:
     for id, delay in (("a", 10), ("b", 20), ("c", 30)):
         await orders.publish(id, delay=delay)
@@ -307,6 +316,7 @@ async def test_a_key_that_several_want_at_once_goes_to_one(orders: Orders) -> No
     assert {answer.id for (answer,) in answers} == {holder}
 
 
+@pytest.mark.whole("numbers count within a part")
 async def test_what_several_publish_at_once_is_numbered_without_a_gap(orders: Orders) -> None:
     backends = [orders.backend, *[await orders.stand.other() for _ in range(3)]]
     batches = [

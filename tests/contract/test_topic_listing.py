@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.core.clock import SECOND
 from headrace.core.message import Stream
 from headrace.core.topics import TopicRules
@@ -49,6 +51,7 @@ async def test_topics_are_listed_that_were_asked_for_and_exist(orders: Orders) -
     assert await orders.backend.topics([]) == []
 
 
+@pytest.mark.whole("a length holds for each part")
 async def test_what_is_known_of_a_topic(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b")
@@ -69,6 +72,7 @@ async def test_what_is_known_of_an_empty_topic(orders: Orders) -> None:
     assert (record.first, record.last, record.length, record.scheduled) == (1, 0, 0, 0)
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_what_is_known_of_a_group(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")

@@ -39,6 +39,9 @@ class TopicMachine(RuleBasedStateMachine):
         self.pair.compare_groups()
 
 
+@pytest.mark.whole(
+    "the model knows one log; tests/unit/backends/test_topic_splits_at_any_time.py has one of parts"
+)
 @pytest.mark.timeout(7200)  # the nightly profile takes its time
 def test_groups_get_what_the_model_owes_them(store_url: str) -> None:
     def create(clock: MovableClock) -> Callable[[], Backend]:

@@ -9,10 +9,11 @@ import pytest
 from headrace.core.clock import SECOND
 from headrace.core.errors import UnknownEvent
 from headrace.core.message import Stream
-from headrace.core.topics import BEGINNING, NEW, Reading, Start
+from headrace.core.topics import BEGINNING, NEW, Position, Reading, Start, total
 from tests.contract.orders import LONG, SOON, Orders, a_few_turns
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_events_are_read_in_their_order(orders: Orders) -> None:
     await orders.publish("a", "b", "c")
     reading = await orders.read(BEGINNING)
@@ -20,6 +21,7 @@ async def test_events_are_read_in_their_order(orders: Orders) -> None:
     assert reading.position == 3
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_a_reader_goes_on_where_it_was(orders: Orders) -> None:
     await orders.publish("a", "b", "c")
     first = await orders.read(limit=2)
@@ -28,6 +30,7 @@ async def test_a_reader_goes_on_where_it_was(orders: Orders) -> None:
     assert (_ids(second), second.position) == (["c"], 3)
 
 
+@pytest.mark.whole("numbers count within a part")
 async def test_whoever_read_everything_keeps_the_position(orders: Orders) -> None:
     await orders.publish("a", "b")
     assert _nothing_behind(await orders.read(2)) == 2
@@ -56,6 +59,7 @@ async def test_a_reader_of_what_is_new_gets_nothing_from_before(orders: Orders) 
     assert _ids(await orders.read(reading.position)) == ["c"]
 
 
+@pytest.mark.whole("for the other parts an event is a time, and these are of the same moment")
 async def test_a_reader_may_begin_with_an_event(orders: Orders) -> None:
     await orders.publish("a", "b", "c")
     assert _ids(await orders.read(Start("event", event="b"))) == ["b", "c"]
@@ -103,6 +107,7 @@ async def test_a_reader_sees_what_a_group_has_handled(orders: Orders) -> None:
     assert await orders.ids() == ["a", "b"]
 
 
+@pytest.mark.whole("a length holds for each part")
 async def test_a_reader_behind_what_was_trimmed_goes_on_with_the_first_left(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c", "d")
@@ -149,6 +154,7 @@ async def test_a_waiting_reader_is_woken_by_a_promotion(orders: Orders) -> None:
     assert await _soon(reading) == ["a"]
 
 
+@pytest.mark.whole("numbers count within a part")
 async def test_wake_ends_the_wait_of_a_reader(orders: Orders) -> None:
     await orders.publish("a")
     reading = await _start_reading(orders, 1)
@@ -174,7 +180,7 @@ async def test_the_start_of_a_reader_that_waits_is_where_it_began(orders: Orders
 def _nothing_behind(reading: Reading) -> int:
     """The position of a reader that got nothing."""
     assert reading.entries == ()
-    return reading.position
+    return total(reading.position)
 
 
 def _ids(reading: Reading) -> list[str]:
@@ -182,7 +188,7 @@ def _ids(reading: Reading) -> list[str]:
 
 
 async def _start_reading(
-    orders: Orders, after: int | Start, *, consumer: str = "reader"
+    orders: Orders, after: Position | Start, *, consumer: str = "reader"
 ) -> asyncio.Task[Reading]:
     """One that waits, or is about to: which of the two must make no difference."""
     reading = asyncio.ensure_future(orders.read(after, wait=LONG, consumer=consumer))

@@ -33,6 +33,7 @@ async def test_an_event_that_is_young_stays(orders: Orders) -> None:
     assert await orders.ids() == ["a"]
 
 
+@pytest.mark.whole("a length holds for each part")
 async def test_events_go_when_there_are_too_many(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c", "d")
@@ -62,6 +63,7 @@ async def test_a_topic_that_nobody_arranged_keeps_its_events_for_a_week(orders: 
     assert (await orders.tend(group)).trimmed == 1
 
 
+@pytest.mark.whole("a length holds for each part")
 async def test_the_rules_given_last_count(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c")
@@ -73,6 +75,7 @@ async def test_the_rules_given_last_count(orders: Orders) -> None:
     assert (await orders.record()).rules == TopicRules(0, 2)
 
 
+@pytest.mark.whole("a length holds for each part")
 async def test_a_live_group_holds_what_it_has_not_drawn(orders: Orders) -> None:
     group = await orders.join()
     await orders.arrange(max_length=1)
@@ -91,6 +94,7 @@ async def test_a_live_group_holds_what_is_too_old(orders: Orders) -> None:
     assert await orders.finish(group) == ["a"]
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_the_slowest_of_the_live_groups_counts(orders: Orders) -> None:
     fast, slow = await orders.join("fast"), await orders.join("slow")
     await orders.arrange(retention=60)
@@ -102,6 +106,7 @@ async def test_the_slowest_of_the_live_groups_counts(orders: Orders) -> None:
     assert (await orders.tend(fast)).trimmed == 2
 
 
+@pytest.mark.whole("a length holds for each part")
 async def test_what_a_group_has_drawn_holds_up_nothing(orders: Orders) -> None:
     group = await orders.join()
     await orders.arrange(max_length=1)
@@ -124,6 +129,7 @@ async def test_what_is_parked_holds_up_nothing_and_is_not_lost(orders: Orders) -
     assert await orders.finish(group) == ["a2", "a3"]
 
 
+@pytest.mark.whole("a length holds for each part")
 async def test_where_age_wins_nobody_holds_anything(orders: Orders) -> None:
     group = await orders.join()
     await orders.arrange(max_length=1, strict=False)
@@ -189,6 +195,7 @@ async def test_a_removed_group_holds_nothing(orders: Orders) -> None:
     assert await orders.tend(here) == Tended(trimmed=2)
 
 
+@pytest.mark.whole("a length holds for each part")
 async def test_no_more_is_trimmed_than_asked_for(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish(*[f"event-{number}" for number in range(10)])
@@ -214,6 +221,7 @@ async def test_topics_are_trimmed_each_by_its_own_rules(orders: Orders) -> None:
     assert await orders.ids() == ["a", "b"]
 
 
+@pytest.mark.whole("an append trims the part that it goes to")
 @pytest.mark.parametrize("rules", [TopicRules(max_length=10), TopicRules(microseconds(60))])
 async def test_an_append_trims_a_little_by_itself(orders: Orders, rules: TopicRules) -> None:
     await orders.backend.arrange(orders.stream, rules)
@@ -232,6 +240,7 @@ async def test_a_topic_that_nobody_reads_does_not_grow_for_ever(orders: Orders) 
     assert (await orders.record()).last == 5 * TRIMMED_BESIDE + 1
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_an_append_trims_nothing_that_is_held(orders: Orders) -> None:
     group = await orders.join()
     await orders.arrange(max_length=1)

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.backend import Answer, ReplayAnswer
 from headrace.core.clock import microseconds
-from headrace.core.message import FRESH, UniqueKey
+from headrace.core.message import FRESH, Stream, UniqueKey
 from headrace.core.outcome import Cancelled, Done, Expired, Outcome, Released, Snoozed
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, LEASE, Stand, dead, kept, retry
@@ -61,6 +61,7 @@ async def test_a_duplicate_by_key_leaves_nothing_behind(stand: Stand) -> None:
     assert await stand.append(refused) == [Answer(refused.id)]
 
 
+@pytest.mark.whole("a limit holds for each part")
 async def test_a_message_that_is_refused_because_it_is_full_does_not_take_its_key(stand: Stand) -> None:
     await stand.add()
     (answer,) = await stand.append(stand.message(unique=FINISHED), limit=1)
@@ -295,3 +296,66 @@ async def _owner(stand: Stand, unique: UniqueKey) -> str:
     (answer,) = await stand.append(stand.message(unique=unique))
     assert answer.verdict == "duplicate"
     return answer.id
+
+
+# --- looking ----------------------------------------------------------------------------------------------
+
+
+@every_kind
+async def test_the_holder_of_a_key_is_known_and_says_so(stand: Stand, unique: UniqueKey) -> None:
+    id = await stand.add(unique=unique)
+    other = await stand.other()
+    assert await other.holder(stand.stream, unique.key) == id
+    assert await other.holder(stand.stream, "report:8") is None
+    assert (await stand.look(id)).unique_key == "report:7"
+    [listed] = await other.records(stand.stream)
+    assert listed.unique_key == "report:7"
+
+
+async def test_a_key_is_looked_for_in_its_stream_alone(stand: Stand) -> None:
+    elsewhere = await stand.queue("elsewhere")
+    await stand.add(unique=FINISHED)
+    assert await stand.backend.holder(elsewhere.stream, FINISHED.key) is None
+    assert await stand.backend.holder(Stream("queue", "nowhere"), FINISHED.key) is None
+
+
+async def test_a_key_that_was_given_up_has_no_holder_but_is_remembered_while_the_message_lives(
+    stand: Stand,
+) -> None:
+    finished = await stand.running(unique=FINISHED)
+    assert await stand.backend.holder(stand.stream, FINISHED.key) == finished.id
+    await stand.die(finished)
+    assert await stand.backend.holder(stand.stream, FINISHED.key) is None
+    assert (await stand.look(finished.id)).unique_key == FINISHED.key
+
+    started = await stand.running(unique=STARTED)
+    assert await stand.backend.holder(stand.stream, STARTED.key) is None
+    assert (await stand.look(started.id)).unique_key == STARTED.key
+    await stand.settle_done(started, value=b"42")
+
+    elapsed = await stand.running(unique=ELAPSED)
+    assert (await stand.look(elapsed.id)).unique_key == ELAPSED.key
+    await stand.settle_done(elapsed, value=b"42")
+    assert await stand.backend.holder(stand.stream, ELAPSED.key) == elapsed.id
+    await stand.advance(61)
+    assert await stand.backend.holder(stand.stream, ELAPSED.key) is None
+
+
+@pytest.mark.parametrize("unique", [STARTED, ELAPSED], ids=lambda unique: unique.until)
+async def test_a_replay_takes_no_key_that_is_not_the_messages_own_any_more(
+    stand: Stand, unique: UniqueKey
+) -> None:
+    dead_one = await stand.running(unique=unique)
+    await stand.die(dead_one)
+    await stand.advance(61)
+    holder = await stand.add(unique=unique)
+    assert await stand.backend.replay(stand.stream, [dead_one.id]) == [ReplayAnswer.REPLAYED]
+    assert await stand.backend.holder(stand.stream, unique.key) == holder
+    claims = await stand.claim(2)
+    await stand.settle_done(next(claim for claim in claims if claim.id == dead_one.id))
+    elapses = unique.until == "elapsed"
+    assert await stand.backend.holder(stand.stream, unique.key) == (holder if elapses else None)
+
+
+async def test_a_message_without_a_key_says_so(stand: Stand) -> None:
+    assert (await stand.look(await stand.add())).unique_key == ""

@@ -14,7 +14,7 @@ from headrace.core.backend import Backend, DeadFilter
 from headrace.core.message import Source, Stream, group_stream
 from headrace.core.record import JobStatus
 from headrace.core.topics import TopicRules
-from tests.contract.stand import HOUR_US, Stand
+from tests.contract.stand import HOUR_US, Stand, inner_of
 
 #: Seconds after which every lease of a test has run out, and every mark and key has passed.
 LATER: Final = 1e6
@@ -35,10 +35,11 @@ async def check_that_nothing_is_left(stand: Stand) -> None:
         counts = await backend.counts(stream)
         left = counts.queued, counts.running, counts.scheduled, counts.retrying, counts.dead
         assert left == (0, 0, 0, 0, 0), f"{stream.name}: {counts}"
-    if isinstance(backend, RedisBackend):
-        await _check_redis(backend, streams)
-    elif isinstance(backend, SqliteBackend):
-        _check_sqlite(backend)
+    inner = inner_of(backend)
+    if isinstance(inner, RedisBackend):
+        await _check_redis(inner, await inner.streams())
+    elif isinstance(inner, SqliteBackend):
+        _check_sqlite(inner)
 
 
 async def _end_all(backend: Backend, stream: Stream) -> None:

@@ -6,12 +6,14 @@ They sleep where a user's function would work or hang; the tests that use them w
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 
 from headrace import App, RetryLater, RetryPolicy, Snooze, Unrecoverable, current_job
 
-app = App("memory://", retry=RetryPolicy.fixed(2, 0.01))
+app = App("memory://", retry=RetryPolicy.fixed(2, 0.01), job_logs=20)
+log = logging.getLogger(__name__)
 
 
 @app.task(run_in="process")
@@ -33,6 +35,20 @@ async def who(number: int) -> tuple[str, int, str, int]:
     await asyncio.sleep(0)
     job = current_job()
     return job.id, job.attempt, job.headers["source"], number
+
+
+@app.task(run_in="process")
+def write(lines: int) -> int:
+    for number in range(lines):
+        log.info("line %d", number)
+    log.warning("the last of %d", lines)
+    return os.getpid()
+
+
+@app.task(run_in="process")
+async def write_and_hang(text: str) -> None:
+    log.warning("%s", text)
+    await asyncio.sleep(3600)
 
 
 @app.task(run_in="process")

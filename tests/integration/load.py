@@ -20,10 +20,13 @@ PACE = 0.004
 
 class Load:
     """`quick` jobs with numbers, for each queue in turn; `accepted` tells when each was, on the clock of the
-    log."""
+    log. With a `delay` they lie in the store for so many seconds first."""
 
-    def __init__(self, workshop: Workshop, queues: Sequence[str] = ("default",)) -> None:
+    def __init__(
+        self, workshop: Workshop, queues: Sequence[str] = ("default",), *, delay: float = 0.0
+    ) -> None:
         self._queues = queues
+        self._delay = delay
         self.accepted: dict[int, float] = {}
         self.harmed_at = 0.0  # when the test did what it does
         self._workshop = workshop
@@ -86,7 +89,8 @@ class Load:
         quick = self._workshop.task("quick")
         for number in count():
             with contextlib.suppress(NotDurable):  # it may run, but that is not promised
-                await quick.with_(queue=self._queues[number % len(self._queues)]).enqueue(number)
+                queue = self._queues[number % len(self._queues)]
+                await quick.with_(queue=queue, delay=self._delay).enqueue(number)
                 self.accepted[number] = time.time()
             if self._stopping:
                 return

@@ -6,6 +6,7 @@ The sleep stands for work that hangs: the test kills its worker meanwhile and wa
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from headrace import App, current_job
 
 from .shop import LOG, STORE, Log
 
-app = App(os.environ.get(STORE, "memory://"))
+app = App(os.environ.get(STORE, "memory://"), job_logs=10)
 log = Log(Path(os.environ.get(LOG, os.devnull)))
 
 
@@ -23,6 +24,7 @@ def grind() -> str:
     """Hangs where it is run first, returns at once where it is run again."""
     job = current_job()
     log.write("started", id=job.id, attempt=job.attempt, parent=os.getppid())
+    logging.getLogger("mill").warning("grinding")
     if job.attempt == 1:
         time.sleep(3600)  # until its worker is killed
     return "ground"
@@ -33,6 +35,7 @@ async def count() -> str:
     """Reports without end where it is run first."""
     job = current_job()
     log.write("started", id=job.id, attempt=job.attempt)
+    logging.getLogger("mill").warning("counting")
     number = 0
     while job.attempt == 1:
         number += 1

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
@@ -27,7 +27,7 @@ class Bench:
     """A backend on a real server, in a namespace of its own, and short ways to say common things."""
 
     def __init__(self, url: str, namespace: str) -> None:
-        self.backend: Any = open_backend(url, namespace=namespace)
+        self.backend: Any = open_store(url, namespace=namespace)
         self.namespace = namespace
         self._numbers = count(1)
 

@@ -29,6 +29,7 @@ from headrace.core.outcome import (
 from headrace.core.record import JobStatus, WorkerInfo
 from headrace.core.topics import BEGINNING, NEW, Start, TopicRules
 from headrace.core.traffic import Tally
+from tests.contract.stand import inner_of
 
 HOUR = 3600 * SECOND
 
@@ -127,6 +128,7 @@ async def read(backend: Backend) -> None:
     await backend.read(TOPIC, Start("event", reading.entries[0].id), consumer="tail", limit=10, wait=0)
     await backend.read(TOPIC, NEW, consumer="tail", limit=10, wait=0.01)
     await backend.workers()
+    await backend.holder(QUEUE, "other")
     await backend.traffic(60)
     await backend.schedules([QUEUE])
 
@@ -164,7 +166,7 @@ async def _recover(backend: Backend) -> None:
     await backend.append(_batch(QUEUE, *[Message(new_id(), "greet", b"") for _ in range(3)]))
     for _ in range(3):
         claims = await _claim(backend, JOBS)
-        await backend._age_pending(60)  # type: ignore[attr-defined]
+        await inner_of(backend)._age_pending(60)  # type: ignore[attr-defined]
         await backend.reclaim([JOBS], limit=10)
     await backend.append(_batch(QUEUE, Message(new_id(), "greet", b"")))
     for claim in claims[:1]:

@@ -19,9 +19,10 @@ from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message
 from headrace.core.topics import BEGINNING, TopicRules
 from tests.constellations import Cluster, Watched
+from tests.contract.stand import inner_of
 from tests.servers import HOST, Server
 
-from .roles import JOBS, PLAIN, QUEUE, TOPIC, produce, read, work
+from .roles import BILLS, JOBS, MAILS, PLAIN, QUEUE, TOPIC, produce, read, work
 
 Play = Callable[[Backend], Awaitable[None]]
 
@@ -73,6 +74,32 @@ async def play(server: Server, namespace: str, role: Role, part: Play) -> None:
 async def test_each_role_is_played_under_its_own_rights(redis_server: Server, namespace: str) -> None:
     for role, part in PARTS.items():
         await play(redis_server, namespace, role, part)
+
+
+async def test_each_role_is_played_on_streams_that_are_split(redis_server: Server, namespace: str) -> None:
+    async with backend_of(redis_server, namespace, "everything") as steering:
+        for stream in (QUEUE, TOPIC):
+            await steering.propose(stream, 3)
+    for role, part in PARTS.items():
+        await play(redis_server, namespace, role, part)
+
+
+@pytest.mark.parametrize("role", ["producer", "worker"])
+async def test_whoever_publishes_finishes_a_change_that_stopped_half_way(
+    redis_server: Server, namespace: str, role: Role
+) -> None:
+    await play(redis_server, namespace, "worker", produce)
+    await play(redis_server, namespace, "worker", work)
+    async with backend_of(redis_server, namespace, "everything") as steering:
+        store = inner_of(steering)
+        for stream in (QUEUE, TOPIC):
+            await store.propose(stream, 3)
+            await store.seal(stream)  # and here whoever steered dies
+    await play(redis_server, namespace, role, produce)
+    async with backend_of(redis_server, namespace, "worker") as backend:
+        assert (await backend.layout(TOPIC)).current.parts == 3
+        await backend.ensure(BILLS, 15 * SECOND)
+        assert await backend.claim([MAILS, BILLS], consumer="worker", limit=100, suspects=0, wait=0)
 
 
 async def test_on_a_cluster_each_role_needs_little_more(tmp_path: Path) -> None:

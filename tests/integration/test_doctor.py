@@ -201,7 +201,12 @@ async def test_a_level_of_durability_that_cannot_be_had_is_a_failure(tmp_path: P
             wait_until_sync(lambda: b"state=online" in info(server, "replication"))
             assert (await examine(server.url, durability="replicated")).level("durability") == OK
         async with App(server.url, durability="fsync") as app:
+            assert "may take a second" in (await examined(app))["durability"].text
+            server.command("CONFIG", "SET", "appendfsync", "always")
             assert (await examined(app)).level("durability") == OK
+            server.command("CONFIG", "SET", "appendfsync", "no")
+            assert (await examined(app)).level("durability") == FAIL
+            server.command("CONFIG", "SET", "appendfsync", "always")
             server.command("CONFIG", "SET", "appendonly", "no")
             assert (await examined(app)).level("durability") == FAIL
 

@@ -68,6 +68,7 @@ async def test_every_group_gets_every_event_in_key_order_while_members_are_kille
     await newsroom.app.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("workshop", ["valkey-9.1"], indirect=True)
 async def test_a_hundred_thousand_events_reach_three_groups_in_key_order(workshop: Workshop) -> None:
@@ -132,9 +133,9 @@ async def test_a_member_stopped_past_its_lease_does_not_settle_what_another_has(
     first.send(signal.SIGCONT)
     await rare.publish(Story(2))
     await workshop.until(lambda: workshop.log.lines("read", number=2))
-    # Meanwhile the server may have handed it to the one that stood still, which then reads it once more; but
-    # what that one says of it is refused, and the group is through with both.
-    assert len(workshop.log.lines("read", number=1, pid=second.pid)) == 1
+    # Meanwhile the server may have handed it to the one that stood still, which finds it when it goes on, and
+    # hands it back.
+    assert [line["pid"] for line in workshop.log.lines("reading", number=1)] == [first.pid, second.pid]
     await workshop.until(lambda: _is_settled(newsroom))
     assert not len(await newsroom.app.admin.dead(topic="rare"))
     await newsroom.app.close()

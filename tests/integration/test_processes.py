@@ -19,7 +19,8 @@ from . import crunch
 
 
 @pytest.fixture(autouse=True)
-async def worker() -> AsyncIterator[None]:
+async def worker(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
+    caplog.set_level("INFO")  # children log as their worker does
     async with crunch.app, crunch.app.worker(concurrency=10, children=2, grace=0):
         yield
 
@@ -123,6 +124,46 @@ async def test_a_child_killed_in_the_middle_of_its_progress_runs_again_without_i
     assert await job.wait(timeout=20) is JobStatus.DEAD
     info = await job.info()
     assert (info.failures, info.progress) == (2, None)
+
+
+async def _wrote(job: Job[Any], text: str) -> None:
+    async def written() -> bool:
+        return any(line.text == text for line in (await job.info()).log)
+
+    await wait_until(written, timeout=20, message=text)
+
+
+async def test_what_a_child_logs_is_kept_with_its_job() -> None:
+    for lines in (3, 0, 1):
+        job = await crunch.write.enqueue(lines)
+        assert await job.result(timeout=20) != os.getpid()
+        info = await job.info()
+        told = [(line.attempt, line.level, line.text) for line in info.log]
+        few = [(1, "info", f"line {number}") for number in range(lines)]
+        assert told == [*few, (1, "warning", f"the last of {lines}")]
+        assert info.log_dropped == 0
+        assert info.ended_at is not None
+        assert all(0 <= (info.ended_at - line.at).total_seconds() < 60 for line in info.log)
+
+
+async def test_of_all_that_a_child_logs_the_latest_lines_are_kept() -> None:
+    job = await crunch.write.enqueue(5000)
+    await job.result(timeout=20)
+    info = await job.info()
+    assert [line.text for line in info.log] == [
+        *(f"line {number}" for number in range(4981, 5000)),
+        "the last of 5000",
+    ]
+    assert info.log_dropped == 4981
+
+
+async def test_what_a_child_logs_is_seen_while_it_runs_and_after_it_was_killed() -> None:
+    job = await crunch.write_and_hang.enqueue("still here")
+    await _wrote(job, "still here")
+    assert await job.status() is JobStatus.RUNNING
+    await job.cancel()
+    assert await job.wait(timeout=20) is JobStatus.CANCELLED
+    assert [line.text for line in (await job.info()).log] == ["still here"]
 
 
 async def test_an_error_brings_its_remote_type_and_traceback() -> None:

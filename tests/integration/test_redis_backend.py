@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.redis import connection, reader, scripts
 from headrace.backends.redis.backend import RedisBackend
 from headrace.backends.redis.keys import LANES, is_permanent
@@ -302,6 +302,17 @@ async def test_the_id_of_a_message_whose_stream_was_deleted_is_free(
     assert [claim.body for claim in await bench.claim()] == [b"again"]
 
 
+async def test_nobody_holds_the_key_of_a_message_whose_stream_was_deleted(
+    bench: Bench, redis_server: Server
+) -> None:
+    message = Message(new_id(), "greet", b"", unique=UniqueKey("key"))
+    await bench.backend.append(bench.batch(message))
+    assert await bench.backend.holder(STREAM, "key") == message.id
+    for key in _lanes(bench):
+        redis_server.command("DEL", key)
+    assert await bench.backend.holder(STREAM, "key") is None
+
+
 # --- cut connections -------------------------------------------------------------------------------------
 
 
@@ -454,7 +465,7 @@ async def test_a_server_that_evicts_jobs_is_refused(redis_server: Server) -> Non
     redis_server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     try:
         with pytest.raises(ConfigurationError, match="noeviction"):
-            await open_backend(redis_server.url).open()
+            await open_store(redis_server.url).open()
     finally:
         redis_server.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
 
@@ -470,7 +481,7 @@ async def test_a_password_is_given_and_never_shown(tmp_path: Path) -> None:
             assert await asyncio.to_thread(renewer.renew, [claim]) == [Renewal.KEPT]
             renewer.close()
         with pytest.raises(ConfigurationError) as caught:
-            await open_backend(url.replace("hush", "loud")).open()
+            await open_store(url.replace("hush", "loud")).open()
         assert "loud" not in str(caught.value)
 
 
@@ -514,7 +525,7 @@ async def test_large_bodies_are_moved_in_small_steps(bench: Bench) -> None:
 async def test_replicated_means_that_a_replica_has_it(tmp_path: Path) -> None:
     program = require("valkey-9.1")
     with Server(program, directory=tmp_path / "primary") as primary:
-        backend = open_backend(primary.url, durability="replicated")
+        backend = open_store(primary.url, durability="replicated")
         await backend.open()
         try:
             alone, together = (Batch(STREAM, "p", number, [Message(new_id(), "", b"")]) for number in (1, 2))
@@ -533,7 +544,7 @@ async def test_replicated_means_that_a_replica_has_it(tmp_path: Path) -> None:
 
 async def test_fsync_waits_for_the_disk(tmp_path: Path) -> None:
     with Server(require("valkey-9.1"), directory=tmp_path, appendonly=True) as server:
-        backend = open_backend(server.url, durability="fsync")
+        backend = open_store(server.url, durability="fsync")
         await backend.open()
         try:
             message = Message(new_id(), "", b"")
@@ -543,7 +554,7 @@ async def test_fsync_waits_for_the_disk(tmp_path: Path) -> None:
 
 
 async def test_fsync_is_refused_where_the_server_cannot(redis_server: Server) -> None:
-    backend = open_backend(redis_server.url, durability="fsync")
+    backend = open_store(redis_server.url, durability="fsync")
     with pytest.raises(ConfigurationError, match="appendonly"):
         await backend.open()
     await backend.close()
@@ -551,7 +562,7 @@ async def test_fsync_is_refused_where_the_server_cannot(redis_server: Server) ->
 
 def test_an_unknown_durability_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="replicated"):
-        open_backend("redis://localhost", durability="relaxed")
+        open_store("redis://localhost", durability="relaxed")
 
 
 # --- what is left behind ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Job, JobStatus, NotDurable
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.redis import scripts
 from headrace.backends.redis.backend import RedisBackend
 from headrace.backends.redis.connection import Link
@@ -87,7 +87,7 @@ async def test_a_batch_that_is_sent_again_on_a_new_connection_is_not_confirmed_b
     with replica:
         await wait_until(lambda: b"state=online" in _replication(primary), timeout=20)
         async with Proxy(primary.port) as proxy:
-            backend = open_backend(proxy.url, durability="replicated")
+            backend = open_store(proxy.url, durability="replicated")
             await backend.open()
             try:
                 warm, batch = (Batch(STREAM, "p", number, [Message(new_id(), "", b"")]) for number in (1, 2))
@@ -109,7 +109,7 @@ async def test_what_one_server_has_taken_is_not_confirmed_by_the_next(
     primary: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that is made anew may lead to a server that took over without the job."""
-    backend = open_backend(primary.url, durability="replicated")
+    backend = open_store(primary.url, durability="replicated")
     assert isinstance(backend, RedisBackend)
     await backend.open()
     run_all = backend._store.run_all

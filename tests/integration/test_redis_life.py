@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import App
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.core.backend import Renewal
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
@@ -82,7 +82,7 @@ async def test_a_waiting_claim_ends_when_the_store_is_closed(redis_server: Serve
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # nobody closed it, after all
 def test_a_store_whose_loop_is_gone_is_closed_and_opened_on_another(redis_server: Server) -> None:
-    backend = open_backend(redis_server.url, namespace=new_id())
+    backend = open_store(redis_server.url, namespace=new_id())
 
     async def use() -> None:
         await backend.open()
@@ -108,7 +108,7 @@ def test_a_store_whose_loop_is_gone_is_closed_and_opened_on_another(redis_server
 
 def test_a_forked_child_opens_the_store_for_itself(redis_server: Server) -> None:
     loop = asyncio.new_event_loop()
-    backend = open_backend(redis_server.url, namespace=new_id())
+    backend = open_store(redis_server.url, namespace=new_id())
     run = loop.run_until_complete
     run(backend.open())
     first = batch()

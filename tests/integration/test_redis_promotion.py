@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message
 from headrace.engine.maintenance import PROMOTE_BATCH
@@ -21,6 +23,7 @@ DAY = 86_400_000_000
 LONGEST = 50.0
 
 
+@pytest.mark.long
 async def test_a_crowd_is_promoted_in_steps_that_let_others_through(servers: Fleet) -> None:
     server = servers.get("redis-7.0")
     async with opened(server.url) as bench:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from headrace import App, JobStatus, QueueFull, RetryPolicy
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.core.backend import Renewal
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
@@ -292,7 +292,7 @@ async def test_the_part_of_a_batch_that_found_room_is_told(server: Server) -> No
 
 
 async def test_a_server_without_a_connection_to_spare_says_so(server: Server) -> None:
-    backend = open_backend(server.url)
+    backend = open_store(server.url)
     with socket.create_connection((HOST, server.port)) as connection:
         connection.sendall(b"CONFIG SET maxclients 1\r\n")
         connection.recv(100)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.redis import notices
 from headrace.backends.redis.permissions import rules_for
 from headrace.core.backend import Backend, DeadFilter, Order, PauseOrder, Renewal
@@ -109,7 +109,7 @@ async def test_a_user_who_lacks_a_right_is_refused_with_its_name_and_the_remedy(
     redis_server: Server, user: str, rules: list[str], missing: str
 ) -> None:
     deny(redis_server, user, *rules)
-    backend = open_backend(url_of(redis_server, user), namespace=user)
+    backend = open_store(url_of(redis_server, user), namespace=user)
     with pytest.raises(ConfigurationError) as caught:
         await start_working(backend)
     await backend.close()
@@ -127,7 +127,7 @@ async def start_working(backend: Backend) -> None:
 async def test_a_user_who_may_not_listen_is_refused(redis_server: Server, user: str) -> None:
     deny(redis_server, user, "-subscribe")
     with pytest.raises(ConfigurationError, match="subscribe"):
-        await open_backend(url_of(redis_server, user), namespace=user).open()
+        await open_store(url_of(redis_server, user), namespace=user).open()
 
 
 async def test_a_server_that_tells_nothing_of_itself_is_used(redis_server: Server, user: str) -> None:
@@ -139,7 +139,7 @@ async def test_a_server_that_tells_nothing_of_itself_is_used(redis_server: Serve
 
 async def test_probing_changes_nothing(redis_server: Server) -> None:
     before = redis_server.command("DBSIZE")
-    backend = open_backend(redis_server.url, namespace=new_id())
+    backend = open_store(redis_server.url, namespace=new_id())
     await backend.open()
     await backend.close()
     assert redis_server.command("DBSIZE") == before
@@ -151,7 +151,7 @@ async def test_a_node_of_a_cluster_is_refused(tmp_path: Path) -> None:
         Server(require("redis-7.0"), directory=tmp_path, arguments=arguments) as server,
         pytest.raises(ConfigurationError, match="cluster"),
     ):
-        await open_backend(server.url).open()
+        await open_store(server.url).open()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ async def test_a_server_that_may_forget_is_told_of_once(
     monkeypatch.setattr(notices, "_said", set())
     with Server(require("redis-7.0"), directory=tmp_path, **options) as server, caplog.at_level(logging.INFO):
         for _ in range(2):
-            backend = open_backend(server.url)
+            backend = open_store(server.url)
             await backend.open()
             await backend.close()
     said = [record.getMessage() for record in caplog.records if record.name == "headrace"]

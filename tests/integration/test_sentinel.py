@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.redis import connection
 from headrace.backends.redis.backend import RedisBackend
 from headrace.core.backend import Renewal, Renewer
@@ -43,7 +43,7 @@ def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]
 
 @pytest.fixture
 async def backend(watched: Watched) -> AsyncIterator[RedisBackend]:
-    backend = open_backend(watched.url)
+    backend = open_store(watched.url)
     assert isinstance(backend, RedisBackend)
     await backend.open()
     await backend.ensure(SOURCE, 15 * SECOND)
@@ -164,7 +164,7 @@ async def test_sentinels_that_are_away_or_behind_or_do_not_know_are_dealt_with(w
 
 
 async def check_that_an_unknown_name_is_refused(watched: Watched) -> None:
-    backend = open_backend(watched.url.replace(f"/{MASTER}", "/other"))
+    backend = open_store(watched.url.replace(f"/{MASTER}", "/other"))
     with pytest.raises(ConfigurationError, match="knows no 'other'"):
         await backend.open()
     await backend.close()
@@ -174,7 +174,7 @@ async def check_that_a_sentinel_that_is_behind_is_not_believed(watched: Watched)
     behind, other, _ = watched.sentinels
     replica = next(server for server in watched.data if server is not watched.primary())
     point(behind, replica)
-    backend = open_backend(watched.url)
+    backend = open_store(watched.url)
     assert isinstance(backend, RedisBackend)
     with pytest.raises(BackendUnavailable, match="a slave answers there") as caught:
         await backend.open()
@@ -189,14 +189,14 @@ async def check_that_a_sentinel_that_is_behind_is_not_believed(watched: Watched)
 async def check_that_whichever_is_there_is_asked(watched: Watched) -> None:
     for sentinel in watched.sentinels[:2]:
         sentinel.kill()
-    backend = open_backend(watched.url)
+    backend = open_store(watched.url)
     await backend.open()
     await backend.append(batch())
     await backend.close()
 
 
 async def test_sentinels_that_are_away_are_told_of_each_by_name() -> None:
-    backend = open_backend(f"redis+sentinel://{HOST}:1,{HOST}:2/{MASTER}")
+    backend = open_store(f"redis+sentinel://{HOST}:1,{HOST}:2/{MASTER}")
     with pytest.raises(BackendUnavailable, match=f"{HOST}:1 cannot.*{HOST}:2 cannot"):
         await backend.open()
     await backend.close()

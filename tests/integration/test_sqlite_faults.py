@@ -18,7 +18,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.sqlite import connection as connections
 from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.backends.sqlite.connection import JOURNAL_SIZE_LIMIT
@@ -80,7 +80,7 @@ async def queued(backend: Backend) -> set[str]:
 
 
 async def opened(path: Path) -> SqliteBackend:
-    backend = open_backend(f"sqlite:///{path}")
+    backend = open_store(f"sqlite:///{path}")
     assert isinstance(backend, SqliteBackend)
     await backend.open()
     await backend.ensure(SOURCE, LEASE_US)
@@ -251,7 +251,7 @@ async def test_a_read_only_file_is_refused_with_advice_and_used_once_it_may_be(n
 async def test_a_read_only_folder_is_refused_when_the_store_is_opened(nobodys_folder: Path) -> None:
     path = nobodys_folder / "jobs.db"
     nobodys_folder.chmod(0o555)
-    backend = open_backend(f"sqlite:///{path}")
+    backend = open_store(f"sqlite:///{path}")
     with pytest.raises(BackendUnavailable, match="may write in it"):
         await backend.open()
     nobodys_folder.chmod(0o755)
@@ -263,7 +263,7 @@ async def test_a_read_only_folder_is_refused_when_the_store_is_opened(nobodys_fo
 async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     path.write_bytes(b"Dear diary, " * 1000)
     with pytest.raises(BackendUnavailable, match="is no SQLite database"):
-        await open_backend(f"sqlite:///{path}").open()
+        await open_store(f"sqlite:///{path}").open()
 
 
 async def test_a_damaged_file_is_told(path: Path) -> None:
@@ -342,7 +342,7 @@ async def test_a_file_locked_while_it_is_opened_is_unavailable(
     monkeypatch.setattr(connections, "BUSY_TIMEOUT", 100)
     connection = apsw.Connection(str(path))
     connection.execute("CREATE TABLE theirs (id)")
-    backend = open_backend(f"sqlite:///{path}")
+    backend = open_store(f"sqlite:///{path}")
     with locked(path), pytest.raises(BackendUnavailable, match="locked"):
         await backend.open()
     connection.close()

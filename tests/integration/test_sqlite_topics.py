@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Batch, Message, Source, Stream, group_stream
@@ -26,12 +26,12 @@ TOPIC = Stream("topic", "orders")
 #: Publishes one event when it is told to.
 PUBLISH = """
 import asyncio, sys
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Batch, Message, Stream
 
 async def main():
-    backend = open_backend(sys.argv[1])
+    backend = open_store(sys.argv[1])
     await backend.open()
     print("ready", flush=True)
     sys.stdin.readline()
@@ -49,7 +49,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 async def backend(url: str) -> AsyncIterator[Backend]:
-    backend = open_backend(url)
+    backend = open_store(url)
     await backend.open()
     yield backend
     await backend.close()
@@ -103,7 +103,7 @@ async def test_a_group_that_is_gone_with_its_file_comes_back(
     await backend.join(source.stream, NEW)
     for file in tmp_path.iterdir():
         file.unlink()
-    other = open_backend(url)
+    other = open_store(url)
     await other.open()
     await other.append(Batch(TOPIC, "other", 1, [Message("there", "placed", b"")]))
     await other.close()

@@ -53,11 +53,21 @@ class WorkerProcess:
     def ended(self) -> bool:
         return self._process.poll() is not None
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether every thread of it is stopped."""
+        states = [path.read_text().rpartition(")")[2].split()[0] for path in _threads(self.pid)]
+        return all(state == "T" for state in states)
+
     def clear_away(self) -> None:
         if not self.ended:
             self._process.send_signal(signal.SIGCONT)
             self._process.kill()
         self._process.wait(10)
+
+
+def _threads(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/task").glob("*/stat"))
 
 
 class Workshop:
@@ -129,11 +139,16 @@ class Workshop:
 
     async def stop(self, worker: WorkerProcess) -> None:
         """SIGSTOP between two commits: amid one it would hold SQLite's write lock, and nobody could write."""
-        worker.send(signal.SIGSTOP)
+        await self._stand_still(worker)
         while self._server is None and not self._is_writable():
             worker.send(signal.SIGCONT)
             await self.until(self._is_writable)
-            worker.send(signal.SIGSTOP)
+            await self._stand_still(worker)
+
+    async def _stand_still(self, worker: WorkerProcess) -> None:
+        """One of its threads takes the signal and stops the others: until then they go on, and may commit."""
+        worker.send(signal.SIGSTOP)
+        await self.until(lambda: worker.stands_still)
 
     def check_integrity(self) -> None:
         """What a store can say of itself; a server would not have started."""

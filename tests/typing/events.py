@@ -32,7 +32,7 @@ class BillSent(msgspec.Struct):
 
 
 app = App("memory://")
-orders = app.topic("orders", OrderPlaced, retention=timedelta(days=7), max_length=1000)
+orders = app.topic("orders", OrderPlaced, retention=timedelta(days=7), max_length=1000, partitions=8)
 anything = app.topic("anything")
 every_shop = app.topics("orders.*", OrderPlaced)
 

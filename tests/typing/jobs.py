@@ -18,6 +18,7 @@ from headrace import (
     JobInfo,
     JobStatus,
     Page,
+    Queue,
     RetryPolicy,
     Run,
     ScheduleInfo,
@@ -27,6 +28,9 @@ from headrace import (
 )
 
 app = App("memory://", result_ttl=timedelta(hours=1), retry=RetryPolicy.none())
+assert_type(app.queue("reports", partitions=8), Queue)
+assert_type(app.queue("reports").partitions, int | None)
+app.queue("reports", partitions="8")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @app.task

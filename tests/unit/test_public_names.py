@@ -39,6 +39,7 @@ NAMES = [
     "Page",
     "PayloadTooLarge",
     "Published",
+    "Queue",
     "QueueFull",
     "QueueInfo",
     "Refused",

@@ -148,7 +148,7 @@ def test_whoever_waits_when_it_is_closed_is_told(shop: Shop) -> None:
     thread = threading.Thread(target=wait)
     thread.start()
     store: Any = shop.app._home.backend
-    wait_until_sync(lambda: store._watching)
+    wait_until_sync(lambda: store.inner._watching)
     shop.app.sync.close()
     thread.join(10)
     assert not thread.is_alive()

@@ -14,7 +14,8 @@ from headrace.core.codec import Codec
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.examination import Finding
 from headrace.core.info import JobInfo, job_info
-from headrace.core.message import Stream, decode_envelope, encode_envelope, group_stream
+from headrace.core.layout import checked_partitions
+from headrace.core.message import GIVEN_KEY, Stream, decode_envelope, encode_envelope, group_stream
 from headrace.core.names import checked_name
 from headrace.core.number import positive_number
 from headrace.core.outcome import DeadReason
@@ -98,6 +99,11 @@ class Admin:
         found = await self._home.call(place(queue, topic, group).find, self._backend, id)
         return job_info(found[0]) if found else None
 
+    async def holder(self, key: str, *, queue: str | None = None) -> JobInfo | None:
+        """The job that holds a unique key now, in a queue or in any; None: nobody does."""
+        found = await self._home.call(self._holder, key, place(queue, None, None))
+        return job_info(found) if found else None
+
     async def contents(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> Contents | None:
@@ -151,6 +157,12 @@ class Admin:
         """Cancel everything of this queue that waits, is scheduled or retrying; answers how many."""
         return await self._home.call(self._purge, _queue(queue))
 
+    async def split(self, queue: str, partitions: int) -> None:
+        """Have new jobs of a queue go to so many parts, while it is in use. What waits already stays where it
+        is and is run from there. Carried out when this returns; if it is cut short, whoever enqueues next
+        finishes it."""
+        await self._home.call(self._backend.propose, _queue(queue), checked_partitions(partitions))
+
     async def pause_group(self, topic: str, group: str) -> None:
         """Hand no more events to this group anywhere. Those in hand are handled; the others wait for it."""
         await self._home.call(self._pause_group, _group(topic, group), paused=True)
@@ -169,6 +181,12 @@ class Admin:
         """Forget a group with all that it has in hand, its dead letters too; False: there is none such.
         The next worker that is started with a subscription of this group makes it anew."""
         return await self._home.call(self._backend.remove, _group(topic, group))
+
+    async def split_topic(self, topic: str, partitions: int) -> None:
+        """Have new events of a topic go to so many parts, while it is in use. What was published before stays
+        where it is and is handled first by ordered groups; it goes by the retention of the topic."""
+        stream = Stream("topic", checked_name("topic", topic))
+        await self._home.call(self._backend.propose, stream, checked_partitions(partitions))
 
     # --- dead letters ------------------------------------------------------------------------------------
 
@@ -253,9 +271,21 @@ class Admin:
 
     async def _queues(self) -> list[QueueInfo]:
         streams = await Place().streams(self._backend)
-        return [
-            queue_info(each, await self._backend.counts(each)) for each in streams if each.kind == "queue"
-        ]
+        return [await self._queue_info(each) for each in streams if each.kind == "queue"]
+
+    async def _queue_info(self, stream: Stream) -> QueueInfo:
+        layout = await self._backend.layout(stream)
+        return queue_info(stream, await self._backend.counts(stream), layout.current.parts)
+
+    async def _holder(self, key: str, where: Place) -> Record | None:
+        queues = [stream for stream in await where.streams(self._backend) if stream.kind == "queue"]
+        for stream in queues:
+            for stored in (GIVEN_KEY + key, key):
+                id = await self._backend.holder(stream, stored)
+                found = await self._backend.look(stream, id) if id else None
+                if found is not None:
+                    return found
+        return None
 
     async def _examine(self) -> list[Finding]:
         return await Doctor(self._backend, self._registry).examine()

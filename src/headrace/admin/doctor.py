@@ -67,6 +67,7 @@ class Doctor:
             self._paused(places),
             self._groups(groups, now_us),
             self._dead(places),
+            *await self._partitions(),
             *await self._tasks(queues),
         ]
 
@@ -126,6 +127,21 @@ class Doctor:
             "headrace dead, then headrace dead replay or discard",
         )
 
+    async def _partitions(self) -> list[Finding]:
+        """Where the code declares another number of parts than the store has. What is stored counts."""
+        declared = self._backend.declared
+        if not declared:
+            return []
+        stored = {stream: (await self._backend.layout(stream)).current.parts for stream in declared}
+        differ = [stream for stream, parts in declared.items() if stored[stream] != parts]
+        if differ:
+            told = _named(
+                f"{stream.name} ({declared[stream]} declared, {stored[stream]} stored)" for stream in differ
+            )
+            remedy = " or ".join(dict.fromkeys(_SPLIT[stream.kind] for stream in differ))
+            return [warn("partitions", f"what the code says is not what is stored: {told}", remedy)]
+        return [ok("partitions", f"{len(declared)} declared, and stored so")]
+
     async def _tasks(self, queues: Sequence[Place]) -> list[Finding]:
         """Names that wait and that this app does not know. Without an app there is nothing to compare."""
         if not list(self._registry):
@@ -151,6 +167,11 @@ class Doctor:
 
 
 _START = "start one: headrace worker MODULE:APP"
+
+_SPLIT = {
+    "queue": "headrace split MODULE:APP QUEUE PARTITIONS, or mend partitions= in the code",
+    "topic": "headrace topics split MODULE:APP TOPIC PARTITIONS, or mend partitions= in the code",
+}
 
 
 def _is_quiet(worker: WorkerInfo) -> bool:

@@ -11,7 +11,7 @@ from headrace.core.record import Counts, moment
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
-    """A queue and how many jobs are in each state."""
+    """A queue and how many jobs are in each state. Jobs are spread over `partitions` parts."""
 
     name: str
     queued: int = 0
@@ -21,9 +21,10 @@ class QueueInfo(msgspec.Struct, frozen=True):
     dead: int = 0
     paused: bool = False
     oldest: datetime | None = None
+    partitions: int = 1
 
 
-def queue_info(stream: Stream, counts: Counts) -> QueueInfo:
+def queue_info(stream: Stream, counts: Counts, partitions: int) -> QueueInfo:
     return QueueInfo(
         name=stream.name,
         queued=counts.queued,
@@ -33,4 +34,5 @@ def queue_info(stream: Stream, counts: Counts) -> QueueInfo:
         dead=counts.dead,
         paused=counts.paused,
         oldest=moment(counts.oldest_us),
+        partitions=partitions,
     )

@@ -9,7 +9,7 @@ from headrace.core.codec import Codec
 from headrace.core.errors import AppClosed
 from headrace.core.ids import new_id
 from headrace.core.message import Stream
-from headrace.core.topics import Start
+from headrace.core.topics import Position, Start
 from headrace.engine.home import Home
 
 from .contents import EventInfo, read_event
@@ -38,7 +38,7 @@ class Tail:
     ) -> None:
         self._home = home
         self._topic = Stream("topic", topic)
-        self._position: int | Start = start
+        self._position: Position | Start = start
         self._group = group
         self._follow = follow
         self._codec = codec
@@ -87,7 +87,7 @@ class Tail:
         if not self._follow and not reading.entries:
             self._ended = True
 
-    async def _place_of(self, group: str) -> int | Start:
+    async def _place_of(self, group: str) -> Position | Start:
         """Where the group has not begun to handle what is there. Some of it may be in its hands already, and
         its position beyond that."""
         for topic in await self._home.backend.topics([self._topic.name]):

@@ -9,7 +9,7 @@ import msgspec
 from headrace.core.clock import SECOND
 from headrace.core.errors import ConfigurationError
 from headrace.core.record import moment
-from headrace.core.topics import GroupRecord, TopicRecord
+from headrace.core.topics import GroupRecord, TopicRecord, total
 
 
 class GroupInfo(msgspec.Struct, frozen=True):
@@ -37,7 +37,8 @@ class GroupInfo(msgspec.Struct, frozen=True):
 class TopicInfo(msgspec.Struct, frozen=True):
     """A topic and its groups. `length` events are there, written from `first` to `last`; `scheduled` ones are
     written later. They are kept for `retention` seconds (None: for ever), and at most `max_length` of them;
-    where it is `strict`, until every group with a living member has drawn them."""
+    where it is `strict`, until every group with a living member has drawn them. New events go to
+    `partitions` parts."""
 
     name: str
     length: int = 0
@@ -48,6 +49,7 @@ class TopicInfo(msgspec.Struct, frozen=True):
     max_length: int | None = None
     strict: bool = True
     groups: tuple[GroupInfo, ...] = ()
+    partitions: int = 1
 
 
 def topic_info(record: TopicRecord) -> TopicInfo:
@@ -62,6 +64,7 @@ def topic_info(record: TopicRecord) -> TopicInfo:
         max_length=rules.max_length,
         strict=rules.strict,
         groups=tuple(map(_group_info, record.groups)),
+        partitions=record.parts,
     )
 
 
@@ -80,7 +83,7 @@ def _group_info(record: GroupRecord) -> GroupInfo:
         retrying=counts.retrying,
         scheduled=counts.scheduled,
         dead=counts.dead,
-        position=record.position,
+        position=total(record.position),
         ordered=record.ordered,
         paused=counts.paused,
         oldest=moment(record.oldest_us),

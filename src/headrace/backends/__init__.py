@@ -9,6 +9,8 @@ from headrace.core.backend import Backend
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import ConfigurationError
 
+from .partitioned import Partitioned
+
 #: Scheme → module, and the extra that brings what the module needs.
 SCHEMES = {
     "memory": ("headrace.backends.memory", None),
@@ -43,7 +45,15 @@ class BackendModule(Protocol):
 def open_backend(
     url: str, *, namespace: str = "headrace", durability: str = "default", clock: Clock | None = None
 ) -> Backend:
-    """The backend that `url` names, not yet connected; a `ConfigurationError` says what is wrong with it."""
+    """The backend that `url` names, not yet connected; a `ConfigurationError` says what is wrong with it.
+    Its streams may be split into parts, of which nobody outside knows."""
+    return Partitioned(open_store(url, namespace=namespace, durability=durability, clock=clock))
+
+
+def open_store(
+    url: str, *, namespace: str = "headrace", durability: str = "default", clock: Clock | None = None
+) -> Backend:
+    """The same, but the store itself: every part is a stream."""
     module = _module(url)
     return module.create(url, namespace=namespace, durability=durability, clock=clock or SystemClock())
 

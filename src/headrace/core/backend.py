@@ -49,6 +49,9 @@ one: the caller may repeat the verb.
 dealt with and whether it is paused; of those made at run time also the definition. `tick` is a
 compare-and-set that advances a schedule and appends its messages in one step.
 
+**Layouts** (`core/layout.py`). A queue or topic may be split into parts, each a stream of its own for the
+store. Who calls a store through `open_backend` sees the whole: `backends/partitioned` spreads and gathers.
+
 **Where the later verbs go.** Outbox: `Done` carries messages for other streams, written in the step that
 settles; `relay(limit)` appends them with derived ids, so that a repeat changes nothing.
 Limits by key: a `Limiter` of two verbs, asked by the claim step.
@@ -65,6 +68,7 @@ import msgspec
 
 from .claim import Claim, Report
 from .examination import Examination
+from .layout import Layout, Layouts
 from .message import Batch, Source, Stream
 from .outcome import DeadReason, Failure, Settlement, Verdict
 from .record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
@@ -170,15 +174,23 @@ class LeaseOrder(msgspec.Struct, frozen=True):
     lease_us: int
 
 
-Order = CancelOrder | PauseOrder | DueOrder | LeaseOrder | ScheduleOrder
+class LayoutOrder(msgspec.Struct, frozen=True):
+    """The layout of this stream was changed, or a change of it was proposed."""
+
+    stream: Stream
+
+
+Order = CancelOrder | PauseOrder | DueOrder | LeaseOrder | ScheduleOrder | LayoutOrder
 
 
 class Standing(msgspec.Struct, frozen=True):
     """Orders as they stand now, of the queues that the worker named at least; leases are in microseconds.
-    They are for a worker that may have missed an announcement."""
+    They are for a worker that may have missed an announcement. `layouts` are of those queues of which the
+    store can say it in the same breath; the others are asked for."""
 
     paused: frozenset[Stream] = frozenset()
     leases: dict[Stream, int] = {}
+    layouts: dict[Stream, Layout] = {}
 
 
 class DeadFilter(msgspec.Struct, frozen=True):
@@ -228,6 +240,10 @@ class Inspector(ABC):
         and still have a cursor."""
 
     @abstractmethod
+    async def holder(self, stream: Stream, key: str) -> str | None:
+        """The id of the message that holds this unique key of a queue now; None: nobody does."""
+
+    @abstractmethod
     async def workers(self) -> list[WorkerInfo]:
         """Workers that announced themselves lately (see `beat`)."""
 
@@ -265,7 +281,7 @@ class Inspector(ABC):
         """Replace the body of a scheduled, retrying or dead message; False: it is none of these."""
 
 
-class Backend(Inspector, Scheduling, Topics, Counting, Examination):
+class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
     """A store. One instance belongs to one app and one event loop; many instances share one store."""
 
     @property
@@ -302,7 +318,8 @@ class Backend(Inspector, Scheduling, Topics, Counting, Examination):
         that stands there. Otherwise `full` when as many are queued and scheduled as the limit allows (those
         retrying do not count), or when the store has no memory left for new ones. A repeat of the producer's
         last batch number changes nothing and gets the same answers (remembered for 10 minutes). The lifetime
-        counts from the moment the message could first run. Works for streams that nobody ensured yet.
+        counts from the moment the message could first run. Works for streams that nobody ensured yet. A part
+        that is sealed raises `Moved`; see `core/layout.py`.
         """
 
     @abstractmethod
@@ -340,7 +357,7 @@ class Backend(Inspector, Scheduling, Topics, Counting, Examination):
     async def report(self, reports: Sequence[Report]) -> None:
         """Keep how far running messages have come, with the time, until they end or are handed out again; the
         last report of a message counts. Fenced: one whose claim is no longer held changes nothing. It need
-        not survive the store, and nobody is told.
+        not survive the store, and nobody is told. The log in it goes into the state when the lease runs out.
         """
 
     @abstractmethod

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from .job_log import NO_LOG, JobLog
 from .message import FRESH, NORMAL, Source, State
 
 
@@ -32,8 +33,10 @@ class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How far the run of a claim has come: a fraction from 0 to 1, and a few words."""
+    """How far the run of a claim has come: a fraction from 0 to 1 (None: it has not said), a few words, and
+    what it wrote so far."""
 
     claim: Claim
-    fraction: float
+    fraction: float | None = None
     text: str = ""
+    log: JobLog = NO_LOG

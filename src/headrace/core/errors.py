@@ -6,6 +6,7 @@ HeadraceError
 ├── AppClosed                the app is closing or closed under the caller
 ├── BackendUnavailable       the store cannot be reached or cannot write (.uncertain: it may have taken it)
 │   └── NotDurable           stored, but not as safely as was asked (.job)
+├── Moved                    a part of a stream is sealed; between stores and what spreads messages over parts
 ├── QueueFull                the queue refused more (.accepted: what it took of the batch)
 ├── PayloadError
 │   ├── PayloadTooLarge      more bytes than `max_payload`
@@ -62,6 +63,18 @@ class NotDurable(BackendUnavailable):
     def __init__(self, message: str, *, job: Any) -> None:
         super().__init__(message, uncertain=True)
         self.job = job
+
+
+class Moved(HeadraceError):
+    """A part takes no more messages: the layout of its stream was changed, and is to be read anew.
+
+    `answers` has one for each message of the batch; None: this one was not taken. (A large batch may have
+    been taken in part before.) Nobody outside of `backends` meets this.
+    """
+
+    def __init__(self, message: str, *, answers: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.answers = list(answers)
 
 
 class QueueFull(HeadraceError):

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from .clock import SECOND
-from .message import PRIORITIES, PriorityName, Trouble, decode_envelope
+from .job_log import LogLine
+from .message import GIVEN_KEY, PRIORITIES, PriorityName, Trouble, decode_envelope
 from .record import JobStatus, Progress, Record, moment
 
 _PRIORITY_NAMES: dict[int, PriorityName] = {number: name for name, number in PRIORITIES.items()}
@@ -23,7 +24,10 @@ class JobProgress(msgspec.Struct, frozen=True):
 
 class JobInfo(msgspec.Struct, frozen=True):
     """What is known of a job now, or of an event in the hands of a group, which has a `topic` and a `group`
-    in place of the `queue`. `attempts` counts runs that were begun; a hand-back undoes one."""
+    in place of the `queue`. `attempts` counts runs that were begun; a hand-back undoes one.
+
+    `log` has the latest lines that its attempts wrote, where the app keeps them (`App(job_logs=…)`);
+    `log_dropped` lines before them were left out."""
 
     id: str
     queue: str
@@ -48,6 +52,9 @@ class JobInfo(msgspec.Struct, frozen=True):
     progress: JobProgress | None = None
     topic: str | None = None
     group: str | None = None
+    unique_key: str = ""
+    log: tuple[LogLine, ...] = ()
+    log_dropped: int = 0
 
 
 def job_info(record: Record) -> JobInfo:
@@ -55,6 +62,7 @@ def job_info(record: Record) -> JobInfo:
     state, failure, stream = record.state, record.failure, record.stream
     of_group = stream.kind == "group"
     begun = record.status in (JobStatus.RUNNING, JobStatus.SUCCEEDED)
+    log = state.log.then(record.log)
     return JobInfo(
         id=record.id,
         queue="" if of_group else stream.name,
@@ -79,6 +87,9 @@ def job_info(record: Record) -> JobInfo:
         progress=_progress(record.progress),
         topic=stream.topic if of_group else None,
         group=stream.group if of_group else None,
+        unique_key=record.unique_key.removeprefix(GIVEN_KEY),
+        log=log.lines,
+        log_dropped=log.dropped,
     )
 
 

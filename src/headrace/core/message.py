@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from .job_log import LINES_MOST, NO_LOG, JobLog
 from .options import Overrides
 
 StreamKind = Literal["queue", "topic", "group"]
@@ -62,6 +63,10 @@ class Source(msgspec.Struct, frozen=True, array_like=True):
     """What a worker claims from, and what is kept up for it: a stream."""
 
     stream: Stream
+
+
+#: Before a unique key that a user has given, so that none is taken for one made from arguments.
+GIVEN_KEY: Final = "given:"
 
 
 class UniqueKey(msgspec.Struct, frozen=True):
@@ -142,6 +147,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     releases: int = 0
     unknown_since_us: int = 0
     trail: tuple[Trouble, ...] = ()
+    log: JobLog = NO_LOG  # what its handler wrote, where the app keeps that
 
     @property
     def attempt(self) -> int:
@@ -163,6 +169,10 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     def unknown(self, trouble: Trouble) -> State:
         since = self.unknown_since_us or trouble.at_us
         return self._after(trouble, releases=self.releases + 1, unknown_since_us=since)
+
+    def logged(self, log: JobLog, most: int = LINES_MOST) -> State:
+        """With what a run of it wrote."""
+        return msgspec.structs.replace(self, log=self.log.then(log, most)) if log is not NO_LOG else self
 
     def _after(self, trouble: Trouble | None, **counts: int) -> State:
         trail = (*self.trail, trouble)[-TRAIL_LENGTH:] if trouble else self.trail

@@ -40,9 +40,11 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 class Done(msgspec.Struct, frozen=True, gc=False):
-    """It succeeded. With nothing kept, nothing of it remains."""
+    """It succeeded. With nothing kept, nothing of it remains. `state`: what its mark says of its life; None:
+    as it stands there."""
 
     kept: Kept | None = None
+    state: State | None = None
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -75,9 +77,10 @@ class Dead(msgspec.Struct, frozen=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True):
-    """It was cancelled; a mark says so for `ttl_us`."""
+    """It was cancelled; a mark says so for `ttl_us`, with a `state` as that of a success."""
 
     ttl_us: int
+    state: State | None = None
 
 
 class Expired(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from .job_log import NO_LOG, JobLog
 from .message import FRESH, NORMAL, State, Stream
 from .outcome import DeadReason, Failure
 
@@ -66,6 +67,8 @@ class Record(msgspec.Struct, frozen=True):
     reason: DeadReason | None = None
     failure: Failure | None = None
     progress: Progress | None = None
+    log: JobLog = NO_LOG  # of the run that is under way; that of earlier ones is in the state
+    unique_key: str = ""  # of what waits, runs or is dead in a queue: the key it was appended with
 
 
 class Counts(msgspec.Struct, frozen=True):

@@ -67,16 +67,16 @@ class Announcer:
             "traceback": failure.traceback,
         }
         if not _is_event(finished):
-            if self._emitter.wants(JobFailed):
+            if JobFailed in self._emitter.wanted:
                 self._emitter.emit(JobFailed(*_names(finished), **said))
-        elif self._emitter.wants(EventFailed):
+        elif EventFailed in self._emitter.wanted:
             self._emitter.emit(EventFailed(*_event_names(finished), **said))
 
     def ended(self, finished: Finished) -> None:
         """Announce what becomes of it."""
         is_event = finished.claim.source.stream.kind == "group"
         kind = (_EVENT_SIGNALS if is_event else _SIGNALS).get(type(finished.outcome))
-        if kind is not None and self._emitter.wants(kind):
+        if kind is not None and kind in self._emitter.wanted:
             signal = self._event_signal if is_event else self._signal
             self._emitter.emit(signal(finished, finished.outcome))
 

@@ -1,8 +1,10 @@
-"""Hands back what a worker has claimed ahead and does not come to: others may be idle."""
+"""Hands back what a worker has claimed ahead and does not come to: others may be idle, or, when this process
+stood still, have it already."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 
 from headrace.core.claim import Claim
 
@@ -28,12 +30,18 @@ class Balancer:
         self._slots = slots
         self._holdings = holdings
         self._hand_back = hand_back
-        service = Service("balancer", self._unhoard, emitter=emitter)
+        slots.doubt = self.unhoard
+        service = Service("balancer", self._step, emitter=emitter)
         self.start, self.stop = service.start, service.stop
 
-    async def _unhoard(self) -> float | None:
+    async def _step(self) -> float | None:
+        self.unhoard()
+        return HOARDED / 2
+
+    def unhoard(self) -> None:
+        """Slots ask for it themselves where it is overdue: after a standstill they are woken first."""
+        self._slots.trusted_until = perf_counter() + HOARDED
         # What only this process has is not held by a lease: it has no age, and stays.
         ages = (self._holdings.age(parts_of(claim)[0]) for claim in self._slots.ready)
         if next(filter(None, ages), 0.0) > HOARDED:
             self._hand_back(self._slots.take_back(lambda claim: parts_of(claim)[0] in self._holdings))
-        return HOARDED / 2

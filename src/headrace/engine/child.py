@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import importlib
 import inspect
+import logging
 import os
 import queue
 import signal
@@ -22,6 +23,7 @@ from headrace.core.claim import Claim
 from headrace.core.directives import RetryLater, Snooze
 from headrace.core.message import Source, Stream, decode_envelope
 
+from .capture import capture
 from .failure import described, failure_of
 from .main_module import MainModule
 from .pipe import Assignment, ChildSetting, Raised, Returned, read_assignment
@@ -44,6 +46,7 @@ class Child:
         self._taken = self._answered = 0
         self._resources: dict[Registry, Resources] = {}
         self._telling = Telling(connection)
+        self._captures = False
         self._loop = asyncio.new_event_loop()
 
     def serve(self) -> None:
@@ -114,6 +117,10 @@ class Child:
         args, kwargs = handler.decode(envelope.payload)
         run = Run(claim, envelope, handler, args, kwargs, resources)
         run.tell_progress(self._telling.progress)
+        if handler.job_logs and not self._captures:
+            # Not before the program's modules are loaded, which may set up logging.
+            self._captures = True
+            capture(lambda run: self._telling.log(run.handler.job_logs))
         if assignment.timeout is not None:
             run.begin_timeout(assignment.timeout)
         context = copy_context()
@@ -150,6 +157,7 @@ def main() -> None:
     _die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = setting.path
+    logging.getLogger().setLevel(setting.level)  # until the program sets up its own
     Child(socket.socket(fileno=setting.descriptor), setting.main).serve()
 
 

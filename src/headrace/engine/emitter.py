@@ -19,30 +19,27 @@ logger = logging.getLogger("headrace")
 class Emitter:
     """Listeners by signal type. A listener to a base class hears its subclasses too.
 
-    `wants` answers from a small table, so that a signal nobody listens to need not even be made.
+    `wanted` holds every type that somebody listens to, so that a signal for nobody need not even be made.
     """
 
     def __init__(self) -> None:
         self._listeners: list[tuple[type[Signal], Listener]] = []
         self._by_type: dict[type[Signal], tuple[Listener, ...]] = {}
+        self.wanted: frozenset[type[Signal]] = frozenset()
         self._under_way: set[asyncio.Task[None]] = set()
 
     def on(self, signal: type[S], listener: Callable[[S], Awaitable[None] | None]) -> Callable[[], None]:
         """Call `listener` for each `signal`; the answer ends it."""
         entry = (signal, listener)
         self._listeners.append(entry)
-        self._by_type.clear()
+        self._changed()
 
         def off() -> None:
             if entry in self._listeners:
                 self._listeners.remove(entry)
-                self._by_type.clear()
+                self._changed()
 
         return off
-
-    def wants(self, signal: type[Signal]) -> bool:
-        """Whether anyone listens to this type."""
-        return bool(self._listening(signal))
 
     def emit(self, signal: Signal) -> None:
         """Tell every listener. Their errors are logged and go no further."""
@@ -63,6 +60,10 @@ class Emitter:
         """The loop that listeners were at work on is gone, and they with it."""
         self._under_way.clear()
 
+    def _changed(self) -> None:
+        self._by_type.clear()
+        self.wanted = frozenset(kind for wanted, _ in self._listeners for kind in _kinds_of(wanted))
+
     def _listening(self, signal: type[Signal]) -> tuple[Listener, ...]:
         found = self._by_type.get(signal)
         if found is None:
@@ -74,6 +75,11 @@ class Emitter:
         task = asyncio.get_running_loop().create_task(_await(answer, listener, signal))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
+
+
+def _kinds_of(signal: type[Signal]) -> set[type[Signal]]:
+    """A type of signal with all below it."""
+    return {signal}.union(*(_kinds_of(each) for each in signal.__subclasses__()))
 
 
 async def _await(answer: Awaitable[None], listener: Listener, signal: Signal) -> None:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
+from time import perf_counter
 from typing import Any
 
-import msgspec
-
 from headrace.core.claim import Claim
-from headrace.core.errors import PayloadError
-from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, decode_envelope
-from headrace.core.outcome import DeadReason, Expired, Failure
+from headrace.core.message import ENVELOPE_VERSION, decode_envelope
+from headrace.core.outcome import DONE, Failure, Outcome
 from headrace.core.signals import JobStarted, ThreadOverdue
 
+from .capture import capture
 from .deadlines import Deadlines
+from .delegation import assignment_of, hear
 from .desk import Desk
 from .emitter import Emitter
 from .finished import Finished
 from .judge import Judge
-from .pipe import Assignment, Raised
+from .pipe import Raised
 from .processes import EncodedResult, Processes, raised_here
-from .registry import Handler, Registry
+from .reception import Reception, was_begun
+from .registry import Registry
 from .resources import Resources
 from .run import Run, current_run
 from .suspension import NOT_CLOSING, Suspension
@@ -50,29 +51,91 @@ class Executor:
     ) -> None:
         self.running: dict[Claim, Run] = {}
         self.on_suspend: Callable[[], None] = lambda: None
-        self.desk = desk
-        self._registry = registry
+        self.prepare = Reception(
+            registry,
+            judge=judge,
+            desk=desk,
+            max_payload=max_payload,
+            clock_us=clock_us,
+            resources=resources,
+        ).prepare
         self._find = registry.find
         self._folded = registry.fold(self._call)
         self._emitter = emitter
         self.judge = judge
         self._consumer = consumer
-        self._max_body = max_payload + ENVELOPE_ROOM
         self._max_payload = max_payload
-        self._clock_us = clock_us
         self._resources = resources
         self._threads = Threads(concurrency)
         self._processes = Processes(children)
         self._deadlines = Deadlines(self._strike)
+        self._release_logs = capture() if registry.job_logs else lambda: None
 
-    async def run(self, claim: Claim, slot: asyncio.Task[None]) -> Finished:
-        """Decode, find, run, judge. An error of our own is an outcome too: no claim is held and never
-        settled."""
+    def begin(self, claim: Claim, slot: asyncio.Task[None]) -> Finished | Coroutine[Any, Any, Finished]:
+        """Decode, find, run, judge, as far as it goes without suspending: how it ended, or what is to be
+        awaited for that. An error of our own is an outcome too: no claim is held and never settled."""
         try:
             run = self.prepare(claim)
-            return await self.carry_out(run, slot) if isinstance(run, Run) else run
+            return run if isinstance(run, Finished) else self._start(run, slot)
         except Exception as error:
             return self.broken(claim, error)
+
+    def sprint(  # noqa: C901 - one loop without calls of our own: for quick handlers each is felt
+        self, ready: deque[Claim], slot: asyncio.Task[None], finished: list[Finished], until: float
+    ) -> Coroutine[Any, Any, Finished] | None:
+        """What `begin` does, one after the other, for as long as the next claim is as plain as nearly all
+        are: nothing but a coroutine's first step. What is not so, or wrong, is left to `begin`."""
+        if self._folded is not None or JobStarted in self._emitter.wanted:
+            return None
+        running, find, resources, largest = self.running, self._find, self._resources, self._max_payload
+        queue, now = None, 0.0
+        while ready and now < until:
+            claim = ready[0]
+            if claim.source is not queue:
+                if claim.source.stream.kind != "queue":
+                    return None
+                queue = claim.source
+            try:
+                envelope = decode_envelope(claim.body)
+                handler = find(envelope.task)
+                if (
+                    handler is None
+                    or not handler.plain
+                    or envelope.overrides is not None
+                    or claim.expires_us
+                    or envelope.version != ENVELOPE_VERSION
+                    or len(claim.body) > largest
+                ):
+                    return None
+                args, kwargs = handler.decode(envelope.payload)
+            except Exception:
+                return None
+            ready.popleft()
+            run = running[claim] = Run(claim, envelope, handler, args, kwargs, resources, _slot=slot)
+            current_run.set(run)
+            context = copy_context()
+            began = perf_counter()
+            try:
+                coroutine = handler.function(*args, **kwargs)
+                yielded = context.run(coroutine.send, None)
+            except StopIteration as stop:
+                if run.interruption is None and not handler.result_ttl:
+                    run.ended = True
+                    del running[claim]
+                    now = perf_counter()
+                    finished.append(Finished(claim, DONE, envelope.task, now - began))
+                else:
+                    finished.append(self._returned(run, stop.value, began))
+                    now = perf_counter()
+            except BaseException as error:
+                finished.append(self._raised(run, error, began))
+                now = perf_counter()
+            else:
+                self.on_suspend()
+                return self._carry_on(run, slot, began, Suspension(coroutine, context, yielded))
+            if slot.cancelling() or slot._must_cancel:  # type: ignore[attr-defined]
+                return _cleansed(slot, finished.pop())
+        return None
 
     def broken(self, claim: Claim, error: Exception) -> Finished:
         """The claim came to nothing because of us."""
@@ -81,106 +144,118 @@ class Executor:
 
     async def carry_out(self, run: Run, slot: asyncio.Task[None]) -> Finished:
         """Run through the middleware, and judge."""
-        claim = run.claim
-        self.running[claim] = run
+        finished = self._start(run, slot)
+        return finished if isinstance(finished, Finished) else await finished
+
+    def _start(self, run: Run, slot: asyncio.Task[None]) -> Finished | Coroutine[Any, Any, Finished]:
+        self.running[run.claim] = run
         current_run.set(run)
-        self._announce_start(run)
-        began = time.perf_counter()
-        failure: Failure | None = None
+        if JobStarted in self._emitter.wanted:
+            self._announce_start(run)
+        if run.handler.timeout or run.envelope.overrides is not None:
+            self._begin_timeout(run)
+        if self._folded is None and run.handler.run_in == "loop":
+            return self._first_step(run, slot)
+        return self._carry_on(run, slot, perf_counter(), self._perform(run, slot))
+
+    def _first_step(self, run: Run, slot: asyncio.Task[None]) -> Finished | Coroutine[Any, Any, Finished]:
+        """By hand: a handler that never suspends costs no trip through the event loop."""
+        context = copy_context()
+        run.begin_on_loop(slot)
+        began = perf_counter()
         try:
-            value = await self._perform(run, slot)
-        except (KeyboardInterrupt, GeneratorExit):
+            coroutine = run.handler.function(*run.args, **run.kwargs)
+            yielded = context.run(coroutine.send, None)
+        except StopIteration as stop:
+            finished = self._returned(run, stop.value, began)
+        except BaseException as error:
+            finished = self._raised(run, error, began)
+        else:
+            self.on_suspend()
+            return self._carry_on(run, slot, began, Suspension(coroutine, context, yielded))
+        if slot.cancelling() or slot._must_cancel:  # type: ignore[attr-defined]
+            return _cleansed(slot, finished)
+        return finished
+
+    def _begin_timeout(self, run: Run) -> None:
+        timeout, overrides = run.handler.timeout, run.envelope.overrides
+        if overrides is not None and overrides.timeout is not None:
+            timeout = overrides.timeout
+        if timeout:
+            run.begin_timeout(timeout)
+            self._deadlines.watch(run, timeout)
+
+    async def _carry_on(
+        self, run: Run, slot: asyncio.Task[None], began: float, rest: Awaitable[Any]
+    ) -> Finished:
+        try:
+            value = await rest
+        except GeneratorExit:  # the slot is being closed, and not a handler's own: see Suspension
+            self._let_go(run)
             raise
         except BaseException as error:
-            outcome, failure = self.judge.raised(run, error)
-            if run.handler.batch:
-                run.error = error
+            finished = self._raised(run, error, began)
         else:
-            if run.handler.batch:
+            finished = self._returned(run, value, began)
+        if slot.cancelling() or slot._must_cancel:  # type: ignore[attr-defined]
+            await _cleanse(slot)
+        return finished
+
+    def _returned(self, run: Run, value: object, began: float) -> Finished:
+        handler, failure = run.handler, None
+        try:
+            if handler.batch:
                 run.value = value
-            if run.interruption == "timeout" and run.handler.run_in == "thread":
+            if run.interruption == "timeout" and handler.run_in == "thread":
                 outcome, failure = self.judge.overdue(run)
             else:
                 outcome = self.judge.returned(run, value)
+        except Exception as error:
+            return self._broke(run, error)
         finally:
-            run.ended = True
-            del self.running[claim]
-        if slot.cancelling() or slot._must_cancel:  # type: ignore[attr-defined]
-            await _cleanse(slot)
-        seconds = time.perf_counter() - began
-        return Finished(claim, outcome, run.envelope.task, seconds, failure, run.interruption == "lost")
+            self._let_go(run)
+        return _finished(run, outcome, failure, began)
+
+    def _raised(self, run: Run, error: BaseException, began: float) -> Finished:
+        try:
+            if isinstance(error, KeyboardInterrupt):
+                raise error
+            if isinstance(error, GeneratorExit):
+                error = _not_closing(error)
+            outcome, failure = self.judge.raised(run, error)
+            if run.handler.batch:
+                run.error = error
+        except Exception as ours:
+            return self._broke(run, ours)
+        finally:
+            self._let_go(run)
+        return _finished(run, outcome, failure, began)
+
+    def _broke(self, run: Run, error: Exception) -> Finished:
+        if run.handler.batch:
+            run.error = error
+        return self.broken(run.claim, error)
+
+    def _let_go(self, run: Run) -> None:
+        run.ended = True
+        del self.running[run.claim]
 
     async def close(self) -> None:
+        self._release_logs()
         self._deadlines.close()
         self._threads.close()
         await self._processes.close()
 
-    def prepare(self, claim: Claim) -> Run | Finished:
-        """Decode and find: a run that can be carried out, or how it ended without one."""
-        body = claim.body
-        if len(body) > self._max_body:
-            return self._refuse(claim, DeadReason.OVERSIZED, f"the message has {len(body):,} bytes")
-        try:
-            envelope = decode_envelope(body)
-        except (msgspec.DecodeError, RecursionError, MemoryError) as error:
-            return self._undecodable(claim, error)
-        if envelope.version != ENVELOPE_VERSION:
-            return self._of_another_version(claim, envelope.version, envelope.task)
-        stream = claim.source.stream
-        handler = self._find(envelope.task) if stream.kind == "queue" else self._serving(claim)
-        if handler is None:
-            text = (
-                f"no task called {envelope.task!r} is registered here"
-                if stream.kind == "queue"
-                else f"nobody here is subscribed as {stream.name}"
-            )
-            outcome = self.judge.unknown(claim, DeadReason.UNKNOWN_TASK, text)
-            return Finished(claim, outcome, envelope.task)
-        return self._fitted(claim, envelope, handler)
-
-    def _fitted(self, claim: Claim, envelope: Envelope, handler: Handler) -> Run | Finished:
-        if len(envelope.payload) > self._max_payload:
-            text = f"the payload has {len(envelope.payload):,} bytes, more than {self._max_payload:,}"
-            return self._refuse(claim, DeadReason.OVERSIZED, text, envelope.task)
-        if claim.expires_us and not _began(claim) and self._clock_us(claim) >= claim.expires_us:
-            # Of an event that came too late nothing is kept: nobody waits for its end.
-            mark_us = self.judge.mark_us if claim.source.stream.kind == "queue" else 0
-            return Finished(claim, Expired(mark_us), envelope.task)
-        try:
-            if handler.fit is not None:
-                run = Run(claim, envelope, handler, (), {}, self._resources)
-                run.args = handler.fit(run, self.desk)
-                return run
-            args, kwargs = handler.decode(envelope.payload)
-        except PayloadError as error:
-            return self._refuse(claim, DeadReason.INVALID, str(error), envelope.task)
-        except Exception as error:  # a type of the user's may raise whatever it likes when it is made
-            text = f"the arguments cannot be made: {type(error).__name__}: {error}"
-            return self._refuse(claim, DeadReason.INVALID, text, envelope.task)
-        return Run(claim, envelope, handler, args, kwargs, self._resources)
-
-    def _serving(self, claim: Claim) -> Handler | None:
-        subscription = self._registry.serving(claim.source)
-        return None if subscription is None else subscription.handler
-
     async def _perform(self, run: Run, slot: asyncio.Task[None]) -> Any:
-        handler = run.handler
-        overrides = run.envelope.overrides
-        timeout = handler.timeout if overrides is None or overrides.timeout is None else overrides.timeout
-        if timeout:
-            run.begin_timeout(timeout)
-            self._deadlines.watch(run, timeout)
+        """Through the middleware, or away from the loop."""
         if self._folded is not None:
             return await self._drive(run, slot, _coroutine(self._folded(run)))
-        if handler.run_in == "loop":
-            return await self._drive(run, slot, handler.function(*run.args, **run.kwargs))
-        if handler.run_in == "thread":
+        if run.handler.run_in == "thread":
             return await self._in_thread(run)
         run.begin_on_loop(slot)
         return await self._in_process(run)
 
     async def _drive(self, run: Run, slot: asyncio.Task[None], coroutine: Coroutine[Any, Any, Any]) -> Any:
-        # The first step by hand: a handler that never suspends costs no trip through the event loop.
         context = copy_context()
         run.begin_on_loop(slot)
         try:
@@ -203,9 +278,7 @@ class Executor:
         child = await self._processes.take()
         run.begin_in_process(child.kill)
         try:
-            answer = await child.do(
-                _assignment(run), lambda said: run.progress_sync(said.fraction, said.text)
-            )
+            answer = await child.do(assignment_of(run), lambda said: hear(run, said))
         finally:
             await self._processes.give_back(child)
         if isinstance(answer, Raised):
@@ -224,7 +297,7 @@ class Executor:
                 return result if result.value is None else run.handler.decode_result(result.value)
 
     def _announce_start(self, run: Run) -> None:
-        if self._emitter.wants(JobStarted) and run.claim.source.stream.kind == "queue":
+        if run.claim.source.stream.kind == "queue":
             names = (run.id, run.task, run.queue)
             waited = max(0, run.claim.claimed_us - run.envelope.enqueued_us) / 1e6
             self._emitter.emit(
@@ -235,20 +308,6 @@ class Executor:
         run.interrupt("timeout")
         if run.in_thread:
             self._emitter.emit(ThreadOverdue(run.id, run.task, run.queue, timeout=run.timeout or 0.0))
-
-    def _undecodable(self, claim: Claim, error: BaseException) -> Finished:
-        version = _version_of(claim.body)
-        if version is not None and version != ENVELOPE_VERSION:
-            return self._of_another_version(claim, version, "")
-        return self._refuse(claim, DeadReason.UNDECODABLE, f"{type(error).__name__}: {error}")
-
-    def _of_another_version(self, claim: Claim, version: int, task: str) -> Finished:
-        text = f"the message has version {version}; this worker reads version {ENVELOPE_VERSION}"
-        return Finished(claim, self.judge.unknown(claim, DeadReason.UNKNOWN_VERSION, text), task)
-
-    def _refuse(self, claim: Claim, reason: DeadReason, text: str, task: str = "") -> Finished:
-        outcome = self.judge.refused(claim, reason, text)
-        return Finished(claim, outcome, task, failure=outcome.failure)
 
 
 def _coroutine(awaitable: object) -> Coroutine[Any, Any, Any]:
@@ -264,31 +323,13 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-def _began(claim: Claim) -> bool:
-    """Whether a handler has had it before: what was started in time does not expire."""
-    state = claim.state
-    return state.attempt > 1 or any(trouble.what == "snoozed" for trouble in state.trail)
-
-
 def _lateness(run: Run) -> float | None:
     """Seconds since the job could first run; None: it has been in a handler before."""
-    if _began(run.claim):
+    if was_begun(run.claim):
         return None
     overrides = run.envelope.overrides
     meant_us = run.envelope.enqueued_us if overrides is None or not overrides.due_us else overrides.due_us
     return max(0, run.claim.claimed_us - meant_us) / 1e6
-
-
-def _assignment(run: Run) -> Assignment:
-    return Assignment(
-        module=run.handler.function.__module__,
-        task=run.task,
-        queue=run.queue,
-        id=run.id,
-        body=run.claim.body,
-        state=run.claim.state,
-        timeout=run.timeout,
-    )
 
 
 def _checked_value(run: Run, value: Any) -> Any:
@@ -311,10 +352,18 @@ async def _cleanse(slot: asyncio.Task[None]) -> None:
         pass
 
 
-def _version_of(body: bytes) -> int | None:
-    try:
-        decoded = msgspec.msgpack.decode(body)
-    except (msgspec.DecodeError, RecursionError, MemoryError):
-        return None
-    first = decoded[0] if isinstance(decoded, list) and decoded else None
-    return first if isinstance(first, int) else None
+async def _cleansed(slot: asyncio.Task[None], finished: Finished) -> Finished:
+    await _cleanse(slot)
+    return finished
+
+
+def _finished(run: Run, outcome: Outcome, failure: Failure | None, began: float) -> Finished:
+    seconds, lost = perf_counter() - began, run.interruption == "lost"
+    return Finished(run.claim, outcome, run.envelope.task, seconds, failure, lost)
+
+
+def _not_closing(error: GeneratorExit) -> RuntimeError:
+    """A handler's own is an error of the handler: nobody closes it."""
+    mistaken = RuntimeError(NOT_CLOSING)
+    mistaken.__cause__ = error
+    return mistaken

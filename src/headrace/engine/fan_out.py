@@ -8,7 +8,7 @@ from math import ceil
 from headrace.core.backend import Backend
 from headrace.core.claim import Claim
 from headrace.core.message import Source, Stream
-from headrace.core.topics import LogEntry, Reading, Start
+from headrace.core.topics import LogEntry, Position, Reading, Start
 
 from .bundle import bundled
 from .emitter import Emitter
@@ -50,7 +50,7 @@ class FanOut:
         self.topic = Stream("topic", topic)
         self._source = Source(subscription.stream(topic))
         self._start = start
-        self.position = 0
+        self.position: Position = 0
         self._slots = slots
         self._stopped = False
         self._service = Service("fan-out", self._step, emitter=emitter)
@@ -59,7 +59,7 @@ class FanOut:
     async def find_place(self) -> None:
         """Find the place to begin at now, so that nothing published from now on is missed."""
         reading = await self._backend.read(self.topic, self._start, consumer=self.consumer, limit=1, wait=0.0)
-        self.position = reading.entries[0].number - 1 if reading.entries else reading.position
+        self.position = reading.after(0)
 
     async def stop(self) -> None:
         self._stopped = True
@@ -87,12 +87,8 @@ class FanOut:
         self.polled_at = time.time()
         # Another topic of the same pattern may have used the permits up meanwhile; the rest is read again.
         taken = reading.entries[: max(0, self.permits.left)]
-        whole = len(taken) == len(reading.entries)
-        self.caught_up = whole and len(taken) < room
-        if whole:
-            self.position = reading.position
-        elif taken:
-            self.position = taken[-1].number
+        self.caught_up = len(taken) == len(reading.entries) < room
+        self.position = reading.after(len(taken))
         self._put(taken, reading.now_us)
         return None
 

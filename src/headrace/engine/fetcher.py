@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 
 from headrace.core.backend import Backend
 from headrace.core.claim import Claim
@@ -14,8 +15,13 @@ from .holdings import Holdings
 from .service import Service
 from .slots import Slots
 
-#: Seconds that a claim waits for work before it asks again.
+#: Seconds that a claim waits for work before it asks again, and at most this share of a lease.
 BLOCK = 2.0
+BLOCK_SHARE = 0.25
+
+#: An answer that took longer than this share of a lease lay here while this process stood still or was busy:
+#: what it brought may belong to others by now, or will before it is renewed.
+LATE_SHARE = 0.5
 
 #: How far ahead of the slots to claim: as many as will be finished within this time, and at most so many.
 AHEAD_SECONDS = 0.1
@@ -42,6 +48,7 @@ class Fetcher:
         unwritten: Callable[[], int],
         emitter: Emitter,
         too_many: Callable[[list[Claim]], None] = lambda surplus: None,
+        lease: Callable[[], float] = lambda: inf,
     ) -> None:
         self._too_many = too_many
         self.polled_at = 0.0  # when the store last answered, or was not asked because every slot is taken
@@ -52,6 +59,8 @@ class Fetcher:
         self._slots = slots
         self._holdings = holdings
         self._unwritten = unwritten
+        self._lease = lease
+        self._asked_at = 0.0
         self._stopped = False
         self._pace = 0.0
         self._measured_at = time.monotonic()
@@ -77,6 +86,7 @@ class Fetcher:
             self.hungry = True
             self._note_full()
             return 1.0
+        self._asked_at = time.monotonic()
         claims = await self._ask(room, wait)
         self.polled_at = time.time()
         if claims:
@@ -88,7 +98,10 @@ class Fetcher:
     def _plan(self, ahead: int) -> tuple[int, float]:
         """How many to ask for, and how long to wait for the first of them."""
         # Whoever asks for more than the free slots does not wait: what comes later may be of another kind.
-        return self._room(ahead), 0.0 if ahead else BLOCK
+        return self._room(ahead), 0.0 if ahead else self._patience()
+
+    def _patience(self) -> float:
+        return min(BLOCK, BLOCK_SHARE * self._lease())
 
     async def _ask(self, limit: int, wait: float) -> list[Claim]:
         suspects = 1 if self._slots.free > 0 and self._holdings.suspects == 0 else 0
@@ -102,7 +115,12 @@ class Fetcher:
 
     def _hold(self, claims: list[Claim]) -> None:
         self._holdings.take(claims)
-        if self._holdings.suspects > 1:
+        if time.monotonic() - self._asked_at > LATE_SHARE * self._lease():
+            # Whoever has them by now keeps them, and what is still ours is handed out anew.
+            surplus = claims[:]
+            claims.clear()
+            self._too_many(surplus)
+        elif self._holdings.suspects > 1:
             # Another fetcher has taken one meanwhile. A worker runs one at a time, so that is one too many.
             surplus = [claim for claim in claims if claim.suspect]
             claims[:] = [claim for claim in claims if not claim.suspect]

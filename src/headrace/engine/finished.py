@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from headrace.core.claim import Claim
-from headrace.core.outcome import Failure, Outcome
+from headrace.core.outcome import Failure, Settlement
 
 
-class Finished(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A claim with its outcome, and what is to be said about it."""
+class Finished(Settlement, frozen=True, eq=False, gc=False):
+    """A claim with its outcome, which is what a store wants to know, and what is to be said about it."""
 
-    claim: Claim
-    outcome: Outcome
     task: str = ""
     seconds: float = 0.0
     failure: Failure | None = None

@@ -12,7 +12,7 @@ from headrace.core.message import Source
 from headrace.core.outcome import DONE, Settlement, Verdict
 
 from .bundle import bundled
-from .fetcher import BLOCK, Fetcher
+from .fetcher import Fetcher
 from .permits import Permits
 from .shares import Shares
 from .subscription import Subscription
@@ -60,7 +60,7 @@ class GroupFetcher(Fetcher):
             slots, wait = super()._plan(0 if self.subscription.batch else ahead)
         else:
             slots = self._shares.room(self, self.subscription)
-            slots, wait = (slots, 0.0) if self._backlog else (min(slots, 1), BLOCK)
+            slots, wait = (slots, 0.0) if self._backlog else (min(slots, 1), self._patience())
         # Of batches only as many as will be full, if there is enough to fill them.
         return min(slots, self.permits.left // self._load) * self._load, wait
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from headrace.core.claim import Claim
 from headrace.core.clock import microseconds
+from headrace.core.message import FRESH
+from headrace.core.outcome import Settlement
 
 
 class Holdings:
@@ -22,15 +25,18 @@ class Holdings:
         return claim in self._since
 
     def take(self, claims: list[Claim]) -> None:
-        now = time.monotonic()
-        for claim in claims:
-            self._since[claim] = now
-            if claim.state.crashes:
-                self.suspects += 1
+        self._since.update(dict.fromkeys(claims, time.monotonic()))
+        self.suspects += sum([claim.state.crashes > 0 for claim in claims if claim.state is not FRESH])
 
     def drop(self, claim: Claim) -> None:
         if self._since.pop(claim, None) is not None and claim.state.crashes:
             self.suspects -= 1
+
+    def drop_fresh(self, settled: Iterable[Settlement]) -> None:
+        """The same for many, none of which has ever crashed."""
+        pop = self._since.pop
+        for settlement in settled:
+            pop(settlement.claim, None)
 
     def age(self, claim: Claim) -> float:
         """Seconds since the claim was taken; 0 when it is not held."""

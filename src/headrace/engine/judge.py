@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
+import msgspec
+
 from headrace.core.backend import CRASH_LIMIT
 from headrace.core.claim import Claim
 from headrace.core.clock import microseconds
 from headrace.core.directives import RetryLater, Snooze, Unrecoverable
 from headrace.core.duration import LONGEST, seconds
+from headrace.core.job_log import NO_LOG, JobLog
 from headrace.core.message import Trouble
 from headrace.core.outcome import (
     DONE,
@@ -18,6 +21,7 @@ from headrace.core.outcome import (
     Dead,
     DeadReason,
     Done,
+    Expired,
     Failure,
     Kept,
     Outcome,
@@ -53,12 +57,33 @@ class Judge:
     def returned(self, run: Run, value: object) -> Outcome:
         """The handler came to its end."""
         if run.interruption == "cancelled":
-            return Cancelled(self.mark_us)
-        ttl = self._result_ttl(run)
-        return Done(self._kept(run, value, ttl)) if ttl else DONE
+            return self._logged(run, Cancelled(self.mark_us))
+        overrides = run.envelope.overrides
+        ttl = run.handler.result_ttl
+        if overrides is not None and overrides.result_ttl is not None:
+            ttl = overrides.result_ttl
+        if not ttl:
+            return DONE
+        done = Done(self._kept(run, value, ttl))
+        return done if run.log is None else self._logged(run, done)
 
     def raised(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
         """The handler raised, or was made to."""
+        outcome, failure = self._after(run, error)
+        return self._logged(run, outcome), failure
+
+    def log_of(self, run: Run) -> JobLog:
+        """What it wrote so far, in times of the store's clock."""
+        return NO_LOG if run.log is None else run.log.so_far(self._clock_us(run.claim))
+
+    def _logged(self, run: Run, outcome: Outcome) -> Outcome:
+        """With what the run wrote in the state that is stored, where the app keeps that."""
+        if run.log is None or isinstance(outcome, Expired):
+            return outcome
+        state = outcome.state or run.claim.state
+        return msgspec.structs.replace(outcome, state=state.logged(self.log_of(run), run.log.most))
+
+    def _after(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
         match run.interruption, error:
             case "cancelled", _:
                 return Cancelled(self.mark_us), None
@@ -76,7 +101,8 @@ class Judge:
 
     def overdue(self, run: Run) -> tuple[Outcome, Failure | None]:
         """A thread came to its end, but after its timeout."""
-        return self._failed(run, _timed_out(run), what="timed out")
+        outcome, failure = self._failed(run, _timed_out(run), what="timed out")
+        return self._logged(run, outcome), failure
 
     def released(self, claim: Claim) -> Released:
         """Handed back at once, at no cost."""
@@ -131,12 +157,6 @@ class Judge:
         if delay is not None and isinstance(error, RetryLater):
             return error.delay
         return delay
-
-    def _result_ttl(self, run: Run) -> float:
-        overrides = run.envelope.overrides
-        if overrides is not None and overrides.result_ttl is not None:
-            return overrides.result_ttl
-        return run.handler.result_ttl
 
     def _kept(self, run: Run, value: object, ttl: float) -> Kept:
         result = value if isinstance(value, EncodedResult) else _encoded(run, value)

@@ -22,6 +22,11 @@ class Leases:
         self._leases = dict.fromkeys((source.stream for source in sources), self._shortest)
         self._followers: tuple[Callable[[float], None], ...] = ()
 
+    @property
+    def shortest(self) -> float:
+        """In seconds."""
+        return self._shortest / SECOND
+
     async def ask_for(self, backend: Backend, emitter: Emitter) -> None:
         """Make the queues claimable under this lease; where it was another, it now holds for all."""
         for source in self._sources:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from headrace.core.backend import (
     CancelOrder,
     DueOrder,
+    LayoutOrder,
     LeaseOrder,
     Order,
     PauseOrder,
@@ -73,6 +74,8 @@ class Orders:
                 self._leases({stream: lease_us})
             case ScheduleOrder():
                 self._schedules()
+            case LayoutOrder():
+                pass  # whoever stands in front of the store has seen to it
 
     def heed_pauses(self, paused: frozenset[Stream]) -> None:
         if paused and self._slots.ready:

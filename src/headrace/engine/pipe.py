@@ -8,6 +8,7 @@ import struct
 
 import msgspec
 
+from headrace.core.job_log import LogLine
 from headrace.core.message import State
 from headrace.core.outcome import Failure
 
@@ -22,6 +23,7 @@ class ChildSetting(msgspec.Struct, frozen=True):
     descriptor: int
     path: list[str]
     main: MainModule
+    level: int  # of the worker's root logger
 
 
 class Assignment(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -58,7 +60,14 @@ class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     text: str = ""
 
 
-FromChild = Returned | Raised | Progressed
+class Logged(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What the function has written since the last time, and how many lines of it were left out."""
+
+    lines: list[LogLine]
+    dropped: int = 0
+
+
+FromChild = Returned | Raised | Progressed | Logged
 
 _encoder = msgspec.msgpack.Encoder()
 _from_child: msgspec.msgpack.Decoder[FromChild] = msgspec.msgpack.Decoder(FromChild)

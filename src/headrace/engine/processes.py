@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from headrace.core.directives import RetryLater, Snooze, Unrecoverable
 
 from .failure import CARRIED
 from .main_module import MainModule
-from .pipe import Assignment, ChildSetting, Progressed, Raised, Returned, frame, read_from_child
+from .pipe import Assignment, ChildSetting, Logged, Progressed, Raised, Returned, frame, read_from_child
 
 #: Seconds that a child which was asked to leave has before it is killed.
 PATIENCE = 5.0
@@ -52,7 +53,8 @@ class Child:
         ours, theirs = socket.socketpair()
         with theirs:
             # The same paths as here, so that the child finds the same modules.
-            setting = ChildSetting(theirs.fileno(), sys.path, MainModule.here())
+            level = logging.getLogger().level
+            setting = ChildSetting(theirs.fileno(), sys.path, MainModule.here(), level)
             process = subprocess.Popen(
                 [sys.executable, "-m", "headrace.engine.child", msgspec.json.encode(setting).decode()],
                 pass_fds=[theirs.fileno()],
@@ -70,7 +72,9 @@ class Child:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    async def do(self, assignment: Assignment, progressed: Callable[[Progressed], None]) -> Returned | Raised:
+    async def do(
+        self, assignment: Assignment, said: Callable[[Progressed | Logged], None]
+    ) -> Returned | Raised:
         """Have the child do a job; `ChildDied` when it ends meanwhile."""
         try:
             if self._streams is None:
@@ -80,9 +84,9 @@ class Child:
             await writer.drain()
             while True:
                 message = await read_from_child(reader)
-                if not isinstance(message, Progressed):
+                if not isinstance(message, Progressed | Logged):
                     return message
-                progressed(message)
+                said(message)
         except (EOFError, OSError) as error:
             raise ChildDied(await self._how_it_ended()) from error
 

@@ -165,6 +165,8 @@ class Producer:
     async def _send(self, batch: Batch, parts: list[tuple[_Request, list[Message]]]) -> None:
         try:
             answers = await self._append_patiently(batch)
+            if len(answers) != len(batch.messages):  # a bug in a store: better heard of than waited for
+                raise RuntimeError(f"{len(batch.messages)} messages were appended, {len(answers)} answered")
         except NotDurable as error:
             _fail_each(parts, error)
             return

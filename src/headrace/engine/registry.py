@@ -34,6 +34,7 @@ class CallNext(Protocol):
 #: What is wrapped around every run: `async def middleware(run, call_next) -> object`.
 Middleware = Callable[["Run", CallNext], Awaitable[object]]
 Decode = Callable[[bytes], tuple[tuple[Any, ...], dict[str, Any]]]
+Fit = Callable[["Run", "Desk"], tuple[Any, ...]]
 
 
 class Handler(msgspec.Struct, frozen=True, eq=False):
@@ -50,15 +51,22 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     timeout: float | None
     result_ttl: float  # 0: no result is kept
     # Of a subscription: the arguments are made from the whole run, and the desk that settles deliveries.
-    fit: Callable[[Run, Desk], tuple[Any, ...]] | None = None
+    fit: Fit | None = None
     batch: bool = False  # it takes a list, and says of single ones how they ended
+    job_logs: int = 0  # how many lines that it logs are kept with the job
+    plain: bool = False  # a coroutine with nothing around it; found out here
+
+    def __post_init__(self) -> None:
+        plain = self.run_in == "loop" and self.fit is None and not self.batch and not self.timeout
+        msgspec.structs.force_setattr(self, "plain", plain)
 
 
 class Registry:
     """Handlers by name, the middleware around them, and the lifespan that they stand on."""
 
-    def __init__(self, lifespan: Lifespan | None = None) -> None:
+    def __init__(self, lifespan: Lifespan | None = None, job_logs: int = 0) -> None:
         self.lifespan = lifespan
+        self.job_logs = job_logs
         self._handlers: dict[str, Handler] = {}
         self._middleware: list[Middleware] = []
         self.schedules: dict[str, Schedule] = {}  # those that the code declares
@@ -75,7 +83,7 @@ class Registry:
                 f"two tasks are called {handler.name!r}: {_where(known.function)} and "
                 f"{_where(handler.function)}; give one of them another name="
             )
-        self._handlers[handler.name] = handler
+        self._handlers[handler.name] = self._logging(handler)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Add a subscription. One group of one topic has one handler."""
@@ -85,9 +93,13 @@ class Registry:
                     f"group {subscription.group!r} of {subscription.topic} has a handler already "
                     f"({known.topic}: {_where(known.handler.function)}): give the other one another group"
                 )
+        subscription.handler = self._logging(subscription.handler)
         self.subscriptions.append(subscription)
         self._served.clear()
         self._serving.clear()
+
+    def _logging(self, handler: Handler) -> Handler:
+        return msgspec.structs.replace(handler, job_logs=self.job_logs) if self.job_logs else handler
 
     def serving(self, source: Source) -> Subscription | None:
         """The subscription of a claim's source. Asked several times for every event; the claims of a group

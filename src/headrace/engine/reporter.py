@@ -1,13 +1,16 @@
-"""Writes how far running jobs have come: what has changed since the last time, together."""
+"""Writes how far running jobs have come and what they logged: what has changed since last time, together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from headrace.core.backend import Backend
-from headrace.core.claim import Claim
+from headrace.core.claim import Claim, Report
 
 from .emitter import Emitter
+from .judge import Judge
 from .run import Run
 from .service import Service
 
@@ -19,18 +22,36 @@ BATCH = 500
 
 
 class Reporter:
-    def __init__(self, backend: Backend, *, running: Mapping[Claim, Run], emitter: Emitter) -> None:
+    def __init__(
+        self, backend: Backend, *, running: Mapping[Claim, Run], judge: Judge, emitter: Emitter
+    ) -> None:
         self._backend = backend
         self._running = running
+        self._judge = judge
         self._service = Service("reporter", self._report, emitter=emitter)
         self.start = self._service.start
         self.stop = self._service.stop
 
     async def _report(self) -> float | None:
-        changed = [run for run in self._running.values() if run.reported is not run.written]
+        changed = [run for run in self._running.values() if run.reported is not run.written or _wrote(run)]
         for start in range(0, len(changed), BATCH):
             batch = [(run, run.reported) for run in changed[start : start + BATCH]]
-            await self._backend.report([report for _, report in batch if report is not None])
-            for run, report in batch:
-                run.written = report  # what was said meanwhile is another, and goes with the next
+            try:
+                await self._backend.report([self._whole(run, said) for run, said in batch])
+            except BaseException:
+                for run, _ in batch:
+                    if run.log is not None:
+                        run.log.unwritten = True
+                raise
+            for run, said in batch:
+                run.written = said  # what was said meanwhile is another, and goes with the next
         return REPORT_EVERY
+
+    def _whole(self, run: Run, said: Report | None) -> Report:
+        """A report counts instead of the one before, so it says everything."""
+        said = said or Report(run.claim)
+        return said if run.log is None else msgspec.structs.replace(said, log=self._judge.log_of(run))
+
+
+def _wrote(run: Run) -> bool:
+    return run.log is not None and run.log.unwritten

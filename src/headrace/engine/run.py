@@ -10,12 +10,15 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
+import msgspec
+
 from headrace.core.claim import Claim, Report
 from headrace.core.current import under_way
 from headrace.core.message import Envelope
 
 from .registry import Handler
 from .resources import Resources
+from .run_log import RunLog
 from .subscription import group_name
 
 #: Why a run is asked to end before its handler returns.
@@ -31,61 +34,30 @@ class Abandoned(BaseException):
     """A thread was left behind at the end of its worker's grace. No middleware may take it for an error."""
 
 
-class Run:
-    """A job in the hands of a handler."""
+class Run(msgspec.Struct, eq=False):
+    """A job in the hands of a handler. A struct, since one is made for every job: defaults cost nothing."""
 
-    __slots__ = (
-        "_asked",
-        "_future",
-        "_kill",
-        "_said",
-        "_slot",
-        "args",
-        "claim",
-        "ended",
-        "envelope",
-        "error",
-        "handler",
-        "interruption",
-        "kwargs",
-        "reported",
-        "resources",
-        "settled",
-        "timeout",
-        "timeout_at",
-        "value",
-        "written",
-    )
-
-    def __init__(
-        self,
-        claim: Claim,
-        envelope: Envelope,
-        handler: Handler,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        resources: Resources | None = None,
-    ) -> None:
-        self.claim = claim
-        self.envelope = envelope
-        self.handler = handler
-        self.args = args
-        self.kwargs = kwargs
-        self.resources = resources
-        self.timeout: float | None = None
-        self.timeout_at = 0.0  # seconds since 1970
-        self.interruption: Interruption | None = None
-        self.ended = False
-        self.reported: Report | None = None  # how far it has come, as it said last
-        self.written: Report | None = None  # the one that the store has
-        self.settled = False  # its handler has said how it ended
-        self.value: object = None  # what a handler of batches returned, or
-        self.error: BaseException | None = None  # raised
-        self._said: Callable[[float, str], None] | None = None
-        self._asked: Interruption | None = None
-        self._slot: asyncio.Task[None] | None = None
-        self._future: asyncio.Future[Any] | None = None
-        self._kill: Callable[[], None] | None = None
+    claim: Claim
+    envelope: Envelope
+    handler: Handler
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    resources: Resources | None = None
+    timeout: float | None = None
+    timeout_at: float = 0.0  # seconds since 1970
+    interruption: Interruption | None = None
+    ended: bool = False
+    reported: Report | None = None  # how far it has come, as it said last
+    written: Report | None = None  # the one that the store has
+    log: RunLog | None = None  # what it wrote, where the app keeps that and it wrote something
+    settled: bool = False  # its handler has said how it ended
+    value: object = None  # what a handler of batches returned, or
+    error: BaseException | None = None  # raised
+    _said: Callable[[float, str], None] | None = None
+    _asked: Interruption | None = None
+    _slot: asyncio.Task[None] | None = None
+    _future: asyncio.Future[Any] | None = None
+    _kill: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"<Run of {self.task} {self.id} attempt {self.attempt}>"
@@ -165,7 +137,7 @@ class Run:
             return  # said by a thread that the job left behind
         report = self.reported = Report(self.claim, float(fraction), _printable(text))
         if self._said is not None:
-            self._said(report.fraction, report.text)
+            self._said(float(fraction), report.text)
 
     def tell_progress(self, said: Callable[[float, str], None]) -> None:
         """From now on `said` is called, in any thread, with what the job says of its progress."""

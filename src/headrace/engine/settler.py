@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable
-from headrace.core.outcome import Settlement, Verdict
+from headrace.core.outcome import Verdict
 
 from .emitter import Emitter
 from .finished import Finished
@@ -25,12 +25,10 @@ class Settler:
         backend: Backend,
         *,
         emitter: Emitter,
-        written: Callable[[Finished, Verdict, bool], None],
-        rested: Callable[[], None] = lambda: None,
+        written: Callable[[list[Finished], list[Verdict], bool], None],
     ) -> None:
         self._backend = backend
         self._written = written
-        self._rested = rested  # called when all of a write were told
         self._gathered: list[Finished] = []
         self._empty = asyncio.Event()
         self._empty.set()
@@ -43,10 +41,13 @@ class Settler:
         return len(self._gathered)
 
     def put(self, finished: Finished) -> None:
+        self.put_all([finished])
+
+    def put_all(self, finished: list[Finished]) -> None:
         if not self._gathered:
             self._empty.clear()
             self._service.poke()
-        self._gathered.append(finished)
+        self._gathered += finished
 
     async def flushed(self, timeout: float) -> bool:
         """Wait until everything is written; False after `timeout` seconds."""
@@ -70,7 +71,7 @@ class Settler:
 
     async def _write(self, batch: list[Finished], doubtful: bool) -> None:
         try:
-            verdicts = await self._settle(batch)
+            verdicts = await self._backend.settle(batch)
         except BackendUnavailable:
             raise
         except Exception:
@@ -82,7 +83,7 @@ class Settler:
         trouble: Exception | None = None
         for finished in batch:
             try:
-                verdicts = await self._settle([finished])
+                verdicts = await self._backend.settle([finished])
             except BackendUnavailable:
                 raise
             except Exception as error:
@@ -92,12 +93,7 @@ class Settler:
         if trouble is not None:
             raise trouble
 
-    async def _settle(self, batch: list[Finished]) -> list[Verdict]:
-        return await self._backend.settle([Settlement(each.claim, each.outcome) for each in batch])
-
     def _conclude(self, batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
         """The store has answered: let go of the batch, and tell."""
         del self._gathered[: len(batch)]
-        for finished, verdict in zip(batch, verdicts, strict=True):
-            self._written(finished, verdict, doubtful)
-        self._rested()
+        self._written(batch, verdicts, doubtful)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from math import inf
+from time import perf_counter
+from typing import Any
 
 from headrace.core.claim import Claim
 
@@ -13,7 +16,9 @@ from .bundle import Bundle, FinishedBundle
 from .executor import Executor
 from .finished import Finished
 
-#: After this many jobs that never suspended a slot lets the event loop turn, so that writes go out meanwhile.
+#: After so many seconds with jobs that never suspended, or so many jobs that might have, a slot lets the
+#: event loop turn, so that what was done is written meanwhile.
+STREAK_SECONDS = 0.001
 STREAK = 100
 
 #: Seconds that a handler has to end after it was cancelled for good.
@@ -32,11 +37,13 @@ class Slots:
         size: int,
         *,
         executor: Executor,
-        finish: Callable[[Finished | FinishedBundle], None],
+        finish: Callable[[list[Finished] | FinishedBundle], None],
     ) -> None:
         self.size = size
         self.ready: deque[Claim] = deque()
         self.finished = 0
+        self.trusted_until = inf  # what is buffered, on the clock of `perf_counter`; then `doubt` is called
+        self.doubt: Callable[[], None] = lambda: None
         self._executor = executor
         self._batches = Batches(executor)
         self._finish = finish
@@ -124,23 +131,55 @@ class Slots:
     async def _slot(self) -> None:
         slot = asyncio.current_task()
         assert slot is not None
-        ready, run, finish = self.ready, self._executor.run, self._finish
-        bundle = self._batches.run
-        streak = 0
+        awaited = 0  # what is to be awaited need not suspend: middleware over a handler that does not
         while not self._closed:
-            if not ready:
-                streak = 0
+            if not self.ready:
                 await self._until_woken()
-                continue
-            claim = ready.popleft()
-            finish(await (run(claim, slot) if type(claim) is not Bundle else bundle(claim, slot)))
-            self.finished += 1
-            streak += 1
-            if not ready:
+            elif suspended := self._streak(slot):
+                finished = await suspended
+                self.finished += 1
+                self._finish([finished] if isinstance(finished, Finished) else finished)
+                awaited += 1
+            elif self.ready:
+                awaited = STREAK
+            if not self.ready:
                 self._changed.set()
-            elif streak >= STREAK:
-                streak = 0
+            elif awaited >= STREAK:
+                awaited = 0
                 await asyncio.sleep(0)
+
+    def _streak(self, slot: asyncio.Task[None]) -> Coroutine[Any, Any, Finished | FinishedBundle] | None:
+        """Carry out claims until one suspends, and answer what is to be awaited for it; None: nothing is
+        left, or it is time for a turn of the event loop. What ended on the way is handed on together."""
+        ready, sprint = self.ready, self._executor.sprint
+        finished: list[Finished] = []
+        now = perf_counter()
+        if now > self.trusted_until:
+            self.doubt()
+        until = now + STREAK_SECONDS
+        try:
+            while ready:
+                ended = sprint(ready, slot, finished, until) or self._next(slot, finished, until)
+                if isinstance(ended, Finished):
+                    finished.append(ended)
+                elif ended is not None:
+                    return ended
+                if perf_counter() >= until:
+                    break
+            return None
+        finally:
+            if finished:
+                self.finished += len(finished)
+                self._finish(finished)
+
+    def _next(
+        self, slot: asyncio.Task[None], before: list[Finished], until: float
+    ) -> Finished | Coroutine[Any, Any, Finished | FinishedBundle] | None:
+        """The next claim, whatever it is; None: there is none, or no time left after those before it."""
+        if not self.ready or (before and perf_counter() >= until):
+            return None
+        claim = self.ready.popleft()
+        return self._batches.run(claim, slot) if type(claim) is Bundle else self._executor.begin(claim, slot)
 
     async def _until_woken(self) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -279,6 +279,7 @@ class Subscribers:
             holdings=self._holdings,
             unwritten=self._unwritten,
             emitter=self._emitter,
+            lease=lambda: self._leases.shortest,
         )
 
     def _consumer(self) -> str:

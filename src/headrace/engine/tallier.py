@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
+
 from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, Stream
@@ -11,6 +14,8 @@ from headrace.core.traffic import Tally
 from .emitter import Emitter
 from .finished import Finished
 from .service import Service
+
+_source = attrgetter("claim.source")
 
 #: Seconds between two writes.
 EVERY = 1.0
@@ -39,6 +44,11 @@ class Tallier:
         else:
             self._current[1] += finished.failure is not None
             self._current[2] += type(outcome) is Dead
+
+    def count_done(self, batch: list[Finished]) -> None:
+        """The store has written these, and all went well."""
+        for source, same in groupby(batch, _source):
+            self._counts.setdefault(source.stream, [0, 0, 0])[0] += len(list(same))
 
     async def stop(self) -> None:
         await self._service.stop()

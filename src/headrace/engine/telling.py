@@ -1,4 +1,5 @@
-"""What a child process says to its worker: answers at once, of progress the latest, a few times a second."""
+"""What a child process says to its worker: answers at once; of progress the latest, and all that is logged, a
+few times a second."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import socket
 import threading
 import time
 
-from .pipe import FromChild, Progressed, Raised, Returned, frame
+from .pipe import FromChild, Logged, Progressed, Raised, Returned, frame
+from .run_log import RunLog
 
 #: Seconds between two messages about progress, however often a function says how far it is.
 TELL_EVERY = 0.2
@@ -19,33 +21,50 @@ class Telling:
         self._connection = connection
         self._lock = threading.Lock()
         self._latest: Progressed | None = None
+        self._log: RunLog | None = None
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def progress(self, fraction: float, text: str) -> None:
         """From any thread of the job."""
         self._latest = Progressed(fraction, text)
+        self._stir()
+
+    def log(self, most: int) -> RunLog:
+        """The log of the job under way, which is told as it grows."""
+        self._log = RunLog(most, self._stir)
+        return self._log
+
+    def answer(self, answer: Returned | Raised) -> None:
+        """The job is over, and how far it was before is of no more interest."""
+        with self._lock:
+            self._latest = None
+            self._tell_log()
+            self._log = None
+            self._send(answer)
+
+    def _stir(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._tell, name="headrace progress", daemon=True)
             self._thread.start()
         self._changed.set()
-
-    def answer(self, answer: Returned | Raised) -> None:
-        """The job is over, and whatever it said before is of no more interest."""
-        with self._lock:
-            self._latest = None
-            self._send(answer)
 
     def _tell(self) -> None:
         told: Progressed | None = None
         while self._changed.wait():
             self._changed.clear()
             with self._lock:
+                self._tell_log()
                 latest = self._latest
                 if latest is not None and latest is not told:
                     self._send(latest)
                     told = latest
             time.sleep(TELL_EVERY)
+
+    def _tell_log(self) -> None:
+        if self._log is not None and self._log.unwritten:
+            lines, dropped = self._log.taken()
+            self._send(Logged(list(lines), dropped))
 
     def _send(self, message: FromChild) -> None:
         self._connection.sendall(frame(message))

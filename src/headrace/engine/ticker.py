@@ -101,7 +101,7 @@ class Ticker:
             next_us=firing.until_us,
             messages=messages,
         )
-        if fired and self._emitter.wants(JobEnqueued):
+        if fired and JobEnqueued in self._emitter.wanted:
             for message in messages:
                 self._emitter.emit(JobEnqueued(message.id, message.task, schedule.queue))
         return fired

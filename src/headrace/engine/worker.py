@@ -11,10 +11,11 @@ from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.message import Source, Stream
-from headrace.core.outcome import Released, Verdict
+from headrace.core.outcome import Verdict
 from headrace.core.record import WorkerInfo
 from headrace.core.signals import CleanupFailed, WorkerStarted, WorkerStopped, WorkerStopping
 
+from .accounts import Accounts
 from .announcement import announcement
 from .announcer import Announcer
 from .balancer import Balancer
@@ -80,8 +81,6 @@ class Worker:
         self._holdings = Holdings()
         self._announcer = Announcer(emitter, worker=self.id)
         self._started_us = 0
-        self._processed = 0
-        self._released = 0
         self._hurry = asyncio.Event()
         self._stopped = asyncio.Event()
         self._state = "new"
@@ -95,7 +94,7 @@ class Worker:
     @property
     def processed(self) -> int:
         """How many jobs and events this worker brought to an end, one way or another."""
-        return self._processed + (self._subscribers.handled if self._state != "new" else 0)
+        return self._accounts.processed + self._subscribers.handled if self._state != "new" else 0
 
     @property
     def running(self) -> int:
@@ -180,7 +179,7 @@ class Worker:
         self._home.leave(self)
         self._state = "stopped"
         self._stopped.set()
-        self._emitter.emit(WorkerStopped(self.id, self.processed, self._released))
+        self._emitter.emit(WorkerStopped(self.id, self.processed, self._accounts.released))
 
     async def _start(self) -> None:
         backend = self._backend = self._home.backend
@@ -223,7 +222,7 @@ class Worker:
             mark_ttl=options.mark_ttl,
             clock_us=self._holdings.store_clock_us,
         )
-        self._settler = Settler(backend, emitter=emitter, written=self._written, rested=self._make_room)
+        self._settler = Settler(backend, emitter=emitter, written=self._written)
         self._desk = Desk(self._judge, self._settler.put)
         self._executor = Executor(
             registry=self._registry,
@@ -247,6 +246,7 @@ class Worker:
             unwritten=self._settler.__len__,
             emitter=emitter,
             too_many=self._hand_back,
+            lease=lambda: self._leases.shortest,
         )
         self._orders = Orders(
             worker=self.id,
@@ -294,7 +294,8 @@ class Worker:
             leases=self._leases.heed,
         )
         self._leases.followed_by(self._keeper.follow, self._maintenance.follow)
-        self._reporter = Reporter(backend, running=self._executor.running, emitter=emitter)
+        running = self._executor.running
+        self._reporter = Reporter(backend, running=running, judge=self._judge, emitter=emitter)
         self._ticker = Ticker(backend, self._queues, self._registry.schedules.values(), emitter=emitter)
         self._orders.passed_on_to(
             resumed=self._wake_readers,
@@ -303,22 +304,31 @@ class Worker:
             schedules=self._ticker.poke,
         )
         self._tallier = Tallier(backend, emitter=emitter)
+        self._accounts = Accounts(
+            self._holdings,
+            tallier=self._tallier,
+            announcer=self._announcer,
+            emitter=emitter,
+            event_written=self._subscribers.written if self.subscriptions else None,
+            suspect_gone=self._wake_readers,
+        )
         self._balancer = Balancer(self._slots, self._holdings, hand_back=self._hand_back, emitter=emitter)
 
-    def _finish(self, finished: Finished | FinishedBundle) -> None:
-        """A slot is done with a claim, or with a bundle of them."""
-        if not self.subscriptions and type(finished) is Finished:  # the path of jobs is short
-            if self._state == "running" or finished.claim in self._holdings:
-                self._settler.put(finished)
+    def _finish(self, finished: list[Finished] | FinishedBundle) -> None:
+        """A slot is done with some claims, or with a bundle of them."""
+        parts = finished if isinstance(finished, list) else finished.parts
+        if self._state == "running" and not self.subscriptions:  # the path of jobs is short
+            self._settler.put_all(parts)
         else:
-            for each in finished.parts if isinstance(finished, FinishedBundle) else (finished,):
+            for each in parts:
                 self._conclude(each)
             self._subscribers.room_made()
         if self._fetcher.hungry:
             self._fetcher.room_made()
 
-    def _make_room(self) -> None:
-        """What was written no longer counts as in hand."""
+    def _written(self, batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
+        """The store has answered. `doubtful`: an earlier try may have been carried out unseen."""
+        self._accounts.close(batch, verdicts, doubtful)
         if self._fetcher.hungry:
             self._fetcher.room_made()
         if self.subscriptions:
@@ -330,21 +340,6 @@ class Worker:
         if self._state != "running" and finished.claim not in self._holdings:
             return  # it was handed back over the head of a handler that would not end
         self._settler.put(finished)
-
-    def _written(self, finished: Finished, verdict: Verdict, doubtful: bool) -> None:
-        """The store has answered. `doubtful`: an earlier try may have been carried out unseen."""
-        self._holdings.drop(finished.claim)
-        if isinstance(finished.outcome, Released):
-            self._released += 1
-        else:
-            self._processed += 1
-        if verdict is Verdict.KEPT:
-            self._tallier.count(finished)
-        if self.subscriptions:
-            self._subscribers.written(finished)
-        if finished.claim.suspect:
-            self._wake_readers()  # the next one may be taken now, by any of them
-        self._announcer.settled(finished, verdict, doubtful)
 
     def _refuse(self, claim: Claim) -> bool:
         """End a claim that no handler could take; False: one can."""

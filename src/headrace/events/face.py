@@ -78,6 +78,7 @@ class Events:
         retention_strict: bool,
         idempotency_window: Duration,
         schema_version: int,
+        partitions: int | None,
     ) -> Topic[Any]:
         """Declare a topic. The same declaration again gives the same topic."""
         options = topic_options(
@@ -87,6 +88,7 @@ class Events:
             retention_strict=retention_strict,
             idempotency_window=idempotency_window,
             schema_version=schema_version,
+            partitions=partitions,
         )
         known = self._topics.get(options.name)
         if known is not None:
@@ -103,6 +105,8 @@ class Events:
             inherit=self._inherit,
         )
         topic = self._topics[options.name] = Topic(options, wanted, letters=letters, publisher=self)
+        if options.partitions is not None:
+            self._home.backend.declare(Stream("topic", options.name), options.partitions)
         return topic
 
     def pattern(self, pattern: str, wanted: Any) -> TopicPattern[Any]:
@@ -245,7 +249,7 @@ class Events:
             await patiently(lambda: self._home.backend.arrange(stream, topic.rules))
             self._arranged.add(topic.name)
         answers = await self._producer.append(stream, messages, None)
-        if self._emitter.wants(EventPublished):
+        if EventPublished in self._emitter.wanted:
             for message, answer in zip(messages, answers, strict=True):
                 if answer.verdict != "full":
                     duplicate = answer.verdict == "duplicate"

@@ -11,6 +11,7 @@ from headrace.core.clock import microseconds
 from headrace.core.duration import Duration, positive_seconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import is_made_id
+from headrace.core.layout import checked_partitions
 from headrace.core.names import PATTERN, checked_name
 from headrace.core.number import positive_number
 from headrace.core.retry import RetryFunction, RetryPolicy, checked_retry
@@ -29,6 +30,7 @@ class TopicOptions(msgspec.Struct, frozen=True):
     rules: TopicRules
     window_us: int  # for which an idempotency key is remembered
     schema_version: int = 1
+    partitions: int | None = None  # None: whatever the store has
 
 
 class SubscriptionOptions(msgspec.Struct, frozen=True):
@@ -52,6 +54,7 @@ def topic_options(
     retention_strict: bool,
     idempotency_window: Duration,
     schema_version: int,
+    partitions: int | None,
 ) -> TopicOptions:
     rules = TopicRules(
         retention_us=0 if retention is None else microseconds(positive_seconds("retention", retention)),
@@ -60,7 +63,8 @@ def topic_options(
     )
     window_us = microseconds(positive_seconds("idempotency_window", idempotency_window))
     version = positive_number("schema_version", schema_version)
-    return TopicOptions(checked_name("topic", name), rules, window_us, version)
+    parts = None if partitions is None else checked_partitions(partitions)
+    return TopicOptions(checked_name("topic", name), rules, window_us, version, parts)
 
 
 def subscription_options(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from inspect import Parameter
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -27,6 +27,9 @@ _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 #: How msgspec says where an argument of a plain payload is wrong.
+#: What is sent when nothing is given.
+NO_ARGUMENTS: Final = values.encode(((),))
+
 _PLACE = re.compile(r"`\$\[0\]\[(\d+)\]")
 _MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<not given>"})()
 
@@ -79,6 +82,8 @@ class Arguments:
 
     def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments in the annotated types; `InvalidPayload` when the bytes do not fit them."""
+        if payload == NO_ARGUMENTS and self._plain and not self._least:
+            return (), {}
         try:
             if self._plain and payload[0] == ONLY_POSITIONAL:
                 args = msgspec.structs.astuple(self._decoder.decode(payload).args)

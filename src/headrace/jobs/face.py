@@ -248,7 +248,7 @@ class Jobs:
         )
 
     def _announce(self, jobs: Sequence[Job[Any]]) -> None:
-        if self._emitter.wants(JobEnqueued):
+        if JobEnqueued in self._emitter.wanted:
             for job in jobs:
                 self._emitter.emit(
                     JobEnqueued(job.id, job.task or "", job.queue or "", duplicate=job.duplicate)

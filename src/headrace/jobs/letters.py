@@ -14,6 +14,7 @@ from headrace.core.ids import new_id
 from headrace.core.message import (
     ENVELOPE_ROOM,
     ENVELOPE_VERSION,
+    GIVEN_KEY,
     PRIORITIES,
     Envelope,
     Message,
@@ -148,7 +149,7 @@ def _unique_key(call: Call[Any], declared: Declared) -> UniqueKey | None:
         payload = declared.arguments.encode(call.args, call.kwargs, ordered=True)
         key = f"arguments:{task.name}:{hashlib.blake2b(payload, digest_size=16).hexdigest()}"
     else:
-        key = f"given:{given}"
+        key = f"{GIVEN_KEY}{given}"
     return _with_window(key, task.unique_until if options.unique_until is UNSET else options.unique_until)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headrace.admin import Admin, Contents, EventInfo, QueueInfo, Replayed, TopicInfo
+from headrace.admin import Admin, Contents, EventInfo, QueueInfo, Replayed, TopicInfo, Traffic
 from headrace.core.examination import Finding
 from headrace.core.info import JobInfo
 from headrace.core.outcome import DeadReason
@@ -55,6 +55,9 @@ class SyncAdmin:
     ) -> JobInfo | None:
         return self._run(self._admin.job, id, queue=queue, topic=topic, group=group)
 
+    def holder(self, key: str, *, queue: str | None = None) -> JobInfo | None:
+        return self._run(self._admin.holder, key, queue=queue)
+
     def contents(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> Contents | None:
@@ -62,6 +65,9 @@ class SyncAdmin:
 
     def workers(self) -> list[WorkerInfo]:
         return self._run(self._admin.workers)
+
+    def traffic(self, minutes: int = 60) -> list[Traffic]:
+        return self._run(self._admin.traffic, minutes)
 
     def doctor(self) -> list[Finding]:
         return self._run(self._admin.doctor)
@@ -93,6 +99,9 @@ class SyncAdmin:
     def purge(self, queue: str) -> int:
         return self._run(self._admin.purge, queue)
 
+    def split(self, queue: str, partitions: int) -> None:
+        self._run(self._admin.split, queue, partitions)
+
     def pause_group(self, topic: str, group: str) -> None:
         self._run(self._admin.pause_group, topic, group)
 
@@ -104,6 +113,9 @@ class SyncAdmin:
 
     def remove_group(self, topic: str, group: str) -> bool:
         return self._run(self._admin.remove_group, topic, group)
+
+    def split_topic(self, topic: str, partitions: int) -> None:
+        self._run(self._admin.split_topic, topic, partitions)
 
     def dead(
         self,

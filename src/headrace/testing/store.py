@@ -15,7 +15,7 @@ from headrace.core.clock import Clock
 from headrace.core.message import Batch, Message, Stream
 from headrace.core.outcome import Dead, Done, Settlement, Verdict
 from headrace.core.record import JobStatus, Record
-from headrace.core.topics import BEGINNING, NEW, Reading, Start
+from headrace.core.topics import BEGINNING, NEW, Position, Reading, Start
 from headrace.engine.subscription import Subscription
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class KitStore(MemoryBackend):
                 await self.join(each.stream(topic.name), start, ordered=each.ordered)
 
     async def read(
-        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+        self, topic: Stream, after: Position | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
         # For the same reason a fan-out goes on where the last worker's ended.
         after = self._seen.get(topic, 0) if after == NEW else after

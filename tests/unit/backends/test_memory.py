@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.core.backend import Backend, Order, PauseOrder
 from headrace.core.clock import SECOND
 from headrace.core.errors import ConfigurationError
@@ -37,7 +37,7 @@ async def claim(backend: Backend, *, consumer: str = "worker-1", wait: float = 0
 
 
 async def test_a_store_without_a_name_is_private() -> None:
-    first, second = open_backend("memory://"), open_backend("memory://")
+    first, second = open_store("memory://"), open_store("memory://")
     await first.append(batch(Message("job", "greet", b"")))
     assert await claim(second) == []
     assert await claim(first) == ["job"]
@@ -45,25 +45,25 @@ async def test_a_store_without_a_name_is_private() -> None:
 
 async def test_a_store_with_a_name_is_shared_in_the_process() -> None:
     name = new_id()
-    first, second = open_backend(f"memory://{name}"), open_backend(f"memory://{name}")
+    first, second = open_store(f"memory://{name}"), open_store(f"memory://{name}")
     await first.append(batch(Message("job", "greet", b"")))
     assert await claim(second) == ["job"]
 
 
 async def test_a_namespace_is_a_store_of_its_own() -> None:
     name = new_id()
-    first = open_backend(f"memory://{name}", namespace="one")
-    second = open_backend(f"memory://{name}", namespace="two")
+    first = open_store(f"memory://{name}", namespace="one")
+    second = open_store(f"memory://{name}", namespace="two")
     await first.append(batch(Message("job", "greet", b"")))
     assert await claim(second) == []
 
 
 async def test_a_shared_store_outlives_its_backends() -> None:
     name = new_id()
-    first = open_backend(f"memory://{name}")
+    first = open_store(f"memory://{name}")
     await first.append(batch(Message("job", "greet", b"")))
     await first.close()
-    assert await claim(open_backend(f"memory://{name}")) == ["job"]
+    assert await claim(open_store(f"memory://{name}")) == ["job"]
 
 
 @pytest.mark.parametrize(
@@ -71,18 +71,18 @@ async def test_a_shared_store_outlives_its_backends() -> None:
 )
 def test_nothing_may_stand_behind_the_name(url: str) -> None:
     with pytest.raises(ConfigurationError, match="memory://name"):
-        open_backend(url)
+        open_store(url)
 
 
 @pytest.mark.parametrize("durability", ["relaxed", "fsync", "replicated", "nonsense"])
 def test_memory_is_not_durable(durability: str) -> None:
     with pytest.raises(ConfigurationError, match="durability"):
-        open_backend("memory://", durability=durability)
+        open_store("memory://", durability=durability)
 
 
 @pytest.mark.parametrize(("url", "words"), [("memory://", "private"), ("memory://shop", "shop")])
 def test_a_store_describes_itself(url: str, words: str) -> None:
-    assert words in open_backend(url).description
+    assert words in open_store(url).description
 
 
 # --- threads ----------------------------------------------------------------------------------------------
@@ -91,17 +91,17 @@ def test_a_store_describes_itself(url: str, words: str) -> None:
 def test_a_claim_that_waits_in_another_thread_is_woken() -> None:
     url = f"memory://{new_id()}"
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(run, claim(open_backend(url), wait=50))
-        run(open_backend(url).append(batch(Message("job", "greet", b""))))
+        waiting = threads.submit(run, claim(open_store(url), wait=50))
+        run(open_store(url).append(batch(Message("job", "greet", b""))))
         assert waiting.result(10) == ["job"]
 
 
 def test_a_waiter_in_another_thread_is_woken() -> None:
     url = f"memory://{new_id()}"
-    backend = open_backend(url)
+    backend = open_store(url)
     run(backend.append(batch(Message("job", "greet", b""))))
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(run, open_backend(url).ended(STREAM, "job", 50))
+        waiting = threads.submit(run, open_store(url).ended(STREAM, "job", 50))
         run(_settle_one(backend))
         record = waiting.result(10)
     assert record is not None
@@ -119,7 +119,7 @@ def test_orders_are_heard_on_the_thread_of_the_listener() -> None:
     listening = threading.Event()
 
     async def listen() -> int:
-        stop = open_backend(url).listen(lambda order: heard.append((order, threading.get_ident())))
+        stop = open_store(url).listen(lambda order: heard.append((order, threading.get_ident())))
         listening.set()
         await wait_until(lambda: heard)
         stop()
@@ -128,7 +128,7 @@ def test_orders_are_heard_on_the_thread_of_the_listener() -> None:
     with ThreadPoolExecutor(1) as threads:
         listener = threads.submit(run, listen())
         assert listening.wait(10)
-        run(open_backend(url).pause(STREAM, paused=True))
+        run(open_store(url).pause(STREAM, paused=True))
         thread = listener.result(10)
     assert heard == [(PauseOrder(STREAM, True), thread)]
 
@@ -137,10 +137,10 @@ def test_a_listener_whose_loop_is_closed_disturbs_nobody() -> None:
     url = f"memory://{new_id()}"
 
     async def listen_and_go() -> None:
-        open_backend(url).listen(lambda order: None)
+        open_store(url).listen(lambda order: None)
 
     run(listen_and_go())
-    run(open_backend(url).pause(STREAM, paused=True))
+    run(open_store(url).pause(STREAM, paused=True))
 
 
 def test_threads_that_share_a_store_lose_nothing_and_do_nothing_twice() -> None:
@@ -148,7 +148,7 @@ def test_threads_that_share_a_store_lose_nothing_and_do_nothing_twice() -> None:
     done: list[str] = []
 
     async def work(number: int) -> None:
-        backend = open_backend(url)
+        backend = open_store(url)
         for step in range(jobs):
             message = Message(f"{number}-{step}", "greet", b"")
             await backend.append(batch(message, number=step + 1, producer=f"producer-{number}"))
@@ -159,7 +159,7 @@ def test_threads_that_share_a_store_lose_nothing_and_do_nothing_twice() -> None:
     with ThreadPoolExecutor(threads_count) as threads:
         for finished in [threads.submit(run, work(number)) for number in range(threads_count)]:
             finished.result(30)
-    run(_drain(open_backend(url), done))
+    run(_drain(open_store(url), done))
     assert len(done) == len(set(done)) == threads_count * jobs
 
 
@@ -177,7 +177,7 @@ def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 @pytest.mark.parametrize("delay_us", [0, 3600 * SECOND], ids=["queued", "scheduled"])
 async def test_what_was_cancelled_while_it_waited_is_let_go(delay_us: int) -> None:
-    backend = open_backend("memory://")
+    backend = open_store("memory://")
     tracemalloc.start()
     try:
         for number in range(2000):
@@ -191,7 +191,7 @@ async def test_what_was_cancelled_while_it_waited_is_let_go(delay_us: int) -> No
 
 
 async def test_marks_that_nobody_asks_for_are_let_go_by_pruning() -> None:
-    backend = open_backend("memory://")
+    backend = open_store("memory://")
     for number in range(100):
         await backend.append(batch(Message(str(number), "greet", b""), number=number + 1))
         (held,) = await backend.claim([SOURCE], consumer="worker-1", limit=1, suspects=1, wait=0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.sqlite.claims import Request, claim
 from headrace.backends.sqlite.connection import Connection
 from headrace.backends.sqlite.publishing import publish
@@ -126,7 +126,7 @@ async def test_a_file_from_the_future_is_refused(path: Path, connection: Connect
     bring_up_to_date(connection)
     connection.run("UPDATE headrace_schema SET version = 99")
     with pytest.raises(ConfigurationError, match="upgrade headrace"):
-        await open_backend(f"sqlite:///{path}").open()
+        await open_store(f"sqlite:///{path}").open()
 
 
 async def test_a_backend_that_could_not_open_leaves_no_thread(path: Path, connection: Connection) -> None:
@@ -134,11 +134,11 @@ async def test_a_backend_that_could_not_open_leaves_no_thread(path: Path, connec
     connection.run("UPDATE headrace_schema SET version = 99")
     before = set(threading.enumerate())
     with pytest.raises(ConfigurationError):
-        await open_backend(f"sqlite:///{path}").open()
+        await open_store(f"sqlite:///{path}").open()
     assert set(threading.enumerate()) == before
 
 
 async def test_a_sqlite_with_the_wal_bug_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
     with pytest.raises(ConfigurationError, match="--upgrade apsw"):
-        await open_backend(f"sqlite:///{path}").open()
+        await open_store(f"sqlite:///{path}").open()

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from headrace import App
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.backends.sqlite.connection import Connection
 from headrace.backends.sqlite.transaction import Transaction
@@ -41,7 +41,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 async def backend(url: str) -> AsyncIterator[SqliteBackend]:
-    backend = open_backend(url)
+    backend = open_store(url)
     assert isinstance(backend, SqliteBackend)
     await backend.open()
     await backend.ensure(SOURCE, LEASE_US)
@@ -129,7 +129,7 @@ async def test_what_must_not_be_lost_waits_for_the_disk_and_the_rest_does_not(
 
 
 async def test_a_relaxed_store_never_waits_for_the_disk(url: str, commits: list[str]) -> None:
-    backend = open_backend(url, durability="relaxed")
+    backend = open_store(url, durability="relaxed")
     await backend.open()
     await backend.append(batch("job"))
     await backend.close()
@@ -166,7 +166,7 @@ def open_files(path: Path) -> list[apsw.Connection]:
 
 async def test_closing_leaves_no_thread_and_no_connection(url: str, tmp_path: Path) -> None:
     before = set(threading.enumerate())
-    backend = open_backend(url)
+    backend = open_store(url)
     await backend.open()
     assert len(set(threading.enumerate()) - before) == 2
     await backend.append(batch("job"))
@@ -179,7 +179,7 @@ async def test_closing_leaves_no_thread_and_no_connection(url: str, tmp_path: Pa
 
 
 async def test_what_was_submitted_before_closing_is_written(url: str) -> None:
-    backend = open_backend(url)
+    backend = open_store(url)
     await backend.open()
     append = asyncio.ensure_future(backend.append(batch("last")))
     await asyncio.sleep(0)
@@ -192,7 +192,7 @@ async def test_what_was_submitted_before_closing_is_written(url: str) -> None:
 
 async def test_opening_twice_at_once_opens_once(url: str) -> None:
     before = set(threading.enumerate())
-    backend = open_backend(url)
+    backend = open_store(url)
     await asyncio.gather(backend.open(), backend.open())
     assert len(set(threading.enumerate()) - before) == 2
     await backend.append(batch("job"))
@@ -220,7 +220,7 @@ async def test_an_order_of_a_newer_version_is_passed_over(backend: SqliteBackend
 async def test_a_listener_does_not_hear_later_what_was_announced_before_it_came(
     backend: SqliteBackend, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = open_backend(url)
+    other = open_store(url)
     await other.open()
     waiting = asyncio.ensure_future(
         backend.claim([SOURCE], consumer="worker-1", limit=1, suspects=0, wait=50)
@@ -243,7 +243,7 @@ async def test_a_listener_does_not_hear_later_what_was_announced_before_it_came(
 
 
 async def test_a_closed_backend_says_that_it_is_not_open(url: str) -> None:
-    backend = open_backend(url)
+    backend = open_store(url)
     with pytest.raises(BackendUnavailable, match="not open"):
         await backend.counts(STREAM)
 
@@ -259,7 +259,7 @@ async def test_whoever_waits_for_an_end_is_told_when_the_backend_closes(backend:
 
 def test_a_backend_whose_loop_is_gone_may_be_opened_on_another(url: str) -> None:
     before = set(threading.enumerate())
-    backend = open_backend(url)
+    backend = open_store(url)
 
     async def append(id: str, number: int) -> None:
         await backend.open()
@@ -280,7 +280,7 @@ def test_a_backend_whose_loop_is_gone_may_be_opened_on_another(url: str) -> None
 
 def test_a_backend_whose_loop_is_gone_may_be_closed_from_another(url: str) -> None:
     before = set(threading.enumerate())
-    backend = open_backend(url)
+    backend = open_store(url)
     asyncio.run(backend.open())
     assert set(threading.enumerate()) > before
     asyncio.run(backend.close())

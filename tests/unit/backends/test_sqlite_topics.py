@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.sqlite import groups, log, recovery, retention, steering, topic_records
 from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.backends.sqlite.claims import Request, claim
@@ -316,7 +316,7 @@ def test_a_position_that_was_trimmed_away_does_not_keep_a_claim_writing(shop: Sh
 
 @pytest.fixture
 async def backend(tmp_path: Path) -> AsyncIterator[SqliteBackend]:
-    backend = open_backend(f"sqlite:///{tmp_path}/jobs.db")
+    backend = open_store(f"sqlite:///{tmp_path}/jobs.db")
     assert isinstance(backend, SqliteBackend)
     await backend.open()
     yield backend

@@ -92,7 +92,7 @@ async def test_of_those_that_have_crashed_before_one_is_handled_at_a_time_in_all
         assert len(await store.claim([source], consumer="ghost", limit=2, suspects=0, wait=0)) == 2
     async with app.worker(lease=60) as worker:
         # All of them wait for events, and are ready to take such a one.
-        await wait_until(lambda: all(store._waiting[each.consumer] for each in fetchers(worker)))  # type: ignore[attr-defined]
+        await wait_until(lambda: all(store.inner._waiting[each.consumer] for each in fetchers(worker)))  # type: ignore[attr-defined]
         clock.advance(61)
         worker._maintenance.follow(60)
         await wait_until(lambda: len(attempts) == 8, timeout=20)

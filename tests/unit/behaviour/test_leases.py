@@ -8,6 +8,7 @@ import pytest
 
 from headrace import App, JobStatus, Worker, current_job, signals
 from headrace.backends.memory.backend import MemoryBackend
+from headrace.backends.partitioned import Partitioned
 from headrace.core.backend import Renewer
 from headrace.core.claim import Claim
 from headrace.core.clock import microseconds
@@ -103,8 +104,10 @@ async def test_a_job_outlives_a_shorter_lease_and_runs_once(app: App) -> None:
         async with app.worker(lease=0.3):
             await wait_until(lambda: interval(first) == 0.3 / BEATS)
             # As if the longer lease had run out, so that the shorter one holds alone.
-            assert isinstance(app._home.backend, MemoryBackend)
-            app._home.backend._store.shelf(Stream("queue", "default")).lease = Lease(microseconds(0.3))
+            assert isinstance(app._home.backend, Partitioned)
+            store = app._home.backend.inner
+            assert isinstance(store, MemoryBackend)
+            store._store.shelf(Stream("queue", "default")).lease = Lease(microseconds(0.3))
             began = asyncio.get_running_loop().time()
             await wait_until(lambda: asyncio.get_running_loop().time() > began + 1)
             go.set()

@@ -40,8 +40,8 @@ class Bench:
         self.finished: list[Finished] = []  # of bundles, their parts
         self._number = 0
 
-    def finish(self, finished: Finished | FinishedBundle) -> None:
-        self.finished += finished.parts if isinstance(finished, FinishedBundle) else [finished]
+    def finish(self, finished: list[Finished] | FinishedBundle) -> None:
+        self.finished += finished if isinstance(finished, list) else finished.parts
 
     def executor(self, concurrency: int = 10) -> Executor:
         judge = Judge(

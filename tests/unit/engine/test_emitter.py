@@ -42,13 +42,13 @@ def test_listeners_hear_in_the_order_in_which_they_came() -> None:
 
 def test_a_signal_is_wanted_when_somebody_listens() -> None:
     emitter = Emitter()
-    assert not emitter.wants(JobDied)
+    assert JobDied not in emitter.wanted
     off = emitter.on(JobSignal, lambda signal: None)
-    assert emitter.wants(JobDied)
-    assert emitter.wants(JobSucceeded)
-    assert not emitter.wants(WorkerStopped)
+    assert JobDied in emitter.wanted
+    assert JobSucceeded in emitter.wanted
+    assert WorkerStopped not in emitter.wanted
     off()
-    assert not emitter.wants(JobDied)
+    assert JobDied not in emitter.wanted
 
 
 def test_listening_may_be_ended_twice() -> None:

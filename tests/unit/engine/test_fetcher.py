@@ -25,6 +25,8 @@ class Desk:
         self.slots = Slots(size, executor=bench.executor(size), finish=bench.finish)
         self.unwritten = 0
         self.asked: list[tuple[int, int]] = []
+        self.handed_back: list[Claim] = []
+        self.late = 0.0  # seconds that the store seems to take for an answer
         self.fetcher = Fetcher(
             bench.backend,
             [SOURCE],
@@ -33,6 +35,8 @@ class Desk:
             holdings=bench.holdings,
             unwritten=lambda: self.unwritten,
             emitter=bench.emitter,
+            too_many=self.handed_back.extend,
+            lease=lambda: LEASE,
         )
         self._claim = bench.backend.claim
         monkeypatch.setattr(bench.backend, "claim", self._watched)
@@ -41,6 +45,7 @@ class Desk:
         self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
     ) -> list[Claim]:
         self.asked.append((limit, suspects))
+        self.fetcher._asked_at -= self.late
         return await self._claim(sources, consumer=consumer, limit=limit, suspects=suspects, wait=wait)
 
     async def buffer(self, count: int) -> None:
@@ -72,6 +77,18 @@ async def test_it_claims_as_many_as_there_are_free_slots(desk: Desk) -> None:
     assert desk.asked == [(10, 1)]
     assert len(desk.slots.ready) == 10
     assert len(desk.bench.holdings) == 10
+
+
+async def test_what_an_answer_brought_that_took_half_a_lease_is_handed_back(desk: Desk) -> None:
+    await desk.bench.append(count=5)
+    desk.late = LEASE / 2
+    await desk.fetcher._step()
+    assert (len(desk.slots.ready), len(desk.handed_back)) == (0, 5)
+    assert len(desk.bench.holdings) == 5, "until that is written"
+    await desk.bench.append(count=5)
+    desk.late = LEASE / 4
+    await desk.fetcher._step()
+    assert (len(desk.slots.ready), len(desk.handed_back)) == (5, 5)
 
 
 async def test_free_slots_are_filled_although_others_have_yet_to_take_what_is_buffered(desk: Desk) -> None:

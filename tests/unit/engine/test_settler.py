@@ -42,8 +42,9 @@ class Desk:
         self._settle = self.backend.settle
         monkeypatch.setattr(self.backend, "settle", self._watched)
 
-    def _written(self, finished: Finished, verdict: Verdict, doubtful: bool) -> None:
-        self.written.append((finished.claim, verdict, doubtful))
+    def _written(self, batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
+        for finished, verdict in zip(batch, verdicts, strict=True):
+            self.written.append((finished.claim, verdict, doubtful))
 
     async def _watched(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         self.sizes.append(len(settlements))
@@ -182,8 +183,8 @@ async def test_a_store_that_goes_away_between_single_writes_loses_none(desk: Des
     desk.emitter.on(signals.BackendError, go_away)
     first = desk._written
 
-    def away_after_the_first(finished: Finished, verdict: Verdict, doubtful: bool) -> None:
-        first(finished, verdict, doubtful)
+    def away_after_the_first(batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
+        first(batch, verdicts, doubtful)
         desk.away = len(desk.written) == 2
 
     desk.settler._written = away_after_the_first
@@ -196,8 +197,8 @@ async def test_a_store_that_goes_away_between_single_writes_loses_none(desk: Des
 async def test_whoever_is_told_may_fail_without_losing_an_outcome(desk: Desk) -> None:
     told = desk._written
 
-    def fail_once(finished: Finished, verdict: Verdict, doubtful: bool) -> None:
-        told(finished, verdict, doubtful)
+    def fail_once(batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
+        told(batch, verdicts, doubtful)
         if len(desk.written) == 1:
             raise ValueError("a bug")
 

@@ -29,11 +29,20 @@ from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.scheduling import ScheduleRecord, Timetable
-from headrace.core.topics import Reading, Start, Tended, TopicRecord, TopicRules
+from headrace.core.topics import (
+    Position,
+    Reading,
+    Start,
+    Tended,
+    TopicRecord,
+    TopicRules,
+    number_in_one_log,
+)
 from headrace.core.traffic import Tally, TrafficRecord
 
 from . import timetable
 from .bell import Bell
+from .layouts import MemoryLayouts
 from .shelf import Shelf
 from .store import Listener, Store
 from .view import counts_of, end_of, page_of_dead, page_of_records, record_of
@@ -43,7 +52,7 @@ from .view_of_topics import reading_of, record_of_topic
 Hung = tuple[Bell[None], list[set[Bell[None]]]]
 
 
-class MemoryBackend(Backend):
+class MemoryBackend(MemoryLayouts, Backend):
     def __init__(self, store: Store, *, name: str, clock: Clock) -> None:
         self._store = store
         self._lock = store.lock
@@ -227,13 +236,13 @@ class MemoryBackend(Backend):
             return self._store.join(group, start, ordered=ordered, now_us=self._now_us())
 
     async def read(
-        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+        self, topic: Stream, after: Position | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
         until = monotonic() + wait
         while True:
             with self._lock:
                 log = self._store.topic(topic).log
-                after = log.position(after) if isinstance(after, Start) else after
+                after = log.position(after) if isinstance(after, Start) else number_in_one_log(after)
                 reading = reading_of(log, after, limit, self._now_us())
                 left = until - monotonic()
                 if self._was_woken(consumer) or reading.entries or left <= 0:
@@ -308,6 +317,10 @@ class MemoryBackend(Backend):
         with self._lock:
             shelf = self._store.shelf(stream)
             return page_of_records(shelf, status, task, cursor, limit, self._now_us())
+
+    async def holder(self, stream: Stream, key: str) -> str | None:
+        with self._lock:
+            return self._store.shelf(stream).keys.owner(key, self._now_us())
 
     async def workers(self) -> list[WorkerInfo]:
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.core.job_log import NO_LOG, JobLog
 from headrace.core.message import FRESH, Message, State
 from headrace.core.outcome import DeadReason, Failure
 from headrace.core.record import JobStatus, Progress
@@ -31,6 +32,7 @@ class Entry(msgspec.Struct, gc=False):
     failure: Failure | None = None
     died: int = 0  # the order of deaths
     progress: Progress | None = None  # of the last hand-out
+    log: JobLog = NO_LOG  # what it wrote in that, as far as it was reported
     written_us: int = 0  # of an event: when it was written to its topic's log
 
 

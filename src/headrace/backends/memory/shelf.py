@@ -17,8 +17,10 @@ from headrace.core.backend import (
     ReplayAnswer,
 )
 from headrace.core.claim import Claim, Report
+from headrace.core.errors import Moved
 from headrace.core.message import FRESH, Batch, Message, Source, Trouble
 from headrace.core.outcome import (
+    DONE,
     Cancelled,
     Dead,
     DeadReason,
@@ -56,11 +58,13 @@ class Shelf(Stock):
 
     # --- in ----------------------------------------------------------------------------------------------
 
-    def append(self, batch: Batch, now_us: int) -> list[Answer]:
+    def append(self, batch: Batch, now_us: int, *, ticking: bool = False) -> list[Answer]:
         self.established = True
         repeated = self._producers.recall(batch, now_us)
         if repeated is not None:
             return repeated
+        if self.sealed and not ticking:
+            raise Moved(f"{self.stream.name} is sealed", answers=[None] * len(batch.messages))
         answers: list[Answer] = []
         room = self._room(batch.limit)
         for message in batch.messages:
@@ -73,6 +77,11 @@ class Shelf(Stock):
         self._producers.remember(batch, answers, now_us)
         self._ring()
         return answers
+
+    def holder(self, message: Message, now_us: int) -> str | None:
+        """The id that stands in its way."""
+        refusal = self._refusal(message, UNLIMITED, now_us)
+        return refusal.id if refusal else None
 
     def _room(self, limit: int | None) -> int:
         if limit is None:
@@ -130,6 +139,11 @@ class Shelf(Stock):
 
     def settle(self, claim: Claim, outcome: Outcome, now_us: int) -> Verdict:
         entry = self.running.pop(claim.token, None)
+        if outcome is DONE and entry is not None and not self.watchers:
+            message = entry.message
+            if message.unique is None and not message.key:  # it ends, and nothing follows from that
+                del self.entries[claim.id]
+                return _KEPT
         if type(outcome) is Done:
             entry = entry or self._taken_from_another(claim)
             if entry is None:
@@ -138,6 +152,7 @@ class Shelf(Stock):
             if kept is None:
                 self._end(entry, _SUCCEEDED, 0, now_us)
             else:
+                entry.state = outcome.state or entry.state
                 self._end(entry, _SUCCEEDED, kept.ttl_us, now_us, result=kept.value, note=kept.note)
             return _KEPT
         if entry is None:
@@ -162,6 +177,7 @@ class Shelf(Stock):
             case Dead():
                 self._bury(entry, outcome.state, outcome.reason, outcome.failure, now_us)
             case Cancelled():
+                entry.state = outcome.state or entry.state
                 self._end(entry, JobStatus.CANCELLED, outcome.ttl_us, now_us)
             case Expired():
                 self._end(entry, JobStatus.EXPIRED, outcome.ttl_us, now_us)
@@ -189,7 +205,9 @@ class Shelf(Stock):
 
     def report(self, report: Report, now_us: int) -> None:
         if entry := self.running.get(report.claim.token):
-            entry.progress = Progress(report.fraction, report.text, now_us)
+            said = report.fraction is not None
+            entry.progress = Progress(report.fraction or 0.0, report.text, now_us) if said else None
+            entry.log = report.log
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
@@ -206,7 +224,7 @@ class Shelf(Stock):
         return first is not None and first.leased_us + self.lease.at(now_us) <= now_us
 
     def _recover(self, source: Source, entry: Entry, now_us: int) -> Recovery:
-        state = entry.state.crashed(Trouble(now_us, "crashed", entry.worker))
+        state = entry.state.crashed(Trouble(now_us, "crashed", entry.worker)).logged(entry.log)
         worker = entry.worker
         if entry.cancelled_for_us is not None:
             self._end(entry, JobStatus.CANCELLED, entry.cancelled_for_us, now_us)

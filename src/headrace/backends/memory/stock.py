@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from headrace.core.backend import DueOrder, Order
+from headrace.core.job_log import NO_LOG
 from headrace.core.lease import Lease
 from headrace.core.message import State, Stream
 from headrace.core.outcome import DeadReason, Failure
@@ -32,6 +33,7 @@ class Stock:
         self.lease = Lease()
         self.established = False  # ensured or appended to
         self.paused = False
+        self.sealed = False  # nothing is appended any more
         #: Rung when something can be claimed.
         self.bells: set[Bell[None]] = set()
         self.watchers = Watchers()
@@ -66,7 +68,7 @@ class Stock:
 
     def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
         entry.status, entry.since_us = _QUEUED, now_us
-        entry.due_us, entry.progress = 0, None
+        entry.due_us, entry.progress, entry.log = 0, None, NO_LOG
         if entry.state.crashes:
             lane = SUSPECT
         elif returned:

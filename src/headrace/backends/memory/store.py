@@ -13,6 +13,7 @@ import msgspec
 from headrace.core.backend import Order, Promoted, Reclaimed, Recovery, Standing
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
+from headrace.core.layout import Layout
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import WorkerInfo
@@ -67,6 +68,7 @@ class Store:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.shelves: dict[Stream, Shelf] = {}
+        self.layouts: dict[Stream, Layout] = {}
         self.listeners: set[Listener] = set()
         self.traffic = Traffic()
         #: One for all, so that a group which is removed and joined again gives out no token twice.

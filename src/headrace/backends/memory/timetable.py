@@ -50,5 +50,6 @@ def tick(
         record, last_us=next_us, fired_us=next_us if messages else record.fired_us
     )
     if messages:
-        shelf.append(Batch(shelf.stream, f"schedule:{name}", next_us, list(messages)), now_us)
+        batch = Batch(shelf.stream, f"schedule:{name}", next_us, list(messages))
+        shelf.append(batch, now_us, ticking=True)
     return True

@@ -49,8 +49,8 @@ class TopicShelf(Shelf):
 
     # --- in ----------------------------------------------------------------------------------------------
 
-    def append(self, batch: Batch, now_us: int) -> list[Answer]:
-        answers = super().append(batch, now_us)
+    def append(self, batch: Batch, now_us: int, *, ticking: bool = False) -> list[Answer]:
+        answers = super().append(batch, now_us, ticking=ticking)
         self.trim(len(answers) + TRIMMED_BESIDE, now_us)
         return answers
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace.core.backend import DeadFilter
 from headrace.core.clock import SECOND
 from headrace.core.errors import ConfigurationError
+from headrace.core.job_log import NO_LOG
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record
 
 from .entry import Entry, Mark
@@ -146,6 +147,8 @@ def _record_of_entry(shelf: Stock, entry: Entry) -> Record:
         reason=entry.reason,
         failure=entry.failure,
         progress=entry.progress if running else None,
+        log=entry.log if running else NO_LOG,
+        unique_key=message.unique.key if message.unique and shelf.stream.kind == "queue" else "",
     )
 
 

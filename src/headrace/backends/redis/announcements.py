@@ -10,7 +10,15 @@ from typing import Any
 
 from hiredis import ReplyError
 
-from headrace.core.backend import CancelOrder, DueOrder, LeaseOrder, Order, PauseOrder, ScheduleOrder
+from headrace.core.backend import (
+    CancelOrder,
+    DueOrder,
+    LayoutOrder,
+    LeaseOrder,
+    Order,
+    PauseOrder,
+    ScheduleOrder,
+)
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.message import Stream
 from headrace.core.record import JobStatus, Record
@@ -29,6 +37,9 @@ REMEMBERED, REMINDED = 60.0, 20.0
 #: is announced from one that leads nowhere.
 PULSE = 4.0
 
+#: Seconds within which what another node of a cluster announces is heard at ours.
+HEARING = 1.0
+
 Hear = Callable[[Order], None]
 
 
@@ -43,6 +54,7 @@ class Announcements:
         self._task: asyncio.Task[None] | None = None
         self._listeners: list[Hear] = []
         self._waiting: dict[tuple[Stream, str], set[asyncio.Event]] = {}
+        self._pulse = asyncio.Event()
         self._closed = False
 
     async def open(self) -> None:
@@ -89,7 +101,10 @@ class Announcements:
         _, channel, payload = message
         words = payload.decode().split(" ")
         if channel.decode() == self._channel:
-            self._end(stream_of(words[0]), words[1])
+            if len(words) == 1:
+                self._pulse.set()
+            else:
+                self._end(stream_of(words[0]), words[1])
             return
         order = _order(words)
         if order is not None:
@@ -161,8 +176,21 @@ class Announcements:
                 self._ask_again()
                 while not await wire.ended(PULSE):
                     await wire.send(pack(("PING",)))
+                    await self._listen_to_another(wire)
             except HeadraceError:
                 await asyncio.sleep(random.uniform(0, RECONNECT_MOST))
+
+    async def _listen_to_another(self, wire: Wire) -> None:
+        """A node of a cluster that is cut off from the others answers, but what they announce is never heard
+        there: leave it."""
+        self._pulse.clear()
+        if not await self._store.announce_elsewhere(wire, self._channel):
+            return
+        try:
+            async with asyncio.timeout(HEARING):
+                await self._pulse.wait()
+        except TimeoutError:
+            self._link.drop()
 
 
 async def _heard(event: asyncio.Event, until: float | None) -> bool:
@@ -190,5 +218,7 @@ def _order(words: list[str]) -> Order | None:
             return LeaseOrder(stream_of(label), int(lease_us))
         case ["schedule", label]:
             return ScheduleOrder(stream_of(label))
+        case ["layout", label]:
+            return LayoutOrder(stream_of(label))
         case _:
             return None

@@ -8,9 +8,11 @@ from typing import Any
 from hiredis import ReplyError
 
 from headrace.core.backend import Answer
+from headrace.core.errors import Moved
 from headrace.core.message import NORMAL, Batch, Message, are_alike
 
 from .connection import Word
+from .faults import is_sealed
 from .publishing import publish_words
 from .queue import Call, Queue
 from .scripts import APPEND, PUBLISH, TICK
@@ -40,14 +42,25 @@ def tick_call(queue: Queue, batch: Batch, name: str, expected_us: int, next_us: 
 
 def answers_of(batch: Batch, replies: Sequence[Any]) -> list[Answer]:
     answers = [Answer(message.id) for message in batch.messages]
+    moved: list[int] = []
     for reply, span in zip(replies, _spans(batch), strict=True):
+        if is_sealed(reply):
+            moved += span
+            continue
         if isinstance(reply, ReplyError):  # the server has no memory for this chunk, and stored nothing of it
             for index in span:
                 answers[index] = Answer(batch.messages[index].id, "full", str(reply))
             continue
         for index, verdict, id in zip(reply[::3], reply[1::3], reply[2::3], strict=True):
             answers[span[index]] = Answer(id.decode(), "duplicate" if verdict == b"d" else "full")
+    if moved:
+        raise Moved(f"{batch.stream.name} is sealed", answers=_without(answers, moved))
     return answers
+
+
+def _without(answers: list[Answer], moved: list[int]) -> list[Answer | None]:
+    gone = set(moved)
+    return [None if index in gone else answer for index, answer in enumerate(answers)]
 
 
 def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> Call:

@@ -20,6 +20,7 @@ from headrace.core.backend import (
 )
 from headrace.core.claim import Claim, Report
 from headrace.core.errors import BackendUnavailable, ConfigurationError
+from headrace.core.layout import decode_layout
 from headrace.core.message import Batch, Source, Stream
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Record, WorkerInfo
@@ -29,9 +30,10 @@ from .appending import answers_of, calls_of
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
 from .examination import RedisExamination
-from .faults import OutOfMemory, Refused, is_out_of_memory
+from .faults import OutOfMemory, Refused, is_out_of_memory, is_per_chunk
 from .inspector import WORKER_TTL, Seen, decode_seen, encode_seen
 from .keys import label_of
+from .layouts import RedisLayouts
 from .notices import Notices
 from .queue import Queue
 from .reader import Reader, wanted
@@ -54,7 +56,7 @@ PROMOTE_BYTES = 1 << 20
 CONSUMER_IDLE = 3_600_000
 
 
-class RedisBackend(RedisExamination, RedisScheduling, RedisTopics, RedisTraffic, Backend):
+class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics, RedisTraffic, Backend):
     def __init__(self, store: Store, confirmation: Confirmation | None = None) -> None:
         super().__init__(store)
         self._confirmation = confirmation
@@ -134,9 +136,7 @@ class RedisBackend(RedisExamination, RedisScheduling, RedisTopics, RedisTraffic,
             await self._list(batch.stream)
         queue = self._store.queue(batch.stream)
         wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
-        replies = await self._store.run_all(
-            calls_of(queue, batch), self._append_way, tolerates=is_out_of_memory
-        )
+        replies = await self._store.run_all(calls_of(queue, batch), self._append_way, tolerates=is_per_chunk)
         answers = answers_of(batch, replies)
         if self._confirmation and wire and any(answer.verdict != "full" for answer in answers):
             await confirm(self._confirmation, wire, queue.keys.confirmed, answers)
@@ -240,16 +240,20 @@ class RedisBackend(RedisExamination, RedisScheduling, RedisTopics, RedisTraffic,
     async def beat(self, worker: WorkerInfo) -> Standing:
         seen = encode_seen(Seen(self._store.now_us() + WORKER_TTL, worker))
         streams = worker.streams
+        metas = [self._store.queue(stream).keys.meta for stream in streams]
         _, *rows = await self._store.commands(
             ("HSET", self._store.keys.workers, worker.consumer, seen),
-            *(("HMGET", self._store.queue(stream).keys.meta, "paused", "lease") for stream in streams),
+            *(("HMGET", meta, "paused", "lease", "layout") for meta in metas),
             tolerates=is_out_of_memory,
         )
         known = dict(zip(streams, rows, strict=True))
-        await self._heal([stream for stream, (_, lease) in known.items() if lease is None])
-        paused = frozenset(stream for stream, (flag, _) in known.items() if flag == b"1")
+        await self._heal([stream for stream, (_, lease, _) in known.items() if lease is None])
+        paused = frozenset(stream for stream, (flag, _, _) in known.items() if flag == b"1")
         self._set_paused(self._paused - known.keys() | paused)
-        return Standing(paused, {stream: int(lease) for stream, (_, lease) in known.items() if lease})
+        leases = {stream: int(lease) for stream, (_, lease, _) in known.items() if lease}
+        queues = {stream: layout for stream, (_, _, layout) in known.items() if stream.kind == "queue"}
+        layouts = {stream: decode_layout(layout) for stream, layout in queues.items()}
+        return Standing(paused, leases, layouts)
 
     async def _heal(self, forgotten: list[Stream]) -> None:
         """Ensure again what somebody has emptied: without its lease jobs are taken from their holders."""

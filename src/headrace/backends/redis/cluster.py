@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -66,6 +67,17 @@ class ClusterStore(Store):
 
     def beside(self, wire: Wire) -> Wire | None:
         return self._nodes.at(_place_of(wire)).wire
+
+    async def announce_elsewhere(self, wire: Wire, channel: str) -> bool:
+        others = [place for place in self._slots.primaries if place != _place_of(wire)]
+        if not others:
+            return False
+        try:
+            other = await self._nodes.wire_to(random.choice(others))
+            [reply] = await other.send(pack(("PUBLISH", channel, "pulse")))
+        except BackendUnavailable:
+            return False  # whoever is away says nothing of others
+        return not isinstance(reply, ReplyError)  # a user who only reads may not
 
     def connect_synchronously(self) -> SyncNodes:
         return SyncNodes(self.address)

@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
+from headrace.core.job_log import NO_LOG, JobLog, decode_log
 from headrace.core.message import FRESH, NORMAL, State, Stream, decode_state
 from headrace.core.outcome import DeadReason, Failure
 from headrace.core.record import DeadLetter, JobStatus, Progress, Record
@@ -85,6 +86,7 @@ def record_of(stream: Stream, row: Sequence[Any]) -> Record:
     id, status, time, worker, fields, *said = row
     message, job_status, at_us = message_of(fields), JobStatus(status.decode()), int(time)
     reason, failure = message.get(b"r"), message.get(b"f")
+    progress, log = read_said(said[0] if said else None)
     return Record(
         stream,
         id.decode(),
@@ -101,13 +103,19 @@ def record_of(stream: Stream, row: Sequence[Any]) -> Record:
         note=message.get(b"n", b"").decode(),
         reason=DeadReason(reason.decode()) if reason else None,
         failure=_failure.decode(failure) if failure else None,
-        progress=_progress(said[0]) if said and said[0] else None,
+        progress=progress,
+        log=log,
+        unique_key=message.get(b"u", b"")[1:].decode() if stream.kind == "queue" else "",
     )
 
 
-def _progress(said: bytes) -> Progress:
-    at_us, fraction, text = said.decode().split(" ", 2)
-    return Progress(float(fraction), text, int(at_us))
+def read_said(said: bytes | None) -> tuple[Progress | None, JobLog]:
+    """What a run said of itself, as `said_of` in lua/shared/place.lua has it."""
+    if not said:
+        return None, NO_LOG
+    at_us, fraction, length, rest = said.split(b" ", 3)
+    text, log = rest[: int(length)].decode(), decode_log(rest[int(length) :])
+    return (None if fraction == b"-" else Progress(float(fraction), text, int(at_us))), log
 
 
 def dead_letter_of(record: Record) -> DeadLetter:

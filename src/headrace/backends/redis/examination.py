@@ -150,7 +150,7 @@ async def examine_server(wire: Wire, level: str) -> list[Finding]:
         health.version_finding("Valkey" if valkey else "Redis", valkey or facts.get("redis_version", "")),
         health.connection_finding(wire.address),
         health.persistence_finding(facts, config),
-        health.durability_finding(level, facts),
+        health.durability_finding(level, facts, config),
         health.eviction_finding(facts),
         health.memory_finding(facts),
         health.fragmentation_finding(facts),

@@ -53,10 +53,16 @@ FAULTS: dict[str, Fault] = {
         Course.RECONNECT, "is a replica", "name the primary in the URL, or wait for a failover"
     ),
     "MASTERDOWN": Fault(Course.RECONNECT, "is a replica that has lost its primary", "look at the primary"),
+    # So speaks a server that is cut off from the others, which may have made another the primary by now.
+    "CLUSTERDOWN": Fault(
+        Course.RECONNECT, "belongs to a cluster that is down", "look at the cluster's nodes"
+    ),
+    "NOREPLICAS": Fault(
+        Course.RECONNECT, "has fewer replicas than its min-replicas-to-write", "look at the replicas"
+    ),
     "BUSY": Fault(
         Course.RETRY, "is kept busy by a script", "if it does not end by itself: SCRIPT KILL on the server"
     ),
-    "CLUSTERDOWN": Fault(Course.RETRY, "belongs to a cluster that is down", "look at the cluster's nodes"),
     "TRYAGAIN": Fault(Course.RETRY, "is moving these keys to another node", _WAIT),
     "EXECABORT": Fault(Course.RETRY, "gave up a transaction before it began", _WAIT),
     "ERR max number of clients": Fault(
@@ -73,13 +79,13 @@ FAULTS: dict[str, Fault] = {
         "cannot save to its disk and refuses changes",
         "make room on the disk and look at the server's log; nothing was lost",
     ),
-    "NOREPLICAS": Fault(
-        Course.TELL, "has fewer replicas than its min-replicas-to-write", "look at the replicas"
-    ),
     "STALE": Fault(
         Course.TELL,
         "has taken a later batch of the same producer",
         "this one was overtaken and is not stored",
+    ),
+    "SEALED": Fault(
+        Course.TELL, "takes no more in this part of a stream", "its layout has changed, and is read anew"
     ),
     "WRONGTYPE": Fault(
         Course.TELL,
@@ -123,6 +129,9 @@ UNFORESEEN = Fault(Course.TELL, "answers with an error", "please report this", d
 
 #: How a script's error begins when the user may not run a command of it: Redis 6.2 and 7, Valkey.
 _DENIED_IN_SCRIPT = ("The user executing the script can't", "ACL failure in script")
+
+#: What a cluster mends by itself.
+_PASSING = frozenset({"TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS"})
 
 _TEXTS = tuple(key for key in FAULTS if " " in key)
 
@@ -200,6 +209,15 @@ def is_out_of_memory(reply: Any) -> bool:
     return is_error(reply, "OOM")
 
 
+def is_sealed(reply: Any) -> bool:
+    return is_error(reply, "SEALED")
+
+
+def is_per_chunk(reply: Any) -> bool:
+    """Whether a part of a batch was refused by an error of which the others may know nothing."""
+    return is_out_of_memory(reply) or is_sealed(reply)
+
+
 def is_denied(reply: Any) -> bool:
     """Whether the user lacks a right."""
     return is_error(reply, "NOPERM")
@@ -217,7 +235,7 @@ def leads_elsewhere(reply: ReplyError) -> bool:
 
 def passes_soon(reply: Any) -> bool:
     """Whether a cluster cannot serve it at this moment, but may in the next."""
-    return is_error(reply, "TRYAGAIN") or is_error(reply, "CLUSTERDOWN")
+    return isinstance(reply, ReplyError) and _code_of(str(reply)) in _PASSING
 
 
 def redirection_of(reply: Any, host_asked: str = "") -> Redirection | None:

@@ -124,7 +124,7 @@ def _append_only_finding(facts: Facts, config: Mapping[str, str]) -> Finding:
             return ok("persistence", "append-only file; how often it reaches the disk is not told")
 
 
-def durability_finding(level: str, facts: Facts) -> Finding:
+def durability_finding(level: str, facts: Facts, config: Mapping[str, str]) -> Finding:
     """What the app's own level means on this server."""
     replicas = _online(facts)
     match level:
@@ -143,9 +143,26 @@ def durability_finding(level: str, facts: Facts) -> Finding:
                 "CONFIG SET appendonly yes, or use durability='default'",
             )
         case "fsync":
-            return ok("durability", "fsync: an enqueue returns when the job is on the server's disk")
+            return _fsync_finding(config.get("appendfsync"))
         case _:
             return ok("durability", "default: an accepted job is as safe as the server's persistence")
+
+
+def _fsync_finding(policy: str | None) -> Finding:
+    """The server never syncs because somebody waits: only when its own policy has it do so."""
+    told = "fsync: an enqueue returns when the job is on the server's disk"
+    match policy:
+        case "no":
+            return fail(
+                "durability",
+                "fsync, but the server leaves that to the system (appendfsync no) and cannot tell what is"
+                " on disk: every enqueue raises NotDurable",
+                "CONFIG SET appendfsync always, or everysec",
+            )
+        case "everysec":
+            return ok("durability", f"{told}, which may take a second (appendfsync everysec)")
+        case _:
+            return ok("durability", told)
 
 
 def eviction_finding(facts: Facts) -> Finding:

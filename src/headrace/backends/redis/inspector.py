@@ -14,7 +14,7 @@ from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, Wo
 
 from .keys import stream_of
 from .listing import Lister
-from .scripts import COUNTS, DISCARD, DRAW, HASTEN, ISSUE, PAUSE, PURGE, REPLAY, REWRITE
+from .scripts import COUNTS, DISCARD, DRAW, HASTEN, HOLDER, ISSUE, PAUSE, PURGE, REPLAY, REWRITE
 from .store import Store
 
 #: What one script may hold: items, and bytes of the bodies it looks at.
@@ -57,6 +57,10 @@ class RedisInspector(Inspector):
         limit: int = 100,
     ) -> Page[Record]:
         return await self._lister.records(stream, status, task, cursor, limit)
+
+    async def holder(self, stream: Stream, key: str) -> str | None:
+        id: bytes = await self._store.run(self._store.queue(stream).call(HOLDER, key))
+        return id.decode() or None
 
     async def workers(self) -> list[WorkerInfo]:
         values: list[bytes] = await self._store.command("HVALS", self._store.keys.workers)

@@ -15,11 +15,16 @@ namespace.
     :r:<id>                result or mark of an ended message                 job, time to live
     :u:<key>               unique key → who holds it                          job
     :p:<producer>/<chunk>  last batch with its answers                        job, time to live
+    :p:                    the part is sealed, no producer may append         stays
     :confirmed             written before a confirmation is waited for        time to live
     :meta                  hash: lease, longer and until (of one that was     stays
-                           shortened), paused, run (of the server), patient
+                           shortened), paused, run (of the server), patient,
+                           layout (of a stream that was split)
     :sched                 hash: of each schedule l:<name> last moment,       stays
                            f: last fired, p: paused, d: definition
+
+A part of a stream that was split is a stream of its own, with its own hash tag: `{namespace:q:emails#1.3}` is
+part 3 of generation 1 (core/layout.py).
 
 A topic has the same (its lanes stay empty) and these. Those of a group begin with `{namespace:t:topic}:g:`
 and its name with a slash, which no name holds: `{headrace:t:orders}:g:billing/s:normal`.
@@ -54,7 +59,7 @@ GROUP = "headrace"
 _KINDS: dict[str, StreamKind] = {"queue": "queue", "topic": "topic", "group": "group"}
 
 _PERMANENT = re.compile(
-    r"\{[^}]*\}:(g:[^/]+/)?(s:(suspect|returned|high|normal|low)|meta|sched)"
+    r"\{[^}]*\}:(g:[^/]+/)?(s:(suspect|returned|high|normal|low)|meta|sched|p:)"
     r"|\{[^}]*\}:(log|groups)|[^{}]+:(streams|workers)"
 )
 

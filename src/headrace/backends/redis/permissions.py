@@ -23,26 +23,27 @@ _BASE = ("evalsha", "script|load", "subscribe", "ping", "select", "time")
 
 _LOOKING = (
     *("exists", "get", "smembers", "hget", "hgetall", "hmget"),
-    *("zcard", "zrange", "zscore", "xlen", "xpending", "xrange", "xinfo|groups", "xinfo|stream"),
+    *("zcard", "zcount", "zrange", "zscore"),
+    *("xlen", "xpending", "xrange", "xrevrange", "xinfo|groups", "xinfo|stream"),
 )
 
 _READER = (
     *_BASE,
     *_LOOKING,
-    *("scan", "hvals", "zcount", "zrank", "zrevrange", "zrevrank", "xread", "xrevrange"),
+    *("scan", "hvals", "zrank", "zrevrange", "zrevrank", "xread"),
 )
 
 _PRODUCER = (
     *_BASE,
     *_LOOKING,
-    *("publish", "wait", "waitaof", "del", "set", "pexpire", "sadd", "hdel", "hexists", "hset"),
+    *("publish", "wait", "waitaof", "del", "mget", "set", "pexpire", "sadd", "hdel", "hexists", "hset"),
     *("zadd", "zrem", "xadd", "xdel", "xtrim"),
 )
 
 _WORKER = (
     *_PRODUCER,
-    *("expire", "hincrby", "hlen", "hsetnx", "zrangebyscore"),
-    *("xack", "xclaim", "xread", "xreadgroup", "xrevrange"),
+    *("expire", "hincrby", "hlen", "hsetnx", "srem", "zrangebyscore"),
+    *("xack", "xclaim", "xread", "xreadgroup"),
     *("xgroup|create", "xgroup|delconsumer", "xinfo|consumers"),
 )
 
@@ -51,7 +52,7 @@ ROLES: dict[Role, tuple[str, ...]] = {
     "reader": _READER,
     "producer": _PRODUCER,
     "worker": _WORKER,
-    "everything": tuple(dict.fromkeys((*_WORKER, *_READER, "srem", "unlink"))),
+    "everything": tuple(dict.fromkeys((*_WORKER, *_READER, "unlink"))),
 }
 
 COMMANDS = ROLES["everything"]

@@ -15,7 +15,7 @@ from headrace.core.outcome import DeadReason
 from headrace.core.record import JobStatus
 
 from .connection import Word
-from .entries import message_of, state_of
+from .entries import message_of, read_said, state_of
 from .queue import Queue
 from .scripts import OVERDUE, RECOVER
 from .store import Store
@@ -109,7 +109,7 @@ class Recoverer:
 
 
 def _overdue(row: list[Any], now_us: int) -> Overdue:
-    lane, entry, consumer, fields = row
+    lane, entry, consumer, fields, said = row
     worker, message = consumer.decode(), message_of(fields)
-    state = state_of(message).crashed(Trouble(now_us, "crashed", worker))
+    state = state_of(message).crashed(Trouble(now_us, "crashed", worker)).logged(read_said(said)[1])
     return Overdue(lane, entry, worker, message, state)

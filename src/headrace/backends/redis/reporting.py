@@ -1,18 +1,19 @@
-"""How far runs have come, as calls of the script that keeps it."""
+"""How far runs have come and what they wrote, as calls of the script that keeps it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from headrace.core.claim import Report
+from headrace.core.job_log import encode_log
 from headrace.core.message import Stream
 
 from .connection import Word
 from .queue import Call, Queue
 from .scripts import REPORT
 
-#: Reports in one script.
-ITEMS = 200
+#: Reports in one script, and bytes of what they write.
+ITEMS, BYTES = 200, 1 << 20
 
 
 def report_calls(reports: Sequence[Report], queue_of: Callable[[Stream], Queue]) -> list[Call]:
@@ -20,15 +21,26 @@ def report_calls(reports: Sequence[Report], queue_of: Callable[[Stream], Queue])
     for report in reports:
         by_stream.setdefault(report.claim.source.stream, []).append(report)
     return [
-        queue_of(stream).call(REPORT, *_words(several[start : start + ITEMS]))
+        queue_of(stream).call(REPORT, *words)
         for stream, several in by_stream.items()
-        for start in range(0, len(several), ITEMS)
+        for words in _chunks(several)
     ]
 
 
-def _words(reports: Sequence[Report]) -> list[Word]:
+def _chunks(reports: Sequence[Report]) -> Iterator[list[Word]]:
     words: list[Word] = []
+    count = size = 0
     for report in reports:
-        claim, token = report.claim, report.claim.token
-        words += (claim.id, token.lane, token.entry, token.consumer, repr(report.fraction), report.text)
-    return words
+        log = encode_log(report.log)
+        if count == ITEMS or (count and size + len(log) > BYTES):
+            yield words
+            words, count, size = [], 0, 0
+        words += _words(report, log)
+        count, size = count + 1, size + len(log)
+    yield words
+
+
+def _words(report: Report, log: bytes) -> tuple[Word, ...]:
+    claim, token = report.claim, report.claim.token
+    fraction = "-" if report.fraction is None else repr(report.fraction)
+    return claim.id, token.lane, token.entry, token.consumer, fraction, report.text, log

@@ -93,7 +93,7 @@ class Settling:
             section.entries.append(token.entry)
             section.ids.append(claim.id)
             if outcome.kept is not None:
-                says = _says(token.task, outcome.kept, _stored(claim.state))
+                says = _says(token.task, outcome.kept, _stored(outcome.state or claim.state))
                 section.marks += (outcome.kept.ttl_us, says)
                 section.size += len(says)
             return
@@ -155,7 +155,7 @@ def _words(claim: Claim, token: Token, outcome: Any) -> tuple[Script, tuple[Word
     held: tuple[Word, ...] = (*place, token.consumer)
     match outcome:
         case Done():
-            kept = outcome.kept
+            kept, state = outcome.kept, _stored(outcome.state or claim.state)
             ttl_us, says = (kept.ttl_us, _says(token.task, kept, state)) if kept else (0, b"")
             return FINISH, (*place, token.first_place, token.unique, ttl_us, says)
         case Retry() | Snoozed() | Released():
@@ -170,7 +170,7 @@ def _words(claim: Claim, token: Token, outcome: Any) -> tuple[Script, tuple[Word
                 token.unique,
                 JobStatus.CANCELLED.value,
                 outcome.ttl_us,
-                state,
+                _stored(outcome.state or claim.state),
             )
         case Expired():
             ended = (JobStatus.EXPIRED.value, outcome.ttl_us, state)

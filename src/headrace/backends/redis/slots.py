@@ -58,10 +58,11 @@ class Slots:
             await self._ask_once()
         return self._owner(slot)
 
-    async def any_node(self) -> Place:
+    async def any_node(self, but: Place | None = None) -> Place:
+        """Another than `but`, if there is one."""
         if self._must_ask:
             await self._ask_once()
-        return random.choice(self._known)
+        return random.choice([place for place in self._known if place != but] or self._known)
 
     def owner_synchronously(self, slot: int) -> Place:
         if self._must_ask:
@@ -180,14 +181,17 @@ class Owner:
 
 
 class Anyone:
-    """Finds a node, whichever: what is announced at one is heard at all."""
+    """Finds a node, whichever: what is announced at one is heard at all. Each time it is another, since the
+    last was lost, or deaf."""
 
     def __init__(self, slots: Slots, address: Address) -> None:
         self._slots = slots
         self._address = address
+        self._last: Place | None = None
 
     async def find(self) -> Address:
-        return self._address.at(await self._slots.any_node())
+        self._last = await self._slots.any_node(but=self._last)
+        return self._address.at(self._last)
 
     def doubt(self) -> None:
         self._slots.doubt()

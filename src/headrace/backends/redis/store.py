@@ -219,6 +219,11 @@ class Store:
         main = self.link.wire
         return main if main is not None and main.address == wire.address else None
 
+    async def announce_elsewhere(self, wire: Wire, channel: str) -> bool:
+        """Say something at another server than the one that this connection leads to, which is to hear it;
+        False: it need not, there is only one."""
+        return False
+
     def connect_synchronously(self) -> SyncServer | SyncNodes:
         find = self._sentinels.find_synchronously if self._sentinels else None
         return SyncServer(SyncConnection(self.address, find=find), self.server_name)

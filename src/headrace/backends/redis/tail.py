@@ -9,7 +9,7 @@ from hiredis import ReplyError
 
 from headrace.core.clock import SECOND
 from headrace.core.message import Stream
-from headrace.core.topics import LogEntry, Reading, Start
+from headrace.core.topics import LogEntry, Reading, Start, number_in_one_log
 
 from .connection import Link, Wire, pack
 from .entries import message_of
@@ -53,7 +53,7 @@ class Tail:
                 left = until - loop.time()
                 if self._was_woken() or reading.entries or left <= 0:
                     return reading
-                after = reading.position
+                after = number_in_one_log(reading.position)
                 await self._block(topic, after, min(left, BLOCK))
 
     def wake(self) -> None:

@@ -7,7 +7,17 @@ from typing import Any
 
 from headrace.core.message import Stream, group_stream
 from headrace.core.record import Counts
-from headrace.core.topics import GroupRecord, Reading, Start, Tended, TopicRecord, TopicRules, Topics
+from headrace.core.topics import (
+    GroupRecord,
+    Position,
+    Reading,
+    Start,
+    Tended,
+    TopicRecord,
+    TopicRules,
+    Topics,
+    number_in_one_log,
+)
 
 from .faults import OutOfMemory
 from .inspector import counts_of
@@ -42,9 +52,10 @@ class RedisTopics(Topics):
         return bool(answer)
 
     async def read(
-        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+        self, topic: Stream, after: Position | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
-        return await self._tail(consumer).read(topic, after, limit, wait)
+        place = after if isinstance(after, Start) else number_in_one_log(after)
+        return await self._tail(consumer).read(topic, place, limit, wait)
 
     def _tail(self, consumer: str) -> Tail:
         tail = self._tails.get(consumer)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.core.backend import Answer
+from headrace.core.errors import Moved
 from headrace.core.ids import LENGTH
-from headrace.core.message import Batch, Message, are_alike
+from headrace.core.message import Batch, Message, Stream, are_alike
 
 from . import queries
 from .connection import Bindings
@@ -24,12 +25,14 @@ UNLIMITED: Final = 1 << 62
 Row = tuple[str, str, int, int, int, int, int, str | None, str | None, int | None, int]
 
 
-def append(transaction: Transaction, batch: Batch) -> list[Answer]:
+def append(transaction: Transaction, batch: Batch, *, ticking: bool = False) -> list[Answer]:
     if not batch.messages:
         return []
     stream = transaction.stream(batch.stream)
     answers = recall(transaction, stream.number, batch)
     if answers is None:
+        if stream.sealed and not ticking:
+            raise sealed(batch)
         accepted = batch.messages
         if not (_is_plain(batch) and _write(transaction, stream.number, batch, accepted)):
             answers, accepted = _decide(transaction, stream, batch)
@@ -37,6 +40,23 @@ def append(transaction: Transaction, batch: Batch) -> list[Answer]:
         answers = answers or [Answer(message.id) for message in accepted]
         remember(transaction, stream.number, batch, answers, complete=len(accepted) == len(answers))
     return answers
+
+
+def sealed(batch: Batch) -> Moved:
+    return Moved(f"{batch.stream.name} is sealed", answers=[None] * len(batch.messages))
+
+
+def find_holders(transaction: Transaction, stream: Stream, messages: list[Message]) -> list[str | None]:
+    """For each the id that stands in its way. Ids of a topic stand in nobody's."""
+    found = transaction.find(stream)
+    if found is None:
+        return [None] * len(messages)
+    known = set() if stream.kind == "topic" else _known_ids(transaction, found.number, messages)
+    keys = KeyRing(transaction, found.number, [message.unique.key for message in messages if message.unique])
+    return [
+        message.id if message.id in known else keys.owner(message.unique.key) if message.unique else None
+        for message in messages
+    ]
 
 
 def _is_plain(batch: Batch) -> bool:
@@ -153,7 +173,6 @@ def _row(message: Message, bodies: Parcel, now_us: int) -> Row:
     lane = FIRST_PRIORITY + priority
     place, at_us = (SCHEDULED, due_us) if due_us > now_us else (lane, now_us)
     expires_us = due_us + message.lifetime_us if message.lifetime_us else 0
-    # A key that ends by itself is not the message's to release.
-    key, until = (unique.key, unique.until) if unique and unique.until != "elapsed" else (None, None)
+    key, until = (unique.key, unique.until) if unique else (None, None)
     start, length = bodies.put(message.body)
     return message.id, message.task, place, at_us, lane, priority, expires_us, key, until, start, length

@@ -36,6 +36,7 @@ from .claims import Request, claim, is_something_ready
 from .connection import Connection, Synchronous
 from .examination import SqliteExamination, warn_of_risks
 from .filesystem import check_folder
+from .layouts import SqliteLayouts
 from .publishing import publish
 from .records import Listing
 from .renewer import SqliteRenewer
@@ -47,7 +48,7 @@ from .topics import SqliteTopics
 T = TypeVar("T")
 
 
-class SqliteBackend(SqliteTopics, SqliteExamination, Backend):
+class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
     def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
         super().__init__(path, namespace=namespace, clock=clock)
         self._synchronous: Synchronous = synchronous
@@ -301,6 +302,11 @@ class SqliteBackend(SqliteTopics, SqliteExamination, Backend):
             lambda connection: records.list_records(
                 connection, self._namespace, listing, self._clock.now_us()
             )
+        )
+
+    async def holder(self, stream: Stream, key: str) -> str | None:
+        return await self._read(
+            lambda connection: records.holder(connection, self._namespace, stream, key, self._clock.now_us())
         )
 
     async def workers(self) -> list[WorkerInfo]:

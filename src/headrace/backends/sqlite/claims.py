@@ -126,7 +126,7 @@ def _worker(transaction: Transaction, consumer: str) -> int:
 def _release_started(transaction: Transaction, started: dict[int, HeldKey]) -> None:
     if started:
         release_keys(transaction, list(started.values()))
-        transaction.connection.change(queries.FORGET_STARTED_KEYS, (listed(started),))
+        transaction.connection.change(queries.SPEND_STARTED_KEYS, (listed(started),))
 
 
 def read_state(data: bytes | None) -> State:

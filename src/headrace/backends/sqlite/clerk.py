@@ -49,7 +49,8 @@ class Clerk(ABC, Generic[Item]):
         try:
             self._work()
         finally:
-            self._connection.close()
+            with self._connection.in_use:
+                self._connection.close()
             self._post(self._ended.set)
 
     def _deliver(self, answers: Answers[Item], news: News) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -32,12 +33,21 @@ BUSY_TIMEOUT = 5000
 #: reader keeps the checkpoint from finishing.
 JOURNAL_SIZE_LIMIT: Final = 16 * 1024 * 1024
 
-#: Every connection of this process, so that a forked child can let go of those it inherited.
+#: Seconds for which a fork waits until whoever uses a connection is done with it.
+FORK_PATIENCE: Final = BUSY_TIMEOUT / 1000 + 1
+
+#: Every connection of this process, so that none is open over a fork.
 _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+#: Those that a fork under way has closed and holds, and files that had to stay open over the one that made
+#: this process.
+_held: list[Connection] = []
+_inherited: set[Path] = set()
 
 
 class Connection:
-    """Every method runs in the thread that owns it. Errors are the library's; see `failed`."""
+    """Every method runs in the thread that owns it, which holds `in_use` from the first to the last of what
+    belongs together. Errors are the library's; see `failed`."""
 
     def __init__(
         self,
@@ -56,6 +66,7 @@ class Connection:
         self._handle: apsw.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._turnstile = Turnstile(path)
+        self.in_use = threading.Lock()
         self.opened = 0  # how often
         _connections.add(self)
 
@@ -89,9 +100,11 @@ class Connection:
         """This process is a fork of the one that connected, so the connection must never be closed here, not
         even when the interpreter ends: that could take the write-ahead log away from the parent."""
         self._turnstile.close()
+        self.in_use = threading.Lock()
         handle, self._handle = self._handle, None
         if handle is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+            _inherited.add(self.path)
 
     def failed(self, error: apsw.Error, *, committing: bool = False) -> BackendUnavailable:
         """Undo what was under way, connect anew next time if need be; answers the error to raise."""
@@ -177,6 +190,11 @@ class Connection:
 
     def _connect(self) -> None:
         check_version()
+        if self.path in _inherited:
+            raise BackendUnavailable(
+                f"the SQLite store {self.path} was in use when this process was forked, and cannot be used"
+                " here: fork when nothing is under way, or start processes by spawn"
+            )
         handle = self._handle = apsw.Connection(str(self.path))
         handle.set_busy_timeout(self._busy_timeout)  # before anything that could find the file locked
         # Else statements are prepared anew for each binding, for plans that ours do not need: 13 µs, not 5.
@@ -228,10 +246,27 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _abandon_all() -> None:
+def _close_all() -> None:
+    """SQLite takes locks for a process, and remembers which: a child would believe that it holds those of its
+    parent. Then the parent may take the write-ahead log away, and with it what the child has written since
+    (sqlite.org/howtocorrupt.html, 2.6). Connections that are closed are made anew where they are needed."""
+    for connection in list(_connections):
+        if connection.in_use.acquire(timeout=FORK_PATIENCE):
+            connection.close()
+            _held.append(connection)
+
+
+def _let_go() -> None:
+    for connection in _held:
+        connection.in_use.release()
+    _held.clear()
+
+
+def _begin_anew() -> None:
+    _held.clear()
     for connection in list(_connections):
         connection.abandon()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_all)
+    os.register_at_fork(before=_close_all, after_in_parent=_let_go, after_in_child=_begin_anew)

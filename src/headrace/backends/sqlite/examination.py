@@ -83,13 +83,14 @@ def _file_system(path: Path) -> Finding:
 def _contents(path: Path) -> list[Finding]:
     """What only a connection can tell."""
     connection = Connection(path, query_only=True)
-    try:
-        connection.open()
-        return [_journal_mode(connection), _integrity(connection, path)]
-    except (apsw.Error, HeadraceError) as error:
-        return [fail("integrity", f"the file cannot be read: {error}", _RESTORE)]
-    finally:
-        connection.close()
+    with connection.in_use:
+        try:
+            connection.open()
+            return [_journal_mode(connection), _integrity(connection, path)]
+        except (apsw.Error, HeadraceError) as error:
+            return [fail("integrity", f"the file cannot be read: {error}", _RESTORE)]
+        finally:
+            connection.close()
 
 
 _RESTORE = "stop the workers and restore a copy, or save what can be read: sqlite3 jobs.db .recover"

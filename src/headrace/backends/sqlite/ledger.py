@@ -57,12 +57,20 @@ class Ledger:
         self._due[subject.stream] = subject.number, min(earliest, due_us)
 
     def end(
-        self, subject: Subject, place: int, *, ttl_us: int, result: bytes | None = None, note: str = ""
+        self,
+        subject: Subject,
+        place: int,
+        *,
+        ttl_us: int,
+        result: bytes | None = None,
+        note: str = "",
+        state: State | None = None,
     ) -> None:
-        """With a mark for a time, or without a trace."""
+        """With a mark for a time, which keeps the state as it is or gets another, or without a trace."""
         if ttl_us > 0:
             until_us = self._transaction.now_us + ttl_us
-            self._marks.append((subject.seq, place, until_us, note or None, *self._bytes.put(result)))
+            stored = *self._bytes.put(result), *self._put_state(state)
+            self._marks.append((subject.seq, place, until_us, note or None, *stored))
         else:
             self._forgotten.append(subject.seq)
         self._part(subject, place)
@@ -119,5 +127,5 @@ class Ledger:
         self._transaction.count(subject.number, place, 1)
         subject.place = place
 
-    def _put_state(self, state: State) -> tuple[int | None, int]:
-        return self._bytes.put(None if state == FRESH else encode_state(state))
+    def _put_state(self, state: State | None) -> tuple[int | None, int]:
+        return self._bytes.put(None if state is None or state == FRESH else encode_state(state))

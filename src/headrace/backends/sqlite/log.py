@@ -32,6 +32,7 @@ class Log(NamedTuple):
     retention_us: int
     max_length: int | None
     strict: int
+    sealed: int = 0
 
     def event(self, number: int) -> int:
         """What the table calls the event of this number."""
@@ -56,8 +57,9 @@ def open_log(transaction: Transaction, topic: str, rules: TopicRules | None = No
     found = find_log(transaction.connection, transaction.namespace, topic)
     if found is not None:
         return found
-    stream = transaction.stream(Stream("topic", topic)).number
-    return Log(*transaction.connection.row(topic_queries.ADD_TOPIC, (stream, *row_of(rules or TopicRules()))))
+    stream = transaction.stream(Stream("topic", topic))
+    row = (stream.number, *row_of(rules or TopicRules()))
+    return Log(*transaction.connection.row(topic_queries.ADD_TOPIC, row))._replace(sealed=stream.sealed)
 
 
 def row_of(rules: TopicRules) -> tuple[int, int | None, int]:

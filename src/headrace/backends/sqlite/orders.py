@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from headrace.core.backend import CancelOrder, DueOrder, LeaseOrder, Order, PauseOrder, ScheduleOrder
+from headrace.core.backend import (
+    CancelOrder,
+    DueOrder,
+    LayoutOrder,
+    LeaseOrder,
+    Order,
+    PauseOrder,
+    ScheduleOrder,
+)
 from headrace.core.message import Stream, StreamKind
 
 from . import upkeep_queries
@@ -49,6 +57,8 @@ def _words(order: Order) -> list[str]:
             return ["lease", stream.kind, stream.name, str(lease_us)]
         case ScheduleOrder():
             return ["schedule", stream.kind, stream.name]
+        case LayoutOrder():
+            return ["layout", stream.kind, stream.name]
 
 
 def _order(what: str, kind: str = "", name: str = "", id: str = "", *_: object) -> Order | None:
@@ -63,6 +73,8 @@ def _order(what: str, kind: str = "", name: str = "", id: str = "", *_: object) 
             return LeaseOrder(stream, int(id))
         case "schedule":
             return ScheduleOrder(stream)
+        case "layout":
+            return LayoutOrder(stream)
         case "pause" | "resume":
             return PauseOrder(stream, paused=what == "pause")
         case _:

@@ -8,7 +8,7 @@ from headrace.core.message import NORMAL, Batch, Message
 from headrace.core.topics import TRIMMED_BESIDE
 
 from . import queries
-from .appends import Row
+from .appends import Row, sealed
 from .log import Log, open_log, write
 from .parcel import Parcel, listed
 from .places import FIRST_PRIORITY, SCHEDULED
@@ -18,12 +18,14 @@ from .transaction import Transaction, new_number
 from .unique_keys import KeyRing
 
 
-def publish(transaction: Transaction, batch: Batch) -> list[Answer]:
+def publish(transaction: Transaction, batch: Batch, *, ticking: bool = False) -> list[Answer]:
     if not batch.messages:
         return []
     log = open_log(transaction, batch.stream.topic)
     answers = recall(transaction, log.stream, batch)
     if answers is None:
+        if log.sealed and not ticking:
+            raise sealed(batch)
         answers, accepted = _decide(transaction, log, batch.messages)
         log = _write(transaction, batch, log, accepted)
         remember(transaction, log.stream, batch, answers, complete=len(accepted) == len(answers))

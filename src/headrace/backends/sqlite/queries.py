@@ -10,13 +10,13 @@ from __future__ import annotations
 # --- streams ---------------------------------------------------------------------------------------------
 
 FIND_STREAM = """
-SELECT stream, established, queued, scheduled FROM headrace_streams
+SELECT stream, established, queued, scheduled, sealed FROM headrace_streams
 WHERE namespace = ? AND kind = ? AND name = ?
 """
 
 ADD_STREAM = """
 INSERT INTO headrace_streams (namespace, kind, name, established) VALUES (?, ?, ?, ?)
-RETURNING stream, established, queued, scheduled
+RETURNING stream, established, queued, scheduled, sealed
 """
 
 ESTABLISH_STREAM = "UPDATE headrace_streams SET established = 1 WHERE stream = ?"
@@ -183,8 +183,8 @@ FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))
 """
 
 # [seq, ...]
-FORGET_STARTED_KEYS = """
-UPDATE headrace_messages SET unique_key = NULL, unique_until = NULL
+SPEND_STARTED_KEYS = """
+UPDATE headrace_messages SET unique_until = 'spent'
 WHERE seq IN (SELECT value FROM json_each(?))
 """
 
@@ -213,12 +213,13 @@ UPDATE headrace_messages SET
 FROM json_each(?1) AS change WHERE seq = change.value ->> 0
 """
 
-# [[seq, place, kept until, note, result's start and length], ...]
+# [[seq, place, kept until, note, result's start and length, state's start and length or NULL: as it is], ...]
 MARK = """
 UPDATE headrace_messages SET
     place = change.value ->> 1, at_us = change.value ->> 2, since_us = ?3, note = change.value ->> 3,
     result = iif(change.value ->> 4 IS NULL, NULL,
         coalesce(substr(?2, change.value ->> 4, change.value ->> 5), x'')),
+    state = iif(change.value ->> 6 IS NULL, state, substr(?2, change.value ->> 6, change.value ->> 7)),
     body = NULL
 FROM json_each(?1) AS change WHERE seq = change.value ->> 0
 """
@@ -243,10 +244,11 @@ WHERE seq IN (SELECT value FROM json_each(?)) AND place = 7
 # [seq, ...]
 RENEW = "UPDATE headrace_messages SET at_us = ?2 WHERE seq IN (SELECT value FROM json_each(?1))"
 
-# [[seq, claim, fraction, text], ...], now
+# [[seq, claim, fraction, text, log's start and length], ...], now
 REPORT = """
-INSERT OR REPLACE INTO headrace_progress (seq, claim, fraction, text, at_us)
-SELECT message.seq, claim, report.value ->> 2, report.value ->> 3, ?2
+INSERT OR REPLACE INTO headrace_progress (seq, claim, fraction, text, at_us, log)
+SELECT message.seq, claim, report.value ->> 2, report.value ->> 3, ?2,
+    iif(report.value ->> 4 IS NULL, NULL, substr(?3, report.value ->> 4, report.value ->> 5))
 FROM json_each(?1) AS report CROSS JOIN headrace_messages AS message
 WHERE message.seq = report.value ->> 0 AND claim = report.value ->> 1 AND place = 7
 """
@@ -271,14 +273,16 @@ WHERE seq IN (
 """
 
 # [[stream, leases up to here ran out], ...]
-# → [[seq, stream, id, task, priority, cancel_us, unique_key, worker, length of state], ...]
+# → [[seq, stream, id, task, priority, cancel_us, unique_key, worker, length of state, of log], ...]
 READ_OVERDUE = """
 SELECT
     json_group_array(json_array(
-        seq, stream, id, task, priority, cancel_us, unique_key, consumer, length(state))),
-    CAST(group_concat(state, '') AS BLOB)
+        seq, stream, id, task, priority, cancel_us, unique_key, consumer, length(state), length(log))),
+    CAST(group_concat(state, '') AS BLOB), CAST(group_concat(log, '') AS BLOB)
 FROM (
     SELECT seq, stream, message.id, task, priority, cancel_us, unique_key, state,
+        (SELECT log FROM headrace_progress AS progress
+            WHERE progress.seq = message.seq AND progress.claim = message.claim) AS log,
         (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker) AS consumer
     FROM json_each(?1) AS wanted CROSS JOIN headrace_messages AS message
     WHERE stream = wanted.value ->> 0 AND place = 7 AND at_us <= wanted.value ->> 1
@@ -312,9 +316,10 @@ FROM json_each(?1) AS due WHERE seq = due.value
 
 # --- steering --------------------------------------------------------------------------------------------
 
-# [id, ...] → [[seq, stream, place, priority, unique_key, id], ...]
+# [id, ...] → [[seq, stream, place, priority, unique_key unless it is no longer the message's, id], ...]
 READ_BY_ID = """
-SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id))
+SELECT json_group_array(json_array(seq, stream, place, priority,
+    iif(unique_until IN ('spent', 'elapsed'), NULL, unique_key), id))
 FROM headrace_messages WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2))
 """
 

@@ -35,9 +35,12 @@ class Reader(Clerk[Read[Any]]):
         while going:
             reads, going = self._gather()
             if reads:
-                self._deliver([(read, self._answer(read)) for read in reads], News())
+                with self._connection.in_use:
+                    answers = [(read, self._answer(read)) for read in reads]
+                self._deliver(answers, News())
             if going and self._watch.active and time.monotonic() >= self._look_at:
-                self._look()
+                with self._connection.in_use:
+                    self._look()
 
     def _gather(self) -> tuple[list[Read[Any]], bool]:
         """Wait for questions, or until it is time to look; False: there will be no more."""

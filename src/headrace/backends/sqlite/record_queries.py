@@ -4,8 +4,11 @@ from __future__ import annotations
 
 _RECORD = """
 SELECT seq, id, place, at_us, since_us, priority, task, reason, note, state, failure, result, body,
-    (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker),
+    (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker), unique_key,
     (SELECT json_array(fraction, text, progress.at_us) FROM headrace_progress AS progress
+        WHERE place = 7 AND progress.seq = message.seq AND progress.claim = message.claim
+            AND fraction IS NOT NULL),
+    (SELECT log FROM headrace_progress AS progress
         WHERE place = 7 AND progress.seq = message.seq AND progress.claim = message.claim)
 FROM headrace_messages AS message
 """

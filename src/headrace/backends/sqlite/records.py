@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.clock import SECOND
 from headrace.core.errors import ConfigurationError
+from headrace.core.job_log import decode_log
 from headrace.core.message import Stream
 from headrace.core.outcome import DeadReason, Failure
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Progress, Record
@@ -19,6 +20,7 @@ from .claims import read_state
 from .connection import Connection
 from .parcel import listed, unlisted
 from .places import DEAD, RANGES, RETRYING, RUNNING, SCHEDULED, STATUS, SUCCEEDED
+from .unique_keys import owners
 
 #: A page looks at no more than this many rows, however few of them fit.
 SCAN_LIMIT: Final = 1000
@@ -49,7 +51,9 @@ class Row(NamedTuple):
     result: bytes | None
     body: bytes | None
     worker: str | None
+    unique_key: str | None
     progress: str | None
+    log: bytes | None
 
 
 # --- one message ------------------------------------------------------------------------------------------
@@ -92,6 +96,8 @@ def _record(stream: Stream, row: Row, now_us: int) -> Record | None:
         reason=_reason(row.reason),
         failure=_failure(row.failure),
         progress=Progress(*unlisted(row.progress)) if row.progress else None,
+        log=decode_log(row.log),
+        unique_key=(row.unique_key or "") if stream.kind == "queue" and place <= DEAD else "",
     )
 
 
@@ -176,6 +182,11 @@ def list_dead(connection: Connection, namespace: str, listing: Listing) -> Page[
     array = connection.value(record_queries.LIST_DEAD, (number, *before, SCAN_LIMIT))
     lines, cursor = _choose(array, listing, lambda line: f"{line.at_us}:{line.seq}")
     return Page(tuple(_dead_letter(listing.stream, row) for row in _read(connection, lines)), cursor)
+
+
+def holder(connection: Connection, namespace: str, stream: Stream, key: str, now_us: int) -> str | None:
+    number = _number(connection, namespace, stream)
+    return None if number is None else owners(connection, number, [key], now_us).get(key)
 
 
 def _number(connection: Connection, namespace: str, stream: Stream) -> int | None:

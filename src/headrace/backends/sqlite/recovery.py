@@ -7,6 +7,7 @@ from typing import Final
 
 from headrace.core.backend import CRASH_LIMIT, CRASHED, Promoted, Reclaimed, Recovery
 from headrace.core.clock import SECOND
+from headrace.core.job_log import decode_log
 from headrace.core.message import Source, Trouble
 from headrace.core.outcome import DeadReason
 
@@ -43,15 +44,16 @@ def reclaim(transaction: Transaction, sources: Sequence[Source], limit: int) -> 
     streams = {stream.number: stream for stream in resolve(connection, transaction.namespace, sources)}
     # The clock was set back: a lease must not hold for longer than one lease from now.
     connection.change(queries.SHORTEN_LEASES, (listed(streams), now_us))
-    rows, states = connection.row(queries.READ_OVERDUE, (_overdue(streams.values(), now_us), limit))
-    unpack_state = Unpacking(states)
+    rows, states, logs = connection.row(queries.READ_OVERDUE, (_overdue(streams.values(), now_us), limit))
+    unpack_state, unpack_log = Unpacking(states), Unpacking(logs)
     ledger = Ledger(transaction)
     recovered: list[Recovery] = []
-    for seq, number, id, task, priority, cancel_us, key, worker, length in unlisted(rows):
+    for seq, number, id, task, priority, cancel_us, key, worker, length, log_length in unlisted(rows):
         source = streams[number].source
         subject = Subject(seq, source.stream, number, id, RUNNING, priority, 0, cancel_us, key)
         trouble = Trouble(now_us, "crashed", worker or "")
         state = read_state(unpack_state.take(length)).crashed(trouble)
+        state = state.logged(decode_log(unpack_log.take(log_length)))
         if cancel_us is not None:
             ledger.end(subject, CANCELLED, ttl_us=cancel_us)
         elif state.crashes >= CRASH_LIMIT:

@@ -30,15 +30,17 @@ class SqliteRenewer(Renewer):
         )
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
-        try:
-            return self._renew(claims) if claims else []
-        except apsw.Error as error:
-            raise self._connection.failed(error) from error
-        finally:
-            self._connection.undo()  # nothing, after a commit
+        with self._connection.in_use:
+            try:
+                return self._renew(claims) if claims else []
+            except apsw.Error as error:
+                raise self._connection.failed(error) from error
+            finally:
+                self._connection.undo()  # nothing, after a commit
 
     def close(self) -> None:
-        self._connection.close()
+        with self._connection.in_use:
+            self._connection.close()
 
     def _renew(self, claims: Sequence[Claim]) -> list[Renewal]:
         connection = self._connection

@@ -107,7 +107,7 @@ def tick(
     fired_us = next_us if messages else record.fired_us
     transaction.connection.change(ADVANCE, (number, name, next_us, fired_us))
     add = publish if stream.kind == "topic" else append
-    add(transaction, Batch(stream, f"schedule:{name}", next_us, list(messages)))
+    add(transaction, Batch(stream, f"schedule:{name}", next_us, list(messages)), ticking=True)
     return True
 
 

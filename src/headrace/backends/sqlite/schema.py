@@ -19,6 +19,8 @@ SCRIPTS: Final[tuple[str, ...]] = tuple(
         "schema-schedules.sql",
         "schema-topics.sql",
         "schema-traffic.sql",
+        "schema-layouts.sql",
+        "schema-job-logs.sql",
     )
 )
 

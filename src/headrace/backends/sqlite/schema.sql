@@ -35,8 +35,8 @@ CREATE TABLE headrace_messages (
     expires_us   INTEGER NOT NULL,           -- 0: never
     id           TEXT NOT NULL,
     task         TEXT NOT NULL,
-    unique_key   TEXT,                       -- held until finished or started; others are not kept here
-    unique_until TEXT,
+    unique_key   TEXT,                       -- as it was appended with; who holds a key is in headrace_unique_keys
+    unique_until TEXT,                       -- finished, started (then spent) or elapsed
     cancel_us    INTEGER,                    -- cancellation was asked for, with a mark for that long
     reason       TEXT,                       -- why it is dead
     note         TEXT,

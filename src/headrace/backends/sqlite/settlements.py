@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from headrace.core.claim import Claim, Report
+from headrace.core.job_log import NO_LOG, encode_log
 from headrace.core.outcome import (
     Cancelled,
     Dead,
@@ -21,7 +22,7 @@ from headrace.core.outcome import (
 
 from . import queries
 from .ledger import Ledger, Subject
-from .parcel import listed, unlisted
+from .parcel import Parcel, listed, unlisted
 from .places import CANCELLED, EXPIRED, RETRYING, RETURNED, RUNNING, SCHEDULED, SUCCEEDED
 from .transaction import Transaction
 
@@ -45,14 +46,22 @@ def parts_of(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
     size = 0
     for settlement in settlements:
         part.append(settlement)
-        outcome = settlement.outcome
-        if isinstance(outcome, Done) and outcome.kept and outcome.kept.value:
-            size += len(outcome.kept.value)
+        size += _size(settlement.outcome)
         if len(part) == MOST_SETTLEMENTS or size > MOST_BYTES:
             yield part
             part, size = [], 0
     if part:
         yield part
+
+
+def _size(outcome: Outcome) -> int:
+    """Bytes of its result and of its log, which may be long."""
+    if isinstance(outcome, Expired):
+        return 0
+    size = outcome.state.log.size if outcome.state and outcome.state.log is not NO_LOG else 0
+    if isinstance(outcome, Done) and outcome.kept and outcome.kept.value:
+        size += len(outcome.kept.value)
+    return size
 
 
 def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -67,8 +76,12 @@ def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[
 
 
 def report(transaction: Transaction, reports: Sequence[Report]) -> None:
-    rows = listed((*report.claim.token, report.fraction, report.text) for report in reports)
-    transaction.connection.change(queries.REPORT, (rows, transaction.now_us))
+    logs = Parcel()
+    rows = listed(
+        (*report.claim.token, report.fraction, report.text, *logs.put(encode_log(report.log) or None))
+        for report in reports
+    )
+    transaction.connection.change(queries.REPORT, (rows, transaction.now_us, logs.content()))
 
 
 def _read(transaction: Transaction, claims: list[Claim]) -> dict[int, Subject]:
@@ -92,7 +105,8 @@ def _judge(ledger: Ledger, subject: Subject | None, settlement: Settlement, now_
         if kept is None:
             ledger.end(subject, SUCCEEDED, ttl_us=0)
         else:
-            ledger.end(subject, SUCCEEDED, ttl_us=kept.ttl_us, result=kept.value, note=kept.note)
+            ttl_us, state = kept.ttl_us, outcome.state
+            ledger.end(subject, SUCCEEDED, ttl_us=ttl_us, result=kept.value, note=kept.note, state=state)
         return _KEPT
     if subject is None or subject.place != RUNNING or subject.claim != settlement.claim.token[1]:
         return _LOST
@@ -104,8 +118,8 @@ def _enter(ledger: Ledger, subject: Subject, outcome: Outcome, now_us: int) -> N
     match outcome:
         case Dead(state=state, reason=reason, failure=failure):
             ledger.bury(subject, state, reason, failure)
-        case Cancelled(ttl_us=ttl_us):
-            ledger.end(subject, CANCELLED, ttl_us=ttl_us)
+        case Cancelled(ttl_us=ttl_us, state=state):
+            ledger.end(subject, CANCELLED, ttl_us=ttl_us, state=state)
         case Expired(ttl_us=ttl_us):
             ledger.end(subject, EXPIRED, ttl_us=ttl_us)
         case Retry() | Snoozed() | Released():

@@ -8,7 +8,7 @@ from __future__ import annotations
 # --- topics ----------------------------------------------------------------------------------------------
 
 FIND_TOPIC = """
-SELECT topics.stream, first, last, last_us, retention_us, max_length, strict
+SELECT topics.stream, first, last, last_us, retention_us, max_length, strict, sealed
 FROM headrace_streams AS streams CROSS JOIN headrace_topics AS topics
 WHERE namespace = ? AND kind = 'topic' AND name = ? AND topics.stream = streams.stream
 """

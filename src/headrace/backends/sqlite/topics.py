@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from time import monotonic
 
 from headrace.core.message import Stream
-from headrace.core.topics import Reading, Start, Tended, TopicRecord, TopicRules, Topics
+from headrace.core.topics import (
+    Position,
+    Reading,
+    Start,
+    Tended,
+    TopicRecord,
+    TopicRules,
+    Topics,
+    number_in_one_log,
+)
 
 from . import groups, log, retention, topic_records
 from .connection import Connection
@@ -21,15 +30,16 @@ class SqliteTopics(Desk, Topics):
         return await self._write(lambda transaction: groups.join(transaction, group, start, ordered=ordered))
 
     async def read(
-        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+        self, topic: Stream, after: Position | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
         session = self._use()
         until = monotonic() + wait
+        place = after if isinstance(after, Start) else number_in_one_log(after)
         with session.watch.reading(topic, consumer) as bell:
             while True:
                 bell.reset()
-                reading = await self._read_log(topic, after, limit)
-                after = bell.position = reading.position
+                reading = await self._read_log(topic, place, limit)
+                place = bell.position = number_in_one_log(reading.position)
                 left = until - monotonic()
                 if self._was_woken(consumer) or reading.entries or left <= 0:
                     return reading

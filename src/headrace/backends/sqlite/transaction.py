@@ -33,6 +33,7 @@ class StreamRow(NamedTuple):
     established: int
     queued: int
     scheduled: int
+    sealed: int
 
 
 class Transaction:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from headrace.core.message import UniqueKey
 
 from . import queries
+from .connection import Connection
 from .parcel import listed, unlisted
 from .transaction import Transaction
 
@@ -20,7 +21,7 @@ class KeyRing:
     def __init__(self, transaction: Transaction, stream: int, keys: Iterable[str]) -> None:
         self._transaction = transaction
         self._stream = stream
-        self._owners = _owners(transaction, stream, list(keys))
+        self._owners = owners(transaction.connection, stream, list(keys), transaction.now_us)
         self._taken: list[tuple[str, str, int | None]] = []
 
     def owner(self, key: str) -> str | None:
@@ -43,12 +44,13 @@ def release_keys(transaction: Transaction, keys: list[HeldKey]) -> None:
         transaction.connection.change(queries.RELEASE_KEYS, (listed(keys),))
 
 
-def _owners(transaction: Transaction, stream: int, keys: list[str]) -> dict[str, str]:
+def owners(connection: Connection, stream: int, keys: list[str], now_us: int) -> dict[str, str]:
+    """Which messages hold these keys; those that nobody holds are left out."""
     if not keys:
         return {}
-    rows = unlisted(transaction.connection.value(queries.FIND_KEYS, (stream, listed(keys))))
+    rows = unlisted(connection.value(queries.FIND_KEYS, (stream, listed(keys))))
     return {
         key: id
         for key, id, expires_us, alive in rows
-        if (alive if expires_us is None else expires_us > transaction.now_us)
+        if (alive if expires_us is None else expires_us > now_us)
     }

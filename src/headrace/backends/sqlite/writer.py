@@ -55,7 +55,8 @@ class Writer(Clerk[Step[Any]]):
         while going:
             steps, going = self._gather()
             if steps:
-                self._carry_out(steps)
+                with self._connection.in_use:
+                    self._carry_out(steps)
 
     def _gather(self) -> tuple[list[Step[Any]], bool]:
         """Wait for a step and take those that stand behind it; False: there will be no more."""

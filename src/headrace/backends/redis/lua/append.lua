@@ -15,7 +15,9 @@ local producer, number, limit, memory = PRODUCER .. ARGV[5], ARGV[6], tonumber(A
 local count = (#ARGV - FIRST + 1) / WIDTH
 local now = clock()
 
-local last = redis.call('GET', producer)
+-- A part that is sealed has a value at the prefix itself, where no producer has one.
+local standing = redis.call('MGET', producer, PRODUCER)
+local last, sealed = standing[1], standing[2]
 if last then
   local of, expiry, answers = string.match(last, '^(%d+) (%d+) (.*)$')
   if tonumber(expiry) > now then
@@ -25,6 +27,10 @@ if last then
       return redis.error_reply('STALE a later batch of this producer was already taken')
     end
   end
+end
+-- Schedules stay where they are, whatever is sealed.
+if sealed and string.sub(ARGV[5], 1, 9) ~= 'schedule:' then
+  return redis.error_reply('SEALED this part takes no more')
 end
 
 local answers, added = {}, {}

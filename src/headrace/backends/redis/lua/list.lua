@@ -12,7 +12,7 @@ local rows = {}
 -- Adds a row and says whether there is room for another.
 local function add(id, place, message)
   rows[#rows + 1] = row_of(id, place, message)
-  bytes = bytes - #get(message, 'm')
+  bytes = bytes - #get(message, 'm') - #(get(message, 's') or '')
   return bytes > 0
 end
 

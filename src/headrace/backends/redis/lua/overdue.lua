@@ -7,7 +7,8 @@
 --           how many to look at · the lease of a queue that has none, in microseconds · bytes of bodies after
 --           which it stops: they will be moved
 -- answers:  now · lease in milliseconds · lane and entry to go on after, lane 0 when all were looked at ·
---           {lane, entry, consumer, message without its body} for each that was found
+--           {lane, entry, consumer, message without its body, what its run said of itself} for each that was
+--           found
 local run, lane, after = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local limit, budget, bytes = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[11])
 if redis.call('HLEN', IDS) == 0 then
@@ -35,9 +36,10 @@ end
 local found = {}
 local function note(entry, consumer)
   local message = message_in(lane, entry) or {}
-  bytes = bytes - #(get(message, 'm') or '')
+  local said = said_of(get(message, 'i') or '', lane .. entry) or ''
+  bytes = bytes - #(get(message, 'm') or '') - #(get(message, 's') or '') - #said
   put(message, 'm', nil)
-  found[#found + 1] = { lane, entry, consumer, message }
+  found[#found + 1] = { lane, entry, consumer, message, said }
 end
 
 while lane <= 5 and budget > 0 do

@@ -8,7 +8,7 @@ local queue, shared, channel = KEYS[1], KEYS[2], ARGV[1]
 local BAD = 'no-entry' -- neither an entry's id nor a number
 
 local tries = {
-  { 'DEL', queue }, { 'EXISTS', queue }, { 'GET', queue }, { 'SET', queue, '', 'PX', '0' },
+  { 'DEL', queue }, { 'EXISTS', queue }, { 'GET', queue }, { 'MGET', queue }, { 'SET', queue, '', 'PX', '0' },
   { 'PEXPIRE', queue, '1' }, { 'HDEL', shared, '' }, { 'HEXISTS', queue, '' }, { 'HGET', queue, '' },
   { 'HGETALL', shared }, { 'HLEN', queue }, { 'HMGET', queue, '' }, { 'HSET', shared, 'a', 'b', 'c' },
   { 'HSET', queue, 'a', 'b', 'c' }, { 'HVALS', shared }, { 'SMEMBERS', shared }, { 'SREM', shared, '' },

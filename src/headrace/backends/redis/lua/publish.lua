@@ -12,7 +12,9 @@
 local producer, number, memory, shape = PRODUCER .. ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local now = clock()
 
-local last = redis.call('GET', producer)
+-- A part that is sealed has a value at the prefix itself, where no producer has one.
+local standing = redis.call('MGET', producer, PRODUCER)
+local last, sealed = standing[1], standing[2]
 if last then
   local of, expiry, answers = string.match(last, '^(%d+) (%d+) (.*)$')
   if tonumber(expiry) > now then
@@ -22,6 +24,9 @@ if last then
       return redis.error_reply('STALE a later batch of this producer was already taken')
     end
   end
+end
+if sealed then
+  return redis.error_reply('SEALED this part takes no more')
 end
 
 local answers = {}

@@ -5,7 +5,7 @@
 -- answers:  nothing when there is no such topic, else: rules, or empty · numbers of the first and last event, and
 --           when they were written (0: there is none) · how many are scheduled · names of its groups
 local meta = redis.call('HMGET', TOPIC, 'last', 'rules')
-if not meta[1] and redis.call('EXISTS', LOG, GROUPS, TOPIC, DUE) == 0 then
+if not meta[1] and not meta[2] and redis.call('EXISTS', LOG, GROUPS, DUE) == 0 then
   return false
 end
 local last = last_number(meta[1])

@@ -1,5 +1,5 @@
 -- A message as a row for people: id · status · time (claimed, due or died, else 0) · worker · message · of a
--- running one that said how far it has come: '<time> <fraction> <text>'.
+-- running one what it said of itself (see `said_of` in place.lua).
 -- A mark as a row: id · status · time of its end · empty · {t, task, n, note}, {s, state} and {v, value} if
 -- there is one.
 
@@ -17,12 +17,6 @@ local function holder_since(lane, entry)
   return row, row and math.floor((clock() - OFFSET) / 1000) - row[3]
 end
 
--- What was said by the run that holds the message now, or nothing.
-local function progress_of(id, place)
-  local said_at, said = string.match(redis.call('HGET', PROGRESS, id) or '', '^(%S+) (.*)$')
-  return said_at == place and said or nil
-end
-
 local function row_of(id, place, message)
   local lane, entry = entry_at(place)
   if not lane then
@@ -38,7 +32,7 @@ local function row_of(id, place, message)
   end
   -- See renew.lua for what the count holds.
   local claimed = row[4] > 1000000000 and row[4] or since
-  return { id, 'running', digits(claimed * 1000 + OFFSET), row[2], message, progress_of(id, place) }
+  return { id, 'running', digits(claimed * 1000 + OFFSET), row[2], message, said_of(id, place) }
 end
 
 local function row_of_mark(id, now)

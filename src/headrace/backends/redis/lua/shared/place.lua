@@ -62,6 +62,13 @@ local function held(id, lane, entry, consumer)
   return row and row[2] == consumer, flags
 end
 
+-- What was said by the run that holds the message now, or nothing: '<time> <fraction, or - when it has not said>
+-- <bytes of the text> <text><log>'.
+local function said_of(id, place)
+  local said_at, said = string.match(redis.call('HGET', PROGRESS, id) or '', '^(%S+) (.*)$')
+  return said_at == place and said or nil
+end
+
 local function take_out(lane, entry)
   redis.call('XACK', KEYS[lane], GROUP, entry)
   redis.call('XDEL', KEYS[lane], entry)

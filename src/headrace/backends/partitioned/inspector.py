@@ -1,0 +1,152 @@
+"""The look-and-steer verbs: many parts, one queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from headrace.core.backend import DeadFilter, Inspector, ReplayAnswer
+from headrace.core.examination import Finding
+from headrace.core.layout import parts_of, whole_stream
+from headrace.core.message import Stream
+from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+from headrace.core.traffic import Counting, Tally, TrafficRecord
+
+from .desk import Desk
+from .listing import page_of_dead, page_of_records
+from .orders import record_of_whole, sum_of, worker_of_whole
+from .routing import Plan, part_in
+
+T = TypeVar("T")
+
+
+class PartitionedInspector(Desk, Inspector, Counting):
+    async def streams(self) -> list[Stream]:
+        return list(dict.fromkeys(map(whole_stream, await self._inner.streams())))
+
+    async def counts(self, stream: Stream) -> Counts:
+        parts = await self._parts(stream)
+        return sum_of(await asyncio.gather(*map(self._inner.counts, parts)))
+
+    async def records(
+        self,
+        stream: Stream,
+        *,
+        status: JobStatus | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Record]:
+        async def ask(part: Stream, cursor: str | None, limit: int) -> Page[Record]:
+            page = await self._inner.records(part, status=status, task=task, cursor=cursor, limit=limit)
+            return Page(tuple(filter(None, map(record_of_whole, page.items))), page.cursor)
+
+        parts = await self._parts(stream)
+        if len(parts) == 1:
+            return await ask(stream, cursor, limit)
+        return await page_of_records(parts, cursor, limit, ask)
+
+    async def holder(self, stream: Stream, key: str) -> str | None:
+        plan = await self._recent_plan(stream)
+        if plan is None:
+            return await self._inner.holder(stream, key)
+        places = [part_in(stream, generation, key) for generation in reversed(plan.layout.generations)]
+        found = await asyncio.gather(*(self._inner.holder(part, key) for part in (*places, stream)))
+        return next((id for id in found if id is not None), None)
+
+    async def workers(self) -> list[WorkerInfo]:
+        return [worker_of_whole(worker) for worker in await self._inner.workers()]
+
+    async def pause(self, stream: Stream, *, paused: bool) -> None:
+        # The stream itself first: whoever makes parts meanwhile has them follow it.
+        await self._inner.pause(stream, paused=paused)
+        layout = await self._layouts.refresh(stream)
+        parts = list((await self._parts(stream))[1:])
+        if layout.proposed:
+            parts += parts_of(stream, layout.next)
+        await asyncio.gather(*(self._inner.pause(part, paused=paused) for part in parts))
+
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:
+        purged = 0
+        for part in await self._parts(stream):
+            if purged < limit:
+                purged += await self._inner.purge(part, mark_us=mark_us, limit=limit - purged)
+        return purged
+
+    async def dead(
+        self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
+    ) -> Page[DeadLetter]:
+        async def ask(part: Stream, cursor: str | None, limit: int) -> Page[DeadLetter]:
+            page = await self._inner.dead(part, only=only, cursor=cursor, limit=limit)
+            return Page(tuple(_letter_of_whole(letter, stream) for letter in page.items), page.cursor)
+
+        parts = await self._parts(stream)
+        if len(parts) == 1:
+            return await self._inner.dead(stream, only=only, cursor=cursor, limit=limit)
+        return await page_of_dead(parts, cursor, limit, ask)
+
+    async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
+        plan = await self._recent_plan(stream)
+        if plan is None:
+            return await self._inner.replay(stream, ids)
+        answers = dict.fromkeys(ids, ReplayAnswer.GONE)
+        for part in plan.parts:
+            left = [id for id, answer in answers.items() if answer is ReplayAnswer.GONE]
+            if left:
+                answers.update(zip(left, await self._inner.replay(part, left), strict=True))
+        # One that is named twice is gone the second time.
+        return [answers.pop(id, ReplayAnswer.GONE) for id in ids]
+
+    async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
+        parts = await self._parts(stream)
+        return sum(await asyncio.gather(*(self._inner.discard(part, ids) for part in parts)))
+
+    async def hasten(self, stream: Stream, id: str) -> bool:
+        return bool(await self._first(stream, id, lambda part: self._inner.hasten(part, id)))
+
+    async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
+        return bool(await self._first(stream, id, lambda part: self._inner.rewrite(part, id, body)))
+
+    async def examine(self) -> list[Finding]:
+        return await self._inner.examine()
+
+    async def tally(self, tallies: Sequence[Tally]) -> None:
+        await self._inner.tally(tallies)
+
+    async def traffic(self, minutes: int) -> list[TrafficRecord]:
+        return await self._inner.traffic(minutes)
+
+    # --- one message among the parts ---------------------------------------------------------------------
+
+    async def _locate(self, plan: Plan, id: str) -> tuple[Stream, Record | None]:
+        """The part that knows a message; the likely one when none does."""
+        likely = plan.likely(id)
+        record = await self._inner.look(likely, id)
+        if record is not None:
+            return likely, record
+        others = plan.others(id)
+        records = await asyncio.gather(*(self._inner.look(part, id) for part in others))
+        found = [(part, each) for part, each in zip(others, records, strict=True) if each is not None]
+        # Of one that was over and then sent again there may be two: the one that is not over counts.
+        found.sort(key=lambda pair: pair[1].status.over)
+        return found[0] if found else (likely, None)
+
+    async def _first(self, stream: Stream, id: str, ask: Callable[[Stream], Awaitable[T | None]]) -> T | None:
+        """What the likely part answers, or else another that has an answer."""
+        plan = await self._recent_plan(stream)
+        if plan is None:
+            return await ask(stream)
+        answer = await ask(plan.likely(id))
+        if answer:
+            return answer
+        answers = await asyncio.gather(*map(ask, plan.others(id)))
+        return next((each for each in answers if each), None)
+
+
+def _letter_of_whole(letter: DeadLetter, stream: Stream) -> DeadLetter:
+    if stream.kind == "queue":
+        return msgspec.structs.replace(letter, queue=stream.name)
+    return msgspec.structs.replace(letter, topic=stream.topic)

@@ -1,0 +1,149 @@
+"""What this process knows of layouts: read when a stream is first used, and when something has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+
+from headrace.core.backend import Backend
+from headrace.core.errors import BackendUnavailable
+from headrace.core.layout import WHOLE, Layout
+from headrace.core.message import Source, Stream
+
+from .routing import Plan, plan_of
+
+#: Seconds for which a producer trusts what it knows of a stream that was split. Far less than the time after
+#: which a generation is forgotten, with its seal.
+TRUSTED = 60.0
+
+
+#: What is begun by who asks, and must not wait for himself.
+_beginning_here: ContextVar[frozenset[Stream]] = ContextVar("beginning", default=frozenset())
+
+FirstUse = Callable[[Stream, Layout], Awaitable[Layout]]
+
+
+async def _as_it_is(stream: Stream, layout: Layout) -> Layout:
+    return layout
+
+
+class KnownLayouts:
+    """By stream. A group has the layout of its topic.
+
+    `whole` are the streams of which is known that they were never split: one look into it is all that the
+    others pay for those that were.
+    """
+
+    def __init__(self, inner: Backend, changed: Callable[[Stream], None]) -> None:
+        self._inner = inner
+        self._changed = changed
+        self._first_use: FirstUse = _as_it_is
+        self.whole: set[Stream] = set()
+        #: Part → the stream that it is a part of, as a source.
+        self.logical: dict[Stream, Source] = {}
+        self._layouts: dict[Stream, Layout] = {}
+        self._plans: dict[Stream, Plan] = {}
+        self._read_at: dict[Stream, float] = {}
+        self._used: set[Stream] = set()
+        self._beginning: dict[Stream, asyncio.Lock] = {}
+
+    def on_first_use(self, heed: FirstUse) -> None:
+        """Whoever has something to say to a layout that was read for the first time."""
+        self._first_use = heed
+
+    @property
+    def any_split(self) -> bool:
+        """Whether this process has met a stream with parts."""
+        return bool(self.logical)
+
+    async def plan(self, stream: Stream) -> Plan | None:
+        """The parts of a stream; None: it is whole."""
+        if stream in self.whole:
+            return None
+        plan = self._plans.get(stream)
+        if plan is not None:
+            return plan
+        base = base_of(stream)
+        if base not in self._used and base not in _beginning_here.get():
+            await self._use(base)
+        return self._planned(stream, self._layouts[base])
+
+    async def _use(self, base: Stream) -> None:
+        """For the first time: whoever else comes meanwhile waits for it."""
+        async with self._beginning.setdefault(base, asyncio.Lock()):
+            if base in self._used:
+                return
+            here = _beginning_here.set(_beginning_here.get() | {base})
+            try:
+                self.learn(base, await self._first_use(base, await self.refresh(base)))
+                self._used.add(base)
+            finally:
+                _beginning_here.reset(here)
+                self._beginning.pop(base, None)  # it belongs to this event loop, and there may be another
+
+    async def trusted_plan(self, stream: Stream) -> Plan | None:
+        """The same for one who is about to append: what was read long ago is read again."""
+        base = base_of(stream)
+        read_at = self._read_at.get(base)
+        if stream not in self.whole and read_at is not None and time.monotonic() - read_at > TRUSTED:
+            await self.refresh(base)
+        return await self.plan(stream)
+
+    def age(self, stream: Stream) -> float:
+        """Seconds since the store was asked for its layout."""
+        return time.monotonic() - self._read_at.get(base_of(stream), 0.0)
+
+    async def refresh(self, stream: Stream) -> Layout:
+        base = base_of(stream)
+        return await self.heed(base, await self._inner.layout(base))
+
+    async def heed(self, base: Stream, layout: Layout) -> Layout:
+        """Take what the store has just said, unless it says that it has lost it."""
+        known = self._layouts.get(base)
+        if layout == WHOLE and known is not None and not known.whole:
+            # What others append to the parts that this process knows must be found by those that come.
+            with contextlib.suppress(BackendUnavailable):  # who may only look leaves it to the others
+                layout = await self._inner.restore(base, known)
+        self.learn(base, layout)
+        return self._layouts[base]
+
+    def learn(self, base: Stream, layout: Layout) -> None:
+        """Take what the store has answered."""
+        known = self._layouts.get(base)
+        if known is not None and _age_of(layout) < _age_of(known):
+            return  # an answer that was overtaken
+        self._layouts[base] = layout
+        self._read_at[base] = time.monotonic()
+        if known is not None and known != layout:
+            self._forget_plans(base)
+            self._changed(base)
+
+    def known(self) -> list[Stream]:
+        """Every queue and topic that was used."""
+        return list(self._layouts)
+
+    def _planned(self, stream: Stream, layout: Layout) -> Plan | None:
+        if layout.whole:
+            self.whole.add(stream)
+            return None
+        plan = self._plans[stream] = plan_of(stream, layout)
+        source = Source(stream)
+        self.logical.update((part, source) for part in plan.parts if part != stream)
+        return plan
+
+    def _forget_plans(self, base: Stream) -> None:
+        for stream in [each for each in (*self.whole, *self._plans) if base_of(each) == base]:
+            self.whole.discard(stream)
+            self._plans.pop(stream, None)
+
+
+def base_of(stream: Stream) -> Stream:
+    """The queue or topic whose layout counts."""
+    return Stream("topic", stream.topic) if stream.kind == "group" else stream
+
+
+def _age_of(layout: Layout) -> tuple[int, int]:
+    return layout.current.number, bool(layout.proposed)

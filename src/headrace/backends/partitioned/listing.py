@@ -1,0 +1,149 @@
+"""Listings of parts as one: pages that leave nothing out and show nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from headrace.core.errors import ConfigurationError
+from headrace.core.message import Stream
+from headrace.core.record import DeadLetter, Page, Record
+
+
+class Place(msgspec.Struct, array_like=True):
+    """How far a part was listed: the store's own cursor (None: from the beginning) of the page in which its
+    last item was. Of dead letters also when the last that was shown died, of whatever part, and which ids of
+    this part were shown of that very moment."""
+
+    part: str
+    cursor: str | None = None
+    died_us: int = 0
+    shown: tuple[str, ...] = ()
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Place]).decode
+
+
+def places_of(parts: Sequence[Stream], cursor: str | None) -> list[Place]:
+    """Where to go on. Parts that came after the first page was shown are not listed by the others."""
+    if cursor is None:
+        return [Place(part.name) for part in parts]
+    try:
+        return _decode(base64.urlsafe_b64decode(cursor))
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise ConfigurationError(
+            f"{cursor!r} is no cursor of this listing: pass one that a page gave"
+        ) from error
+
+
+def cursor_of(places: list[Place]) -> str | None:
+    return base64.urlsafe_b64encode(_encode(places)).decode() if places else None
+
+
+async def page_of_records(
+    parts: Sequence[Stream],
+    cursor: str | None,
+    limit: int,
+    ask: Callable[[Stream, str | None, int], Awaitable[Page[Record]]],
+) -> Page[Record]:
+    """One part after the other."""
+    by_name = {part.name: part for part in parts}
+    places = [place for place in places_of(parts, cursor) if place.part in by_name]
+    items: list[Record] = []
+    while places and len(items) < limit:
+        place = places[0]
+        page = await ask(by_name[place.part], place.cursor, limit - len(items))
+        items += page.items
+        if page.cursor is None:
+            places.pop(0)
+        else:
+            place.cursor = page.cursor
+            if not page.items:  # a page may be empty and not the last
+                break
+    return Page(tuple(items), cursor_of(places))
+
+
+async def page_of_dead(
+    parts: Sequence[Stream],
+    cursor: str | None,
+    limit: int,
+    ask: Callable[[Stream, str | None, int], Awaitable[Page[DeadLetter]]],
+) -> Page[DeadLetter]:
+    """The latest of all parts. What was read and not shown is read again with the next page."""
+    by_name = {part.name: part for part in parts}
+    places = [place for place in places_of(parts, cursor) if place.part in by_name]
+    pages = await asyncio.gather(*(_ahead(by_name[place.part], place, limit, ask) for place in places))
+    heads = list(zip(places, pages, strict=True))
+    items: list[DeadLetter] = []
+    # A page that is used up, but not the last, hides what comes next in its part.
+    while len(items) < limit and heads and all(page.items or page.cursor is None for _, page in heads):
+        heads = [(place, page) for place, page in heads if page.items]
+        if not heads:
+            break
+        latest = max(range(len(heads)), key=lambda index: heads[index][1].items[0].died_at)
+        place, page = heads[latest]
+        letter, *rest = page.items
+        items.append(letter)
+        _show(place, letter)
+        heads[latest] = (place, Page(tuple(rest), page.cursor))
+    for place, _ in heads if items else ():
+        _go_on_after(place, items[-1])
+    return Page(tuple(items), cursor_of([_next(place, page) for place, page in heads if _goes_on(page)]))
+
+
+async def _ahead(
+    part: Stream,
+    place: Place,
+    limit: int,
+    ask: Callable[[Stream, str | None, int], Awaitable[Page[DeadLetter]]],
+) -> Page[DeadLetter]:
+    """So many of a part that were not shown yet, or all."""
+    items: list[DeadLetter] = []
+    cursor = place.cursor
+    while True:
+        page = await ask(part, cursor, limit)
+        items += [letter for letter in page.items if not _was_shown(place, letter)]
+        cursor = page.cursor
+        if cursor is None or len(items) >= limit:
+            return Page(tuple(items), cursor)
+        if not items:
+            place.cursor = cursor  # what is before it is over
+
+
+def _was_shown(place: Place, letter: DeadLetter) -> bool:
+    if not place.died_us:
+        return False
+    died_us = _died_us(letter)
+    return died_us > place.died_us or (died_us == place.died_us and letter.id in place.shown)
+
+
+def _died_us(letter: DeadLetter) -> int:
+    return (letter.died_at - _EPOCH) // timedelta(microseconds=1)
+
+
+def _show(place: Place, letter: DeadLetter) -> None:
+    died_us = _died_us(letter)
+    place.shown = (*place.shown, letter.id) if died_us == place.died_us else (letter.id,)
+    place.died_us = died_us
+
+
+def _go_on_after(place: Place, last: DeadLetter) -> None:
+    """What died later than the last that was shown, of whatever part, has come since."""
+    if place.died_us != _died_us(last):
+        place.died_us, place.shown = _died_us(last), ()
+
+
+def _goes_on(page: Page[DeadLetter]) -> bool:
+    return bool(page.items) or page.cursor is not None
+
+
+def _next(place: Place, page: Page[DeadLetter]) -> Place:
+    """All of a page was shown: the store knows where to go on."""
+    return place if page.items else Place(place.part, page.cursor, place.died_us, place.shown)

@@ -1,0 +1,75 @@
+"""Which part a message belongs to, and which parts a stream has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from zlib import crc32
+
+import msgspec
+
+from headrace.core.layout import Generation, Layout, part_stream, parts_of
+from headrace.core.message import Message, Source, Stream
+
+
+def hash_of(text: str) -> int:
+    """The same in every process and for ever: what lies in a part was put there by it."""
+    return crc32(text.encode())
+
+
+def routed_by(message: Message) -> str:
+    """Of an event its key, so that order holds within a part; then the unique key; else the id."""
+    return message.key or (message.unique.key if message.unique else message.id)
+
+
+def part_in(stream: Stream, generation: Generation, text: str) -> Stream:
+    """The part of this generation to which the text leads."""
+    return part_stream(stream, generation.number, hash_of(text) % generation.parts)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The parts of a queue, a topic or a group under a layout; the oldest generation first.
+
+    `parts` are those of all generations; the first is the stream itself, where its schedules are.
+    """
+
+    stream: Stream
+    layout: Layout
+    parts: tuple[Stream, ...]
+
+    @property
+    def current(self) -> list[Stream]:
+        return parts_of(self.stream, self.layout.current)
+
+    @property
+    def sources(self) -> list[Source]:
+        return [Source(part) for part in self.parts]
+
+    def likely(self, id: str) -> Stream:
+        """Where a message of this id is, unless it has a key or was there before the last change."""
+        return part_in(self.stream, self.layout.current, id)
+
+    def others(self, id: str) -> list[Stream]:
+        likely = self.likely(id)
+        return [part for part in self.parts if part != likely]
+
+
+def plan_of(stream: Stream, layout: Layout) -> Plan:
+    generations = layout.generations
+    parts = [part for generation in generations for part in parts_of(stream, generation)]
+    # The whole stream keeps its schedules, even if its generation should be missing.
+    whole = [] if parts and parts[0] == stream else [stream]
+    return Plan(stream, layout, (*whole, *parts))
+
+
+def spread(
+    stream: Stream, generation: Generation, messages: Sequence[Message], indices: Sequence[int]
+) -> dict[Stream, list[int]]:
+    """The indices of messages by the part to which they lead."""
+    if generation.parts == 1:
+        return {part_stream(stream, generation.number, 0): list(indices)}
+    by_index: list[list[int]] = [[] for _ in range(generation.parts)]
+    for index in indices:
+        by_index[hash_of(routed_by(messages[index])) % generation.parts].append(index)
+    return {
+        part_stream(stream, generation.number, number): some for number, some in enumerate(by_index) if some
+    }

@@ -1,0 +1,48 @@
+"""Schedules stay with the stream itself: its parts have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.core.message import Message, Stream
+from headrace.core.scheduling import ScheduleRecord, Scheduling, Timetable
+
+from .desk import Desk
+
+
+class PartitionedScheduling(Desk, Scheduling):
+    async def schedules(self, streams: Sequence[Stream]) -> Timetable:
+        return await self._inner.schedules(streams)
+
+    async def establish(self, stream: Stream, names: Sequence[str]) -> None:
+        await self._layouts.plan(stream)
+        await self._inner.establish(stream, names)
+
+    async def add_schedule(self, stream: Stream, name: str, definition: bytes) -> ScheduleRecord:
+        await self._layouts.plan(stream)
+        return await self._inner.add_schedule(stream, name, definition)
+
+    async def pause_schedule(self, stream: Stream, name: str, *, paused: bool) -> bool:
+        return await self._inner.pause_schedule(stream, name, paused=paused)
+
+    async def remove_schedule(self, stream: Stream, name: str) -> bool:
+        return await self._inner.remove_schedule(stream, name)
+
+    async def tick(
+        self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
+    ) -> bool:
+        return await self._inner.tick(
+            stream,
+            name,
+            expected_us=expected_us,
+            next_us=next_us,
+            messages=await self._unhindered(stream, messages),
+        )
+
+    async def _unhindered(self, stream: Stream, messages: Sequence[Message]) -> Sequence[Message]:
+        """Without those that a part knows or whose key is held there: the step that fires looks into the
+        stream itself only."""
+        for part in (await self._parts(stream))[1:]:
+            holders = await self._inner.holders(part, messages) if messages else []
+            messages = [each for each, holder in zip(messages, holders, strict=True) if holder is None]
+        return messages

@@ -1,0 +1,174 @@
+"""Batches on their way to parts. Nothing is taken twice or lost, whatever changes between a try and the next.
+
+A message is sent to a part under the number of its batch, and until it is answered it is repeated to that
+part and to no other: a part answers a repeat even when it is sealed. Only what a part answers to have moved
+is sent elsewhere, and not before all of the batch is answered: to a part of a later generation, which
+therefore gets this number once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from headrace.core.backend import Answer, Backend
+from headrace.core.errors import BackendUnavailable, Moved, NotDurable
+from headrace.core.message import Batch, Stream
+
+from .changing import Changes
+from .layouts import KnownLayouts
+from .routing import Plan, spread
+
+
+class Sending:
+    """A batch, the answers so far, and what is still to be sent where."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.answers: list[Answer | None] = [None] * len(batch.messages)
+        self.todo: dict[Stream, list[int]] = {}
+        self.generation = 0
+        self.undurable: NotDurable | None = None
+
+    @property
+    def unanswered(self) -> list[int]:
+        return [index for index, answer in enumerate(self.answers) if answer is None]
+
+    def answered(self, part: Stream, answers: Sequence[Answer | None]) -> None:
+        for index, answer in zip(self.todo.pop(part), answers, strict=True):
+            self.answers[index] = answer
+
+
+class Sender:
+    def __init__(self, inner: Backend, layouts: KnownLayouts, changes: Changes) -> None:
+        self._inner = inner
+        self._layouts = layouts
+        self._changes = changes
+        #: What was not answered: when the batch of this number comes again it goes the same way.
+        self._pending: dict[tuple[Stream, str], Sending] = {}
+        #: The numbers of those that were sent to a whole stream.
+        self._sent_to_whole: dict[tuple[Stream, str], int] = {}
+
+    async def append(self, batch: Batch) -> list[Answer]:
+        line = (batch.stream, batch.producer)
+        sending = self._pending.get(line)
+        if sending is None or sending.batch.number != batch.number:
+            was_whole = self._sent_to_whole.pop(line, 0) == batch.number
+            sending = _to_one(batch) if was_whole else await self._planned(batch)
+        return await self._send(sending)
+
+    async def take_over(self, batch: Batch, moved: Moved) -> list[Answer]:
+        """A stream that was whole when the batch was sent to it takes no more."""
+        return await self._send(_partly_answered(batch, moved.answers))
+
+    def note_unanswered(self, batch: Batch) -> None:
+        """It was sent to a whole stream, which may be split when the batch comes again."""
+        self._sent_to_whole[batch.stream, batch.producer] = batch.number
+
+    async def _planned(self, batch: Batch) -> Sending:
+        plan = await self._layouts.trusted_plan(batch.stream)
+        if plan is None:
+            return _to_one(batch)
+        sending = Sending(batch)
+        await self._route(sending, plan)
+        return sending
+
+    async def _send(self, sending: Sending) -> list[Answer]:
+        batch = sending.batch
+        try:
+            await self._carry_out(sending)
+            while sending.unanswered:
+                await self._route(sending, await self._newer_plan(sending))
+                await self._carry_out(sending)
+        except BaseException:
+            self._remember(sending)
+            raise
+        self._pending.pop((batch.stream, batch.producer), None)
+        answers = [answer for answer in sending.answers if answer is not None]
+        if sending.undurable is not None:
+            raise NotDurable(str(sending.undurable), job=answers)
+        return answers
+
+    def _remember(self, sending: Sending) -> None:
+        self._pending[sending.batch.stream, sending.batch.producer] = sending
+
+    # --- one round ---------------------------------------------------------------------------------------
+
+    async def _carry_out(self, sending: Sending) -> None:
+        """Send all that is to be sent, and wait for every answer: only then anything is sent elsewhere."""
+        parts = list(sending.todo)
+        if len(parts) == 1:
+            await self._carry_to(sending, parts[0])
+            return
+        outcomes = await asyncio.gather(
+            *(self._carry_to(sending, part) for part in parts), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _carry_to(self, sending: Sending, part: Stream) -> None:
+        batch, indices = sending.batch, sending.todo[part]
+        messages = [batch.messages[index] for index in indices]
+        try:
+            answers: Sequence[Answer | None] = await self._inner.append(
+                Batch(part, batch.producer, batch.number, messages, batch.limit)
+            )
+        except Moved as moved:
+            answers = moved.answers
+        except NotDurable as error:
+            sending.undurable, answers = error, error.job
+        sending.answered(part, answers)
+
+    async def _newer_plan(self, sending: Sending) -> Plan:
+        """The layout that has come after the one that was sealed, or comes now."""
+        stream = sending.batch.stream
+        layout = await self._layouts.refresh(stream)
+        if layout.current.number == sending.generation and layout.proposed:
+            layout = await self._changes.finish(stream, layout)
+        plan = await self._layouts.plan(stream)
+        if plan is None or layout.current.number <= sending.generation:
+            raise BackendUnavailable(
+                f"{stream.name!r} takes no more messages where they were, and nothing says where to: somebody"
+                " has emptied a part of the store",
+                transient=True,
+            )
+        return plan
+
+    # --- where to ----------------------------------------------------------------------------------------
+
+    async def _route(self, sending: Sending, plan: Plan) -> None:
+        """Find a part for all that is not answered."""
+        sending.generation = plan.layout.current.number
+        await self._leave_out_duplicates(sending, plan)
+        messages = sending.batch.messages
+        sending.todo = spread(plan.stream, plan.layout.current, messages, sending.unanswered)
+
+    async def _leave_out_duplicates(self, sending: Sending, plan: Plan) -> None:
+        """Of those that can be known already: whether an older generation has them. It takes nothing new, so
+        what it does not have by now it will never have."""
+        messages = sending.batch.messages
+        asking: list[tuple[Stream, list[int]]] = []
+        known = [index for index in sending.unanswered if messages[index].unique or not messages[index].fresh]
+        if known:
+            for generation in plan.layout.generations[:-1]:
+                asking += spread(plan.stream, generation, messages, known).items()
+        found = await asyncio.gather(
+            *(self._inner.holders(part, [messages[index] for index in some]) for part, some in asking)
+        )
+        for (_, some), holders in zip(asking, found, strict=True):
+            for index, holder in zip(some, holders, strict=True):
+                if holder is not None:
+                    sending.answers[index] = Answer(holder, "duplicate")
+
+
+def _to_one(batch: Batch) -> Sending:
+    """All of it goes to the stream itself."""
+    sending = Sending(batch)
+    sending.todo[batch.stream] = list(range(len(batch.messages)))
+    return sending
+
+
+def _partly_answered(batch: Batch, answers: Sequence[Answer | None]) -> Sending:
+    sending = Sending(batch)
+    sending.answers = list(answers)
+    return sending

@@ -1,0 +1,80 @@
+"""Which parts streams have: a field of the stream's own hash, changed only if it is still as it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.core.layout import WHOLE, Layout, Layouts, decode_layout, encode_layout, parts_of
+from headrace.core.message import Message, Stream
+
+from .connection import Word
+from .keys import label_of
+from .scripts import DROP, HOLDERS, LAYOUT, SEAL
+from .store import Store
+
+#: Messages that one script looks for.
+ITEMS = 500
+
+
+class RedisLayouts(Layouts):
+    _store: Store
+
+    async def layout(self, stream: Stream) -> Layout:
+        return decode_layout(await self._store.command("HGET", self._store.queue(stream).keys.meta, "layout"))
+
+    async def propose(self, stream: Stream, parts: int) -> Layout:
+        _, layout = await self._change(stream, lambda stored: stored.with_proposal(parts))
+        return layout
+
+    async def seal(self, part: Stream) -> None:
+        await self._store.run(self._store.queue(part).call(SEAL))
+
+    async def adopt(self, stream: Stream, expected: Layout) -> Layout:
+        def adopt(stored: Layout) -> Layout:
+            return stored.with_adoption(self._store.now_us()) if stored == expected else stored
+
+        _, layout = await self._change(stream, adopt)
+        return layout
+
+    async def forget(self, stream: Stream, number: int) -> Layout:
+        before, layout = await self._change(stream, lambda stored: stored.without(number))
+        for generation in set(before.generations) - set(layout.generations):
+            for part in parts_of(stream, generation):
+                await self._store.run(self._store.queue(part).call(DROP))
+                await self._store.command("SREM", self._store.keys.streams, label_of(part))
+                self._store.listed.discard(part)
+        return layout
+
+    async def restore(self, stream: Stream, layout: Layout) -> Layout:
+        _, stored = await self._change(stream, lambda stored: layout if stored == WHOLE else stored)
+        return stored
+
+    async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
+        by_id = int(stream.kind != "topic")
+        queue = self._store.queue(stream)
+        chunks = [messages[start : start + ITEMS] for start in range(0, len(messages), ITEMS)]
+        calls = [queue.call(HOLDERS, by_id, *_words(chunk)) for chunk in chunks]
+        replies = await self._store.run_all(calls) if calls else []
+        return [id.decode() or None for reply in replies for id in reply]
+
+    async def _change(self, stream: Stream, change: Callable[[Layout], Layout]) -> tuple[Layout, Layout]:
+        """What stood there before, and what stands there now."""
+        stored = await self.layout(stream)
+        queue = self._store.queue(stream)
+        while True:
+            layout = change(stored)
+            if layout == stored:
+                return stored, stored
+            expected = b"" if stored == WHOLE else encode_layout(stored)
+            wanted = encode_layout(layout)
+            found: bytes = await self._store.run(queue.call(LAYOUT, expected, wanted))
+            if found == wanted:
+                return stored, layout
+            stored = decode_layout(found)
+
+
+def _words(messages: Sequence[Message]) -> list[Word]:
+    words: list[Word] = []
+    for message in messages:
+        words += (message.id, f"u{message.unique.key}" if message.unique else "")
+    return words

@@ -1,0 +1,137 @@
+"""Decodes a claim and finds who handles it: a run that can be carried out, or how it ended without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.core.claim import Claim
+from headrace.core.errors import PayloadError
+from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Source, decode_envelope
+from headrace.core.outcome import DeadReason, Expired
+
+from .desk import Desk
+from .finished import Finished
+from .judge import Judge
+from .registry import Fit, Handler, Registry
+from .resources import Resources
+from .run import Run
+
+
+class Reception:
+    """Of one worker. Whatever a stranger may have written, it ends as an outcome."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        judge: Judge,
+        desk: Desk,
+        max_payload: int,
+        clock_us: Callable[[Claim], int],
+        resources: Resources | None,
+    ) -> None:
+        self._registry = registry
+        self._find = registry.find
+        self._judge = judge
+        self._desk = desk
+        self._max_body = max_payload + ENVELOPE_ROOM
+        self._max_payload = max_payload
+        self._clock_us = clock_us
+        self._resources = resources
+        self._source: Source | None = None  # of the last claim, and what it is: mostly the next has the same
+        self._of_queue = False
+
+    def prepare(self, claim: Claim) -> Run | Finished:
+        """Decode and find: a run that can be carried out, or how it ended without one."""
+        body = claim.body
+        if len(body) > self._max_body:
+            return self._refuse(claim, DeadReason.OVERSIZED, f"the message has {len(body):,} bytes")
+        try:
+            envelope = decode_envelope(body)
+        except (msgspec.DecodeError, RecursionError, MemoryError) as error:
+            return self._undecodable(claim, error)
+        if envelope.version != ENVELOPE_VERSION:
+            return self._of_another_version(claim, envelope.version, envelope.task)
+        if claim.source is not self._source:
+            self._source, self._of_queue = claim.source, claim.source.stream.kind == "queue"
+        handler = self._find(envelope.task) if self._of_queue else self._serving(claim)
+        if handler is None:
+            return self._unknown(claim, envelope.task)
+        if len(body) > self._max_payload and (refused := self._oversized(claim, envelope)):
+            return refused
+        if claim.expires_us and (expired := self._expired(claim, envelope)):
+            return expired
+        return self._with_arguments(claim, envelope, handler)
+
+    def _with_arguments(self, claim: Claim, envelope: Envelope, handler: Handler) -> Run | Finished:
+        try:
+            if handler.fit is not None:
+                return self._fitted(claim, envelope, handler, handler.fit)
+            args, kwargs = handler.decode(envelope.payload)
+        except PayloadError as error:
+            return self._refuse(claim, DeadReason.INVALID, str(error), envelope.task)
+        except Exception as error:  # a type of the user's may raise whatever it likes when it is made
+            text = f"the arguments cannot be made: {type(error).__name__}: {error}"
+            return self._refuse(claim, DeadReason.INVALID, text, envelope.task)
+        return Run(claim, envelope, handler, args, kwargs, self._resources)
+
+    def _fitted(self, claim: Claim, envelope: Envelope, handler: Handler, fit: Fit) -> Run:
+        run = Run(claim, envelope, handler, (), {}, self._resources)
+        run.args = fit(run, self._desk)
+        return run
+
+    def _unknown(self, claim: Claim, task: str) -> Finished:
+        text = (
+            f"no task called {task!r} is registered here"
+            if self._of_queue
+            else f"nobody here is subscribed as {claim.source.stream.name}"
+        )
+        return Finished(claim, self._judge.unknown(claim, DeadReason.UNKNOWN_TASK, text), task)
+
+    def _oversized(self, claim: Claim, envelope: Envelope) -> Finished | None:
+        size = len(envelope.payload)
+        if size <= self._max_payload:
+            return None
+        text = f"the payload has {size:,} bytes, more than {self._max_payload:,}"
+        return self._refuse(claim, DeadReason.OVERSIZED, text, envelope.task)
+
+    def _expired(self, claim: Claim, envelope: Envelope) -> Finished | None:
+        if was_begun(claim) or self._clock_us(claim) < claim.expires_us:
+            return None
+        # Of an event that came too late nothing is kept: nobody waits for its end.
+        return Finished(claim, Expired(self._judge.mark_us if self._of_queue else 0), envelope.task)
+
+    def _serving(self, claim: Claim) -> Handler | None:
+        subscription = self._registry.serving(claim.source)
+        return None if subscription is None else subscription.handler
+
+    def _undecodable(self, claim: Claim, error: BaseException) -> Finished:
+        version = _version_of(claim.body)
+        if version is not None and version != ENVELOPE_VERSION:
+            return self._of_another_version(claim, version, "")
+        return self._refuse(claim, DeadReason.UNDECODABLE, f"{type(error).__name__}: {error}")
+
+    def _of_another_version(self, claim: Claim, version: int, task: str) -> Finished:
+        text = f"the message has version {version}; this worker reads version {ENVELOPE_VERSION}"
+        return Finished(claim, self._judge.unknown(claim, DeadReason.UNKNOWN_VERSION, text), task)
+
+    def _refuse(self, claim: Claim, reason: DeadReason, text: str, task: str = "") -> Finished:
+        outcome = self._judge.refused(claim, reason, text)
+        return Finished(claim, outcome, task, failure=outcome.failure)
+
+
+def was_begun(claim: Claim) -> bool:
+    """Whether a handler has had it before: what was started in time does not expire."""
+    state = claim.state
+    return state.attempt > 1 or any(trouble.what == "snoozed" for trouble in state.trail)
+
+
+def _version_of(body: bytes) -> int | None:
+    try:
+        decoded = msgspec.msgpack.decode(body)
+    except (msgspec.DecodeError, RecursionError, MemoryError):
+        return None
+    first = decoded[0] if isinstance(decoded, list) and decoded else None
+    return first if isinstance(first, int) else None

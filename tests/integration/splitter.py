@@ -1,0 +1,28 @@
+"""Begins to split a queue and is killed between two steps, for tests that look at what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+from headrace.backends import open_store
+from headrace.core.layout import parts_of
+from headrace.core.message import Stream
+
+
+async def split(url: str, queue: Stream, parts: int, steps: int) -> None:
+    """So many steps: the proposal, a seal for each part, the adoption."""
+    store = open_store(url)
+    await store.open()
+    layout = await store.propose(queue, parts)
+    for part in parts_of(queue, layout.current)[: steps - 1]:
+        await store.seal(part)
+    if steps > layout.current.parts + 1:
+        await store.adopt(queue, layout)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    asyncio.run(split(sys.argv[1], Stream("queue", sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))

@@ -1,0 +1,122 @@
+"""A topic in memory that is split under way. Several processes use it, each with its own idea of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Final
+
+from headrace.backends.memory.backend import MemoryBackend
+from headrace.backends.memory.store import Store
+from headrace.backends.partitioned import Partitioned
+from headrace.core.backend import Answer
+from headrace.core.claim import Claim
+from headrace.core.clock import SECOND, MovableClock
+from headrace.core.layout import Layout
+from headrace.core.message import Batch, Message, Source, Stream, UniqueKey, group_stream
+from headrace.core.outcome import Done, Outcome, Settlement, Verdict
+from headrace.core.topics import BEGINNING, GroupRecord, Position, Reading, Start, TopicRecord
+
+TOPIC: Final = Stream("topic", "orders")
+LEASE_US: Final = 30 * SECOND
+
+
+class SplitOrders:
+    def __init__(self, processes: int = 2) -> None:
+        self.clock = MovableClock()
+        store = Store()
+        self.processes = [
+            Partitioned(MemoryBackend(store, name="test", clock=self.clock)) for _ in range(processes)
+        ]
+        self.backend = self.processes[0]
+        self._numbers = [count(1) for _ in range(processes)]
+
+    async def split(self, parts: int, *, by: int = 0) -> Layout:
+        return await self.processes[by].propose(TOPIC, parts)
+
+    async def refresh(self) -> None:
+        """Have every process hear of the last change."""
+        for process in self.processes:
+            await process.layout(TOPIC)
+
+    async def publish(
+        self, *ids: str, key: str = "", by: int = 0, delay: float = 0, unique: UniqueKey | None = None
+    ) -> list[Answer]:
+        events = [
+            Message(id, "placed", b"", delay_us=round(delay * SECOND), key=key, unique=unique) for id in ids
+        ]
+        return await self.publish_all(events, by=by)
+
+    async def publish_all(self, events: Sequence[Message], *, by: int = 0) -> list[Answer]:
+        batch = Batch(TOPIC, f"producer-{by}", next(self._numbers[by]), list(events))
+        return await self.processes[by].append(batch)
+
+    async def join(
+        self, name: str = "billing", start: Start = BEGINNING, *, ordered: bool = False, by: int = 0
+    ) -> Stream:
+        group = group_stream("orders", name)
+        await self.processes[by].join(group, start, ordered=ordered)
+        await self.processes[by].ensure(Source(group), LEASE_US)
+        return group
+
+    async def claim(
+        self, group: Stream, limit: int = 100, *, by: int = 0, wait: float = 0, consumer: str | None = None
+    ) -> list[Claim]:
+        return await self.processes[by].claim(
+            [Source(group)], consumer=consumer or f"worker-{by}", limit=limit, suspects=limit, wait=wait
+        )
+
+    async def claim_ids(self, group: Stream, limit: int = 100, *, by: int = 0) -> list[str]:
+        return [claim.id for claim in await self.claim(group, limit, by=by)]
+
+    async def settle(self, claim: Claim, outcome: Outcome, *, by: int = 0) -> Verdict:
+        [verdict] = await self.processes[by].settle([Settlement(claim, outcome)])
+        return verdict
+
+    async def done(self, claims: Sequence[Claim], *, by: int = 0) -> None:
+        verdicts = await self.processes[by].settle([Settlement(claim, Done()) for claim in claims])
+        assert verdicts == [Verdict.KEPT] * len(claims)
+
+    async def finish(self, group: Stream, *, by: int = 0) -> list[str]:
+        """Handle whatever comes until nothing does."""
+        finished: list[str] = []
+        while claims := await self.claim(group, by=by):
+            await self.done(claims, by=by)
+            finished += [claim.id for claim in claims]
+        return finished
+
+    async def promote(self, *groups: Stream) -> int:
+        sources = [Source(TOPIC), *map(Source, groups)]
+        return (await self.backend.promote(sources, limit=100)).count
+
+    async def read(
+        self,
+        after: Position | Start = BEGINNING,
+        *,
+        limit: int = 100,
+        wait: float = 0,
+        by: int = 0,
+        consumer: str = "reader",
+    ) -> Reading:
+        return await self.processes[by].read(TOPIC, after, consumer=consumer, limit=limit, wait=wait)
+
+    async def read_all(self, after: Position | Start = BEGINNING, *, limit: int = 100) -> list[str]:
+        """Page by page until there is nothing."""
+        ids: list[str] = []
+        while entries := (reading := await self.read(after, limit=limit)).entries:
+            ids += [entry.id for entry in entries]
+            after = reading.position
+        return ids
+
+    async def record(self, *, by: int = 0) -> TopicRecord:
+        [record] = await self.processes[by].topics(["orders"])
+        return record
+
+    async def group_record(self, group: Stream, *, by: int = 0) -> GroupRecord:
+        [found] = [each for each in (await self.record(by=by)).groups if each.stream == group]
+        return found
+
+
+def ids_of(count: int, prefix: str = "e") -> list[str]:
+    """So many names of events, in alphabetical order."""
+    return [f"{prefix}{number:02}" for number in range(count)]

@@ -1,0 +1,272 @@
+"""Batches on their way to parts, when answers are lost and layouts change in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from headrace.backends.memory.backend import MemoryBackend
+from headrace.backends.memory.store import Store
+from headrace.backends.partitioned import Partitioned
+from headrace.core.backend import Answer
+from headrace.core.clock import MovableClock, microseconds
+from headrace.core.errors import BackendUnavailable, NotDurable
+from headrace.core.ids import new_id
+from headrace.core.layout import Generation, Layout, part_stream, parts_of
+from headrace.core.message import Batch, Message, Source, Stream, UniqueKey
+from headrace.core.outcome import Done, Settlement
+
+QUEUE = Stream("queue", "emails")
+SOURCE = Source(QUEUE)
+
+
+class Shaky(MemoryBackend):
+    """A store of which appends fail before or after they were carried out."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, name="", clock=MovableClock())
+        self.before: Callable[[Batch], bool] = lambda batch: False
+        self.after: Callable[[Batch], bool] = lambda batch: False
+        self.undurable = False
+        self.appended: list[Batch] = []
+
+    async def append(self, batch: Batch) -> list[Answer]:
+        self.appended.append(batch)
+        if self.before(batch):
+            raise BackendUnavailable("it was not sent", transient=True)
+        answers = await super().append(batch)
+        if self.after(batch):
+            raise BackendUnavailable("the answer is lost", uncertain=True, transient=True)
+        if self.undurable:
+            raise NotDurable("not on two", job=answers)
+        return answers
+
+
+class Process:
+    """A process that produces and works, with what it knows of layouts."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.inner = Shaky(store)
+        self.backend = Partitioned(self.inner)
+        self._name = name
+        self._numbers = count(1)
+
+    def batch(self, *messages: Message, limit: int | None = None) -> Batch:
+        return Batch(QUEUE, self._name, next(self._numbers), list(messages), limit)
+
+    async def drain(self) -> list[str]:
+        """Run all that is there; their ids, sorted."""
+        await self.backend.layout(QUEUE)  # as with every beat
+        await self.backend.ensure(SOURCE, microseconds(30))
+        ids: list[str] = []
+        while claims := await self.backend.claim([SOURCE], consumer="w", limit=7, suspects=0, wait=0):
+            assert {claim.source for claim in claims} == {SOURCE}
+            await self.backend.settle([Settlement(claim, Done()) for claim in claims])
+            ids += [claim.id for claim in claims]
+        return sorted(ids)
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def one(store: Store) -> Process:
+    return Process(store, "one")
+
+
+@pytest.fixture
+def two(store: Store) -> Process:
+    return Process(store, "two")
+
+
+def fresh(number: int) -> list[Message]:
+    return [Message(new_id(), "greet", b"hello", fresh=True) for _ in range(number)]
+
+
+def ids_of(messages: list[Message]) -> list[str]:
+    return sorted(message.id for message in messages)
+
+
+async def test_messages_are_spread_over_all_parts_and_answered_in_their_order(one: Process) -> None:
+    await one.backend.propose(QUEUE, 4)
+    messages = fresh(200)
+    answers = await one.backend.append(one.batch(*messages))
+    assert [answer.id for answer in answers] == [message.id for message in messages]
+    counts = [(await one.inner.counts(part)).queued for part in parts_of(QUEUE, Generation(1, 4))]
+    assert sum(counts) == 200
+    assert min(counts) > 20
+    assert await one.drain() == ids_of(messages)
+
+
+async def test_a_producer_that_knows_the_old_layout_is_led_to_the_new_one(one: Process, two: Process) -> None:
+    messages = fresh(20)
+    await one.backend.append(one.batch(*messages[:10]))
+    await two.backend.propose(QUEUE, 3)
+    await one.backend.append(one.batch(*messages[10:]))
+    await two.backend.propose(QUEUE, 2)
+    late = fresh(10)
+    await one.backend.append(one.batch(*late))
+    current = parts_of(QUEUE, Generation(2, 2))
+    assert sum([(await one.inner.counts(part)).queued for part in current]) == 10
+    assert await two.drain() == ids_of([*messages, *late])
+
+
+@pytest.mark.parametrize("sealed", [0, 1, 3])
+async def test_whoever_meets_a_change_that_was_left_half_done_finishes_it(
+    one: Process, two: Process, sealed: int
+) -> None:
+    """The one who began it died between two steps."""
+    await one.backend.propose(QUEUE, 3)
+    before = fresh(30)
+    await two.backend.append(two.batch(*before))
+    layout = await one.inner.propose(QUEUE, 5)
+    for part in parts_of(QUEUE, layout.current)[:sealed]:
+        await one.inner.seal(part)
+    after = fresh(30)
+    await two.backend.append(two.batch(*after))
+    stored = await one.inner.layout(QUEUE)
+    if sealed:
+        assert [(each.number, each.parts) for each in stored.generations] == [(0, 1), (1, 3), (2, 5)]
+        assert not stored.proposed
+    assert await one.drain() == ids_of([*before, *after])
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+async def test_a_batch_whose_answer_was_lost_is_repeated_where_it_was(
+    one: Process, two: Process, parts: int
+) -> None:
+    """Between the two tries the layout changes: the second must not be taken by other parts."""
+    await one.backend.propose(QUEUE, parts)
+    await one.backend.append(one.batch(*fresh(1)))
+    one.inner.after = lambda batch: True
+    batch = one.batch(*fresh(20))
+    with pytest.raises(BackendUnavailable):
+        await one.backend.append(batch)
+    await two.backend.propose(QUEUE, 7)
+    await one.backend.layout(QUEUE)  # it hears of it
+    one.inner.after = lambda batch: False
+    answers = await one.backend.append(batch)
+    assert [answer.id for answer in answers] == [message.id for message in batch.messages]
+    assert len(await one.drain()) == 21
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+async def test_a_batch_that_was_not_sent_goes_to_the_new_parts(
+    one: Process, two: Process, parts: int
+) -> None:
+    await one.backend.propose(QUEUE, parts)
+    await one.backend.append(one.batch(*fresh(1)))
+    one.inner.before = lambda batch: True
+    batch = one.batch(*fresh(20))
+    with pytest.raises(BackendUnavailable):
+        await one.backend.append(batch)
+    await two.backend.propose(QUEUE, 7)
+    one.inner.before = lambda batch: False
+    await one.backend.append(batch)
+    assert len(await one.drain()) == 21
+
+
+async def test_what_moved_waits_for_what_is_not_answered(one: Process, two: Process) -> None:
+    """Of a batch one part answers that it moved, of another the answer is lost: a part of the new generation
+    gets the number of the batch once, with all that leads there."""
+    await one.backend.propose(QUEUE, 3)
+    await one.backend.append(one.batch(*fresh(1)))
+    unlucky = part_stream(QUEUE, 1, 1)
+    await two.backend.propose(QUEUE, 2)
+    one.inner.before = lambda batch: batch.stream == unlucky
+    batch = one.batch(*fresh(40))
+    with pytest.raises(BackendUnavailable):
+        await one.backend.append(batch)
+    assert not any("#2." in each.stream.name for each in one.inner.appended)
+    one.inner.before = lambda batch: False
+    answers = await one.backend.append(batch)
+    assert {answer.verdict for answer in answers} == {"accepted"}
+    assert len(await two.drain()) == 41
+
+
+async def test_an_append_that_is_cancelled_can_be_repeated(one: Process, two: Process) -> None:
+    await one.backend.propose(QUEUE, 3)
+    batch = one.batch(*fresh(40))
+    task = asyncio.create_task(one.backend.append(batch))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await two.backend.propose(QUEUE, 2)
+    assert len(await one.backend.append(batch)) == 40
+    assert await one.drain() == ids_of(batch.messages)
+
+
+async def test_what_is_not_durable_is_told_of_all_parts_together(one: Process) -> None:
+    await one.backend.propose(QUEUE, 3)
+    one.inner.undurable = True
+    batch = one.batch(*fresh(20))
+    with pytest.raises(NotDurable) as caught:
+        await one.backend.append(batch)
+    assert [answer.id for answer in caught.value.job] == [message.id for message in batch.messages]
+
+
+async def test_ids_and_keys_are_known_over_changes(one: Process, two: Process) -> None:
+    keyed = Message("one", "greet", b"", unique=UniqueKey("key"))
+    given = Message("given", "greet", b"")
+    await one.backend.append(one.batch(keyed, given))
+    for parts in (3, 5, 1):
+        await two.backend.propose(QUEUE, parts)
+        again = [Message(new_id(), "greet", b"", unique=UniqueKey("key")), given]
+        answers = await one.backend.append(one.batch(*again))
+        assert answers == [Answer("one", "duplicate"), Answer("given", "duplicate")]
+        assert await two.backend.holder(QUEUE, "key") == "one"
+    assert await one.drain() == ["given", "one"]
+    assert (await one.backend.append(one.batch(keyed)))[0].verdict == "accepted"
+
+
+async def test_a_limit_holds_for_each_part(one: Process) -> None:
+    await one.backend.propose(QUEUE, 2)
+    answers = await one.backend.append(one.batch(*fresh(100), limit=10))
+    assert [answer.verdict for answer in answers].count("accepted") == 20
+
+
+async def test_a_store_that_was_emptied_under_a_sealed_part_is_no_endless_loop(one: Process) -> None:
+    await one.backend.append(one.batch(*fresh(1)))
+    await one.inner.seal(QUEUE)
+    with pytest.raises(BackendUnavailable, match="nothing says where to"):
+        await one.backend.append(one.batch(*fresh(1)))
+
+
+async def test_a_layout_that_was_lost_is_stored_again_by_whoever_knows_it(store: Store, one: Process) -> None:
+    """Somebody has emptied the store: what is appended from now on must not be where no new process looks."""
+    await one.backend.propose(QUEUE, 3)
+    await one.backend.append(one.batch(*fresh(10)))
+    store.shelves.clear()
+    store.layouts.clear()
+    messages = fresh(20)
+    await one.backend.append(one.batch(*messages))
+    await one.backend.layout(QUEUE)  # as with every beat
+    assert await Process(store, "new").drain() == ids_of(messages)
+
+
+async def test_a_second_change_waits_for_the_first(one: Process, two: Process) -> None:
+    await one.inner.propose(QUEUE, 4)
+    layout = await two.backend.propose(QUEUE, 2)
+    assert [each.parts for each in layout.generations] == [1, 4, 2]
+
+
+async def test_many_that_change_at_once_end_with_one_layout(store: Store) -> None:
+    processes = [Process(store, f"p{number}") for number in range(4)]
+    batches = [fresh(50) for _ in processes]
+
+    async def work(process: Process, messages: list[Message], parts: int) -> None:
+        for start in range(0, 50, 10):
+            await process.backend.append(process.batch(*messages[start : start + 10]))
+            await process.backend.propose(QUEUE, parts)
+
+    await asyncio.gather(*(work(*each) for each in zip(processes, batches, (2, 3, 4, 5), strict=True)))
+    layouts = [await process.backend.layout(QUEUE) for process in processes]
+    assert layouts == [layouts[0]] * 4
+    assert isinstance(layouts[0], Layout)
+    assert await processes[0].drain() == ids_of([message for some in batches for message in some])

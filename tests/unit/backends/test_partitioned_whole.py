@@ -1,0 +1,258 @@
+"""What is said of parts, as it is heard of the whole: listings, workers, orders, schedules, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace.backends.memory.backend import MemoryBackend
+from headrace.backends.memory.store import Store
+from headrace.backends.partitioned import Partitioned
+from headrace.backends.partitioned.claims import unwrap
+from headrace.backends.partitioned.routing import hash_of
+from headrace.core.backend import CancelOrder, DeadFilter, DueOrder, Order, PauseOrder
+from headrace.core.clock import MovableClock, microseconds
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import new_id
+from headrace.core.layout import Generation, part_stream, parts_of, whole_stream
+from headrace.core.message import FRESH, Batch, Message, Source, Stream, UniqueKey, group_stream
+from headrace.core.outcome import Dead, DeadReason, Done, Failure, Settlement
+from headrace.core.record import JobStatus, WorkerInfo
+from tests.waiting import wait_until
+
+QUEUE = Stream("queue", "emails")
+SOURCE = Source(QUEUE)
+DAY = 24 * 3600.0
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+async def backend(store: Store, clock: MovableClock) -> Partitioned:
+    backend = Partitioned(MemoryBackend(store, name="", clock=clock))
+    await backend.propose(QUEUE, 3)
+    await backend.ensure(SOURCE, microseconds(30))
+    return backend
+
+
+async def add(backend: Partitioned, number: int, *, delay: float = 0) -> list[str]:
+    messages = [
+        Message(new_id(), "greet", b"", delay_us=microseconds(delay), fresh=True) for _ in range(number)
+    ]
+    await backend.append(Batch(QUEUE, new_id(), 1, messages))
+    return [message.id for message in messages]
+
+
+# --- names --------------------------------------------------------------------------------------------------
+
+
+def test_parts_have_names_that_lead_back() -> None:
+    assert part_stream(QUEUE, 1, 3) == Stream("queue", "emails#1.3")
+    assert part_stream(group_stream("orders", "billing"), 2, 0) == Stream("group", "orders#2.0/billing")
+    assert part_stream(QUEUE, 0, 0) == QUEUE
+    for stream in (QUEUE, Stream("topic", "orders"), group_stream("orders", "billing")):
+        assert {whole_stream(part) for part in parts_of(stream, Generation(4, 5))} == {stream}
+        assert whole_stream(stream) is stream
+
+
+def test_the_hash_is_the_same_for_ever() -> None:
+    """What lies in a part was put there by it."""
+    assert [hash_of(text) for text in ("", "a", "order-1")] == [0, 3904355907, 3769860079]
+
+
+# --- listings -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+async def test_pages_leave_nothing_out_and_show_nothing_twice(backend: Partitioned, limit: int) -> None:
+    ids = await add(backend, 20)
+    await backend.propose(QUEUE, 2)
+    ids += await add(backend, 20, delay=60)
+    listed: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await backend.records(QUEUE, cursor=cursor, limit=limit)
+        assert len(page) <= limit
+        assert {record.stream for record in page} <= {QUEUE}
+        listed += [record.id for record in page]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert sorted(listed) == sorted(ids)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+async def test_dead_letters_are_listed_the_latest_first_over_all_parts(
+    backend: Partitioned, clock: MovableClock, limit: int
+) -> None:
+    died: list[str] = []
+    for number in range(24):
+        [id] = await add(backend, 1)
+        [claim] = await backend.claim([SOURCE], consumer="w", limit=1, suspects=0, wait=0)
+        outcome = Dead(FRESH, DeadReason.EXHAUSTED, Failure("E", "no"))
+        await backend.settle([Settlement(claim, outcome)])
+        died.append(id)
+        clock.advance(number % 3)
+        if number == 12:
+            await backend.propose(QUEUE, 5)
+    listed: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await backend.dead(QUEUE, only=DeadFilter(), cursor=cursor, limit=limit)
+        assert {letter.queue for letter in page} <= {"emails"}
+        assert len(page) <= limit
+        listed += [letter.id for letter in page]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert listed == died[::-1]
+
+
+async def test_a_cursor_that_no_page_gave_is_refused(backend: Partitioned) -> None:
+    for cursor in ("nonsense", "====", "é"):
+        with pytest.raises(ConfigurationError, match="is no cursor of this listing"):
+            await backend.dead(QUEUE, only=DeadFilter(), cursor=cursor)
+        with pytest.raises(ConfigurationError, match="is no cursor of this listing"):
+            await backend.records(QUEUE, cursor=cursor)
+
+
+async def test_streams_and_workers_are_named_by_the_whole(backend: Partitioned) -> None:
+    await add(backend, 30)
+    assert await backend.streams() == [QUEUE]
+    worker = WorkerInfo("w", "host", 1, 1, queues=("emails", "other"), concurrency=1)
+    standing = await backend.beat(worker)
+    assert standing.leases == {QUEUE: microseconds(30)}
+    assert await backend.workers() == [worker]
+    await backend.pause(QUEUE, paused=True)
+    assert (await backend.beat(worker)).paused == {QUEUE}
+
+
+# --- claims and orders --------------------------------------------------------------------------------------
+
+
+async def test_a_claim_of_a_part_is_one_of_the_whole(backend: Partitioned) -> None:
+    await add(backend, 30)
+    claims = await backend.claim([SOURCE], consumer="w", limit=30, suspects=0, wait=0)
+    assert {claim.source for claim in claims} == {SOURCE}
+    assert len({unwrap(claim).source for claim in claims}) == 3
+    assert len(await asyncio.to_thread(backend.renewer().renew, claims)) == 30
+    # Another process settles what this one has claimed, without having met the queue.
+    other = Partitioned(backend.inner)
+    await other.settle([Settlement(claim, Done()) for claim in claims])
+    assert (await backend.counts(QUEUE)).running == 0
+
+
+async def test_orders_are_heard_of_the_whole_and_once(backend: Partitioned) -> None:
+    heard: list[Order] = []
+    stop = backend.listen(heard.append)
+    [id] = await add(backend, 1)
+    await backend.claim([SOURCE], consumer="w", limit=1, suspects=0, wait=0)
+    await backend.cancel(QUEUE, id, mark_us=1)
+    await backend.pause(QUEUE, paused=True)
+    await add(backend, 1, delay=60)
+    await wait_until(lambda: len(heard) >= 3)
+    await asyncio.sleep(0)
+    assert heard == [CancelOrder(QUEUE, id), PauseOrder(QUEUE, paused=True), DueOrder(QUEUE)]
+    stop()
+
+
+async def test_a_claim_that_waits_is_led_to_the_new_parts(store: Store, backend: Partitioned) -> None:
+    stop = backend.listen(lambda order: None)
+
+    async def claim_until_something_comes() -> list[str]:
+        while True:
+            claims = await backend.claim([SOURCE], consumer="w", limit=9, suspects=0, wait=50)
+            if claims:
+                return [claim.id for claim in claims]
+
+    waiting = asyncio.create_task(claim_until_something_comes())
+    await wait_until(lambda: any(shelf.bells for shelf in store.shelves.values()))
+    other = Partitioned(backend.inner)
+    await other.propose(QUEUE, 5)
+    [id] = await add(other, 1)
+    assert await asyncio.wait_for(waiting, 10) == [id]
+    stop()
+
+
+# --- schedules ----------------------------------------------------------------------------------------------
+
+
+async def test_a_schedule_fires_and_heeds_what_the_parts_hold(
+    backend: Partitioned, clock: MovableClock
+) -> None:
+    key = UniqueKey("nightly")
+    await backend.append(Batch(QUEUE, "p", 1, [Message("running", "greet", b"", unique=key)]))
+    await backend.establish(QUEUE, ["nightly"])
+    clock.advance(60)
+    last_us = (await backend.schedules([QUEUE])).records[0].last_us
+    for number in (1, 2):
+        fired = await backend.tick(
+            QUEUE,
+            "nightly",
+            expected_us=last_us + number - 1,
+            next_us=last_us + number,
+            messages=[Message(f"fired-{number}", "greet", b"", unique=key)],
+        )
+        assert fired
+        [claim] = await backend.claim([SOURCE], consumer="w", limit=9, suspects=0, wait=0)
+        assert claim.id == ("running" if number == 1 else "fired-2")
+        await backend.settle([Settlement(claim, Done())])
+
+
+# --- the end of a generation --------------------------------------------------------------------------------
+
+
+async def test_a_generation_is_forgotten_when_it_is_empty_and_long_sealed(
+    store: Store, backend: Partitioned, clock: MovableClock
+) -> None:
+    [id] = await add(backend, 1)
+    await backend.propose(QUEUE, 2)
+
+    async def numbers_after(days: float) -> list[int]:
+        clock.advance(days * DAY)
+        backend._keeper._looked_at = None
+        await backend.prune(limit=100)
+        return [each.number for each in (await backend.layout(QUEUE)).generations]
+
+    assert await numbers_after(6) == [0, 1, 2]
+    assert await numbers_after(2) == [0, 1, 2]  # something is in it
+    await backend.cancel(QUEUE, id, mark_us=0)
+    assert await numbers_after(0) == [0, 2]
+    assert not any("#1." in stream.name for stream in store.shelves)
+    assert (await backend.counts(QUEUE)).queued == 0
+    [id] = await add(backend, 1)
+    record = await backend.look(QUEUE, id)
+    assert record is not None
+    assert record.status is JobStatus.QUEUED
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_page_stays_in_place_while_letters_come_and_go(
+    backend: Partitioned, clock: MovableClock, seed: int
+) -> None:
+    """Whichever parts they are in."""
+
+    async def die() -> str:
+        [id] = await add(backend, 1)
+        [claim] = await backend.claim([SOURCE], consumer="w", limit=1, suspects=0, wait=0)
+        await backend.settle([Settlement(claim, Dead(FRESH, DeadReason.EXHAUSTED, Failure("E", "no")))])
+        clock.advance(1)
+        return id
+
+    ids = [await die() for _ in range(9)]
+    page = await backend.dead(QUEUE, only=DeadFilter(), limit=3)
+    assert [letter.id for letter in page] == ids[:5:-1]
+    await backend.discard(QUEUE, [ids[8], ids[6]])
+    for _ in range(4):
+        await die()
+    rest = await backend.dead(QUEUE, only=DeadFilter(), cursor=page.cursor, limit=3)
+    assert [letter.id for letter in rest] == [ids[5], ids[4], ids[3]]
