@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pty
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from headrace import JobStatus
-from tests.waiting import wait_until
 
-from .shop import LOG, STORE
+from .terminal import environment, on_terminal
 from .workshop import ROOT, Workshop
 
 APP = "tests.integration.shop:app"
@@ -36,10 +30,6 @@ class Answer(msgspec.Struct):
         return msgspec.json.decode(self.out)
 
 
-def environment(workshop: Workshop) -> dict[str, str]:
-    return {**os.environ, STORE: workshop.url, LOG: str(workshop.log.path), "TERM": "xterm"}
-
-
 async def headrace(workshop: Workshop, *words: str) -> Answer:
     """Run a command in a process of its own."""
     process = await asyncio.create_subprocess_exec(
@@ -53,58 +43,6 @@ async def headrace(workshop: Workshop, *words: str) -> Answer:
     out, err = await process.communicate()
     assert process.returncode is not None
     return Answer(process.returncode, out.decode(), err.decode())
-
-
-class Screen:
-    """A command on a terminal, and what stands there."""
-
-    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
-        self.process = process
-        self.text = ""
-        self._terminal = terminal
-        os.set_blocking(terminal, False)
-
-    def type(self, keys: str) -> None:
-        os.write(self._terminal, keys.encode())
-
-    async def shows(self, text: str) -> None:
-        """Wait until the text has appeared since the last one."""
-        await wait_until(lambda: text in self._read(), timeout=20, message=f"{text!r} on the screen")
-        self.text = self.text.partition(text)[2]
-
-    def exit_code(self) -> int:
-        return self.process.wait(20)
-
-    def _read(self) -> str:
-        try:
-            while data := os.read(self._terminal, 65536):
-                self.text += data.decode(errors="replace")
-        except OSError:
-            pass  # nothing more for now, or the command has ended
-        return self.text
-
-
-@contextmanager
-def on_terminal(workshop: Workshop, *words: str) -> Iterator[Screen]:
-    ours, its = pty.openpty()
-    command = [sys.executable, "-m", "headrace", *words]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment(workshop),
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        start_new_session=True,
-    )
-    os.close(its)
-    try:
-        yield Screen(process, ours)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(10)
-        os.close(ours)
 
 
 async def test_a_job_is_enqueued_run_by_the_worker_and_its_result_printed(workshop: Workshop) -> None:
@@ -166,22 +104,3 @@ async def test_dead_letters_are_replayed_by_a_person_who_is_asked(workshop: Work
         await screen.shows("1 dead letter replayed")
         assert screen.exit_code() == 0
     assert await job.result(timeout=20) == 5
-
-
-async def test_the_live_view_follows_the_store_until_q(workshop: Workshop) -> None:
-    await workshop.app.admin.queues()
-    with on_terminal(workshop, "status", "--watch", "--url", workshop.url) as screen:
-        await screen.shows("no queue has been used yet")
-        await screen.shows("q quits")
-        await workshop.task("quick").with_(queue="fresh").enqueue(1)
-        await screen.shows("fresh")
-        screen.type("q")
-        assert screen.exit_code() == 0
-
-
-async def test_the_live_view_ends_well_on_ctrl_c(workshop: Workshop) -> None:
-    await workshop.app.admin.queues()
-    with on_terminal(workshop, "status", "--watch", "--url", workshop.url) as screen:
-        await screen.shows("q quits")
-        screen.process.send_signal(signal.SIGINT)
-        assert screen.exit_code() == 0

@@ -1,4 +1,4 @@
-"""`headrace enqueue`: one job, from the command line."""
+"""`headrace enqueue`: one job, or many of one task, from the command line."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from headrace.jobs.job import Job
 from headrace.jobs.task import Call, Task
 
 from .arguments import call_from_json
+from .bulk import read_lines, store_lines
 from .near import few
 from .render import compact_json, printable, show_json
 from .span import span
@@ -31,6 +32,12 @@ from .store import located, opened
 @click.option("--priority", type=click.Choice(list(PRIORITIES)), help="Another priority than the task's.")
 @click.option("--unique-key", metavar="KEY", help="Do nothing when a job with this key waits or runs.")
 @click.option("--job-id", metavar="ID", help="An id of your own; default: a new one.")
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE",
+    help="A job for each line of FILE, which holds JSON; - is standard input.",
+)
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
 @click.option(
     "--timeout",
@@ -44,6 +51,7 @@ def enqueue(
     target: str,
     task: str,
     arguments: str | None,
+    source: str | None,
     wait: bool,
     timeout: float | None,
     as_json: bool,
@@ -52,19 +60,24 @@ def enqueue(
     """Store a job of TASK, and print its id.
 
     JSON holds the arguments: a list for positional ones, an object for named ones. They are converted to the
-    annotated types, and nothing is sent when they do not fit. TASK may be the last part of a name.
+    annotated types, and nothing is sent when they do not fit. TASK may be the last part of a name. With
+    --from, a file holds such JSON for many jobs, a line each.
 
     \b
     Examples:
       headrace enqueue shop:app shop.add '[2, 3]'
       headrace enqueue shop:app send_mail '{"to": "ada@example.org"}' --delay 10m
       headrace enqueue shop:app add '[2, 3]' --wait --timeout 30
+      headrace enqueue shop:app add --from numbers.jsonl --queue slow
     """
+    given = {name: value for name, value in options.items() if value is not None}
+    if source is not None:
+        _check_many(arguments is not None, wait, given)
+        _enqueue_many(target, task, source, given, as_json=as_json)
+        return
     with opened(located(target)) as app:
         call = call_from_json(find_task(app, task, target), arguments)
-        job = _stored(
-            app, call.with_(**{name: value for name, value in options.items() if value is not None})
-        )
+        job = _stored(app, call.with_(**given))
         document = {"id": job.id, "task": job.task, "queue": job.queue, "duplicate": job.duplicate}
         if not as_json:
             _tell(job)
@@ -75,6 +88,24 @@ def enqueue(
         elif wait:
             _tell_end(document)
     raise click.exceptions.Exit(_exit_code(document))
+
+
+def _check_many(arguments: bool, wait: bool, given: dict[str, Any]) -> None:
+    """What makes sense for one job only."""
+    said = {"JSON": arguments, "--wait": wait}
+    said |= {"--job-id": "job_id" in given, "--unique-key": "unique_key" in given}
+    if wrong := [name for name, is_said in said.items() if is_said]:
+        raise click.UsageError(f"{' and '.join(wrong)} cannot be given with --from.")
+
+
+def _enqueue_many(target: str, task: str, source: str, given: dict[str, Any], *, as_json: bool) -> None:
+    with opened(located(target)) as app:
+        found = find_task(app, task, target)
+        stored = store_lines(app, found, read_lines(source), given)
+    if as_json:
+        show_json({"task": found.name, "ids": stored.ids, "duplicates": stored.duplicates})
+    else:
+        click.echo(str(stored))
 
 
 def find_task(app: App, name: str, target: str) -> Task[Any, Any]:

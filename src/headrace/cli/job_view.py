@@ -17,6 +17,7 @@ from headrace.admin import Contents, EventInfo
 from headrace.app import App
 from headrace.core.errors import PayloadError, ResultError
 from headrace.core.info import JobInfo
+from headrace.core.job_log import LogLine
 from headrace.core.message import Trouble
 from headrace.core.record import JobStatus, moment
 
@@ -24,6 +25,7 @@ from .place import place_of
 from .render import clock_time, compact_json, counted, printable, progress_text, show, show_json, status_text
 from .span import ago, spoken
 
+_LEVEL_STYLES = {"warning": "yellow", "error": "red", "critical": "red", "debug": "dim"}
 _TROUBLE_STYLES = {"failed": "yellow", "timed out": "yellow", "crashed": "red"}
 
 
@@ -47,9 +49,10 @@ def read_page(app: App, info: JobInfo) -> Page:
 
 
 def job_document(info: JobInfo) -> dict[str, Any]:
-    """A job as `--json` lists it."""
+    """A job as `--json` lists it: without its log, which may be longer than all the rest."""
     document = msgspec.structs.asdict(info)
     document["trail"] = [_trouble_document(trouble) for trouble in info.trail]
+    del document["log"], document["log_dropped"]
     return document
 
 
@@ -59,6 +62,8 @@ def show_page(app: App, page: Page, *, as_json: bool) -> None:
         show_json(_page_document(page))
     else:
         show(_view(app, page))
+        if page.info.log:
+            show(_log(page.info))
         if page.info.traceback:
             click.echo(f"\n{printable(page.info.traceback).rstrip()}")
 
@@ -72,8 +77,14 @@ def _trouble_document(trouble: Trouble) -> dict[str, Any]:
     }
 
 
+def _line_document(line: LogLine) -> dict[str, Any]:
+    return {"at": line.at, "attempt": line.attempt, "level": line.level, "text": line.text}
+
+
 def _page_document(page: Page) -> dict[str, Any]:
     document = job_document(page.info)
+    document["log"] = [_line_document(line) for line in page.info.log]
+    document["log_dropped"] = page.info.log_dropped
     contents = page.contents
     readable = contents is not None and not contents.problem
     document["args"] = list(contents.args) if contents and readable else None
@@ -97,6 +108,8 @@ def _view(app: App, page: Page) -> RenderableType:
     facts.add_row("status", _status(info))
     if info.topic is None:
         facts.add_row("priority", info.priority)
+    if info.unique_key:
+        facts.add_row("unique key", printable(info.unique_key))
     facts.add_row("attempts", _attempts(info))
     if info.worker:
         facts.add_row("worker", info.worker)
@@ -190,6 +203,21 @@ def _timeline(info: JobInfo) -> Table:
         table.add_row(clock_time(at), Text(since, style="dim"), what, printable(text))
         before = at
     return table
+
+
+def _log(info: JobInfo) -> RenderableType:
+    """What its attempts wrote."""
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(overflow="fold")
+    for line in info.log:
+        style = _LEVEL_STYLES.get(line.level, "")
+        text = Text(printable(line.text), style=style)
+        table.add_row(clock_time(line.at), Text(printable(line.level), style=style), str(line.attempt), text)
+    dropped = f" ({info.log_dropped:,} lines before these were not kept)" if info.log_dropped else ""
+    return Group("", Text(f"log{dropped}: time, level, attempt, text", style="bold"), table)
 
 
 def _happenings(info: JobInfo) -> Iterator[tuple[datetime, Text, str]]:

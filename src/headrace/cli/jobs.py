@@ -70,6 +70,7 @@ def jobs() -> None:
     help=f"Only {', '.join(ORDER)}; may be repeated.",
 )
 @click.option("--task", metavar="TASK", help="Only this task.")
+@click.option("--key", metavar="KEY", help="Only the job that holds this unique key, else those that had it.")
 @click.option(
     "--older-than", type=span, metavar="SPAN", help="Enqueued (or ended) before: 90, 15m, 2h or 3d ago."
 )
@@ -82,6 +83,7 @@ def list_jobs(
     place: Place,
     states: tuple[str, ...],
     task: str | None,
+    key: str | None,
     older_than: float | None,
     newer_than: float | None,
     limit: int,
@@ -95,13 +97,16 @@ def list_jobs(
     \b
     Examples:
       headrace jobs list shop:app --state running
+      headrace jobs list shop:app --queue reports --key customer-7
       headrace jobs list shop:app --topic orders --group billing --state retrying
       headrace jobs list --url sqlite:///jobs.db --newer-than 1h --limit 500 --json
     """
     admin = app.sync.admin
     wanted = [status for status in ORDER if not states or status in states]
     places = known_groups(admin, place) if place.topic else known_queues(admin, place.queue)
-    found = _matching(admin, places, wanted, task)
+    found = (
+        _matching(admin, places, wanted, task) if key is None else _holding(admin, places, key, wanted, task)
+    )
     chosen = [*islice(filter(_of_age(older_than, newer_than), found), limit + 1)]
     if as_json:
         show_json([job_document(info) for info in chosen[:limit]])
@@ -192,6 +197,18 @@ def _matching(
                 if (place, info.id) not in seen:
                     seen.add((place, info.id))
                     yield info
+
+
+def _holding(
+    admin: SyncAdmin, places: list[Place], key: str, states: list[JobStatus], task: str | None
+) -> Iterator[JobInfo]:
+    """Who holds the key is found at once, however many there are. When nobody does, all are looked through
+    for those that had it."""
+    holders = [admin.holder(key, queue=place.queue) for place in places if place.queue]
+    held = [info for info in holders if info and info.status in states and task in (None, info.task)]
+    if held:
+        return iter(held)
+    return (info for info in _matching(admin, places, states, task) if info.unique_key == key)
 
 
 def _pages(admin: SyncAdmin, place: Place, state: JobStatus, task: str | None) -> Iterator[JobInfo]:

@@ -18,7 +18,7 @@ from .doctor import doctor
 from .enqueue import enqueue
 from .jobs import cancel, jobs, retry
 from .publish import publish
-from .queues import pause, purge, resume
+from .queues import pause, purge, resume, split
 from .schedules import schedules
 from .status import status
 from .tail import tail
@@ -88,6 +88,7 @@ for command in (
     pause,
     resume,
     purge,
+    split,
     schedules,
     topics,
     publish,

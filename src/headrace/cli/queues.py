@@ -1,4 +1,4 @@
-"""`headrace pause`, `resume` and `purge`: what can be done to a whole queue."""
+"""`headrace pause`, `resume`, `purge` and `split`: what can be done to a whole queue."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from headrace.admin import QueueInfo
 from headrace.app import App
 from headrace.core.errors import ConfigurationError
+from headrace.core.layout import checked_partitions
 
 from .confirm import confirm, yes_option
 from .near import unknown
@@ -87,6 +88,36 @@ def _purge(app: App, queue: QueueInfo, *, dry_run: bool, yes: bool) -> None:
         while wait([purging], LOOK).not_done:
             steps.reached(max(0, total - _waiting(_known(app, queue.name))))
     click.echo(f"{counted(purging.result(), 'job')} of {queue.name} cancelled")
+
+
+@click.command()
+@yes_option
+@on_store_with("QUEUE PARTITIONS", least=2)
+def split(app: App, names: tuple[str, ...], yes: bool) -> None:
+    """Spread a queue over another number of parts, after asking.
+
+    It can be done while jobs are enqueued and run. What waits already stays in its part until it is done; new
+    jobs go to the new parts. Jobs of different parts have no common order, and a limit holds for each part.
+
+    \b
+    Examples:
+      headrace split shop:app mails 8
+      headrace split shop:app mails 1 --yes
+    """
+    queue, partitions = names[0], _number_of_parts(names)
+    known = _known(app, queue)
+    if known.partitions == partitions:
+        click.echo(f"{queue} has {counted(partitions, 'partition')} already")
+        return
+    confirm(f"Have {queue} go from {counted(known.partitions, 'partition')} to {partitions}", yes=yes)
+    app.sync.admin.split(queue, partitions)
+    click.echo(f"new jobs of {queue} go to {counted(partitions, 'partition')}")
+
+
+def _number_of_parts(names: tuple[str, ...]) -> int:
+    if len(names) != 2 or not names[1].isdecimal():
+        raise click.UsageError(f"a QUEUE and a number of PARTITIONS are wanted, not {' '.join(names)}")
+    return checked_partitions(int(names[1]))
 
 
 def _in_background(app: App, queue: str) -> Future[int]:

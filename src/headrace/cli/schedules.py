@@ -15,6 +15,8 @@ from .span import ago
 from .store import on_store, on_store_with
 from .table import Column, Listing
 
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+
 
 @click.group(cls=ListingGroup)
 def schedules() -> None:
@@ -52,8 +54,9 @@ def list_schedules(app: App, as_json: bool) -> None:
 
 
 @schedules.command()
+@_json_option
 @on_store_with("NAME...")
-def run(app: App, names: tuple[str, ...]) -> None:
+def run(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """Enqueue the job of a schedule now; prints its id.
 
     Its times stay as they are, and a paused one stays paused.
@@ -62,13 +65,18 @@ def run(app: App, names: tuple[str, ...]) -> None:
     Examples:
       headrace schedules run shop:app shop.tidy_up
     """
+    ids = {}
     for name in names:
-        click.echo(app.sync.schedules.run_now(name).id)
+        ids[name] = app.sync.schedules.run_now(name).id
+        _tell(ids[name], as_json)
+    if as_json:
+        show_json({"ids": ids})
 
 
 @schedules.command()
+@_json_option
 @on_store_with("NAME...")
-def pause(app: App, names: tuple[str, ...]) -> None:
+def pause(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """Let moments pass without a job.
 
     That holds for every worker, until it is resumed.
@@ -79,12 +87,15 @@ def pause(app: App, names: tuple[str, ...]) -> None:
     """
     for name in names:
         app.sync.schedules.pause(name)
-        click.echo(f"{name} is paused; headrace schedules resume lets it go on")
+        _tell(f"{name} is paused; headrace schedules resume lets it go on", as_json)
+    if as_json:
+        show_json({"paused": names})
 
 
 @schedules.command()
+@_json_option
 @on_store_with("NAME...")
-def resume(app: App, names: tuple[str, ...]) -> None:
+def resume(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """Let a paused schedule go on.
 
     It goes on with its next moment: what passed meanwhile is not made up for.
@@ -95,13 +106,16 @@ def resume(app: App, names: tuple[str, ...]) -> None:
     """
     for name in names:
         app.sync.schedules.resume(name)
-        click.echo(f"{name} goes on")
+        _tell(f"{name} goes on", as_json)
+    if as_json:
+        show_json({"resumed": names})
 
 
 @schedules.command()
 @yes_option
+@_json_option
 @on_store_with("NAME...")
-def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
+def remove(app: App, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Forget a schedule that was added at run time, after asking.
 
     Jobs that it made stay. One that the code declares can only be paused.
@@ -113,23 +127,33 @@ def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
     for name in names:
         confirm(f"Remove schedule {name}", yes=yes)
         app.sync.schedules.remove(name)
-        click.echo(f"{name} removed")
+        _tell(f"{name} removed", as_json)
+    if as_json:
+        show_json({"removed": names})
+
+
+def _tell(line: str, as_json: bool) -> None:
+    """At once, since the next one may fail."""
+    if not as_json:
+        click.echo(line)
 
 
 def _table(found: list[ScheduleInfo]) -> Listing:
     listing = Listing(
         Column("schedule"),
-        Column("when", cut=True),
-        Column("next"),
-        Column("last", spare=1),
-        Column("task", cut=True, spare=3),
+        Column("when", cut=True, least=30),
+        Column("next", right=True),
+        Column("at", spare=3),
+        Column("last", right=True, spare=1),
+        Column("task", cut=True, spare=4),
         Column("queue", cut=True, spare=2),
     )
     for info in found:
         listing.add(
             short(info.name),
             short(_when(info)),
-            _next(info),
+            Text("paused", style="yellow") if info.paused else ago(info.next_at),
+            "" if info.paused or info.next_at is None else clock_time(info.next_at),
             "never" if info.last_at is None else ago(info.last_at),
             short(info.task),
             short(info.queue),
@@ -141,11 +165,3 @@ def _when(info: ScheduleInfo) -> str:
     if info.cron is not None:
         return f"{info.cron} {info.tz}"
     return "by its code" if info.every is None else f"every {info.every:g} s"
-
-
-def _next(info: ScheduleInfo) -> Text:
-    if info.paused:
-        return Text("paused", style="yellow")
-    if info.next_at is None:
-        return Text("")
-    return Text(f"{clock_time(info.next_at)} ({ago(info.next_at)})")

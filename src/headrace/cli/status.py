@@ -2,123 +2,61 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
-
 import click
-import msgspec
-from rich.console import Group, RenderableType
-from rich.text import Text
 
-from headrace.admin import QueueInfo, TopicInfo
 from headrace.app import App
-from headrace.core.errors import BackendUnavailable, ConfigurationError
-from headrace.core.record import WorkerInfo
 
-from .render import is_terminal, number_text, show, show_json
-from .span import age, spoken
+from .render import show, show_json
+from .snapshot import document, snapshot, view
+from .span import span
 from .store import on_store
-from .table import Column, Listing
-from .topics import topics_table
-from .watch import watch as watch_live
-from .workers import summary, worker_document
+from .watch import watch as watch_store
 
-_NUMBERS = ("queued", "running", "scheduled", "retrying", "dead", "oldest")
+#: The least seconds between two looks: each asks the store for everything.
+LEAST = 0.1
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """A store at one moment."""
-
-    store: str
-    at: datetime
-    queues: list[QueueInfo]
-    topics: list[TopicInfo]
-    workers: list[WorkerInfo]
+def _interval(text: str) -> float:
+    seconds = span(text)
+    if seconds < LEAST:
+        raise click.BadParameter(f"{text!r} is too often: at least {LEAST} s")
+    return seconds
 
 
 @click.command()
-@click.option("--watch", is_flag=True, help="Keep it up to date on the screen until q or Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@click.option("--watch", is_flag=True, help="Keep it up to date, with graphs and keys, until q or Ctrl-C.")
+@click.option(
+    "--interval",
+    envvar="HEADRACE_INTERVAL",
+    type=_interval,
+    default="1s",
+    show_default=True,
+    metavar="SPAN",
+    help="With --watch: how often to look.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document; with --watch one a line.")
 @on_store
-def status(app: App, watch: bool, as_json: bool) -> None:
+def status(app: App, watch: bool, interval: float, as_json: bool) -> None:
     """Show queues, topics and workers at a glance.
 
     For each queue its jobs by state, and for how long the oldest of those queued has waited; for each topic
     its groups, and how far each of them is behind.
 
+    On a terminal, --watch fills the screen: what needs attention, the traffic of the last hour, and keys to
+    pause, resume and replay (? explains them). Elsewhere it prints what status prints again and again.
+
     \b
     Examples:
       headrace status shop:app
       headrace status shop:app --watch
+      headrace status shop:app --watch --interval 1m >> status.log
       headrace status --url sqlite:///jobs.db --json
     """
     if watch:
-        _check_watch(as_json)
-        watch_live(lambda: _screen(app))
+        code = watch_store(app, every=interval, as_json=as_json)
+        if code:
+            raise click.exceptions.Exit(code)
     elif as_json:
-        show_json(_document(snapshot(app)))
+        show_json(document(snapshot(app)))
     else:
         show(view(snapshot(app)))
-
-
-def snapshot(app: App) -> Snapshot:
-    """How things stand now."""
-    admin = app.sync.admin
-    return Snapshot(app.store, datetime.now(UTC), admin.queues(), admin.topics(), admin.workers())
-
-
-def view(seen: Snapshot) -> RenderableType:
-    """A snapshot for a person."""
-    parts: list[RenderableType] = [Text(seen.store, style="bold"), ""]
-    if seen.queues or not seen.topics:
-        parts.append(_table(seen.queues) if seen.queues else "no queue has been used yet")
-    if seen.topics:
-        parts += ["", topics_table(seen.topics)] if seen.queues else [topics_table(seen.topics)]
-    style = "" if seen.workers else "yellow"
-    return Group(*parts, "", Text(summary(seen.workers), style=style))
-
-
-def _check_watch(as_json: bool) -> None:
-    if as_json:
-        raise ConfigurationError("--watch is for a person, --json for a program: give one of them")
-    if not is_terminal("stdout"):
-        raise ConfigurationError(
-            "--watch needs a terminal; run status again and again, or with --json, instead"
-        )
-
-
-def _screen(app: App) -> RenderableType:
-    clock = datetime.now().astimezone().strftime("%H:%M:%S")
-    footer = Text(f"\n{clock}   q quits", style="dim")
-    try:
-        return Group(view(snapshot(app)), footer)
-    except BackendUnavailable as error:
-        return Group(Text(app.store, style="bold"), "", Text(str(error), style="red"), footer)
-
-
-def _document(seen: Snapshot) -> dict[str, Any]:
-    return {
-        "store": seen.store,
-        "at": seen.at,
-        "queues": [msgspec.to_builtins(queue) for queue in seen.queues],
-        "topics": [msgspec.to_builtins(topic) for topic in seen.topics],
-        "workers": [worker_document(worker) for worker in seen.workers],
-    }
-
-
-def _table(queues: list[QueueInfo]) -> Listing:
-    paused = (Column(""),) if any(queue.paused for queue in queues) else ()
-    listing = Listing(Column("queue", cut=True), *(Column(name, right=True) for name in _NUMBERS), *paused)
-    for queue in queues:
-        waited = age(queue.oldest)
-        listing.add(
-            queue.name,
-            number_text(queue.queued),
-            number_text(queue.running, "green"),
-            number_text(queue.scheduled),
-            number_text(queue.retrying, "yellow"),
-            number_text(queue.dead, "red"),
-            "" if waited is None else spoken(waited),
-            *(Text("paused" if queue.paused else "", style="yellow") for _ in paused),
-        )
-    return listing

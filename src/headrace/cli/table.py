@@ -20,12 +20,14 @@ Row = Sequence[str | Text]
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column. `cut`: long cells may be shortened. `spare`: the higher, the sooner it is left out."""
+    """One column. `cut`: long cells may be shortened, but keep `least` characters as long as there is another
+    way. `spare`: the higher, the sooner it is left out."""
 
     name: str
     right: bool = False
     cut: bool = False
     spare: int = 0
+    least: int = LEAST
 
 
 class Listing:
@@ -56,23 +58,44 @@ class Listing:
             table.add_row(*(row[place] for place in widths))
         yield table
 
+    def width(self, room: int) -> int:
+        """How much of the room it takes."""
+        return _total(self._fitted(room))
+
+    def lines(self, room: int) -> list[Text]:
+        """The header and the rows, one line each and no rule, for a screen that counts its lines."""
+        widths = self._fitted(room)
+        header = [Text(column.name, style="bold") for column in self._columns]
+        return [self._line(row, widths) for row in (header, *self._rows)]
+
+    def _line(self, row: Row, widths: dict[int, int]) -> Text:
+        cells = []
+        for place, width in widths.items():
+            given = row[place]
+            cell = given.copy() if isinstance(given, Text) else Text(given)
+            cell.truncate(width, overflow="ellipsis" if self._columns[place].cut else "crop")
+            cell.align("right" if self._columns[place].right else "left", width)
+            cells.append(cell)
+        return Text(" " * GAP).join(cells)
+
     def _fitted(self, room: int) -> dict[int, int]:
         """The width of each column that is shown, by its place."""
         widths = {place: self._natural(place) for place in range(len(self._columns))}
-        least = self._cut(widths, LEAST)
+        least = self._cut(widths)
         for place in sorted(widths, key=lambda place: -self._columns[place].spare):
             if _total(least) > room and self._columns[place].spare:
                 del widths[place], least[place]
         if _total(least) > room:
-            least = self._cut(widths, BAREST)
+            least = self._cut(widths, most=BAREST)
         for place in reversed(list(widths)):
             widths[place] -= min(max(0, _total(widths) - room), widths[place] - least[place])
         return widths
 
-    def _cut(self, widths: dict[int, int], least: int) -> dict[int, int]:
-        """The same widths, where cells may be cut no more than `least`."""
+    def _cut(self, widths: dict[int, int], most: int = 10**6) -> dict[int, int]:
+        """The same widths, with cells cut as far as they may be, where `most` is all that they may keep."""
         return {
-            place: min(width, least) if self._columns[place].cut else width for place, width in widths.items()
+            place: min(width, column.least, most) if (column := self._columns[place]).cut else width
+            for place, width in widths.items()
         }
 
     def _natural(self, place: int) -> int:

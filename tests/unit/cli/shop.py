@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,8 @@ import msgspec
 from pydantic import BaseModel
 
 from headrace import App, Depends, RetryPolicy, Secret, Unrecoverable, current_job
+
+log = logging.getLogger("shop")
 
 
 @dataclass
@@ -32,7 +35,7 @@ class Customer(BaseModel):
 
 def make_shop(url: str) -> App:
     """The app on a store; nothing of it is kept in this module."""
-    app = App(url)
+    app = App(url, job_logs=3)
     _declare_simple_tasks(app)
     _declare_typed_tasks(app)
     _declare_topics(app)
@@ -59,6 +62,13 @@ def _declare_simple_tasks(app: App) -> None:
     @app.task(name="shop.add")
     async def add(a: int, b: int = 1) -> int:
         return a + b
+
+    @app.task(name="shop.say", retry=RetryPolicy.fixed(1, 0))
+    async def say(text: str) -> None:
+        log.warning("begin")
+        log.warning("%s", text)
+        log.error("end of attempt %d", current_job().attempt)
+        raise ValueError(text)
 
     @app.task(name="shop.quiet")
     async def quiet() -> None:

@@ -255,3 +255,39 @@ def test_one_is_shown_retried_and_cancelled(app: App, headrace: Shell, dead_even
     assert f"event {dead_event} is over: it is cancelled" in headrace.failed("cancel", "shop:app", dead_event)
     words = headrace.failed("jobs", "show", "shop:app", "nix", *where)
     assert "in group billing of orders nothing is known of event nix" in words
+
+
+def test_a_unique_key_leads_to_who_holds_it_and_else_to_those_that_had_it(
+    app: App, headrace: Shell, enqueue: Enqueue, drain: Drain
+) -> None:
+    enqueue("shop.mail", "ada", job_id="dead", unique_key="customer-7")
+    enqueue("shop.add", 1, job_id="other", unique_key="customer-8", delay=60)
+    drain()
+    assert ids(headrace, "--key", "customer-7") == ["dead"]
+    enqueue("shop.mail", "ada", job_id="holder", unique_key="customer-7", delay=60)
+    assert ids(headrace, "--key", "customer-7") == ["holder"]
+    assert ids(headrace, "--key", "customer-7", "--state", "dead") == ["dead"]
+    assert ids(headrace, "--key", "customer-7", "--queue", "default") == []
+    assert ids(headrace, "--key", "customer-8", "--task", "shop.add") == ["other"]
+    assert ids(headrace, "--key", "customer") == []
+    assert headrace.json("jobs", "show", "shop:app", "holder")["unique_key"] == "customer-7"
+    assert "unique key  customer-7" in headrace("jobs", "show", "shop:app", "holder").stdout
+
+
+def test_what_its_attempts_logged_is_shown(app: App, headrace: Shell, enqueue: Enqueue, drain: Drain) -> None:
+    job = enqueue("shop.say", "\x1b[31m[red]second")
+    drain()
+    document = headrace.json("jobs", "show", "shop:app", job.id)
+    lines = [(line["attempt"], line["level"], line["text"]) for line in document["log"]]
+    assert lines == [
+        (2, "warning", "begin"),
+        (2, "warning", "\x1b[31m[red]second"),
+        (2, "error", "end of attempt 2"),
+    ]
+    assert document["log_dropped"] == 3
+    assert all(datetime.fromisoformat(line["at"]) for line in document["log"])
+    text = headrace("jobs", "show", "shop:app", job.id).stdout
+    assert "log (3 lines before these were not kept)" in text
+    assert "\\x1b[31m[red]second" in text
+    assert "\x1b" not in text
+    assert "log" not in headrace.json("jobs", "shop:app")[0]

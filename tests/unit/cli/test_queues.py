@@ -68,3 +68,27 @@ def test_a_queue_that_is_not_there_is_not_purged(app: App, headrace: Shell, enqu
 def test_names_that_cannot_be_are_refused(app: App, headrace: Shell) -> None:
     assert "queue name 'a b' is not allowed" in headrace.refused("resume", "shop:app", "a b")
     assert "Missing argument 'QUEUE...'" in headrace.refused("pause", "--app", "shop:app")
+
+
+def test_a_queue_is_split_after_asking(
+    app: App, headrace: Shell, enqueue: Enqueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue("shop.add", 1)
+    assert "Have default go from 1 partition to 4?" in headrace.refused("split", "shop:app", "default", "4")
+    result = headrace("split", "shop:app", "default", "4", "--yes")
+    assert (result.exit_code, result.stdout) == (0, "new jobs of default go to 4 partitions\n")
+    assert queue(app, "default").partitions == 4
+    assert (
+        headrace("split", "shop:app", "default", "4", "--yes").stdout == "default has 4 partitions already\n"
+    )
+    monkeypatch.setattr(confirm, "is_terminal", lambda stream: True)
+    assert headrace("split", "shop:app", "default", "2", typed="n\n").exit_code == 1
+    assert queue(app, "default").partitions == 4
+    assert queue(app, "default").queued == 1
+
+
+def test_a_split_wants_a_queue_and_a_number(app: App, headrace: Shell, enqueue: Enqueue) -> None:
+    enqueue("shop.add", 1)
+    assert "did you mean default?" in headrace.refused("split", "shop:app", "defualt", "4")
+    assert "a number of PARTITIONS" in headrace.refused("split", "shop:app", "default", "many")
+    assert "partitions must be 256 at most" in headrace.refused("split", "shop:app", "default", "300")

@@ -88,6 +88,22 @@ def test_an_id_stays_whole_on_a_very_narrow_terminal() -> None:
     assert lines(jobs_listing(), 45)[-1].startswith(f"{'0' * 26}  shop.")
 
 
+def test_a_listing_gives_lines_of_one_width_for_a_screen() -> None:
+    header, row = (line.plain for line in jobs_listing().lines(58))
+    assert len(header) == len(row) == jobs_listing().width(58) == 58
+    assert row == f"{'0' * 26}  shop.send_mai…  ValueError: i…"
+
+
+def test_a_column_keeps_its_least_before_others_are_left_out() -> None:
+    def listing(least: int) -> Listing:
+        listing = Listing(Column("when", cut=True, least=least), Column("at", spare=1))
+        listing.add("0 9 * * mon-fri Europe/London", "2026-03-01 10:00:00")
+        return listing
+
+    assert lines(listing(14), 40)[-1] == "0 9 * * mon-fri Eu…  2026-03-01 10:00:00"
+    assert lines(listing(29), 40)[-1] == "0 9 * * mon-fri Europe/London"
+
+
 def test_long_and_dangerous_texts_are_tamed() -> None:
     assert short("one\n two\t three", 8) == "one two…"
     assert printable("a\x1b[31mb\u202e\nc") == "a\\x1b[31mb\\u202e\nc"

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from headrace import App
 
 from .conftest import Shell
@@ -14,13 +18,23 @@ def test_schedules_are_listed(app: App, headrace: Shell, url: str) -> None:
     assert "there are no schedules" in headrace("schedules", "shop:app").stdout
     declare(app)
     lines = headrace("schedules", "shop:app").stdout.splitlines()
-    assert lines[0].split() == ["schedule", "when", "next", "last", "task", "queue"]
+    assert lines[0].split() == ["schedule", "when", "next", "at", "last", "task", "queue"]
     assert "every 90 s" in lines[2]
     assert "0 9 * * mon-fri Europe/London" in lines[3]
     app.sync.schedules.pause("remind")
     without_code = headrace("schedules", "list", "--url", url).stdout.splitlines()
     assert "by its code" in without_code[3]
     assert "paused" in without_code[3]
+
+
+def test_on_a_usual_terminal_the_times_stay_whole(
+    app: App, headrace: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(app)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, _, count, remind = headrace("schedules", "shop:app").stdout.splitlines()
+    assert re.search(r"every 90 s +in \d+ s +never +default", count)
+    assert re.search(r"0 9 \* \* mon-fri Europe/London +in \d+ (h|d|min|s) +never", remind)
 
 
 def test_as_json(app: App, headrace: Shell) -> None:
@@ -43,6 +57,17 @@ def test_they_are_run_paused_and_resumed(app: App, headrace: Shell) -> None:
     assert [info.paused for info in app.sync.schedules.list()] == [True, True]
     assert headrace("schedules", "resume", "shop:app", "remind").stdout == "remind goes on\n"
     assert [info.paused for info in app.sync.schedules.list()] == [True, False]
+
+
+def test_steering_answers_programs_too(app: App, headrace: Shell) -> None:
+    declare(app)
+    ids = headrace.json("schedules", "run", "shop:app", "count", "remind")["ids"]
+    assert [app.sync.status(app.job(ids[name])) for name in ("count", "remind")] == ["queued", "queued"]
+    assert headrace.json("schedules", "pause", "shop:app", "count", "remind") == {
+        "paused": ["count", "remind"]
+    }
+    assert headrace.json("schedules", "resume", "shop:app", "count") == {"resumed": ["count"]}
+    assert headrace.json("schedules", "remove", "shop:app", "count", "--yes") == {"removed": ["count"]}
 
 
 def test_a_dynamic_one_is_removed_after_asking(app: App, headrace: Shell) -> None:

@@ -214,3 +214,43 @@ def test_the_store_may_be_named_by_its_url(
     assert document[0]["name"] == "orders"
     result = headrace("topics", "reset", "orders", "billing", "--to", "beginning", "--yes", "--url", url)
     assert result.exit_code == 0, result.output
+
+
+def test_a_topic_is_split_and_says_so(app: App, headrace: Shell, publish: Publish, drain: Drain) -> None:
+    publish(2)
+    drain()
+    assert "add --yes" in headrace.refused("topics", "split", "shop:app", "orders", "4")
+    result = headrace("topics", "split", "shop:app", "orders", "4", "--yes")
+    assert (result.exit_code, result.stdout) == (0, "new events of orders go to 4 partitions\n")
+    again = headrace("topics", "split", "shop:app", "orders", "4")
+    assert (again.exit_code, again.stdout) == (0, "orders has 4 partitions already\n")
+    header, _, audit, _ = rows(headrace("topics", "shop:app").stdout)
+    assert (header[1], audit[1:3]) == ("parts", ["4", "1"])
+    for number in range(10):
+        publish(2 * number)
+    drain()
+    assert (group_of(app).lag, group_of(app).dead) == (0, 0)
+    assert headrace("topics", "split", "shop:app", "orders", "1", "--yes").exit_code == 0
+    [topic] = headrace.json("topics", "shop:app")
+    assert (topic["partitions"], topic["length"]) == (1, 11)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_person_is_asked_before_a_topic_is_split(app: App, headrace: Shell, publish: Publish) -> None:
+    publish(2)
+    refusal = headrace("topics", "split", "shop:app", "orders", "4", typed="n\n")
+    assert refusal.exit_code == 1
+    assert "Have orders go from 1 partition to 4?" in refusal.stderr
+    assert app.sync.admin.topics()[0].partitions == 1
+
+
+def test_a_split_that_cannot_be_says_why(app: App, headrace: Shell, publish: Publish) -> None:
+    publish(2)
+
+    def refused(*words: str) -> str:
+        return headrace.refused("topics", "split", "shop:app", *words, "--yes")
+
+    assert "knows no topic 'order'; did you mean orders?" in refused("order", "4")
+    assert "a TOPIC and a number of PARTITIONS are wanted" in refused("orders", "many")
+    assert "partitions must be a whole number of 1 or more" in refused("orders", "0")
+    assert "partitions must be 256 at most" in refused("orders", "1000")

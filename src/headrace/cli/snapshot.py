@@ -1,0 +1,92 @@
+"""A store at one moment: read once, told to a person or to a program."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headrace.admin import QueueInfo, TopicInfo, Traffic
+from headrace.app import App
+from headrace.core.record import WorkerInfo
+
+from .render import number_text
+from .span import age, spoken
+from .table import Column, Listing
+from .topics import topics_table
+from .workers import summary, worker_document
+
+_NUMBERS = ("queued", "running", "scheduled", "retrying", "dead", "oldest")
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """How things stood then. `traffic` is for graphs alone, and is read where there are some."""
+
+    store: str
+    at: datetime
+    queues: list[QueueInfo]
+    topics: list[TopicInfo]
+    workers: list[WorkerInfo]
+    traffic: list[Traffic] = []
+
+
+def snapshot(app: App) -> Snapshot:
+    """How things stand now."""
+    admin = app.sync.admin
+    return Snapshot(app.store, datetime.now(UTC), admin.queues(), admin.topics(), admin.workers())
+
+
+async def look(app: App) -> Snapshot:
+    """The same for whoever looks again and again, with the traffic of the last hour."""
+    admin = app.admin
+    return Snapshot(
+        app.store,
+        datetime.now(UTC),
+        await admin.queues(),
+        await admin.topics(),
+        await admin.workers(),
+        await admin.traffic(),
+    )
+
+
+def view(seen: Snapshot) -> RenderableType:
+    """A snapshot for a person."""
+    parts: list[RenderableType] = [Text(seen.store, style="bold"), ""]
+    if seen.queues or not seen.topics:
+        parts.append(_table(seen.queues) if seen.queues else "no queue has been used yet")
+    if seen.topics:
+        parts += ["", topics_table(seen.topics)] if seen.queues else [topics_table(seen.topics)]
+    style = "" if seen.workers else "yellow"
+    return Group(*parts, "", Text(summary(seen.workers), style=style))
+
+
+def document(seen: Snapshot) -> dict[str, Any]:
+    """A snapshot for a program."""
+    return {
+        "store": seen.store,
+        "at": seen.at,
+        "queues": [msgspec.to_builtins(queue) for queue in seen.queues],
+        "topics": [msgspec.to_builtins(topic) for topic in seen.topics],
+        "workers": [worker_document(worker) for worker in seen.workers],
+    }
+
+
+def _table(queues: list[QueueInfo]) -> Listing:
+    paused = (Column(""),) if any(queue.paused for queue in queues) else ()
+    listing = Listing(Column("queue", cut=True), *(Column(name, right=True) for name in _NUMBERS), *paused)
+    for queue in queues:
+        waited = age(queue.oldest)
+        listing.add(
+            queue.name,
+            number_text(queue.queued),
+            number_text(queue.running, "green"),
+            number_text(queue.scheduled),
+            number_text(queue.retrying, "yellow"),
+            number_text(queue.dead, "red"),
+            "" if waited is None else spoken(waited),
+            *(Text("paused" if queue.paused else "", style="yellow") for _ in paused),
+        )
+    return listing
