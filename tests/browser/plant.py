@@ -4,6 +4,7 @@ store: an open one, one with a password, and one that is read-only. It prints th
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from typing import Any
 
@@ -16,6 +17,8 @@ from tests.waiting import wait_until
 
 PASSWORD = "open sesame"
 
+log = logging.getLogger("shop")
+
 
 class Placed(msgspec.Struct):
     number: int
@@ -26,7 +29,7 @@ class Placed(msgspec.Struct):
 class Plant:
     def __init__(self, url: str, durability: str = "default") -> None:
         self.url = url
-        options: dict[str, Any] = {"durability": durability}
+        options: dict[str, Any] = {"durability": durability, "job_logs": 20}
         self.app = App(url, **options)
         self.orders = self.app.topic("orders", Placed)
         self._declare_tasks()
@@ -61,6 +64,13 @@ class Plant:
             await current_job().progress(0.4, text)
             await asyncio.sleep(3600)
 
+        @app.task(name="shop.say", queue="echo", retry=RetryPolicy.fixed(1, 0))
+        async def say(texts: list[str]) -> None:
+            for text in texts:
+                log.warning("%s", text)
+            log.error("attempt %d comes to nothing", current_job().attempt)
+            raise ValueError(texts[0][:100])
+
         @app.task(name="shop.echo", queue="echo")
         async def echo(value: Any) -> Any:
             return value
@@ -73,7 +83,7 @@ class Plant:
         async def report() -> None: ...
 
         self.add, self.mail, self.flaky, self.render = add, mail, flaky, render
-        self.echo, self.bulk, self.report = echo, bulk, report
+        self.echo, self.bulk, self.report, self.say = echo, bulk, report, say
 
     def _declare_handlers(self) -> None:
         @self.orders.subscribe(group="billing", start="beginning", retry=RetryPolicy.none())

@@ -15,6 +15,16 @@ from .conftest import Stand, Tab, wait_for
 #: Whether the first time on a page reads otherwise by now.
 CHANGED = "before => document.querySelector('#live time').textContent !== before"
 
+#: Notes of every row of the live part when it came.
+NOTE_ROWS = """() => {
+  const note = () => {
+    for (const row of document.querySelectorAll('#live tr[data-key]')) seen[row.dataset.key] ??= Date.now();
+  };
+  const seen = window.seen = {};
+  new MutationObserver(note).observe(document.getElementById('live'), {childList: true, subtree: true});
+  note();
+}"""
+
 
 def queue(stand: Stand, name: str) -> Any:
     return next(each for each in stand.plant.app.sync.admin.queues() if each.name == name)
@@ -129,17 +139,37 @@ def test_a_group_is_rewound_paused_and_removed(stand: Stand, tab: Tab) -> None:
 
 
 def test_pages_keep_themselves_up_to_date_within_two_seconds(stand: Stand, tab: Tab) -> None:
-    """At least once in three times: a machine that is busy with other tests may be late."""
+    """From before the store is changed until the row stands in the page, by the page's own clock, which is
+    that of this machine: the browser's driver looks only twice a second, which would be counted too."""
     plant = stand.plant
     tab.page.goto(f"{stand.open}/queues/echo?state=scheduled")
-    tab.page.locator("#live").wait_for(state="attached")
+    tab.page.evaluate(NOTE_ROWS)
     took: list[float] = []
-    while not took or (took[-1] > 2 and len(took) < 3):
+    for _ in range(4):
+        began = time.time()
         job = plant.enqueue(plant.echo, 1, delay=7200)
-        began = time.monotonic()
         tab.page.get_by_text(job.id).wait_for()
-        took.append(time.monotonic() - began)
-    assert took[-1] <= 2
+        took.append(tab.page.evaluate("id => window.seen[id]", job.id) / 1000 - began)
+    assert max(took) <= 2, took
+
+
+def test_a_job_is_found_by_its_unique_key_and_shows_what_it_logged(stand: Stand, tab: Tab) -> None:
+    plant = stand.plant
+    job = plant.enqueue(plant.say, ["reading", "writing"], unique_key="customer-7")
+    wait_for(plant, job, "dead")
+    held = plant.enqueue(plant.say, ["later"], unique_key="customer-8", delay=3600)
+    for key, meant in (("customer-7", job), ("customer-8", held)):
+        tab.page.goto(f"{stand.open}/queues/echo")
+        tab.page.get_by_label("unique key").fill(key)
+        tab.page.get_by_role("button", name="Show").click()
+        tab.page.get_by_role("link", name=meant.id).click()
+        tab.page.locator(f"dt:has-text('Unique key') + dd:has-text('{key}')").wait_for()
+    tab.page.goto(f"{stand.open}/job?id={job.id}")
+    rows = tab.page.locator("table.log tbody tr")
+    told = [row.split("\t")[1:] for row in rows.all_inner_texts()]
+    ends = [["error", f"attempt {number} comes to nothing"] for number in (1, 2)]
+    lines = [["warning", "reading"], ["warning", "writing"]]
+    assert told == [["1", *line] for line in (*lines, ends[0])] + [["2", *line] for line in (*lines, ends[1])]
 
 
 def test_an_update_leaves_ticks_focus_and_opened_details_alone(stand: Stand, tab: Tab) -> None:

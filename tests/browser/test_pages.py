@@ -33,16 +33,19 @@ def pages(stand: Stand) -> dict[str, str]:
     running = plant.enqueue(plant.render, HOSTILE[3])
     waiting = plant.enqueue(plant.echo, [*HOSTILE], delay=86_400)
     dead = plant.enqueue(plant.mail, HOSTILE[2])
+    logged = plant.enqueue(plant.say, [*HOSTILE, "an ordinary line"], unique_key=HOSTILE[1][:20])
     event = plant.publish(2, HOSTILE[1], headers={"a": HOSTILE[0]})
     plant.enqueue(plant.bulk, 1)
     wait_for(plant, done, "succeeded")
     wait_for(plant, retrying, "retrying")
     wait_for(plant, running, "running")
     wait_for(plant, dead, "dead")
+    wait_for(plant, logged, "dead")
     admin = plant.app.sync.admin
     wait_until_sync(lambda: len(list(admin.dead(topic="orders"))) == len(HOSTILE) + 1)
     wait_until_sync(lambda: any(worker.running for worker in admin.workers()), message="a worker tells of it")
     jobs = {"done": done, "retrying": retrying, "running": running, "waiting": waiting, "dead": dead}
+    jobs["logged"] = logged
     return {
         "overview": "/",
         "queue": "/queues/mails",
@@ -90,7 +93,6 @@ def test_every_page_is_harmless_fits_and_shuts_nobody_out(
     assert not tab.dialogs
 
 
-@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
 def test_pages_follow_the_colours_of_the_system(stand: Stand, browser: Any) -> None:
     grounds = []
     for scheme in ("light", "dark"):
@@ -101,7 +103,6 @@ def test_pages_follow_the_colours_of_the_system(stand: Stand, browser: Any) -> N
     assert grounds[0] != grounds[1]
 
 
-@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
 def test_times_are_relative_and_exact_on_hover(stand: Stand, tab: Tab) -> None:
     job = stand.plant.enqueue(stand.plant.echo, 1, delay=86_400)
     tab.page.goto(f"{stand.open}/job?id={job.id}")
@@ -110,7 +111,6 @@ def test_times_are_relative_and_exact_on_hover(stand: Stand, tab: Tab) -> None:
     assert due.get_attribute("title").endswith("+00:00")
 
 
-@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
 def test_the_keyboard_reaches_every_action_and_shows_where_it_is(stand: Stand, tab: Tab) -> None:
     stand.plant.enqueue(stand.plant.bulk, 1)
     tab.page.goto(f"{stand.open}/queues/bulk")

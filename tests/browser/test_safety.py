@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.browser.plant import PASSWORD
 from tests.servers import Server, require
 
 from .conftest import Stand, Tab, redis_kind
 
 
-@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
 def test_one_logs_in_and_out(stand: Stand, browser: Any) -> None:
     tab = Tab(browser)
     tab.page.goto(f"{stand.guarded}/dead")
@@ -32,7 +29,6 @@ def test_one_logs_in_and_out(stand: Stand, browser: Any) -> None:
     tab.close()
 
 
-@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
 def test_a_page_whose_login_ends_asks_for_it_by_itself(stand: Stand, browser: Any) -> None:
     tab = Tab(browser)
     tab.page.goto(f"{stand.guarded}/login")
@@ -46,7 +42,6 @@ def test_a_page_whose_login_ends_asks_for_it_by_itself(stand: Stand, browser: An
     tab.close()
 
 
-@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
 def test_a_form_of_another_site_changes_nothing(stand: Stand, browser: Any) -> None:
     tab = Tab(browser)
     stand.plant.enqueue(stand.plant.bulk, 1)
@@ -62,7 +57,6 @@ def test_a_form_of_another_site_changes_nothing(stand: Stand, browser: Any) -> N
     tab.close()
 
 
-@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
 def test_a_dashboard_cannot_be_framed(stand: Stand, browser: Any) -> None:
     tab = Tab(browser)
     frame = f'<iframe src="{stand.open}/" onload="document.title = \'loaded\'"></iframe>'
@@ -73,7 +67,6 @@ def test_a_dashboard_cannot_be_framed(stand: Stand, browser: Any) -> None:
     tab.close()
 
 
-@pytest.mark.parametrize("stand", ["sqlite"], indirect=True)
 def test_read_only_shows_everything_and_offers_nothing(stand: Stand, tab: Tab) -> None:
     for path in ("/", "/queues/mails", "/schedules", "/topics", "/workers", "/dead"):
         tab.page.goto(stand.read_only + path)

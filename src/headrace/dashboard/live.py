@@ -16,11 +16,11 @@ from starlette.routing import Match, Route
 from .access import root_of
 from .site import Content, Page, Site
 
-#: Seconds between two looks; up to the second number where a look takes long, so that looking is a small part
-#: of the time.
+#: Seconds from one look to the next. After one that takes long there is a pause of so many times as long, up
+#: to a bound, so that looking is a small part of the time.
 LOOK: Final = 1.0
-LONGEST: Final = 5.0
 PART: Final = 4
+LONGEST: Final = 5.0
 
 #: Streams at a time: each looks at the store once a second.
 MOST: Final = 50
@@ -96,10 +96,15 @@ async def _changes(
             yield event if event != last else b": here\n\n"
             last = event
             took = time.monotonic() - began
-            if not await streams.pause(LOOK if content.away else min(max(LOOK, PART * took), LONGEST)):
+            if not await streams.pause(LOOK if content.away else pause_after(took)):
                 return
     finally:
         streams.count -= 1
+
+
+def pause_after(took: float) -> float:
+    """A change is seen by the look after it: within a second, as long as a look takes less than a fifth."""
+    return min(max(LOOK - took, PART * took), LONGEST)
 
 
 def _event(site: Site, content: Content, asked: Request) -> bytes:

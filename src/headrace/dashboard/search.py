@@ -27,7 +27,7 @@ STATES: Final = ("queued", "running", "scheduled", "retrying", "dead", "succeede
 
 
 class Search(msgspec.Struct, frozen=True):
-    """What is looked for. `text` is a part of the id, task, error or worker."""
+    """What is looked for. `text` is a part of the id, task, unique key, error or worker."""
 
     state: str = ""
     text: str = ""
@@ -57,10 +57,18 @@ async def find(app: App, place: Place, search: Search, cursor: str | None) -> Fo
         page = await app.admin.jobs(**place.options, state=search.status, cursor=cursor, limit=PAGE)
         return Found(page.items, len(page), page.cursor)
     if cursor is None and search.text:
-        known = await app.admin.job(search.text, **place.options)
+        known = await _known(app, place, search.text)
         if known is not None:
             return Found((known,), 1, None)
     return await _scan(app, place, search, cursor)
+
+
+async def _known(app: App, place: Place, text: str) -> JobInfo | None:
+    """The job whose id this is, or who holds it as its unique key: the store finds both at once."""
+    known = await app.admin.job(text, **place.options)
+    if known is None and place.queue is not None:
+        known = await app.admin.holder(text, queue=place.queue)
+    return known
 
 
 async def _scan(app: App, place: Place, search: Search, cursor: str | None) -> Found:
@@ -89,7 +97,7 @@ class Sieve:
     def _names(self, job: JobInfo) -> bool:
         if not self._text:
             return True
-        texts = (job.id, job.task, job.error, job.error_type, job.worker, job.reason)
+        texts = (job.id, job.task, job.unique_key, job.error, job.error_type, job.worker, job.reason)
         return any(self._text in text.casefold() for text in texts)
 
     def _is_within(self, at: datetime | None) -> bool:

@@ -128,6 +128,8 @@ def _environment(templates: Path) -> Environment:
         "brief": text.brief,
         "data": text.data,
         "exact": text.exact,
+        "clock_time": text.clock_time,
+        "tone": text.tone,
         "number": text.number,
         "span": text.span,
         "plot": plot,

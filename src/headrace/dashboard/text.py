@@ -69,6 +69,16 @@ def exact(moment: datetime | None) -> str:
     return "" if moment is None else moment.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds")
 
 
+def clock_time(moment: datetime) -> str:
+    """The time of day, to the millisecond: for lines that come close together."""
+    return moment.astimezone(UTC).time().isoformat(timespec="milliseconds")
+
+
+def tone(level: str) -> str:
+    """Which colour a log line of this level has."""
+    return {"warning": "warn", "error": "bad", "critical": "bad"}.get(level, "")
+
+
 def number(value: float) -> str:
     return f"{value:,.0f}"
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, Final
 
 import msgspec
 
 from headrace import App, Job, RetryPolicy, Secret, current_job
 from tests.waiting import wait_until
+
+log = logging.getLogger("shop")
 
 #: What must arrive as text wherever it stands: markup, quotes, templates, controls, directions, halves.
 HOSTILE: Final = (
@@ -25,6 +28,12 @@ HOSTILE: Final = (
 )
 
 
+def log_all(texts: tuple[str, ...]) -> int:
+    for text in texts:
+        log.warning("%s", text)
+    return len(texts)
+
+
 class Placed(msgspec.Struct):
     number: int
     note: str = ""
@@ -35,7 +44,7 @@ class Shop:
     """The app, and its tasks by name."""
 
     def __init__(self, url: str) -> None:
-        self.app = App(url)
+        self.app = App(url, job_logs=20)
         self.orders = self.app.topic("orders", Placed)
         self._declare_tasks()
         self._declare_handlers()
@@ -62,6 +71,10 @@ class Shop:
         async def echo(value: Any) -> Any:
             return value
 
+        @app.task(name="say", queue="said")
+        async def say(*texts: str) -> int:
+            return log_all(texts)
+
         @app.task(name="mail", queue="mails", retry=RetryPolicy.none())
         async def mail(to: str) -> None:
             raise ValueError(to)
@@ -86,7 +99,7 @@ class Shop:
         async def report() -> None: ...
 
         self.add, self.echo, self.mail, self.flaky = add, echo, mail, flaky
-        self.login, self.store, self.wait, self.report = login, store, wait, report
+        self.login, self.store, self.wait, self.report, self.say = login, store, wait, report, say
 
     def _declare_handlers(self) -> None:
         @self.orders.subscribe(group="billing", start="beginning", retry=RetryPolicy.none())

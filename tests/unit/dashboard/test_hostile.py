@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 import pytest
@@ -140,6 +140,20 @@ class TestHostileTexts:
                 assert place.startswith("/")
                 assert not place.startswith(("//", "/\\"))
         check((await visitor.get("/schedules")).text)
+
+
+async def test_what_is_logged_and_unique_keys_are_harmless_too(shop: Shop, visitor: Visitor) -> None:
+    for text in HOSTILE:
+        job = await shop.say.enqueue(encodable(text), "after it")
+        await shop.run_until(job, "succeeded")
+        page = await visitor.get(f"/job?id={job.id}")
+        check(page.text)
+        assert "after it" in page.text
+        assert len(page.text) < 50_000
+    key = HOSTILE[0]
+    await shop.add.with_(unique_key=key, delay=3600).enqueue(1)
+    for path in ("/queues/default", f"/queues/default?{urlencode({'text': key})}"):
+        check((await visitor.get(path)).text)
 
 
 async def test_progress_and_what_runs_are_harmless_too(shop: Shop, visitor: Visitor) -> None:

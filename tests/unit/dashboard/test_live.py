@@ -98,3 +98,10 @@ async def test_metrics_are_those_of_the_store(shop: Shop, visitor: Visitor) -> N
     answer = await visitor.get("/metrics")
     assert answer.status_code == 200
     assert "headrace" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("took", "pause"), [(0.0, 1.0), (0.1, 0.9), (0.2, 0.8), (0.5, 2.0), (1.0, 4.0), (3.0, 5.0)]
+)
+def test_looks_are_a_second_apart_and_fewer_where_they_take_long(took: float, pause: float) -> None:
+    assert live.pause_after(took) == pause
