@@ -64,7 +64,10 @@ bench: $(VENV)/.stamp ## measure, side by side with the raw limit
 demo: $(VENV)/.stamp ## the main job on the embedded store, shown: a shop, two workers, one of them killed
 	@$(BIN)/headrace demo
 
-chaos soak: ## (not there yet)
+chaos: setup ## the tests of failure that take longer: networks that split, floods, lost replies
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m long tests
+
+soak: ## (not there yet)
 	@echo "make $@: not there yet" >&2; exit 1
 
 clean: ## remove environments and caches

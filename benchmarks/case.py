@@ -25,11 +25,11 @@ def main() -> None:
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     measure = KINDS[options.kind]
-    with asyncio.Runner(loop_factory=_factory(options.loop)) as runner:
+    with asyncio.Runner(loop_factory=loop_factory(options.loop)) as runner:
         print(json.dumps(runner.run(measure(options.url, options.scale))))
 
 
-def _factory(loop: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory(loop: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
     if loop == "asyncio":
         return None
     import uvloop

@@ -22,9 +22,10 @@ import apsw
 
 from headrace.backends import open_backend
 from headrace.core.backend import Backend
-from headrace.core.claim import Claim
+from headrace.core.claim import Claim, Report
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
+from headrace.core.job_log import JobLog, LogLine
 from headrace.core.message import (
     FRESH,
     Batch,
@@ -49,6 +50,9 @@ STEP = 500
 
 #: Bytes of a small call's arguments, of a result, and of a traceback.
 PAYLOAD, RESULT, TRACEBACK = 100, 20, 1000
+
+#: Log lines that are kept with a job, and characters of each.
+LINES, LINE = 20, 80
 
 QUEUE, TOPIC = Stream("queue", "default"), Stream("topic", "orders")
 GROUP = group_stream("orders", "billing")
@@ -185,6 +189,13 @@ async def _held_events(backend: Backend, number: int) -> None:
     await _claim(backend, GROUP, number)
 
 
+async def _logging(backend: Backend, number: int) -> None:
+    await _waiting(backend, number)
+    claims = await _claim(backend, QUEUE, number)
+    for start in range(0, len(claims), STEP):
+        await backend.report([Report(claim, log=_LOG) for claim in claims[start : start + STEP]])
+
+
 def _ended(outcome: Outcome) -> Make:
     async def make(backend: Backend, number: int) -> None:
         await _waiting(backend, number)
@@ -228,6 +239,7 @@ async def _traffic(backend: Backend, number: int) -> None:
 
 
 _TRACE = "x" * TRACEBACK
+_LOG = JobLog(tuple(LogLine(1, 1_700_000_000_000_000, "info", "x" * LINE) for _ in range(LINES)))
 _FAILED = FRESH.failed(Trouble(1, "failed", "host-1234-abcdef", "ValueError: no such row"))
 
 #: What is made, and how many: 0 as many as asked for.
@@ -236,12 +248,17 @@ KINDS: dict[str, tuple[Make, int]] = {
     "waiting, with a unique key": (_unique, 0),
     "scheduled": (_scheduled, 0),
     "running": (_running, 0),
+    f"running, {LINES} log lines of {LINE}": (_logging, 0),
     "retrying": (_ended(Retry(_FAILED, HOUR)), 0),
     f"dead, traceback of {TRACEBACK}": (
         _ended(Dead(_FAILED, DeadReason.EXHAUSTED, Failure("ValueError", "no such row", _TRACE))),
         0,
     ),
     f"succeeded, result of {RESULT} kept": (_ended(Done(Kept(bytes(RESULT), HOUR))), 0),
+    f"succeeded, {LINES} log lines of {LINE}": (
+        _ended(Done(Kept(bytes(RESULT), HOUR), FRESH.logged(_LOG))),
+        0,
+    ),
     "succeeded, nothing kept": (_ended(DONE), 0),
     "cancelled": (_cancelled, 0),
     "event in a topic": (_published, 0),
