@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from headrace.core.message import FRESH
 from headrace.core.outcome import Done, Released, Verdict
@@ -42,22 +42,24 @@ class Accounts:
 
     def close(self, batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
         """`doubtful`: an earlier try to write may have been carried out unseen."""
-        quiet = self._event_written is None and JobSucceeded not in self._emitter.wanted
-        plain: list[Finished] = []
-        for finished, verdict in zip(batch, verdicts, strict=True):
-            # Nearly all: a job that went well the first time, of which nobody wants to hear.
-            if (
-                quiet
-                and verdict is _KEPT
-                and type(finished.outcome) is Done
-                and finished.claim.state is FRESH
-            ):
-                plain.append(finished)
-            else:
-                self._close(finished, verdict, doubtful)
-        self._holdings.drop_fresh(plain)
-        self._tallier.count_done(plain)
-        self.processed += len(plain)
+        pairs: Iterable[tuple[Finished, Verdict]] = zip(batch, verdicts, strict=True)
+        if self._event_written is None and JobSucceeded not in self._emitter.wanted:
+            # Nearly all: jobs that went well the first time, of which nobody wants to hear.
+            rest = [
+                (each, verdict)
+                for each, verdict in pairs
+                if verdict is not _KEPT or type(each.outcome) is not Done or each.claim.state is not FRESH
+            ]
+            special = {each.claim for each, _ in rest}
+            self._close_plain([each for each in batch if each.claim not in special] if rest else batch)
+            pairs = rest
+        for finished, verdict in pairs:
+            self._close(finished, verdict, doubtful)
+
+    def _close_plain(self, batch: list[Finished]) -> None:
+        self._holdings.drop_fresh(batch)
+        self._tallier.count_done(batch)
+        self.processed += len(batch)
 
     def _close(self, finished: Finished, verdict: Verdict, doubtful: bool) -> None:
         self._holdings.drop(finished.claim)

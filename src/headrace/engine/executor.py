@@ -59,7 +59,7 @@ class Executor:
             clock_us=clock_us,
             resources=resources,
         ).prepare
-        self._find = registry.find
+        self._handlers = registry.handlers
         self._folded = registry.fold(self._call)
         self._emitter = emitter
         self.judge = judge
@@ -87,54 +87,64 @@ class Executor:
         are: nothing but a coroutine's first step. What is not so, or wrong, is left to `begin`."""
         if self._folded is not None or JobStarted in self._emitter.wanted:
             return None
-        running, find, resources, largest = self.running, self._find, self._resources, self._max_payload
-        queue, now = None, 0.0
-        while ready and now < until:
-            claim = ready[0]
+        handlers, resources, largest = self._handlers, self._resources, self._max_payload
+        args: tuple[Any, ...]
+        kwargs: dict[str, Any]
+        queue, now = None, perf_counter()
+        while ready:
+            claim = ready.popleft()
             if claim.source is not queue:
                 if claim.source.stream.kind != "queue":
-                    return None
+                    break
                 queue = claim.source
+            body = claim.body
             try:
-                envelope = decode_envelope(claim.body)
-                handler = find(envelope.task)
+                envelope = decode_envelope(body)
+                handler = handlers[envelope.task]
                 if (
-                    handler is None
-                    or not handler.plain
+                    not handler.plain
                     or envelope.overrides is not None
                     or claim.expires_us
                     or envelope.version != ENVELOPE_VERSION
-                    or len(claim.body) > largest
+                    or len(body) > largest
                 ):
-                    return None
-                args, kwargs = handler.decode(envelope.payload)
+                    break
+                if envelope.payload == handler.nothing:
+                    args, kwargs = (), {}
+                else:
+                    args, kwargs = handler.decode(envelope.payload)
             except Exception:
-                return None
-            ready.popleft()
-            run = running[claim] = Run(claim, envelope, handler, args, kwargs, resources, _slot=slot)
+                break
+            # It is not among those running before it suspends: until then nobody else can look.
+            run = Run(claim, envelope, handler, args, kwargs, resources, _slot=slot)
             current_run.set(run)
             context = copy_context()
-            began = perf_counter()
+            began = now  # the end of the one before: what lies between is ours, and less than is worth a look
             try:
                 coroutine = handler.function(*args, **kwargs)
                 yielded = context.run(coroutine.send, None)
             except StopIteration as stop:
-                if run.interruption is None and not handler.result_ttl:
-                    run.ended = True
-                    del running[claim]
-                    now = perf_counter()
-                    finished.append(Finished(claim, DONE, envelope.task, now - began))
-                else:
+                if handler.result_ttl:
                     finished.append(self._returned(run, stop.value, began))
                     now = perf_counter()
+                else:
+                    run.ended = True
+                    now = perf_counter()
+                    finished.append(Finished(claim, DONE, envelope.task, now - began))
             except BaseException as error:
                 finished.append(self._raised(run, error, began))
                 now = perf_counter()
             else:
+                self.running[claim] = run
                 self.on_suspend()
                 return self._carry_on(run, slot, began, Suspension(coroutine, context, yielded))
-            if slot.cancelling() or slot._must_cancel:  # type: ignore[attr-defined]
+            if slot._must_cancel:  # type: ignore[attr-defined]
                 return _cleansed(slot, finished.pop())
+            if now >= until:
+                return None
+        else:
+            return None
+        ready.appendleft(claim)
         return None
 
     def broken(self, claim: Claim, error: Exception) -> Finished:
@@ -238,7 +248,7 @@ class Executor:
 
     def _let_go(self, run: Run) -> None:
         run.ended = True
-        del self.running[run.claim]
+        self.running.pop(run.claim, None)
 
     async def close(self) -> None:
         self._release_logs()

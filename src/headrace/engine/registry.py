@@ -50,6 +50,7 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     retry: RetryPolicy | RetryFunction
     timeout: float | None
     result_ttl: float  # 0: no result is kept
+    nothing: bytes | None = None  # the payload of a call without arguments, where there need be none
     # Of a subscription: the arguments are made from the whole run, and the desk that settles deliveries.
     fit: Fit | None = None
     batch: bool = False  # it takes a list, and says of single ones how they ended
@@ -67,23 +68,23 @@ class Registry:
     def __init__(self, lifespan: Lifespan | None = None, job_logs: int = 0) -> None:
         self.lifespan = lifespan
         self.job_logs = job_logs
-        self._handlers: dict[str, Handler] = {}
+        self.handlers: dict[str, Handler] = {}
         self._middleware: list[Middleware] = []
         self.schedules: dict[str, Schedule] = {}  # those that the code declares
         self.subscriptions: list[Subscription] = []
         self._served: dict[Stream, Subscription | None] = {}
         self._serving: dict[int, tuple[Source, Subscription | None]] = {}
-        self.find = self._handlers.get
+        self.find = self.handlers.get
         _registries.add(self)
 
     def add(self, handler: Handler) -> None:
-        known = self._handlers.get(handler.name)
+        known = self.handlers.get(handler.name)
         if known is not None and not _same_function(known.function, handler.function):
             raise ConfigurationError(
                 f"two tasks are called {handler.name!r}: {_where(known.function)} and "
                 f"{_where(handler.function)}; give one of them another name="
             )
-        self._handlers[handler.name] = self._logging(handler)
+        self.handlers[handler.name] = self._logging(handler)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Add a subscription. One group of one topic has one handler."""
@@ -127,10 +128,10 @@ class Registry:
         self._middleware.append(middleware)
 
     def __iter__(self) -> Iterator[Handler]:
-        return iter(self._handlers.values())
+        return iter(self.handlers.values())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._handlers
+        return name in self.handlers
 
     def queues(self) -> set[str]:
         return {handler.queue for handler in self}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Sequence
 from math import inf
 from time import perf_counter
 from typing import Any
 
 from headrace.core.claim import Claim
+from headrace.core.message import FRESH
 
 from .batches import Batches
 from .bundle import Bundle, FinishedBundle
@@ -72,14 +73,14 @@ class Slots:
         for _ in range(self.size):
             self._begin()
 
-    def put(self, claims: Iterable[Claim], *, later: bool = False) -> None:
+    def put(self, claims: Sequence[Claim], *, later: bool = False) -> None:
         """Buffer claims and wake a slot, at the next turn of the loop if `later`: whoever goes on asking for
         more shall have sent that first. Suspects go first: they are never kept waiting in a buffer."""
-        for claim in claims:
-            if claim.suspect:
-                self.ready.appendleft(claim)
-            else:
-                self.ready.append(claim)
+        suspects = [claim for claim in claims if claim.state is not FRESH and claim.suspect]
+        if suspects:
+            self.ready.extendleft(suspects)
+            claims = [claim for claim in claims if claim not in suspects]
+        self.ready.extend(claims)
         if later:
             asyncio.get_running_loop().call_soon(self._wake, 1)
         else:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import attrgetter
-
 from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, Stream
@@ -14,8 +11,6 @@ from headrace.core.traffic import Tally
 from .emitter import Emitter
 from .finished import Finished
 from .service import Service
-
-_source = attrgetter("claim.source")
 
 #: Seconds between two writes.
 EVERY = 1.0
@@ -34,10 +29,8 @@ class Tallier:
 
     def count(self, finished: Finished) -> None:
         """The store has written this one."""
-        source = finished.claim.source
-        if source is not self._source:
-            self._source = source
-            self._current = self._counts.setdefault(source.stream, [0, 0, 0])
+        if finished.claim.source is not self._source:
+            self._look_at(finished.claim.source)
         outcome = finished.outcome
         if type(outcome) is Done:
             self._current[0] += 1
@@ -47,8 +40,18 @@ class Tallier:
 
     def count_done(self, batch: list[Finished]) -> None:
         """The store has written these, and all went well."""
-        for source, same in groupby(batch, _source):
-            self._counts.setdefault(source.stream, [0, 0, 0])[0] += len(list(same))
+        if not batch:
+            return
+        self._look_at(batch[0].claim.source)
+        if not [each for each in batch if each.claim.source is not self._source]:  # as nearly always
+            self._current[0] += len(batch)
+        else:
+            for finished in batch:
+                self.count(finished)
+
+    def _look_at(self, source: Source) -> None:
+        self._source = source
+        self._current = self._counts.setdefault(source.stream, [0, 0, 0])
 
     async def stop(self) -> None:
         await self._service.stop()

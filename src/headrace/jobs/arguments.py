@@ -63,6 +63,11 @@ class Arguments:
             for each in parameters
         )
 
+    @property
+    def nothing(self) -> bytes | None:
+        """The payload of a call without arguments; None: some are needed."""
+        return NO_ARGUMENTS if self._plain and not self._least else None
+
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, ordered: bool = False) -> bytes:
         """The payload; `InvalidPayload` when the arguments do not fit the parameters or cannot be sent."""
         if kwargs or not self._plain or not self._least <= len(args) <= self._most:
@@ -82,8 +87,6 @@ class Arguments:
 
     def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments in the annotated types; `InvalidPayload` when the bytes do not fit them."""
-        if payload == NO_ARGUMENTS and self._plain and not self._least:
-            return (), {}
         try:
             if self._plain and payload[0] == ONLY_POSITIONAL:
                 args = msgspec.structs.astuple(self._decoder.decode(payload).args)

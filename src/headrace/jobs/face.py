@@ -96,6 +96,7 @@ class Jobs:
                 retry=options.retry or self._retry,
                 timeout=options.timeout or None,
                 result_ttl=declared.result_ttl,
+                nothing=arguments.nothing if self._codec is None else None,
             )
         )
         self._declared[options.name] = declared

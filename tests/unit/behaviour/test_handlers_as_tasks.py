@@ -698,7 +698,7 @@ async def test_raising_a_cancellation_by_hand(slot: Slot) -> None:
     for each in (handler, suspended):
         failure = await slot.failure(each)
         assert (failure.error_type, failure.error) == ("asyncio.exceptions.CancelledError", "by hand")
-        slot.app._registry._handlers.pop("handler")
+        slot.app._registry.handlers.pop("handler")
 
 
 async def test_awaiting_a_child_that_is_cancelled(slot: Slot) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice, takewhile
+
 import msgspec
 
 from headrace.core.backend import (
@@ -29,6 +32,7 @@ from headrace.core.outcome import (
     Outcome,
     Released,
     Retry,
+    Settlement,
     Snoozed,
     Verdict,
 )
@@ -137,13 +141,27 @@ class Shelf(Stock):
             )
         return claims
 
+    def settle_all(self, settlements: Iterable[Settlement], now_us: int) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        running, entries, watchers = self.running, self.entries, self.watchers
+        for settlement in settlements:
+            claim = settlement.claim
+            entry = running.get(claim.token)
+            if (
+                settlement.outcome is DONE
+                and entry is not None
+                and entry.message.unique is None
+                and not entry.message.key
+                and not watchers
+            ):  # it ends, and nothing follows from that
+                del running[claim.token], entries[claim.id]
+                verdicts.append(_KEPT)
+            else:
+                verdicts.append(self.settle(claim, settlement.outcome, now_us))
+        return verdicts
+
     def settle(self, claim: Claim, outcome: Outcome, now_us: int) -> Verdict:
         entry = self.running.pop(claim.token, None)
-        if outcome is DONE and entry is not None and not self.watchers:
-            message = entry.message
-            if message.unique is None and not message.key:  # it ends, and nothing follows from that
-                del self.entries[claim.id]
-                return _KEPT
         if type(outcome) is Done:
             entry = entry or self._taken_from_another(claim)
             if entry is None:
@@ -200,7 +218,7 @@ class Shelf(Stock):
         if entry is None:
             return Renewal.LOST
         entry.leased_us = now_us
-        self.running.move_to_end(claim.token)
+        self.running[claim.token] = self.running.pop(claim.token)  # to the end
         return Renewal.KEPT if entry.cancelled_for_us is None else Renewal.CANCELLED
 
     def report(self, report: Report, now_us: int) -> None:
@@ -212,11 +230,14 @@ class Shelf(Stock):
     # --- upkeep ------------------------------------------------------------------------------------------
 
     def recover(self, source: Source, limit: int, now_us: int) -> list[Recovery]:
-        recovered: list[Recovery] = []
-        while len(recovered) < limit and self.overdue(now_us):
-            _, entry = self.running.popitem(last=False)
-            recovered.append(self._recover(source, entry, now_us))
-        return recovered
+        if not self.overdue(now_us):
+            return []
+        since_us = now_us - self.lease.at(now_us)
+        first = islice(self.running.items(), limit)
+        overdue = list(takewhile(lambda held: held[1].leased_us <= since_us, first))
+        for token, _ in overdue:
+            del self.running[token]
+        return [self._recover(source, entry, now_us) for _, entry in overdue]
 
     def overdue(self, now_us: int) -> bool:
         """Whether a lease ran out. All are equally long, so the one not renewed for longest tells it."""

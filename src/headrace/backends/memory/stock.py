@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from headrace.core.backend import DueOrder, Order
@@ -41,7 +40,7 @@ class Stock:
         self.entries: dict[str, Entry] = {}  # waiting, running or dead; the oldest first
         self.lanes = Lanes()
         self.agenda = Agenda()
-        self.running: OrderedDict[int, Entry] = OrderedDict()  # by token; the longest since renewal first
+        self.running: dict[int, Entry] = {}  # by token; the longest since renewal first
         self.dead: dict[str, Entry] = {}  # the latest death last
         self.marks = Marks()
         self.keys = Keys()

@@ -188,16 +188,15 @@ class Store:
         return [(source, shelf) for source, shelf in shelves if not shelf.paused]
 
     def settle(self, settlements: Sequence[Settlement], now_us: int) -> list[Verdict]:
-        verdicts: list[Verdict] = []
-        stream: Stream | None = None
-        for settlement in settlements:
-            claim = settlement.claim
-            # Claims of a batch mostly share one source object: compare that before hashing.
-            if claim.source.stream is not stream:
-                stream = claim.source.stream
-                shelf = self.shelf(stream)
-            verdicts.append(shelf.settle(claim, settlement.outcome, now_us))
-        return verdicts
+        if not settlements:
+            return []
+        source = settlements[0].claim.source
+        if not [each for each in settlements if each.claim.source is not source]:  # as nearly always
+            return self.shelf(source.stream).settle_all(settlements, now_us)
+        shelf = self.shelf
+        return [
+            shelf(each.claim.source.stream).settle(each.claim, each.outcome, now_us) for each in settlements
+        ]
 
     def reclaim(self, sources: Sequence[Source], limit: int, now_us: int) -> Reclaimed:
         recovered: list[Recovery] = []
