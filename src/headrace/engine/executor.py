@@ -91,8 +91,9 @@ class Executor:
         args: tuple[Any, ...]
         kwargs: dict[str, Any]
         queue, now = None, perf_counter()
+        take, end, set_run = ready.popleft, finished.append, current_run.set
         while ready:
-            claim = ready.popleft()
+            claim = take()
             if claim.source is not queue:
                 if claim.source.stream.kind != "queue":
                     break
@@ -116,12 +117,12 @@ class Executor:
             except Exception:
                 break
             # It is not among those running before it suspends: until then nobody else can look.
-            run = Run(claim, envelope, handler, args, kwargs, resources, _slot=slot)
-            current_run.set(run)
+            run = Run(claim, envelope, handler, args, kwargs, resources)
+            set_run(run)
             context = copy_context()
             began = now  # the end of the one before: what lies between is ours, and less than is worth a look
             try:
-                coroutine = handler.function(*args, **kwargs)
+                coroutine = handler.function(*args, **kwargs) if args or kwargs else handler.function()
                 yielded = context.run(coroutine.send, None)
             except StopIteration as stop:
                 if handler.result_ttl:
@@ -130,12 +131,13 @@ class Executor:
                 else:
                     run.ended = True
                     now = perf_counter()
-                    finished.append(Finished(claim, DONE, envelope.task, now - began))
+                    end(Finished(claim, DONE, envelope.task, now - began))
             except BaseException as error:
                 finished.append(self._raised(run, error, began))
                 now = perf_counter()
             else:
                 self.running[claim] = run
+                run.begin_on_loop(slot)
                 self.on_suspend()
                 return self._carry_on(run, slot, began, Suspension(coroutine, context, yielded))
             if slot._must_cancel:  # type: ignore[attr-defined]

@@ -39,6 +39,8 @@ class Lanes:
 
     def take(self, lane: int, limit: int) -> list[Entry]:
         waiting = self._lanes[lane]
+        if not self._stale:
+            return [waiting.popleft() for _ in range(min(limit, len(waiting)))]
         taken: list[Entry] = []
         while waiting and len(taken) < limit:
             entry = waiting.popleft()

@@ -117,27 +117,20 @@ class Shelf(Stock):
 
     def take(self, source: Source, lane: int, limit: int, consumer: str, now_us: int) -> list[Claim]:
         claims: list[Claim] = []
+        running, numbers = self.running, self._numbers
         for entry in self.lanes.take(lane, limit):
             message = entry.message
-            token = next(self._numbers)
+            token = next(numbers)
             entry.status = _RUNNING
             entry.since_us = entry.leased_us = now_us
             entry.token = token
             entry.worker = consumer
-            self.running[token] = entry
+            running[token] = entry
             if message.unique:
                 self.keys.release(message.unique, message.id, "started")
+            priority, expires_us = message.priority, entry.expires_us
             claims.append(
-                Claim(
-                    source,
-                    message.id,
-                    message.body,
-                    token,
-                    now_us,
-                    entry.state,
-                    message.priority,
-                    entry.expires_us,
-                )
+                Claim(source, message.id, message.body, token, now_us, entry.state, priority, expires_us)
             )
         return claims
 
