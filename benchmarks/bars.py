@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .peers import CHASQUIMQ, EVENTS, FASTSTREAM, HUEY_SQLITE, HUEY_SQLITE_FSYNC, IN_MEMORY, PURE_PYTHON
+from .peers import (
+    CHASQUIMQ,
+    EVENTS,
+    FASTSTREAM,
+    HUEY_MEMORY,
+    HUEY_SQLITE,
+    HUEY_SQLITE_FSYNC,
+    IN_MEMORY,
+    PURE_PYTHON,
+)
 
 #: Row → figure → median.
 Medians = dict[str, dict[str, float]]
@@ -57,10 +66,12 @@ def _redis_bars(medians: Medians, redis: str, loop: str) -> Iterator[Bar]:
 def _other_bars(medians: Medians, loop: str) -> Iterator[Bar]:
     sqlite = f"sqlite FULL, {loop}"
     for huey, name in ((HUEY_SQLITE_FSYNC, "SqliteHuey with fsync"), (HUEY_SQLITE, "SqliteHuey without")):
-        yield _share(medians, sqlite, DRAIN, [huey], 5, name)
-        yield _share(medians, sqlite, BULK, [huey], 20, name)
-    yield _no_later(medians, sqlite, [HUEY_SQLITE, HUEY_SQLITE_FSYNC])
+        yield _share(medians, sqlite, DRAIN, huey, 5, name)
+        yield _share(medians, sqlite, BULK, huey, 20, name)
+    yield _no_later(medians, sqlite, [*HUEY_SQLITE, *HUEY_SQLITE_FSYNC])
     yield _share(medians, f"memory, {loop}", DRAIN, IN_MEMORY, 10, "the best of the others in memory")
+    concurrent = [row for row in IN_MEMORY if row != HUEY_MEMORY[0]]
+    yield _share(medians, f"memory, {loop}", DRAIN, concurrent, 10, "the best that runs several at a time")
 
 
 def _events_bars(medians: Medians, redis: str, loop: str) -> Iterator[Bar]:

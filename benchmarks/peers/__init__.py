@@ -20,9 +20,11 @@ class Peer(NamedTuple):
     server: Literal["redis", "redis-8"] | None = None
 
 
-HUEY_SQLITE = "huey, SQLite, its default (no fsync)"
-HUEY_SQLITE_FSYNC = "huey, SQLite, fsync"
-IN_MEMORY = ("huey, memory", "taskiq, InMemoryBroker", "dramatiq, StubBroker")
+#: Each with one thread, its default, and with four.
+HUEY_SQLITE = ("huey, SQLite, no fsync (its default)", "huey, SQLite, no fsync, 4 threads")
+HUEY_SQLITE_FSYNC = ("huey, SQLite, fsync", "huey, SQLite, fsync, 4 threads")
+HUEY_MEMORY = ("huey, memory", "huey, memory, 4 threads")
+IN_MEMORY = (*HUEY_MEMORY, "taskiq, InMemoryBroker", "dramatiq, StubBroker")
 CHASQUIMQ = "chasquimq, Redis 8"
 #: With this the names of all rows begin that are about events.
 EVENTS = "events"
@@ -30,11 +32,14 @@ FASTSTREAM = f"{EVENTS}, faststream, Redis stream"
 PURE_PYTHON = ("streaq, Redis", "taskiq, Redis stream", "dramatiq, Redis", "arq, Redis")
 
 PEERS = (
-    Peer(HUEY_SQLITE, ("huey",), "huey_case.py", ("sqlite",)),
-    Peer(HUEY_SQLITE_FSYNC, ("huey",), "huey_case.py", ("sqlite-fsync",)),
-    Peer(IN_MEMORY[0], ("huey",), "huey_case.py", ("memory",)),
-    Peer(IN_MEMORY[1], ("taskiq",), "taskiq_case.py"),
-    Peer(IN_MEMORY[2], ("dramatiq",), "dramatiq_case.py"),
+    Peer(HUEY_SQLITE[0], ("huey",), "huey_case.py", ("sqlite", "1")),
+    Peer(HUEY_SQLITE[1], ("huey",), "huey_case.py", ("sqlite", "4")),
+    Peer(HUEY_SQLITE_FSYNC[0], ("huey",), "huey_case.py", ("sqlite-fsync", "1")),
+    Peer(HUEY_SQLITE_FSYNC[1], ("huey",), "huey_case.py", ("sqlite-fsync", "4")),
+    Peer(HUEY_MEMORY[0], ("huey",), "huey_case.py", ("memory", "1")),
+    Peer(HUEY_MEMORY[1], ("huey",), "huey_case.py", ("memory", "4")),
+    Peer(IN_MEMORY[2], ("taskiq",), "taskiq_case.py"),
+    Peer(IN_MEMORY[3], ("dramatiq",), "dramatiq_case.py"),
     Peer(PURE_PYTHON[0], ("streaq", "uvloop"), "streaq_case.py", server="redis"),
     Peer(
         PURE_PYTHON[1], ("taskiq-redis", "redis[hiredis]", "uvloop"), "taskiq_redis_case.py", server="redis"
