@@ -251,6 +251,7 @@ async def test_a_slot_that_nobody_serves_is_waited_for_and_then_told(
     await bench.again(bench.add)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cluster", KINDS, indirect=True)
 async def test_a_queue_that_moves_under_load_loses_and_doubles_nothing(
     cluster: Cluster, workshop: Workshop

@@ -155,6 +155,7 @@ async def test_a_killed_server_comes_back_with_every_event(workshop: Workshop) -
     await newsroom.app.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("workshop", "processes"),

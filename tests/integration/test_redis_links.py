@@ -45,6 +45,7 @@ async def seconds_until_refused(action: Awaitable[object]) -> float:
     return time.monotonic() - since
 
 
+@pytest.mark.long
 async def test_every_kind_of_connection_notices_a_black_hole(
     far: Bench, proxy: Proxy, server: Server
 ) -> None:

@@ -124,6 +124,7 @@ async def test_a_worker_stopped_for_half_a_lease_loses_nothing(workshop: Worksho
     assert len(workshop.log.lines("started", id=job.id)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seconds", "lease"),
     [
@@ -236,6 +237,7 @@ async def test_a_job_of_five_leases_runs_once(workshop: Workshop) -> None:
     assert len(workshop.log.lines("started", id=job.id)) == 1
 
 
+@pytest.mark.long
 async def test_a_job_that_kills_its_worker_is_dead_at_the_third_time_and_takes_no_innocents(
     workshop: Workshop,
 ) -> None:

@@ -165,6 +165,17 @@ async def test_a_job_shows_what_its_attempts_logged(shop: Shop, visitor: Visitor
     assert "<h2>Log</h2>" not in (await visitor.get(f"/job?id={silent.id}")).text
 
 
+async def test_a_queue_in_parts_is_one_queue_and_says_so(shop: Shop, visitor: Visitor) -> None:
+    jobs = [await shop.add.enqueue(number) for number in range(20)]
+    assert "partitions" not in await text(visitor, "/queues/default")
+    await shop.app.admin.split("default", 3)
+    jobs += [await shop.add.enqueue(number) for number in range(20)]
+    shown = await text(visitor, "/queues/default")
+    assert "40 waiting" in shown
+    assert "in 3 partitions" in shown
+    assert all([job.id in await text(visitor, f"/job?id={job.id}") for job in jobs[::13]])
+
+
 async def test_a_search_finds_by_unique_key(
     shop: Shop, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
