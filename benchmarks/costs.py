@@ -1,5 +1,5 @@
 """`python -m benchmarks.costs`: the CPU time that one job takes of the client and of the server, when jobs
-come in bulk and when each comes alone. Time of a core, not of the clock: it moves little with what else runs."""
+come in bulk and when each comes alone. It is time of a core, so it moves little with what else runs."""
 
 from __future__ import annotations
 
