@@ -22,7 +22,7 @@ LOCAL_STORES = ("memory", "sqlite")
 #: must hold of three parts too; where it cannot, it says why: `@pytest.mark.whole("…")`.
 SPLIT = "split-"
 PARTS = 3
-SPLIT_STORES = (f"{SPLIT}memory", f"{SPLIT}valkey-9.1")
+SPLIT_STORES = (f"{SPLIT}memory", pytest.param(f"{SPLIT}valkey-9.1", marks=pytest.mark.long))
 
 #: What runs on a cluster with parts, too, where they are on different nodes.
 SPLIT_CORE = ("test_claim", "test_settle")
