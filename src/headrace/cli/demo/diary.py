@@ -22,5 +22,7 @@ class Diary:
     def read(self, what: str) -> list[dict[str, Any]]:
         if not self._path.exists():
             return []
-        lines = (json.loads(line) for line in self._path.read_text().splitlines())
+        # What stands behind the last end of a line is still being written.
+        whole, _, _ = self._path.read_text().rpartition("\n")
+        lines = (json.loads(line) for line in whole.splitlines())
         return [line for line in lines if line["what"] == what]
