@@ -23,7 +23,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final, NoReturn, TypeAlias
 
 import pytest
 
@@ -74,12 +74,17 @@ def rows() -> list[str]:
 def require(kind: str) -> Path:
     """The program of that kind. Where it is missing the test is skipped, and in CI it fails."""
     program = available().get(kind)
-    if program is not None:
-        return program
-    reason = f"no {kind} server on this machine (there are: {', '.join(_found()) or 'none'})"
-    if os.environ.get("CI") == "true" and kind not in OPTIONAL_KINDS:
+    if program is None:
+        reason = f"no {kind} server on this machine (there are: {', '.join(_found()) or 'none'})"
+        missing(reason, optional=kind in OPTIONAL_KINDS)
+    return program
+
+
+def missing(reason: str, *, optional: bool = False) -> NoReturn:
+    """A laptop need not have everything: the test is skipped, and its reason names what was left out. In CI
+    it fails, unless what is missing need not be there, either."""
+    if os.environ.get("CI") == "true" and not optional:
         pytest.fail(f"{reason}; in CI it must be there, see `make setup`")
-    # A laptop need not have every server; the reason names the row that was left out.
     pytest.skip(reason)
 
 

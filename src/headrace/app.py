@@ -11,7 +11,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
 
 from headrace.admin import Admin
-from headrace.backends import open_backend
+from headrace.backends import chosen_url, open_backend
 from headrace.core.checks import unknown_option
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.codec import Codec, checked_codec
@@ -51,9 +51,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 L = TypeVar("L", bound=Callable[..., Any])
 
-#: Where jobs are kept when nothing else is said: in the working directory, durable.
-DEFAULT_URL = "sqlite:///headrace.db"
-
 MEBIBYTE = 1024 * 1024
 
 #: How long events are kept when nothing else is said.
@@ -89,7 +86,7 @@ class App:
     ) -> None:
         for name in unknown:
             raise unknown_option("App()", name, _options_of(App.__init__))
-        self.url = _checked_url(url)
+        self.url = chosen_url(url)
         self._clock = clock or SystemClock()
         self._max_payload = positive_number("max_payload", max_payload)
         self._result_ttl = seconds("result_ttl", result_ttl)
@@ -393,11 +390,3 @@ def _options_of(function: Callable[..., Any]) -> dict[str, None]:
 
 async def _nothing() -> None:
     """Opening the store is all that is wanted."""
-
-
-def _checked_url(url: object) -> str:
-    if url is None:
-        url = os.environ.get("HEADRACE_URL") or DEFAULT_URL
-    if not isinstance(url, str):
-        raise ConfigurationError(f"a store's URL is a text such as {DEFAULT_URL!r}, not {url!r}")
-    return url

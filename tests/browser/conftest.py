@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.browser.plant import Plant
-from tests.servers import Fleet, available, require
+from tests.servers import Fleet, available, missing, require
 from tests.waiting import wait_until_sync
 
 STORES = ("sqlite", "redis")
@@ -27,16 +27,8 @@ def program() -> str:
     a browser is a hundred times the size of a server and not every machine may have one."""
     found = os.environ.get("HEADRACE_CHROMIUM") or shutil.which("chromium")
     if found is None:
-        # Not a failure: see above.
-        pytest.skip("no chromium on this machine, and `make setup` could not install it")
+        missing("no chromium on this machine, and `make setup` could not install it", optional=True)
     return found
-
-
-def absent(reason: str) -> None:
-    """On a laptop these tests may be left out, with a word why; in CI the wheels must be there."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{reason}; in CI it must be there, see `make setup`")
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +37,7 @@ def browser() -> Iterator[Any]:
     try:
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError:
-        absent("playwright is not installed")
+        missing("playwright is not installed")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.backend import CancelAnswer, CancelOrder, Order
+from headrace.core.backend import CancelAnswer
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.message import FRESH, Stream
+from headrace.core.orders import CancelOrder, Order
 from headrace.core.outcome import Cancelled, Outcome, Released, Snoozed, Verdict
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, LEASE, Stand, dead, kept, retry

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.backend import DeadFilter, LeaseOrder, Order, PauseOrder, Renewal
+from headrace.core.backend import DeadFilter, Renewal
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.errors import UnknownEvent
 from headrace.core.message import group_stream
+from headrace.core.orders import LeaseOrder, Order, PauseOrder
 from headrace.core.outcome import Done, Verdict
 from headrace.core.record import Counts, JobStatus, WorkerInfo
 from headrace.core.topics import BEGINNING, NEW, Start

@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
-from headrace.core.backend import Answer, Backend, LayoutOrder, Order, ReplayAnswer
+from headrace.core.backend import Answer, Backend, ReplayAnswer
 from headrace.core.clock import SECOND
 from headrace.core.errors import Moved
 from headrace.core.ids import new_id
 from headrace.core.layout import WHOLE, Generation, Layout, part_stream, parts_of
 from headrace.core.message import Batch, Message, Stream, UniqueKey
+from headrace.core.orders import LayoutOrder, Order
 from headrace.core.topics import TopicRules
 from tests.contract.stand import Stand
 from tests.waiting import wait_until

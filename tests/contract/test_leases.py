@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.backend import LeaseOrder, Order, PauseOrder
 from headrace.core.clock import microseconds
 from headrace.core.message import Source, Stream
+from headrace.core.orders import LeaseOrder, Order, PauseOrder
 from tests.contract.stand import LEASE, Stand, worker_info
 from tests.waiting import wait_until
 

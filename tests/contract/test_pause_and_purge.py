@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.core.backend import Order, PauseOrder, Promoted
+from headrace.core.backend import Promoted
 from headrace.core.clock import microseconds
 from headrace.core.message import FRESH, UniqueKey
+from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import Released, Snoozed
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, LEASE, Stand, worker_info

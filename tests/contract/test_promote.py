@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from headrace.core.backend import DueOrder, Order, Promoted
+from headrace.core.backend import Promoted
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.message import FRESH
+from headrace.core.orders import DueOrder, Order
 from headrace.core.outcome import Released, Snoozed
 from headrace.core.record import JobStatus
 from tests.contract.stand import Stand

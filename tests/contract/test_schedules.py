@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.core.backend import ScheduleOrder
 from headrace.core.clock import SECOND
 from headrace.core.ids import derived_id
 from headrace.core.message import Message, Stream, UniqueKey
+from headrace.core.orders import ScheduleOrder
 from headrace.core.record import JobStatus
 from headrace.core.scheduling import ScheduleRecord
 from tests.contract.stand import Stand

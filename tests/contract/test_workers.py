@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.backend import CancelOrder, Order, PauseOrder, Standing
 from headrace.core.clock import microseconds
+from headrace.core.orders import CancelOrder, Order, PauseOrder, Standing
 from headrace.core.outcome import Verdict
 from headrace.core.record import JobStatus, RunningJob
 from tests.contract.stand import HOUR_US, LEASE, Stand, worker_info

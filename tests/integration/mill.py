@@ -26,7 +26,7 @@ def grind() -> str:
     log.write("started", id=job.id, attempt=job.attempt, parent=os.getppid())
     logging.getLogger("mill").warning("grinding")
     if job.attempt == 1:
-        time.sleep(3600)  # until its worker is killed
+        time.sleep(3600)  # a function that hangs until its worker is killed: that is what is tested
     return "ground"
 
 

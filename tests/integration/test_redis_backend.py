@@ -15,12 +15,13 @@ from headrace.backends.redis import connection, reader, scripts
 from headrace.backends.redis.backend import RedisBackend
 from headrace.backends.redis.keys import LANES, is_permanent
 from headrace.backends.redis.reader import Reader
-from headrace.core.backend import Answer, DeadFilter, Order, PauseOrder, Renewal, ReplayAnswer
+from headrace.core.backend import Answer, DeadFilter, Renewal, ReplayAnswer
 from headrace.core.claim import Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Trouble, UniqueKey
+from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import (
     DONE,
     Cancelled,

@@ -10,8 +10,8 @@ import pytest
 
 from headrace.backends.redis import announcements, connection
 from headrace.backends.redis.connection import Link
-from headrace.core.backend import Order, PauseOrder
 from headrace.core.errors import BackendUnavailable
+from headrace.core.orders import Order, PauseOrder
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, STREAM, Bench, opened
 from tests.servers import Fleet, Server

@@ -13,10 +13,11 @@ import pytest
 from headrace.backends import open_store
 from headrace.backends.redis import notices
 from headrace.backends.redis.permissions import rules_for
-from headrace.core.backend import Backend, DeadFilter, Order, PauseOrder, Renewal
+from headrace.core.backend import Backend, DeadFilter, Renewal
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import new_id
 from headrace.core.message import Message, Trouble, UniqueKey
+from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Retry, Verdict
 from headrace.core.record import JobStatus, WorkerInfo
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened

@@ -22,12 +22,13 @@ from headrace.backends import open_store
 from headrace.backends.sqlite import connection as connections
 from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.backends.sqlite.connection import JOURNAL_SIZE_LIMIT
-from headrace.core.backend import Backend, Order, PauseOrder, Renewal
+from headrace.core.backend import Backend, Renewal
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.core.record import JobStatus
 from tests.waiting import wait_until

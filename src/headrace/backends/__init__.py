@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -10,6 +11,9 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import ConfigurationError
 
 from .partitioned import Partitioned
+
+#: Where jobs are kept when nothing else is said: in the working directory, durable.
+DEFAULT_URL = "sqlite:///headrace.db"
 
 #: Scheme → module, and the extra that brings what the module needs.
 SCHEMES = {
@@ -40,6 +44,14 @@ class Creator(Protocol):
 class BackendModule(Protocol):
     @property
     def create(self) -> Creator: ...
+
+
+def chosen_url(given: object) -> str:
+    """The URL that was given, else that of the environment, else the default one."""
+    url = os.environ.get("HEADRACE_URL") or DEFAULT_URL if given is None else given
+    if not isinstance(url, str):
+        raise ConfigurationError(f"a store's URL is a text such as {DEFAULT_URL!r}, not {url!r}")
+    return url
 
 
 def open_backend(

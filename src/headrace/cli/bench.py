@@ -8,7 +8,8 @@ from typing import cast, get_args
 import click
 import msgspec
 
-from headrace.app import DEFAULT_URL, App, Durability
+from headrace.app import App, Durability
+from headrace.backends import DEFAULT_URL
 
 from .locate import locate
 from .loop import loop_factory

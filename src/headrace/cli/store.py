@@ -16,7 +16,8 @@ from typing import Any
 import click
 import msgspec
 
-from headrace.app import DEFAULT_URL, App
+from headrace.app import App
+from headrace.backends import DEFAULT_URL
 from headrace.core.errors import ConfigurationError
 
 from .locate import locate

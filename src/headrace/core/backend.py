@@ -68,8 +68,9 @@ import msgspec
 
 from .claim import Claim, Report
 from .examination import Examination
-from .layout import Layout, Layouts
+from .layout import Layouts
 from .message import Batch, Source, Stream
+from .orders import Order, Standing
 from .outcome import DeadReason, Failure, Settlement, Verdict
 from .record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from .scheduling import Scheduling
@@ -139,58 +140,6 @@ class ReplayAnswer(StrEnum):
     REPLAYED = "replayed"
     DUPLICATE = "duplicate"  # another message holds its unique key by now; it stays dead
     GONE = "gone"  # there is no such dead letter
-
-
-class CancelOrder(msgspec.Struct, frozen=True):
-    """A message that someone runs is to be cancelled."""
-
-    stream: Stream
-    id: str
-
-
-class PauseOrder(msgspec.Struct, frozen=True):
-    """A stream was paused or resumed."""
-
-    stream: Stream
-    paused: bool
-
-
-class DueOrder(msgspec.Struct, frozen=True):
-    """Something was scheduled that is due sooner than anything before it."""
-
-    stream: Stream
-
-
-class ScheduleOrder(msgspec.Struct, frozen=True):
-    """A schedule of this stream was added, paused, resumed or removed."""
-
-    stream: Stream
-
-
-class LeaseOrder(msgspec.Struct, frozen=True):
-    """The lease of a stream was changed: whoever holds claims of it renews them by the new one."""
-
-    stream: Stream
-    lease_us: int
-
-
-class LayoutOrder(msgspec.Struct, frozen=True):
-    """The layout of this stream was changed, or a change of it was proposed."""
-
-    stream: Stream
-
-
-Order = CancelOrder | PauseOrder | DueOrder | LeaseOrder | ScheduleOrder | LayoutOrder
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """Orders as they stand now, of the queues that the worker named at least; leases are in microseconds.
-    They are for a worker that may have missed an announcement. `layouts` are of those queues of which the
-    store can say it in the same breath; the others are asked for."""
-
-    paused: frozenset[Stream] = frozenset()
-    leases: dict[Stream, int] = {}
-    layouts: dict[Stream, Layout] = {}
 
 
 class DeadFilter(msgspec.Struct, frozen=True):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from headrace.core.backend import (
+from headrace.core.backend import Renewal
+from headrace.core.claim import Claim
+from headrace.core.message import Stream
+from headrace.core.orders import (
     CancelOrder,
     DueOrder,
     LayoutOrder,
     LeaseOrder,
     Order,
     PauseOrder,
-    Renewal,
     ScheduleOrder,
 )
-from headrace.core.claim import Claim
-from headrace.core.message import Stream
 from headrace.core.signals import LeaseLost
 
 from .bundle import Bundle, bundle_of, parts_of

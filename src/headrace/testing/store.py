@@ -10,9 +10,10 @@ import msgspec
 from headrace.backends.memory.backend import MemoryBackend
 from headrace.backends.memory.bell import Bell
 from headrace.backends.memory.store import Store
-from headrace.core.backend import Answer, DueOrder, ScheduleOrder
+from headrace.core.backend import Answer
 from headrace.core.clock import Clock
 from headrace.core.message import Batch, Message, Stream
+from headrace.core.orders import DueOrder, ScheduleOrder
 from headrace.core.outcome import Dead, Done, Settlement, Verdict
 from headrace.core.record import JobStatus, Record
 from headrace.core.topics import BEGINNING, NEW, Position, Reading, Start

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from headrace.backends import open_store
-from headrace.core.backend import Backend, Order, PauseOrder
+from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Done, Kept, Settlement
 from tests.waiting import wait_until
 

@@ -11,12 +11,13 @@ from headrace.backends.memory.store import Store
 from headrace.backends.partitioned import Partitioned
 from headrace.backends.partitioned.claims import unwrap
 from headrace.backends.partitioned.routing import hash_of
-from headrace.core.backend import CancelOrder, DeadFilter, DueOrder, Order, PauseOrder
+from headrace.core.backend import DeadFilter
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import new_id
 from headrace.core.layout import Generation, part_stream, parts_of, whole_stream
 from headrace.core.message import FRESH, Batch, Message, Source, Stream, UniqueKey, group_stream
+from headrace.core.orders import CancelOrder, DueOrder, Order, PauseOrder
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Settlement
 from headrace.core.record import JobStatus, WorkerInfo
 from tests.waiting import wait_until

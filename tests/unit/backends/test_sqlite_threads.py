@@ -16,11 +16,11 @@ from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.backends.sqlite.connection import Connection
 from headrace.backends.sqlite.transaction import Transaction
 from headrace.backends.sqlite.turnstile import Turnstile
-from headrace.core.backend import Order, PauseOrder
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.core.record import WorkerInfo
 from tests.waiting import wait_until, wait_until_sync

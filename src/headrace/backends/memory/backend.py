@@ -12,20 +12,18 @@ from headrace.core.backend import (
     Backend,
     CancelAnswer,
     DeadFilter,
-    Order,
     Promoted,
     Reclaimed,
     Renewal,
     Renewer,
     ReplayAnswer,
-    ScheduleOrder,
-    Standing,
 )
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock
 from headrace.core.errors import BackendUnavailable
 from headrace.core.examination import Finding, ok
 from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.orders import Order, ScheduleOrder, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.scheduling import ScheduleRecord, Timetable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from headrace.core.backend import Order
 from headrace.core.claim import Claim
 from headrace.core.message import NORMAL, Source, Stream
+from headrace.core.orders import Order
 from headrace.core.record import JobStatus, Record
 from headrace.core.topics import BEGINNING, PARKED_MOST, Start
 

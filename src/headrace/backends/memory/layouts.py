@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.core.backend import LayoutOrder
 from headrace.core.layout import WHOLE, Layout, Layouts, parts_of
 from headrace.core.message import Message, Stream
+from headrace.core.orders import LayoutOrder
 
 from .store import Store
 

@@ -7,21 +7,11 @@ from itertools import islice, takewhile
 
 import msgspec
 
-from headrace.core.backend import (
-    CRASH_LIMIT,
-    CRASHED,
-    Answer,
-    CancelAnswer,
-    CancelOrder,
-    LeaseOrder,
-    PauseOrder,
-    Recovery,
-    Renewal,
-    ReplayAnswer,
-)
+from headrace.core.backend import CRASH_LIMIT, CRASHED, Answer, CancelAnswer, Recovery, Renewal, ReplayAnswer
 from headrace.core.claim import Claim, Report
 from headrace.core.errors import Moved
 from headrace.core.message import FRESH, Batch, Message, Source, Trouble
+from headrace.core.orders import CancelOrder, LeaseOrder, PauseOrder
 from headrace.core.outcome import (
     DONE,
     Cancelled,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from headrace.core.backend import DueOrder, Order
 from headrace.core.job_log import NO_LOG
 from headrace.core.lease import Lease
 from headrace.core.message import State, Stream
+from headrace.core.orders import DueOrder, Order
 from headrace.core.outcome import DeadReason, Failure
 from headrace.core.record import JobStatus
 from headrace.core.scheduling import ScheduleRecord

@@ -10,11 +10,12 @@ from itertools import count
 
 import msgspec
 
-from headrace.core.backend import Order, Promoted, Reclaimed, Recovery, Standing
+from headrace.core.backend import Promoted, Reclaimed, Recovery
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.layout import Layout
 from headrace.core.message import Source, Stream
+from headrace.core.orders import Order, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import WorkerInfo
 from headrace.core.topics import Start, Tended

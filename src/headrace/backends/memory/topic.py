@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.core.backend import Answer, Order
+from headrace.core.backend import Answer
 from headrace.core.message import NORMAL, Batch, Message, Stream
+from headrace.core.orders import Order
 from headrace.core.record import JobStatus
 from headrace.core.topics import LIVE_FOR, TRIMMED_BESIDE, Tended, TopicRules
 

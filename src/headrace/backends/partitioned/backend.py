@@ -10,21 +10,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from headrace.core.backend import (
-    Answer,
-    Backend,
-    CancelAnswer,
-    LayoutOrder,
-    Order,
-    Promoted,
-    Reclaimed,
-    Renewer,
-    Standing,
-)
+from headrace.core.backend import Answer, Backend, CancelAnswer, Promoted, Reclaimed, Renewer
 from headrace.core.claim import Claim, Report
 from headrace.core.errors import HeadraceError, Moved, NotDurable
 from headrace.core.layout import Layout, whole_stream
 from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.orders import LayoutOrder, Order, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Record, WorkerInfo
 

@@ -6,20 +6,19 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from headrace.core.backend import (
+from headrace.core.backend import Reclaimed, Recovery
+from headrace.core.layout import whole_stream
+from headrace.core.message import Source, Stream
+from headrace.core.orders import (
     CancelOrder,
     DueOrder,
     LayoutOrder,
     LeaseOrder,
     Order,
     PauseOrder,
-    Reclaimed,
-    Recovery,
     ScheduleOrder,
     Standing,
 )
-from headrace.core.layout import whole_stream
-from headrace.core.message import Source, Stream
 from headrace.core.record import Counts, Record, WorkerInfo
 
 

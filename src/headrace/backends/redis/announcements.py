@@ -10,7 +10,9 @@ from typing import Any
 
 from hiredis import ReplyError
 
-from headrace.core.backend import (
+from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.core.message import Stream
+from headrace.core.orders import (
     CancelOrder,
     DueOrder,
     LayoutOrder,
@@ -19,8 +21,6 @@ from headrace.core.backend import (
     PauseOrder,
     ScheduleOrder,
 )
-from headrace.core.errors import BackendUnavailable, HeadraceError
-from headrace.core.message import Stream
 from headrace.core.record import JobStatus, Record
 
 from .connection import RECONNECT_MOST, Wire, pack

@@ -7,21 +7,12 @@ import contextlib
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from headrace.core.backend import (
-    Answer,
-    Backend,
-    CancelAnswer,
-    Order,
-    PauseOrder,
-    Promoted,
-    Reclaimed,
-    Renewer,
-    Standing,
-)
+from headrace.core.backend import Answer, Backend, CancelAnswer, Promoted, Reclaimed, Renewer
 from headrace.core.claim import Claim, Report
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.layout import decode_layout
 from headrace.core.message import Batch, Source, Stream
+from headrace.core.orders import Order, PauseOrder, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Record, WorkerInfo
 

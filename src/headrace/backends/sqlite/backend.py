@@ -15,16 +15,15 @@ from headrace.core.backend import (
     Backend,
     CancelAnswer,
     DeadFilter,
-    Order,
     Promoted,
     Reclaimed,
     Renewer,
     ReplayAnswer,
-    Standing,
 )
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock
 from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.orders import Order, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.scheduling import ScheduleRecord, Timetable

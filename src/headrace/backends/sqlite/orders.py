@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from headrace.core.backend import (
+from headrace.core.message import Stream, StreamKind
+from headrace.core.orders import (
     CancelOrder,
     DueOrder,
     LayoutOrder,
@@ -13,7 +14,6 @@ from headrace.core.backend import (
     PauseOrder,
     ScheduleOrder,
 )
-from headrace.core.message import Stream, StreamKind
 
 from . import upkeep_queries
 from .connection import Connection

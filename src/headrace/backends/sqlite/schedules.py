@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.core.backend import ScheduleOrder
 from headrace.core.message import Batch, Message, Stream
+from headrace.core.orders import ScheduleOrder
 from headrace.core.scheduling import ScheduleRecord
 
 from .appends import append

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.core.backend import CancelAnswer, CancelOrder, LeaseOrder, PauseOrder, ReplayAnswer
+from headrace.core.backend import CancelAnswer, ReplayAnswer
 from headrace.core.lease import Lease
 from headrace.core.message import Stream, UniqueKey
+from headrace.core.orders import CancelOrder, LeaseOrder, PauseOrder
 
 from . import queries, topic_queries
 from .connection import Connection

@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from headrace.core.backend import DueOrder, Order
 from headrace.core.lease import Lease
 from headrace.core.message import Source, Stream
+from headrace.core.orders import DueOrder, Order
 
 from . import queries
 from .connection import Connection

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from headrace.core.backend import Order
 from headrace.core.clock import Clock
 from headrace.core.message import Source, Stream
+from headrace.core.orders import Order
 
 from . import upkeep_queries
 from .claims import is_something_ready

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from headrace.core.backend import Standing
 from headrace.core.clock import SECOND
 from headrace.core.message import Stream
+from headrace.core.orders import Standing
 from headrace.core.record import WorkerInfo
 
 from . import queries, upkeep_queries
