@@ -126,20 +126,21 @@ class Executor:
                 yielded = context.run(coroutine.send, None)
             except StopIteration as stop:
                 if handler.result_ttl:
-                    finished.append(self._returned(run, stop.value, began))
+                    end(self._returned(run, stop.value, began))
                     now = perf_counter()
                 else:
                     run.ended = True
                     now = perf_counter()
                     end(Finished(claim, DONE, envelope.task, now - began))
             except BaseException as error:
-                finished.append(self._raised(run, error, began))
+                end(self._raised(run, error, began))
                 now = perf_counter()
             else:
                 self.running[claim] = run
                 run.begin_on_loop(slot)
                 self.on_suspend()
                 return self._carry_on(run, slot, began, Suspension(coroutine, context, yielded))
+            # A handler that has cancelled its own task; one that never suspended cannot have noticed it.
             if slot._must_cancel:  # type: ignore[attr-defined]
                 return _cleansed(slot, finished.pop())
             if now >= until:
