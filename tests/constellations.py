@@ -16,8 +16,13 @@ from tests.waiting import wait_until_sync
 #: What the sentinels call the primary.
 MASTER: Final = "jobs"
 
-#: Milliseconds of silence after which a server is taken for dead.
+#: Milliseconds of silence after which the nodes of a cluster take one of them for dead.
 SILENCE: Final = 1000
+
+#: The same for sentinels, which must be longer: they connect to a new primary at most once a second, so with
+#: one second they soon take it for dead as well, promote another, and leave that one without a replica for
+#: ten seconds, until they are sure that the first has to follow it.
+SENTINEL_SILENCE: Final = 3000
 
 #: Replicas are served at once, and are known to be there.
 QUICKLY: Final = (
@@ -55,7 +60,7 @@ class Sentinel(Server):
             f"dir {self.directory}",
             *(f"{name} {value}" for name, value in self._settings.items()),
             f"sentinel monitor {MASTER} {HOST} {self._watched()} 2",
-            f"sentinel down-after-milliseconds {MASTER} {SILENCE}",
+            f"sentinel down-after-milliseconds {MASTER} {SENTINEL_SILENCE}",
             f"sentinel failover-timeout {MASTER} 3000",
             f"sentinel parallel-syncs {MASTER} 2",
         )
@@ -198,10 +203,14 @@ class Watched(Constellation):
             case answer:
                 raise AssertionError(f"a sentinel answers {answer!r}")
 
-    def until_promoted(self, old: Server) -> Server:
-        """Wait until another server than this one is the primary, and takes writes."""
-        _until(lambda: self.primary() is not old and _is_primary(self.primary()), "a replica is promoted")
+    def until_promoted(self, old: Server, *, replicas: int = 0) -> Server:
+        """Wait until another server than this one is the primary, and takes writes; one with replicas, where
+        writes are to be confirmed by them."""
+        _until(lambda: self._has_taken_over(self.primary(), old, replicas), "a replica is promoted")
         return self.primary()
+
+    def _has_taken_over(self, new: Server, old: Server, replicas: int) -> bool:
+        return new is not old and _is_primary(new) and replicas_of(new) >= replicas
 
     def _are_acquainted(self) -> bool:
         """Only those who know the others and the replicas can agree on a failover."""

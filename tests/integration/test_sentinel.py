@@ -64,9 +64,9 @@ def batch(number: int = 1) -> Batch:
     return Batch(STREAM, "producer", number, [Message(new_id(), "greet", b"hello")])
 
 
-async def promoted(watched: Watched, old: Server) -> float:
+async def promoted(watched: Watched, old: Server, *, replicas: int = 0) -> float:
     """Wait for another primary; answers when it was seen, on the clock of the log."""
-    await asyncio.to_thread(watched.until_promoted, old)
+    await asyncio.to_thread(watched.until_promoted, old, replicas=replicas)
     return time.time()
 
 
@@ -82,7 +82,7 @@ async def test_nothing_reported_safe_is_lost_with_the_primary(watched: Watched, 
         await workshop.until(lambda: workshop.log.lines("accepted"))
         old = watched.primary()
         old.kill()
-        at = await promoted(watched, old)
+        at = await promoted(watched, old, replicas=1)
         assert await load.until_work_goes_on(at) <= SOON
         await workshop.until(lambda: [line for line in workshop.log.lines("accepted") if line["at"] > at])
         assert workshop.log.lines("accepted")[-1]["at"] - at <= SOON + 5

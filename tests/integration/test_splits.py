@@ -203,7 +203,7 @@ async def test_nothing_reported_safe_is_lost_with_a_primary_that_is_cut_off(
     old = watched.primary()
     async with Load(workshop, delay=DELAY) as load:
         watched.isolate(old)
-        promoted_at = await promoted(watched, old)
+        promoted_at = await promoted(watched, old, replicas=1)
         assert await load.until_work_goes_on(promoted_at) <= SOON
         await load.until_accepted(50)
         watched.heal()
@@ -234,9 +234,9 @@ async def seen(condition: Callable[[], object]) -> float:
     return time.time()
 
 
-async def promoted(servers: Cluster | Watched, old: Server) -> float:
+async def promoted(servers: Cluster | Watched, old: Server, *, replicas: int = 0) -> float:
     if isinstance(servers, Watched):
-        await asyncio.to_thread(servers.until_promoted, old)
+        await asyncio.to_thread(servers.until_promoted, old, replicas=replicas)
     else:
         slot = servers.slots_of(old)[0]
         await asyncio.to_thread(servers.until_promoted, old, slot)
