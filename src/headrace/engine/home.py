@@ -61,6 +61,11 @@ class Home:
         """Call `forget` in a child process, where no thread and no loop of the parent's goes on."""
         self._after_fork.append(forget)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the store is open on the running loop, so that nothing need be carried there by `call`."""
+        return self._open and not self._closing and self._loop is asyncio.get_running_loop()
+
     async def call(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         """Run `function` on the app's loop with the store open, and bring back what it returns."""
         loop = self._bind()

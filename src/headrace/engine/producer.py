@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+
+import msgspec
 
 from headrace.core.backend import Answer, Backend
 from headrace.core.errors import BackendUnavailable, NotDurable
@@ -22,17 +24,39 @@ BATCH_BYTES = 1024 * 1024
 PATIENCE = 10.0
 
 
-class _Request:
+class _Request(msgspec.Struct):
     """Messages of one caller, of which some may be still to come, and the answers so far."""
 
-    __slots__ = ("answers", "future", "messages", "taken", "total")
+    messages: list[Message]
+    total: int
+    future: asyncio.Future[list[Answer]]
+    taken: int = 0
+    answers: list[Answer] = []
 
-    def __init__(self, messages: list[Message], total: int) -> None:
-        self.messages = messages
-        self.total = total
-        self.taken = 0
-        self.answers: list[Answer] = []
-        self.future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+    def take(self, most: int, room: int, *, first: bool) -> tuple[list[Message], int]:
+        """The next messages, up to so many with so many bytes of bodies, and what is left of that room. The
+        first of a batch always fits."""
+        part: list[Message] = []
+        for message in self.messages[self.taken : self.taken + most]:
+            size = len(message.body)
+            if size > room and (part or not first):
+                break
+            room -= size
+            part.append(message)
+        self.taken += len(part)
+        return part, room
+
+    def answer(self, answers: list[Answer]) -> None:
+        """What the store said to a part that was taken."""
+        self.answers += answers
+        if len(self.answers) == self.total and not self.future.done():
+            self.future.set_result(self.answers)
+
+    def fail(self, error: Exception) -> None:
+        """What is left of it is not sent."""
+        self.taken = len(self.messages)
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class _Lane:
@@ -60,16 +84,17 @@ class Producer:
         self._id = new_identity()
         self._lanes: dict[tuple[Stream, int | None], _Lane] = {}
 
-    async def append(self, stream: Stream, messages: list[Message], limit: int | None) -> list[Answer]:
+    def append(self, stream: Stream, messages: list[Message], limit: int | None) -> Awaitable[list[Answer]]:
         """Store the messages, in order; one answer each."""
-        if not messages:
-            return []
         lane = self._lane(stream, limit)
         if len(messages) == 1 and lane.task is None and not lane.alone and not lane.crowded:
-            return await self._send_alone(lane, self._batch(lane, stream, messages, limit))
-        request = _Request(messages, len(messages))
-        self._submit(request, lane, stream, limit)
-        return await request.future
+            return self._send_alone(lane, self._batch(lane, stream, messages, limit))
+        request = _new_request(messages, len(messages))
+        if messages:
+            self._submit(request, lane, stream, limit)
+        else:
+            request.answer([])
+        return request.future
 
     async def append_pages(
         self, stream: Stream, pages: Iterable[list[Message]], total: int, limit: int | None
@@ -77,7 +102,7 @@ class Producer:
         """The same for `total` messages that are still to be written: the store is at work on a batch while
         the pages of the next are made, and whatever else the loop has to do is done between two pages."""
         lane = self._lane(stream, limit)
-        request = _Request([], total)
+        request = _new_request([], total)
         written: list[Message] = []
         for page in pages:
             if request.future.done():  # it failed: the rest is not sent
@@ -172,14 +197,9 @@ class Producer:
             return
         except Exception as error:
             for request, _ in parts:
-                _fail(request, error)
+                request.fail(error)
             return
-        position = 0
-        for request, part in parts:
-            request.answers += answers[position : position + len(part)]
-            position += len(part)
-            if len(request.answers) == request.total and not request.future.done():
-                request.future.set_result(request.answers)
+        _answer_each(parts, answers)
 
     async def _append_patiently(self, batch: Batch) -> list[Answer]:
         deadline = time.monotonic() + PATIENCE
@@ -200,30 +220,35 @@ class Producer:
                 await asyncio.sleep(pause)
 
 
+def _new_request(messages: list[Message], total: int) -> _Request:
+    return _Request(messages, total, asyncio.get_running_loop().create_future())
+
+
 def _next_batch(requests: deque[_Request]) -> list[tuple[_Request, list[Message]]]:
     """Take messages off the line up to the bounds of a batch; a request that is used up leaves the line."""
     parts: list[tuple[_Request, list[Message]]] = []
-    messages = size = 0
-    while requests and messages < BATCH_MESSAGES:
+    most, room = BATCH_MESSAGES, BATCH_BYTES
+    while requests and most:
         request = requests[0]
         if request.taken == len(request.messages):  # an earlier part of it failed: the rest is not sent
             requests.popleft()
             continue
-        part: list[Message] = []
-        for message in request.messages[request.taken : request.taken + BATCH_MESSAGES - messages]:
-            if (parts or part) and size + len(message.body) > BATCH_BYTES:
-                break
-            part.append(message)
-            size += len(message.body)
+        part, room = request.take(most, room, first=not parts)
         if not part:
             break
         parts.append((request, part))
-        messages += len(part)
-        request.taken += len(part)
+        most -= len(part)
         if request.taken < len(request.messages):
             break
         requests.popleft()
     return parts
+
+
+def _answer_each(parts: list[tuple[_Request, list[Message]]], answers: list[Answer]) -> None:
+    position = 0
+    for request, part in parts:
+        request.answer(answers[position : position + len(part)])
+        position += len(part)
 
 
 def _fail_each(parts: list[tuple[_Request, list[Message]]], error: NotDurable) -> None:
@@ -232,10 +257,4 @@ def _fail_each(parts: list[tuple[_Request, list[Message]]], error: NotDurable) -
     for request, part in parts:
         request.answers += error.job[position : position + len(part)]
         position += len(part)
-        _fail(request, NotDurable(str(error), job=request.answers))
-
-
-def _fail(request: _Request, error: Exception) -> None:
-    request.taken = len(request.messages)
-    if not request.future.done():
-        request.future.set_exception(error)
+        request.fail(NotDurable(str(error), job=request.answers))

@@ -116,7 +116,10 @@ class Jobs:
         if self.around is not None:
             return await self._enqueue_wrapped(self.around, call)
         stream, message = self.letter(call)
-        return await self._home.call(self._enqueue, call, stream, message)
+        keeps = self._keeps_result(call)
+        if self._home.is_here:
+            return await self._store(stream, message, keeps)
+        return await self._home.call(self._store, stream, message, keeps)
 
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
         """Store many jobs of any tasks; the jobs in the order of the calls."""
@@ -136,7 +139,7 @@ class Jobs:
         sending = sending_of([call])
         with around(sending):
             stream, message = self.letter(carrying(call, sending.carried))
-            job = await self._home.call(self._enqueue, call, stream, message)
+            job = await self._home.call(self._store, stream, message, self._keeps_result(call))
             sending.ids = (job.id,)
             return job
 
@@ -156,27 +159,19 @@ class Jobs:
 
     async def post(self, stream: Stream, message: Message) -> Job[Any]:
         """Store a job whose message was made before, maybe by other code. On the app's loop."""
-        return await self._stored(
-            stream,
-            message,
-            lambda answer: Job(
-                answer.id, self.lookup, message.task, stream.name, answer.verdict == "duplicate"
-            ),
-        )
+        return await self._store(stream, message, None)
 
-    async def _enqueue(self, call: Call[R], stream: Stream, message: Message) -> Job[R]:
-        return await self._stored(stream, message, lambda answer: self._job(call, stream, answer))
-
-    async def _stored(self, stream: Stream, message: Message, handle: Callable[[Answer], Job[R]]) -> Job[R]:
+    async def _store(self, stream: Stream, message: Message, keeps: bool | None) -> Job[Any]:
+        """`keeps` tells whether its result will be kept, where that is known."""
         try:
             [answer] = await self._producer.append(stream, [message], self._queue_limit)
         except NotDurable as error:
-            error.job = handle(error.job[0])
+            error.job = self._job(stream, message.task, error.job[0], keeps)
             self._announce([error.job])
             raise
         if answer.verdict == "full":
             raise self._full(stream, [], answer.why)
-        job = handle(answer)
+        job = self._job(stream, message.task, answer, keeps)
         self._announce([job])
         return job
 
@@ -191,7 +186,8 @@ class Jobs:
         for (stream, places), answers in zip(parts.items(), appended, strict=True):
             for place, answer in zip(places, _taken(answers), strict=False):
                 if answer.verdict != "full":
-                    jobs[place] = self._job(calls[place], stream, answer)
+                    call = calls[place]
+                    jobs[place] = self._job(stream, call.task.options.name, answer, self._keeps_result(call))
         accepted = [job for job in jobs if job is not None]
         self._announce(accepted)
         for stream, answers in zip(parts, appended, strict=True):
@@ -255,14 +251,15 @@ class Jobs:
                     JobEnqueued(job.id, job.task or "", job.queue or "", duplicate=job.duplicate)
                 )
 
-    def _job(self, call: Call[R], stream: Stream, answer: Answer) -> Job[R]:
-        task = call.task.options.name
+    def _job(self, stream: Stream, task: str, answer: Answer, keeps: bool | None) -> Job[Any]:
         duplicate = answer.verdict == "duplicate"
-        ttl = call.options.result_ttl
-        keeps = (self._declared[task].result_ttl if ttl is UNSET else ttl) > 0
         # The job that stands there already may have been asked for otherwise.
         known = None if duplicate else keeps
         return Job(answer.id, self.lookup, task, stream.name, duplicate, known)
+
+    def _keeps_result(self, call: Call[Any]) -> bool:
+        ttl = call.options.result_ttl
+        return (self._declared[call.task.options.name].result_ttl if ttl is UNSET else ttl) > 0
 
 
 def _taken(answers: list[Answer] | BaseException) -> list[Answer]:
