@@ -44,4 +44,5 @@ class Balancer:
         # What only this process has is not held by a lease: it has no age, and stays.
         ages = (self._holdings.age(parts_of(claim)[0]) for claim in self._slots.ready)
         if next(filter(None, ages), 0.0) > HOARDED:
+            self._slots.crowded = not self._slots.full
             self._hand_back(self._slots.take_back(lambda claim: parts_of(claim)[0] in self._holdings))

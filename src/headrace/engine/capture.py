@@ -16,6 +16,9 @@ from headrace.core.job_log import LINE_BYTES, LogLine
 from .run import Run, current_run
 from .run_log import RunLog
 
+#: Bytes that are kept of a level's name, which a program may choose.
+LEVEL_BYTES: Final = 20
+
 #: The logger of what we say ourselves, which is not the job's.
 _OURS: Final = "headrace"
 
@@ -28,14 +31,20 @@ class Capture(logging.Handler):
         self._begin = begin
 
     def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._file(record)
+        except Exception:
+            self.handleError(record)  # as every handler does: no line is worth a job
+        if _is_alone(self, record):
+            _as_without_us(record)
+
+    def _file(self, record: logging.LogRecord) -> None:
         run = current_run.get(None)
         # A slot's context remembers the last run; a thread that was left behind has nothing more to say.
         if run is not None and not run.ended and _is_kept(run) and record.name != _OURS:
             if run.log is None:
                 run.log = self._begin(run)  # under the lock that every handler has
             run.log.add(_line(run, record))
-        if _is_alone(self, record):
-            _as_without_us(record)
 
 
 def _is_kept(run: Run) -> bool:
@@ -78,7 +87,8 @@ def capture(begin: Callable[[Run], RunLog] = _own) -> Callable[[], None]:
 
 
 def _line(run: Run, record: logging.LogRecord) -> LogLine:
-    return LogLine(run.attempt, int(record.created * 1e6), record.levelname.lower()[:20], _text(record))
+    level = _head(record.levelname.lower(), LEVEL_BYTES)
+    return LogLine(run.attempt, int(record.created * 1e6), level, _text(record))
 
 
 def _text(record: logging.LogRecord) -> str:

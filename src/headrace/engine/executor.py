@@ -163,10 +163,14 @@ class Executor:
     def _start(self, run: Run, slot: asyncio.Task[None]) -> Finished | Coroutine[Any, Any, Finished]:
         self.running[run.claim] = run
         current_run.set(run)
-        if JobStarted in self._emitter.wanted:
-            self._announce_start(run)
-        if run.handler.timeout or run.envelope.overrides is not None:
-            self._begin_timeout(run)
+        try:
+            if JobStarted in self._emitter.wanted:
+                self._announce_start(run)
+            if run.handler.timeout or run.envelope.overrides is not None:
+                self._begin_timeout(run)
+        except BaseException:  # a stranger's timeout may be no number
+            self._let_go(run)
+            raise
         if self._folded is None and run.handler.run_in == "loop":
             return self._first_step(run, slot)
         return self._carry_on(run, slot, perf_counter(), self._perform(run, slot))

@@ -30,6 +30,11 @@ AHEAD_MOST = 1000
 #: Seconds over which the pace is measured, at least.
 PACE_WINDOW = 0.02
 
+#: Seconds until a reader that has no room looks again by itself. Whatever ends makes room, and pokes it; but
+#: where slots seemed to be crowded, a handler that suspends does as well.
+LOOK = 1.0
+LOOK_CROWDED = 0.05
+
 #: Outcomes not yet written above which nothing more is claimed: the store does not keep up.
 UNWRITTEN_MOST = 5000
 
@@ -85,12 +90,14 @@ class Fetcher:
         if room <= 0:
             self.hungry = True
             self._note_full()
-            return 1.0
+            return LOOK_CROWDED if self._slots.crowded else LOOK
         self._asked_at = time.monotonic()
         claims = await self._ask(room, wait)
         self.polled_at = time.time()
         if claims:
             await self._receive(claims)
+        elif wait:
+            self._slots.crowded = False  # nothing came for a while: what comes next may be of another kind
         if len(claims) < room:
             self._begin_anew()
         return None
@@ -135,6 +142,10 @@ class Fetcher:
             return 0
         # Below zero: so many slots are free, also when what is buffered has been taken by the others.
         waiting = self._slots.waiting
+        if self._slots.crowded:
+            # Handlers that never suspend are run one after the other, however many slots are free. What is
+            # claimed for those would be handed back again and again: three times for each job of 20 ms.
+            waiting = max(waiting, len(self._slots.ready) - 1)
         # Refill when half is used up: a claim for each job that ends would be a round trip for each.
         return ahead - waiting if waiting <= ahead // 2 else 0
 

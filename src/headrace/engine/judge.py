@@ -108,6 +108,10 @@ class Judge:
         """Handed back at once, at no cost."""
         return Released(claim.state.released(self._trouble(claim, "released")))
 
+    def left_behind(self, run: Run) -> Outcome:
+        """The same while its handler goes on, which nothing can end."""
+        return self._logged(run, self.released(run.claim))
+
     def unknown(self, claim: Claim, reason: DeadReason, text: str) -> Outcome:
         """Perhaps another worker knows it (a rolling deploy): hand it back for an hour, then bury it."""
         state = claim.state.unknown(self._trouble(claim, "unknown", text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -58,6 +59,8 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     plain: bool = False  # a coroutine with nothing around it; found out here
 
     def __post_init__(self) -> None:
+        if self.run_in == "loop" and not _is_async_def(self.function):
+            msgspec.structs.force_setattr(self, "function", _awaiting(self.function))
         plain = self.run_in == "loop" and self.fit is None and not self.batch and not self.timeout
         msgspec.structs.force_setattr(self, "plain", plain)
 
@@ -158,6 +161,22 @@ _registries: weakref.WeakSet[Registry] = weakref.WeakSet()
 def _wrapped(middleware: Middleware, call_next: CallNext) -> CallNext:
     def call(run: Run) -> Coroutine[Any, Any, object]:
         return middleware(run, call_next)  # type: ignore[return-value]
+
+    return call
+
+
+def _is_async_def(function: Callable[..., Any]) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and bool(code.co_flags & inspect.CO_COROUTINE)
+
+
+def _awaiting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What is only marked as a coroutine's function may give any awaitable, and a StopIteration that it
+    raises itself must not be taken for the end of a coroutine."""
+
+    @functools.wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await function(*args, **kwargs)
 
     return call
 

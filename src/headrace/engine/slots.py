@@ -17,10 +17,9 @@ from .bundle import Bundle, FinishedBundle
 from .executor import Executor
 from .finished import Finished
 
-#: After so many seconds with jobs that never suspended, or so many jobs that might have, a slot lets the
-#: event loop turn, so that what was done is written meanwhile.
+#: After so many seconds with jobs that never suspended a slot lets the event loop turn, so that what was done
+#: is written meanwhile.
 STREAK_SECONDS = 0.001
-STREAK = 100
 
 #: Seconds that a handler has to end after it was cancelled for good.
 STUBBORN = 1.0
@@ -43,6 +42,7 @@ class Slots:
         self.size = size
         self.ready: deque[Claim] = deque()
         self.finished = 0
+        self.crowded = False  # claims grew old here beside free slots: what runs never lets go of the loop
         self.trusted_until = inf  # what is buffered, on the clock of `perf_counter`; then `doubt` is called
         self.doubt: Callable[[], None] = lambda: None
         self._executor = executor
@@ -51,6 +51,7 @@ class Slots:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._suspended = False  # whether a handler has, since a slot last looked
         self._changed = asyncio.Event()
         executor.on_suspend = self._wake_others
 
@@ -63,6 +64,11 @@ class Slots:
     def waiting(self) -> int:
         """How many buffered claims there is no slot for; below zero: how many slots have nothing to do."""
         return len(self._executor.running) + len(self.ready) - self.size
+
+    @property
+    def full(self) -> bool:
+        """Whether every slot has a handler that has suspended."""
+        return len(self._executor.running) >= self.size
 
     @property
     def quiet(self) -> bool:
@@ -132,22 +138,23 @@ class Slots:
     async def _slot(self) -> None:
         slot = asyncio.current_task()
         assert slot is not None
-        awaited = 0  # what is to be awaited need not suspend: middleware over a handler that does not
+        turned = perf_counter()  # when the loop did, as far as is known
         while not self._closed:
+            self._suspended = False
             if not self.ready:
                 await self._until_woken()
+                turned = perf_counter()
             elif suspended := self._streak(slot):
                 finished = await suspended
                 self.finished += 1
                 self._finish([finished] if isinstance(finished, Finished) else finished)
-                awaited += 1
-            elif self.ready:
-                awaited = STREAK
+                if self._suspended:  # it need not have: middleware over a handler that does not
+                    turned = perf_counter()
             if not self.ready:
                 self._changed.set()
-            elif awaited >= STREAK:
-                awaited = 0
+            elif perf_counter() - turned >= STREAK_SECONDS:
                 await asyncio.sleep(0)
+                turned = perf_counter()
 
     def _streak(self, slot: asyncio.Task[None]) -> Coroutine[Any, Any, Finished | FinishedBundle] | None:
         """Carry out claims until one suspends, and answer what is to be awaited for it; None: nothing is
@@ -188,8 +195,11 @@ class Slots:
         await woken
 
     def _wake_others(self) -> None:
+        self._suspended = True
         if self.ready:
             self._wake(WAKE)
+        else:
+            self.crowded = False  # whatever was buffered has been begun
 
     def _wake(self, count: int) -> None:
         while count and self._idle:

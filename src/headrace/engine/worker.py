@@ -354,7 +354,9 @@ class Worker:
     def _hand_back(self, claims: list[Claim]) -> None:
         for claim in [part for each in claims for part in parts_of(each)]:
             if claim in self._holdings:  # what a fan-out has read is nobody else's
-                self._settler.put(Finished(claim, self._judge.released(claim)))
+                run = self._executor.running.get(claim)
+                outcome = self._judge.left_behind(run) if run else self._judge.released(claim)
+                self._settler.put(Finished(claim, outcome))
 
     async def _interrupt_all(self) -> None:
         for run in list(self._executor.running.values()):

@@ -26,10 +26,10 @@ ONLY_POSITIONAL = 0x91
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
-#: How msgspec says where an argument of a plain payload is wrong.
 #: What is sent when nothing is given.
 NO_ARGUMENTS: Final = values.encode(((),))
 
+#: How msgspec says where an argument of a plain payload is wrong.
 _PLACE = re.compile(r"`\$\[0\]\[(\d+)\]")
 _MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<not given>"})()
 

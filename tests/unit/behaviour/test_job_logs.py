@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from headrace.core.clock import MovableClock
 from headrace.core.errors import BackendUnavailable
 from headrace.core.job_log import LINE_BYTES, LINES_MOST, LOG_BYTES
 from headrace.engine import reporter
+from headrace.engine import slots as slots_module
+from headrace.engine import worker as worker_module
 from tests.unit.behaviour.work import LONG, drain, until
 from tests.waiting import wait_until
 
@@ -182,6 +185,29 @@ async def test_a_shutdown_hands_the_job_back_with_what_it_wrote(app: App) -> Non
     assert await written(job) == [(1, "info", "before the end")]
 
 
+async def test_a_handler_that_will_not_end_leaves_what_it_wrote_with_the_job(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (worker_module, slots_module):
+        monkeypatch.setattr(module, "STUBBORN", 0.01)
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    @app.task(name="cling")
+    async def cling() -> None:
+        log.info("here I stand")
+        inside.set()
+        while not go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await go.wait()
+
+    job = await cling.enqueue()
+    async with app.worker(grace=0.001, lease=LONG):
+        await inside.wait()
+    go.set()
+    assert await job.status() is JobStatus.QUEUED
+    assert await written(job) == [(1, "info", "here I stand")]
+
+
 async def test_the_latest_lines_are_kept_and_the_others_counted(clock: MovableClock) -> None:
     app = logging_app(clock, lines=5)
 
@@ -245,12 +271,40 @@ async def test_a_line_that_cannot_be_made_and_odd_characters_hurt_nobody(
         finally:
             logging.raiseExceptions = before
         log.info("half a pair \ud800 and \x00")
+        log.handle(
+            logging.makeLogRecord({"levelno": 30, "levelname": "\ud800", "msg": "of a level of its own"})
+        )
         return 1
 
     job = await odd.enqueue()
     await drain(app)
     assert await job.result() == 1
-    assert [text for _, _, text in await written(job)] == ["'%d rows'", "half a pair \\ud800 and \x00"]
+    assert [(level, text) for _, level, text in await written(job)] == [
+        ("info", "'%d rows'"),
+        ("info", "half a pair \\ud800 and \x00"),
+        ("\\ud800", "of a level of its own"),
+    ]
+
+
+async def test_what_cannot_even_be_shown_costs_a_line_and_not_the_job(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+
+    class Hidden:
+        def __repr__(self) -> str:
+            raise ValueError("nothing to see")
+
+    @app.task(name="hide", retry=RetryPolicy.none())
+    async def hide() -> int:
+        log.info(Hidden())
+        log.info("seen")
+        return 1
+
+    job = await hide.enqueue()
+    await drain(app)
+    assert await job.result() == 1
+    assert [text for _, _, text in await written(job)] == ["seen"]
 
 
 async def test_secrets_are_masked(app: App) -> None:

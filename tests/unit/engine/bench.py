@@ -35,7 +35,7 @@ class Bench:
         self.registry = Registry()
         self.emitter = Emitter()
         self.heard: list[signals.Signal] = []
-        self.emitter.on(signals.Signal, self.heard.append)
+        self.deafen = self.emitter.on(signals.Signal, self.heard.append)  # where nobody listens jobs sprint
         self.holdings = Holdings()
         self.finished: list[Finished] = []  # of bundles, their parts
         self._number = 0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 
+from headrace import App, signals
 from headrace.core.claim import Claim
+from headrace.engine import balancer as balancer_module
+from headrace.engine import fetcher as fetcher_module
 from headrace.engine.balancer import HOARDED, Balancer
 from headrace.engine.slots import Slots
 from tests.unit.engine.bench import Bench
@@ -33,9 +37,60 @@ async def test_a_process_that_stood_still_begins_nothing_that_it_had_buffered(
         later.setattr(time, "monotonic", lambda: now + 2 * HOARDED)
         assert slots._streak(None) is None  # type: ignore[arg-type]
     assert (handed_back, list(slots.ready), bench.finished) == (old, [], [])
+    assert slots.crowded, "no slot had anything to do, and yet they lay there"
     # What comes then is begun.
     slots.start()
     slots.put(new := await bench.claims(count=5))
     assert await slots.until_quiet(10)
     assert [each.claim for each in bench.finished] == new
     await slots.stop()
+
+
+async def test_what_waits_for_slots_that_are_all_taken_says_nothing_of_handlers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, inside = asyncio.Event(), asyncio.Event()
+
+    async def task() -> None:
+        inside.set()
+        await gate.wait()
+
+    bench.task(task)
+    slots = Slots(1, executor=bench.executor(1), finish=bench.finish)
+    handed_back: list[Claim] = []
+    balancer = Balancer(slots, bench.holdings, hand_back=handed_back.extend, emitter=bench.emitter)
+    slots.start()
+    running, *waiting = await bench.claims(count=3)
+    slots.put([running])
+    await inside.wait()
+    bench.holdings.take(waiting)
+    slots.put(waiting)
+    now = time.monotonic()
+    with monkeypatch.context() as later:
+        later.setattr(time, "monotonic", lambda: now + 2 * HOARDED)
+        balancer.unhoard()
+    gate.set()
+    assert await slots.until_quiet(10)
+    await slots.stop()
+    assert (handed_back, slots.crowded) == (waiting, False)
+
+
+async def test_jobs_that_hold_the_loop_are_not_claimed_and_handed_back_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(balancer_module, "HOARDED", 0.05)
+    monkeypatch.setattr(fetcher_module, "AHEAD_SECONDS", 0.02)
+    app = App("memory://")
+    stopped: list[signals.WorkerStopped] = []
+    app.on(signals.WorkerStopped)(stopped.append)
+
+    @app.task(name="compute")
+    async def compute() -> None:
+        until = time.perf_counter() + 0.005
+        while time.perf_counter() < until:
+            pass
+
+    await app.enqueue_many([compute.call() for _ in range(200)])
+    await app.worker(concurrency=20).run(burst=True)
+    # Those that were claimed at first for slots that only seemed to be free; without learning from it 300.
+    assert (stopped[0].processed, stopped[0].released < 100) == (200, True)

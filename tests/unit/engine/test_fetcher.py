@@ -11,7 +11,7 @@ import pytest
 from headrace.core.claim import Claim
 from headrace.core.message import Source
 from headrace.engine import fetcher as fetcher_module
-from headrace.engine.fetcher import AHEAD_MOST, UNWRITTEN_MOST, Fetcher
+from headrace.engine.fetcher import AHEAD_MOST, LOOK_CROWDED, UNWRITTEN_MOST, Fetcher
 from headrace.engine.slots import Slots
 from tests.unit.engine.bench import LEASE, SOURCE, Bench
 from tests.waiting import wait_until
@@ -114,6 +114,30 @@ async def test_fast_jobs_are_claimed_ahead_for_a_tenth_of_a_second(
     await desk.fetcher._step()
     (asked,) = desk.asked
     assert asked[0] == pytest.approx(10 + 50, abs=1)
+
+
+async def test_for_handlers_that_never_suspend_free_slots_are_not_filled(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.slots.crowded = True
+    await desk.bench.append(count=30)
+    await desk.fetcher._step()
+    assert desk.asked == [(1, 1)]
+    desk.run_at(50, monkeypatch)
+    await desk.fetcher._step()
+    assert desk.asked[1][0] == pytest.approx(5, abs=1)
+    assert desk.slots.crowded
+    assert await desk.fetcher._step() == LOOK_CROWDED, "a handler may suspend, and nobody says so"
+
+
+async def test_after_a_while_without_work_free_slots_are_free(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher_module, "BLOCK", 0.001)
+    desk.slots.crowded = True
+    await desk.fetcher._step()
+    await desk.fetcher._step()
+    assert [asked for asked, _ in desk.asked] == [1, 10]
 
 
 async def test_never_more_than_a_thousand_ahead(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -94,3 +95,15 @@ async def test_the_first_middleware_is_the_outermost() -> None:
     assert folded is not None
     assert await folded(cast(Run, None)) == 42
     assert order == ["outer before", "inner before", "handler", "inner after", "outer after"]
+
+
+async def test_what_is_only_marked_as_a_coroutines_function_gives_a_coroutine_all_the_same() -> None:
+    def ends_too_soon() -> Any:
+        return next(iter([]))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await handler("send", ends_too_soon).function()
+    given: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    given.set_result(7)
+    assert await handler("send", lambda: given).function() == 7
+    assert handler("send", one).function is one

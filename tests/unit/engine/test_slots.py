@@ -5,15 +5,28 @@ from __future__ import annotations
 import asyncio
 import itertools
 
+import msgspec
 import pytest
 
 from headrace.core.claim import Claim
-from headrace.core.message import FRESH, Trouble
+from headrace.core.message import FRESH, Trouble, decode_envelope, encode_envelope
+from headrace.core.options import Overrides
 from headrace.core.outcome import Done
 from headrace.engine import slots as slots_module
+from headrace.engine.run import Run
 from headrace.engine.slots import Slots
 from tests.unit.engine.bench import SOURCE, Bench
 from tests.waiting import wait_until
+
+
+@pytest.fixture(params=["sprinting", "heard", "wrapped"])
+def bench(bench: Bench, request: pytest.FixtureRequest) -> Bench:
+    """Whether anybody listens to the start of jobs or wraps them, slots do the same."""
+    if request.param == "sprinting":
+        bench.deafen()
+    if request.param == "wrapped":
+        bench.registry.use(lambda run, call_next: call_next(run))
+    return bench
 
 
 def make(bench: Bench, size: int) -> Slots:
@@ -103,6 +116,29 @@ async def test_handlers_that_never_suspend_let_the_loop_turn_now_and_then(
     await slots.stop()
 
 
+async def test_a_handler_that_suspends_beside_an_empty_buffer_proves_that_slots_are_free(
+    bench: Bench,
+) -> None:
+    gate = asyncio.Event()
+    crowded: list[bool] = []
+
+    async def task() -> None:
+        crowded.append(slots.crowded)
+        await gate.wait()
+
+    bench.task(task)
+    slots = make(bench, 3)
+    slots.crowded = True
+    slots.start()
+    slots.put(await bench.claims(count=3))
+    await wait_until(lambda: len(crowded) == 3)
+    crowded.append(slots.crowded)
+    gate.set()
+    assert await slots.until_quiet(10)
+    await slots.stop()
+    assert crowded == [True, True, True, False]
+
+
 async def test_suspects_go_before_what_is_buffered(bench: Bench) -> None:
     slots = make(bench, 1)
     innocent = await bench.claims(count=2)
@@ -136,6 +172,34 @@ async def test_waiting_for_quiet_ends_after_the_time_given(bench: Bench) -> None
     gate.set()
     assert await slots.until_quiet(10)
     await slots.stop()
+
+
+async def test_a_run_that_cannot_even_begin_is_not_taken_for_one_that_runs(bench: Bench) -> None:
+    async def task() -> None: ...
+
+    bench.task(task)
+    slots = make(bench, 1)
+    executor = slots._executor
+    executor._deadlines.watch = _refuse  # type: ignore[method-assign]
+    slots.start()
+    slots.put([with_timeout(claim) for claim in await bench.claims()])
+    await wait_until(lambda: bench.finished)
+    assert bench.finished[0].failure is not None
+    assert bench.finished[0].failure.error == "cannot convert float NaN to integer"
+    assert (executor.running, slots.quiet) == ({}, True)
+    await slots.stop()
+
+
+def _refuse(run: Run, timeout: float) -> None:
+    """As the timers of some event loops do."""
+    raise ValueError("cannot convert float NaN to integer")
+
+
+def with_timeout(claim: Claim) -> Claim:
+    envelope = decode_envelope(claim.body)
+    overrides = Overrides(timeout=float("nan"))
+    body = encode_envelope(msgspec.structs.replace(envelope, overrides=overrides))
+    return msgspec.structs.replace(claim, body=body)
 
 
 async def test_a_slot_that_is_cancelled_while_idle_is_replaced(bench: Bench) -> None:

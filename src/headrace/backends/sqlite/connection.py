@@ -257,9 +257,8 @@ def _close_all() -> None:
 
 
 def _let_go() -> None:
-    for connection in _held:
-        connection.in_use.release()
-    _held.clear()
+    while _held:  # one by one: another thread may be about to fork as well
+        _held.pop().in_use.release()
 
 
 def _begin_anew() -> None:
