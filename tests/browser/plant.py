@@ -33,6 +33,7 @@ class Plant:
         self.app = App(url, **options)
         self.orders = self.app.topic("orders", Placed)
         self._declare_tasks()
+        self._declare_talkers()
         self._declare_handlers()
 
     def enqueue(self, task: Any, *args: Any, **options: Any) -> Job[Any]:
@@ -64,13 +65,6 @@ class Plant:
             await current_job().progress(0.4, text)
             await asyncio.sleep(3600)
 
-        @app.task(name="shop.say", queue="echo", retry=RetryPolicy.fixed(1, 0))
-        async def say(texts: list[str]) -> None:
-            for text in texts:
-                log.warning("%s", text)
-            log.error("attempt %d comes to nothing", current_job().attempt)
-            raise ValueError(texts[0][:100])
-
         @app.task(name="shop.echo", queue="echo")
         async def echo(value: Any) -> Any:
             return value
@@ -83,7 +77,27 @@ class Plant:
         async def report() -> None: ...
 
         self.add, self.mail, self.flaky, self.render = add, mail, flaky, render
-        self.echo, self.bulk, self.report, self.say = echo, bulk, report, say
+        self.echo, self.bulk, self.report = echo, bulk, report
+
+    def _declare_talkers(self) -> None:
+        app = self.app
+
+        @app.task(name="shop.say", queue="echo", retry=RetryPolicy.fixed(1, 0))
+        async def say(texts: list[str]) -> None:
+            for text in texts:
+                log.warning("%s", text)
+            log.error("attempt %d comes to nothing", current_job().attempt)
+            raise ValueError(texts[0][:100])
+
+        @app.task(name="shop.talk", queue="echo", retry=RetryPolicy.fixed(1, 3600))
+        async def talk(lines: int) -> int:
+            for number in range(lines):
+                log.warning("line %d", number)
+            if current_job().attempt == 1:
+                raise OSError("the line is busy")
+            return lines
+
+        self.say, self.talk = say, talk
 
     def _declare_handlers(self) -> None:
         @self.orders.subscribe(group="billing", start="beginning", retry=RetryPolicy.none())

@@ -172,6 +172,19 @@ def test_a_job_is_found_by_its_unique_key_and_shows_what_it_logged(stand: Stand,
     assert told == [["1", *line] for line in (*lines, ends[0])] + [["2", *line] for line in (*lines, ends[1])]
 
 
+def test_who_reads_a_log_is_not_disturbed_when_the_job_ends(stand: Stand, tab: Tab) -> None:
+    plant = stand.plant
+    job = plant.enqueue(plant.talk, 20)
+    wait_for(plant, job, "retrying")
+    tab.page.goto(f"{stand.open}/job?id={job.id}")
+    region = tab.page.locator(".scroll.log")
+    region.focus()
+    region.evaluate("here => { here.scrollTop = 40; }")
+    assert plant.app.sync.admin.retry_now(job.id)
+    tab.page.locator(".facts .state:has-text('succeeded')").wait_for()
+    assert region.evaluate("here => [here.scrollTop, here === document.activeElement]") == [40, True]
+
+
 def test_an_update_leaves_ticks_focus_and_opened_details_alone(stand: Stand, tab: Tab) -> None:
     plant = stand.plant
     first = plant.enqueue(plant.mail, "steady customer 1")

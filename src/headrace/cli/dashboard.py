@@ -103,9 +103,9 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ConfigurationError(
-            f"cannot listen at {host}, port {port}: {error.strerror or error}"
-        ) from error
+        # Behind this it names the address once more.
+        why = (error.strerror or str(error)).partition(" (while ")[0]
+        raise ConfigurationError(f"cannot listen at {host}, port {port}: {why}") from error
 
 
 def _is_this_machine(host: str) -> bool:

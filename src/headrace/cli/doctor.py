@@ -7,6 +7,7 @@ import logging
 import click
 import msgspec
 from rich.console import Group
+from rich.table import Table
 from rich.text import Text
 
 from headrace.app import App
@@ -17,9 +18,6 @@ from .render import counted, printable, show, show_json
 from .store import on_store
 
 _STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
-
-#: Characters in front of the second line of a finding.
-INDENT = 6
 
 
 @click.command()
@@ -56,19 +54,21 @@ def _findings(app: App) -> list[Finding]:
 
 
 def _show(store: str, findings: list[Finding]) -> None:
-    width = max(len(finding.name) for finding in findings)
-    lines = [line for finding in findings for line in _lines(finding, width)]
-    show(Group(Text(printable(store), style="bold"), "", *lines, "", _summary(findings)))
+    show(Group(Text(printable(store), style="bold"), "", _table(findings), "", _summary(findings)))
 
 
-def _lines(finding: Finding, width: int) -> list[Text]:
-    line = Text.assemble(
-        (f"{finding.level:<{INDENT}}", _STYLES[finding.level]),
-        f"{finding.name:<{width}}  {printable(finding.text)}",
-    )
-    if not finding.remedy:
-        return [line]
-    return [line, Text(f"{'':<{INDENT + width}}  → {printable(finding.remedy)}", style="dim")]
+def _table(findings: list[Finding]) -> Table:
+    """Long facts go on in their own column, so that levels and names can be read down."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, min_width=max(map(len, Level)))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings:
+        level = Text(finding.level, style=_STYLES[finding.level])
+        table.add_row(level, printable(finding.name), printable(finding.text))
+        if finding.remedy:
+            table.add_row("", "", Text(f"→ {printable(finding.remedy)}", style="dim"))
+    return table
 
 
 def _summary(findings: list[Finding]) -> Text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -20,6 +19,7 @@ from headrace.core.info import JobInfo
 from headrace.core.job_log import LogLine
 from headrace.core.message import Trouble
 from headrace.core.record import JobStatus, moment
+from headrace.dashboard.arguments import named
 
 from .place import place_of
 from .render import clock_time, compact_json, counted, printable, progress_text, show, show_json, status_text
@@ -130,7 +130,7 @@ def _view(app: App, page: Page) -> RenderableType:
 def _identity(info: JobInfo) -> Iterator[tuple[str, str]]:
     yield "id", info.id
     if info.topic is None:
-        yield "task", info.task
+        yield "task", printable(info.task)
         yield "queue", info.queue
     else:
         yield "kind", printable(info.task)
@@ -166,7 +166,8 @@ def _contents(app: App, page: Page) -> Iterator[tuple[str, str]]:
     elif contents.problem:
         yield "arguments", printable(contents.problem)
     else:
-        lines = [f"{name} = {compact_json(value)}" for name, value in _named(app, page.info.task, contents)]
+        found = named(app, page.info.task, contents)
+        lines = [f"{printable(str(name))} = {compact_json(value)}" for name, value in found]
         yield "arguments", "\n".join(lines) or "none"
     if contents.headers:
         yield (
@@ -180,15 +181,6 @@ def _carried(event: EventInfo) -> Iterator[tuple[str, str]]:
         if text := getattr(event, name):
             yield name.replace("_", " "), printable(text)
     yield "payload", printable(event.problem) or compact_json(event.payload)
-
-
-def _named(app: App, task: str, contents: Contents) -> Iterator[tuple[str, Any]]:
-    """Arguments under the names of their parameters, as far as the app knows the task."""
-    known = app.tasks.get(task)
-    names = list(inspect.signature(known).parameters) if known else []
-    for place, value in enumerate(contents.args):
-        yield names[place] if place < len(names) else f"[{place}]", value
-    yield from contents.kwargs.items()
 
 
 def _timeline(info: JobInfo) -> Table:
@@ -215,9 +207,16 @@ def _log(info: JobInfo) -> RenderableType:
     for line in info.log:
         style = _LEVEL_STYLES.get(line.level, "")
         text = Text(printable(line.text), style=style)
-        table.add_row(clock_time(line.at), Text(printable(line.level), style=style), str(line.attempt), text)
-    dropped = f" ({info.log_dropped:,} lines before these were not kept)" if info.log_dropped else ""
-    return Group("", Text(f"log{dropped}: time, level, attempt, text", style="bold"), table)
+        at = clock_time(line.at, "milliseconds")
+        table.add_row(at, Text(printable(line.level), style=style), str(line.attempt), text)
+    return Group(
+        "", Text(f"log{_dropped(info.log_dropped)}: time, level, attempt, text", style="bold"), table
+    )
+
+
+def _dropped(number: int) -> str:
+    verb = "was" if number == 1 else "were"
+    return f" ({counted(number, 'line')} before these {verb} not kept)" if number else ""
 
 
 def _happenings(info: JobInfo) -> Iterator[tuple[datetime, Text, str]]:

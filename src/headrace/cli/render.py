@@ -85,9 +85,9 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
 
 
-def clock_time(moment: datetime) -> str:
+def clock_time(moment: datetime, timespec: str = "seconds") -> str:
     """A moment on the reader's own clock."""
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return moment.astimezone().replace(tzinfo=None).isoformat(sep=" ", timespec=timespec)
 
 
 def progress_text(progress: JobProgress) -> str:

@@ -19,7 +19,8 @@ from .table import Column, Listing
 from .topics import topics_table
 from .workers import summary, worker_document
 
-_NUMBERS = ("queued", "running", "scheduled", "retrying", "dead", "oldest")
+#: The higher, the sooner a column is left out.
+_NUMBERS = {"queued": 0, "running": 0, "scheduled": 2, "retrying": 1, "dead": 0, "oldest": 3}
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -76,11 +77,14 @@ def document(seen: Snapshot) -> dict[str, Any]:
 
 def _table(queues: list[QueueInfo]) -> Listing:
     paused = (Column(""),) if any(queue.paused for queue in queues) else ()
-    listing = Listing(Column("queue", cut=True), *(Column(name, right=True) for name in _NUMBERS), *paused)
+    parts = (Column("parts", right=True, spare=4),) if any(queue.partitions > 1 for queue in queues) else ()
+    numbers = (Column(name, right=True, spare=spare) for name, spare in _NUMBERS.items())
+    listing = Listing(Column("queue", cut=True), *parts, *numbers, *paused)
     for queue in queues:
         waited = age(queue.oldest)
         listing.add(
             queue.name,
+            *(number_text(queue.partitions) for _ in parts),
             number_text(queue.queued),
             number_text(queue.running, "green"),
             number_text(queue.scheduled),

@@ -58,7 +58,9 @@ def on_store_with(words: str, *, least: int = 1) -> Callable[[Command], Command]
         @wraps(command)
         def run(words: tuple[str, ...], given: Given, **options: Any) -> None:
             said = _on_command_line("app") or _on_command_line("url")
-            target, names = (None, words) if said else split(words, least=least)
+            # Where nothing else says what the store is, a word that looks like one is meant as such.
+            remain = least if _is_known(given) else 0
+            target, names = (None, words) if said else split(words, least=remain)
             if len(names) < least:
                 raise click.UsageError(f"Missing argument '{expected}'.")
             with opened(chosen(target, given)) as app:
@@ -126,6 +128,12 @@ def opened(app: App) -> Iterator[App]:
         yield app
     finally:
         app.sync.close()
+
+
+def _is_known(given: Given) -> bool:
+    """Whether there is a store also without a word for it."""
+    file = sqlite_file(DEFAULT_URL)
+    return bool(given.app or given.url) or (file is not None and file.exists())
 
 
 def _of_module(target: str) -> App:

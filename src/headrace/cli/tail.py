@@ -71,7 +71,8 @@ def _check(app: App, topic: str, group: str | None, *, follow: bool) -> None:
     if not follow:
         raise ConfigurationError(unknown("topic", topic, known))
     if topic not in app.declared_topics:
-        remark(f"{unknown('topic', topic, known)}; waiting for its first event")
+        remark(unknown("topic", topic, known))
+        remark("waiting for its first event")
 
 
 def _print(events: Iterator[EventInfo], *, as_json: bool) -> None:

@@ -176,10 +176,14 @@ async def _wait(tasks: set[asyncio.Task[Any]]) -> None:
 def _banner(app: App, target: str, worker: Worker) -> None:
     options = worker.options
     loop = "asyncio" if loop_factory() is None else "uvloop"
+    # Jobs may be sent there all the same, by `with_(queue=...)`; more often the name is mistyped.
+    declared = {"default", *(task.options.queue for task in app.tasks.values())}
+    strange = [queue for queue in options.queues if queue not in declared]
     lines = (
         ("app", f"{target}, {_count(len(list(app.tasks)), 'task')}"),
         ("store", app.store),
         ("queues", ", ".join(options.queues) or "none"),
+        *((("note", f"no task is declared for {', '.join(strange)}"),) if strange else ()),
         *((("events", ", ".join(map(str, worker.subscriptions))),) if worker.subscriptions else ()),
         (
             "slots",

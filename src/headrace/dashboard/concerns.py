@@ -12,7 +12,7 @@ from headrace.core.examination import Finding, Level
 from headrace.core.record import WorkerInfo, moment
 
 from .place import Place
-from .text import span
+from .text import counted, span
 
 #: Seconds: a job or an event that waits longer, and a worker that has not polled for so long, are shown.
 OLD: Final = 60.0
@@ -58,10 +58,10 @@ def _of_queue(queue: QueueInfo, served: set[str], now: datetime) -> list[Concern
     found = []
     if queue.queued and queue.paused:
         found.append(
-            Concern(f"{queue.name} is paused with {_counted(queue.queued, 'job')} waiting", place.link)
+            Concern(f"{queue.name} is paused with {counted(queue.queued, 'job')} waiting", place.link)
         )
     elif queue.queued and queue.name not in served:
-        text = f"{queue.name} has {_counted(queue.queued, 'job')} waiting and no worker"
+        text = f"{queue.name} has {counted(queue.queued, 'job')} waiting and no worker"
         found.append(Concern(text, place.link, "bad"))
     elif _waits(queue.oldest, now) > OLD:
         text = (
@@ -77,10 +77,10 @@ def _of_group(topic: TopicInfo, group: GroupInfo, now: datetime) -> list[Concern
     place = Place(None, topic.name, group.group)
     found = []
     if group.paused and group.lag:
-        text = f"{group.group} of {topic.name} is paused with {_counted(group.lag, 'event')} waiting"
+        text = f"{group.group} of {topic.name} is paused with {counted(group.lag, 'event')} waiting"
         found.append(Concern(text, "/topics"))
     elif group.lag > LAG or (group.lag and _waits(group.oldest, now) > OLD):
-        text = f"{group.group} lags {_counted(group.lag, 'event')} behind {topic.name}"
+        text = f"{group.group} lags {counted(group.lag, 'event')} behind {topic.name}"
         if group.oldest is not None:
             text += f", the oldest {span(_waits(group.oldest, now))} old"
         found.append(Concern(text, "/topics"))
@@ -101,10 +101,6 @@ def _of_finding(finding: Finding) -> Concern:
     if finding.remedy:
         text += f" ({finding.remedy})"
     return Concern(text, "", "bad" if finding.level is Level.FAIL else "warn")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _waits(since: datetime | None, now: datetime) -> float:

@@ -131,6 +131,8 @@ def _environment(templates: Path) -> Environment:
         "clock_time": text.clock_time,
         "tone": text.tone,
         "number": text.number,
+        "counted": text.counted,
+        "problem": text.problem,
         "span": text.span,
         "plot": plot,
         "query": query,

@@ -83,6 +83,15 @@ def number(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def counted(value: int, noun: str) -> str:
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
+def problem(kind: str, said: str) -> str:
+    """An error as Python writes it, whichever of its parts are known."""
+    return ": ".join(filter(None, (kind, said)))
+
+
 def share(part: float, whole: float) -> str:
     """A part of a whole in per cent, which is not 0 as long as there is any of it."""
     percent = 100 * part / whole if whole else 0.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App, JobStatus
+from headrace import App, BackendUnavailable, JobStatus
 from headrace.cli import bulk
 from headrace.cli.progress import Steps
 
@@ -57,6 +57,12 @@ def test_nothing_is_sent_when_one_line_does_not_fit(app: App, headrace: Shell) -
     assert not app.sync.admin.queues()
 
 
+def test_empty_lines_are_no_jobs_and_count_as_lines(app: App, headrace: Shell) -> None:
+    words = ("enqueue", "shop:app", "shop.quiet", "--from")
+    assert headrace(*words, write("[]\n\n  \n[]\n")).stdout == "2 jobs stored\n"
+    assert "line 3: " in headrace.refused(*words, write("[]\n\n[1]\n"))
+
+
 def test_an_empty_file_is_no_job(app: App, headrace: Shell) -> None:
     assert headrace("enqueue", "shop:app", "shop.add", "--from", write("\n")).stdout == "0 jobs stored\n"
 
@@ -77,13 +83,33 @@ def test_a_full_queue_says_how_many_were_stored(
     full.task(name="shop.add")(make_shop(url).tasks["shop.add"].__wrapped__)
     monkeypatch.setattr("headrace.cli.enqueue.located", lambda target: full)
     said = headrace.failed("enqueue", "shop:app", "shop.add", "--from", write("[1]\n[2]\n[3]\n[4]\n"))
-    assert "3 jobs were stored before that" in said
+    assert "stored before that: 3 jobs" in said
     assert len(jobs(app)) == 3
+
+
+@pytest.mark.parametrize("wrong", [BackendUnavailable("the store is away"), KeyboardInterrupt()])
+def test_whoever_is_cut_short_says_how_many_were_stored(
+    app: App, headrace: Shell, monkeypatch: pytest.MonkeyPatch, wrong: BaseException
+) -> None:
+    def send(app: App, calls: list[Any], before: int, whole: Any = bulk._sent) -> Any:
+        if before:
+            monkeypatch.setattr(app.sync, "enqueue_many", failing)
+        return whole(app, calls, before)
+
+    def failing(calls: Any) -> Any:
+        raise wrong
+
+    monkeypatch.setattr(bulk, "STEP", 2)
+    monkeypatch.setattr(bulk, "_sent", send)
+    said = headrace.failed("enqueue", "shop:app", "shop.add", "--from", write("[1]\n[2]\n[3]\n[4]\n"))
+    told = "stored before that: 2 jobs" if isinstance(wrong, Exception) else "at least 2 are stored"
+    assert told in said
+    assert len(jobs(app)) == 2
 
 
 def test_progress_is_told_step_by_step(app: App, headrace: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     monkeypatch.setattr(bulk, "STEP", 2)
-    monkeypatch.setattr(Steps, "done", lambda steps, number: told.append(number))
+    monkeypatch.setattr(Steps, "reached", lambda steps, count: told.append(count))
     headrace("enqueue", "shop:app", "shop.add", "--from", write("[1]\n[2]\n[3]\n"))
-    assert told == [2, 1]
+    assert told == [2, 3]

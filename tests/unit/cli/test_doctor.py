@@ -32,6 +32,17 @@ def test_a_warning_says_what_to_do_and_is_no_failure(
     assert remedy.strip() == "→ start one: headrace worker MODULE:APP"
 
 
+def test_a_long_fact_goes_on_in_its_own_column(
+    app: App, headrace: Shell, enqueue: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue("shop.add", 1)
+    monkeypatch.setenv("COLUMNS", "40")
+    _store, found, _summary = headrace("doctor", "shop:app").stdout.split("\n\n")
+    facts = found.splitlines()
+    assert all(line.startswith(("ok    ", "warn  ", " " * 20)) for line in facts), facts
+    assert any(line.startswith(" " * 20) for line in facts)
+
+
 def test_a_failure_is_the_exit_code(app: App, headrace: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     app.sync.admin.queues()
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(100, 99, 1))

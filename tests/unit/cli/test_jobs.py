@@ -274,6 +274,14 @@ def test_a_unique_key_leads_to_who_holds_it_and_else_to_those_that_had_it(
     assert "unique key  customer-7" in headrace("jobs", "show", "shop:app", "holder").stdout
 
 
+def test_names_of_arguments_do_not_steer_the_terminal(app: App, headrace: Shell) -> None:
+    job = app.sync.enqueue(app.tasks["types.many"].call(1, **{"\x1b[31mword": "x"}))
+    text = headrace("jobs", "show", "shop:app", job.id).stdout
+    assert "[0] = 1" in text
+    assert '\\x1b[31mword = "x"' in text
+    assert "\x1b" not in text
+
+
 def test_what_its_attempts_logged_is_shown(app: App, headrace: Shell, enqueue: Enqueue, drain: Drain) -> None:
     job = enqueue("shop.say", "\x1b[31m[red]second")
     drain()

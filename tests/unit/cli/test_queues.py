@@ -91,4 +91,5 @@ def test_a_split_wants_a_queue_and_a_number(app: App, headrace: Shell, enqueue: 
     enqueue("shop.add", 1)
     assert "did you mean default?" in headrace.refused("split", "shop:app", "defualt", "4")
     assert "a number of PARTITIONS" in headrace.refused("split", "shop:app", "default", "many")
-    assert "partitions must be 256 at most" in headrace.refused("split", "shop:app", "default", "300")
+    assert "partitions must be 64 at most" in headrace.refused("split", "shop:app", "default", "300")
+    assert "Missing argument 'QUEUE PARTITIONS'" in headrace.refused("split", "shop:app", "default")

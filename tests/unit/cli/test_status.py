@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from headrace import App
 from tests.waiting import wait_until_sync
 
@@ -29,6 +31,24 @@ def test_each_queue_has_a_row_with_its_counts(
     assert rows["default"] == ["0", "0", "1", "1", "0"]
     assert rows["mails"][:5] == ["1", "0", "0", "0", "1"]
     assert rows["mails"][-1] == "paused"
+
+
+def test_where_a_queue_is_split_the_parts_are_told(app: App, headrace: Shell, enqueue: Enqueue) -> None:
+    enqueue("shop.add", 1)
+    enqueue("shop.mail", "ada")
+    app.sync.admin.split("mails", 4)
+    lines = headrace("status", "shop:app").stdout.splitlines()
+    rows = [line.split()[:3] for line in lines if line.startswith(("queue", "default", "mails"))]
+    assert rows == [["queue", "parts", "queued"], ["default", "1", "1"], ["mails", "4", "1"]]
+
+
+def test_no_number_is_cut_where_there_is_little_room(
+    app: App, headrace: Shell, enqueue: Enqueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue("shop.add", 1)
+    monkeypatch.setenv("COLUMNS", "40")
+    header = next(line for line in headrace("status", "shop:app").stdout.splitlines() if "queued" in line)
+    assert header.split() == ["queue", "queued", "running", "retrying", "dead"]
 
 
 def test_a_store_that_nobody_uses_says_so(app: App, headrace: Shell) -> None:

@@ -107,6 +107,15 @@ def test_the_banner_says_what_is_served_and_how_to_stop(shop: Any) -> None:
     assert result.stdout == ""
 
 
+def test_the_banner_points_out_a_queue_that_no_task_is_declared_for(shop: Any) -> None:
+    assert "note    no task is declared for mials\n" in _told("mails,mials")
+    assert "no task is declared" not in _told("mails")
+
+
+def _told(queues: str) -> str:
+    return run("worker", "cli_shop:app", "--burst", "--queues", queues).stderr
+
+
 def test_under_a_supervisor_there_is_no_banner(shop: Any) -> None:
     result = run("worker", "cli_shop:app", "--burst", **{SUPERVISOR: str(os.getppid())})
     assert result.exit_code == 0

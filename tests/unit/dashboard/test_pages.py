@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace import Snooze
 from headrace.core.message import Stream
 from headrace.core.record import WorkerInfo
 from headrace.core.traffic import Tally
@@ -47,6 +48,20 @@ async def test_the_overview_shows_how_things_stand(shop: Shop, visitor: Visitor)
     assert "default has 1 job waiting and no worker" in shown
     assert "1 dead in mails" in shown
     assert "1 dead in billing of orders" in shown
+
+
+async def test_the_overview_counts_what_groups_have_put_off(shop: Shop, visitor: Visitor) -> None:
+    @shop.orders.subscribe(group="later", start="beginning")
+    async def later(event: Placed) -> None:
+        raise Snooze(3600)
+
+    await shop.add.with_(delay=3600).enqueue(1)
+    await shop.orders.publish(Placed(1))
+    await shop.app.worker().run(burst=True)
+    page = await visitor.get("/")
+    assert '<div class="what">Scheduled, retrying</div><div class="big">2</div>' in page.text
+    # The second and third group say whose they are as well, for who has no table before their eyes.
+    assert page.text.count('<span class="again">orders</span>') == 2
 
 
 async def test_the_overview_points_out_what_is_wrong(shop: Shop, visitor: Visitor) -> None:
@@ -122,11 +137,11 @@ async def test_a_search_says_how_far_it_looked_and_goes_on(
     await shop.app.enqueue_many([shop.add.call(i) for i in range(600)])
     await shop.report.enqueue()
     page = await visitor.get("/queues/default?text=report")
-    assert "500 jobs were looked at; there are more" in text_of(page.text)
+    assert "Looked at 500 jobs; there are more" in text_of(page.text)
     assert "Nothing found." in text_of(page.text)
     [link] = [a["href"] for tag, a in tags_of(page.text) if tag == "a" and a.get("rel") == "next"]
     further = await visitor.get(link or "")
-    assert "101 jobs were looked at, down to the last" in text_of(further.text)
+    assert "Looked at 101 jobs, down to the last" in text_of(further.text)
     assert further.text.count("/job?id=") == 1
 
 
@@ -140,12 +155,20 @@ async def test_a_job_shows_its_arguments_result_and_life(shop: Shop, visitor: Vi
     job = await shop.add.with_(headers={"trace": "abc"}).enqueue(2, b=3)
     waiting = await text(visitor, f"/job?id={job.id}")
     assert "trace" in waiting
-    assert "Arguments" in waiting
+    assert "Arguments a2b3" in waiting
     await shop.app.worker().run(burst=True)
     done = await text(visitor, f"/job?id={job.id}")
     assert "succeeded" in done
     assert "Result 5" in done
     assert "its arguments are gone" in done
+    assert "succeeded 1– ended" in await text(visitor, "/queues/default")
+
+
+async def test_one_is_not_many(shop: Shop, visitor: Visitor) -> None:
+    await shop.add.enqueue(1)
+    await shop.orders.publish(Placed(1))
+    assert "Looked at 1 job, down to the last" in await text(visitor, "/queues/default?text=nothing")
+    assert "1 event kept" in await text(visitor, "/topics")
 
 
 async def test_a_job_shows_what_its_attempts_logged(shop: Shop, visitor: Visitor) -> None:
@@ -222,6 +245,14 @@ async def test_a_dead_job_shows_its_traceback(shop: Shop, visitor: Visitor) -> N
     shown = await text(visitor, f"/job?id={job.id}&queue=mails")
     assert "Traceback" in shown
     assert "raise ValueError" in shown
+    assert "Error ValueError: nobody" in shown
+    assert "ValueError: nobody" in await text(visitor, "/queues/mails")
+    assert "ValueError: nobody" in await text(visitor, "/dead")
+
+
+async def test_arguments_have_their_names_where_these_are_known(shop: Shop, visitor: Visitor) -> None:
+    many = await shop.say.enqueue("x", "y")
+    assert 'Arguments [0]"x"[1]"y"' in await text(visitor, f"/job?id={many.id}")
 
 
 async def test_an_event_shows_its_payload_and_key(shop: Shop, visitor: Visitor) -> None:

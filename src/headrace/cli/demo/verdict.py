@@ -33,7 +33,7 @@ def lines_of(seen: Seen) -> list[Line]:
         Line("payments retried", f"{play.PAYMENTS}", f"{seen.retried}", seen.retried == play.PAYMENTS),
         Line(
             "recovered from the killed worker",
-            f"{seen.in_hand}, all it held",
+            f"{seen.in_hand} or more",  # counted just before it is killed
             f"{seen.recovered}",
             seen.recovered >= seen.in_hand > 0,
         ),

@@ -11,6 +11,7 @@ from headrace.app import App
 from headrace.core.errors import HeadraceError
 from headrace.core.info import JobInfo
 from headrace.core.record import JobStatus
+from headrace.dashboard.arguments import named
 from headrace.dashboard.editing import editable, why_not
 from headrace.dashboard.place import place_in, place_of
 from headrace.dashboard.site import Content
@@ -36,7 +37,7 @@ async def page(app: App, request: Request) -> Content:
             "place": place,
             "contents": contents,
             "event": contents.event if contents else None,
-            "arguments": _arguments(contents),
+            "arguments": _arguments(app, info, contents),
             "result": await _result(app, info),
             "timeline": timeline(info),
             "movable": info.status in MOVABLE,
@@ -47,12 +48,10 @@ async def page(app: App, request: Request) -> Content:
     )
 
 
-def _arguments(contents: Contents | None) -> list[tuple[str, str]]:
-    """Each with its place or its name."""
+def _arguments(app: App, info: JobInfo, contents: Contents | None) -> list[tuple[str, str]]:
     if contents is None or contents.event is not None:
         return []
-    placed = [(str(place), data(value)) for place, value in enumerate(contents.args, 1)]
-    return placed + [(str(name), data(value)) for name, value in contents.kwargs.items()]
+    return [(str(name), data(value)) for name, value in named(app, info.task, contents)]
 
 
 def _editing(info: JobInfo, contents: Contents | None) -> dict[str, Any]:
