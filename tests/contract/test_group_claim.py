@@ -43,13 +43,13 @@ async def test_every_group_gets_every_event(orders: Orders) -> None:
     assert await orders.claim_ids(mail) == ["a", "b"]
 
 
-@pytest.mark.whole("parts have no order among each other")
 async def test_the_members_of_a_group_share(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c")
     first = await orders.claim(group, 1, consumer="worker-1")
     second = await orders.claim(group, 5, consumer="worker-2", by=await orders.stand.other())
-    assert [claim.id for claim in first + second] == ["a", "b", "c"]
+    assert len(first) == 1
+    assert sorted(claim.id for claim in first + second) == ["a", "b", "c"]
 
 
 async def test_an_event_is_handed_out_once_to_a_group(orders: Orders) -> None:
@@ -60,11 +60,10 @@ async def test_an_event_is_handed_out_once_to_a_group(orders: Orders) -> None:
     assert await orders.finish(group) == []
 
 
-@pytest.mark.whole("parts have no order among each other")
 async def test_no_more_is_claimed_than_asked_for(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c")
-    assert await orders.claim_ids(group, 2) == ["a", "b"]
+    assert len(await orders.claim_ids(group, 2)) == 2
     assert (await orders.backend.counts(group.stream)).running == 2
 
 

@@ -121,6 +121,8 @@ async def test_a_sealed_generation_can_be_forgotten(inner: Backend, stream: Stre
     layout = await inner.forget(stream, 1)
     assert [each.number for each in layout.generations] == [0, 2]
     assert await inner.layout(stream) == layout
+    for part in parts_of(stream, Generation(1, 3)):
+        await inner.drop(part)
     assert not any("#1." in each.name for each in await inner.streams())
 
 
@@ -141,7 +143,9 @@ async def test_what_a_forgotten_part_had_is_gone(inner: Backend, stand: Stand) -
     assert await inner.purge(part, mark_us=0, limit=10) == 1
     await split(inner, QUEUE, 2)
     await inner.forget(QUEUE, 1)
-    assert part not in await inner.streams()
+    for _ in range(2):
+        await inner.drop(part)
+        assert part not in await inner.streams()
 
 
 async def test_a_layout_that_was_lost_can_be_restored(inner: Backend, stream: Stream) -> None:
@@ -149,6 +153,18 @@ async def test_a_layout_that_was_lost_can_be_restored(inner: Backend, stream: St
     assert await inner.restore(stream, lost) == lost
     assert await inner.layout(stream) == lost
     assert await inner.restore(stream, Layout((Generation(0, 1, 7), Generation(1, 2)))) == lost
+
+
+async def test_a_layout_that_a_failover_took_back_can_be_restored(inner: Backend, stream: Stream) -> None:
+    """What comes after what stands there replaces it, step by step; what is as old does not."""
+    first = await split(inner, stream, 3)
+    proposed = Layout(first.generations, 5)
+    assert await inner.restore(stream, proposed) == proposed
+    assert await inner.restore(stream, Layout(first.generations, 4)) == proposed
+    adopted = proposed.with_adoption(7)
+    assert await inner.restore(stream, adopted) == adopted
+    assert await inner.restore(stream, proposed) == adopted
+    assert await inner.layout(stream) == adopted
 
 
 async def test_changes_are_announced(inner: Backend, stream: Stream) -> None:

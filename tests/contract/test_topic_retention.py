@@ -23,6 +23,17 @@ async def test_an_event_goes_when_it_is_too_old(orders: Orders) -> None:
     assert await orders.ids() == ["b"]
 
 
+async def test_a_topic_without_groups_is_trimmed_when_it_is_named(orders: Orders) -> None:
+    await orders.arrange(retention=60)
+    await orders.publish("a")
+    await orders.stand.advance(40)
+    await orders.publish("b")
+    await orders.stand.advance(21)
+    assert await orders.backend.tend([orders.stream], limit=100) == Tended(trimmed=1)
+    assert await orders.ids() == ["b"]
+    assert (await orders.record()).groups == ()
+
+
 async def test_an_event_that_is_young_stays(orders: Orders) -> None:
     group = await orders.join()
     await orders.arrange(retention=60)

@@ -184,6 +184,38 @@ async def test_of_two_dead_letters_with_one_key_one_is_replayed(stand: Stand) ->
     assert answers == [ReplayAnswer.REPLAYED, ReplayAnswer.DUPLICATE]
 
 
+async def test_a_key_that_is_held_since_a_split_keeps_a_letter_from_before_it_dead(stand: Stand) -> None:
+    """Its key leads to another part by now, and the step that replays looks into its own only."""
+    claims = []
+    for parts in (5, 7):
+        claims.append(await stand.running(unique=FINISHED))
+        await stand.die(claims[-1])
+        await stand.backend.propose(stand.stream, parts)
+    first, second = (claim.id for claim in claims)
+    other = await stand.running(unique=FINISHED)
+    assert await stand.backend.replay(stand.stream, [first]) == [ReplayAnswer.DUPLICATE]
+    assert await stand.status(first) is JobStatus.DEAD
+    await stand.settle_done(other)
+    answers = await stand.backend.replay(stand.stream, [first, "unknown", second, first])
+    assert sorted(answers) == sorted(
+        [ReplayAnswer.REPLAYED, *[ReplayAnswer.GONE] * 2, ReplayAnswer.DUPLICATE]
+    )
+    assert answers.index(ReplayAnswer.REPLAYED) in (0, 2)
+    assert await _owner(stand, FINISHED) in (first, second)
+
+
+@pytest.mark.parametrize("unique", [STARTED, ELAPSED])
+async def test_a_letter_that_takes_no_key_again_is_replayed_over_a_split(
+    stand: Stand, unique: UniqueKey
+) -> None:
+    claim = await stand.running(unique=unique)
+    await stand.die(claim)
+    await stand.backend.propose(stand.stream, 5)
+    await stand.advance(61)
+    await stand.add(unique=unique)
+    assert await stand.backend.replay(stand.stream, [claim.id]) == [ReplayAnswer.REPLAYED]
+
+
 async def test_a_discarded_dead_letter_does_not_release_the_key_of_the_next_owner(stand: Stand) -> None:
     claim = await stand.running(unique=FINISHED)
     await stand.die(claim)

@@ -9,7 +9,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from headrace import NotDurable
+from headrace import BackendUnavailable
 
 from .shop import DURABILITY, LOG, STORE, Log, make_app
 
@@ -22,11 +22,11 @@ async def feed(first: int) -> None:
     async with make_app(os.environ[STORE], log, os.environ.get(DURABILITY, "default")) as app:
         quick = app.tasks["quick"]
         for number in count(first, MANY + 1):
-            with contextlib.suppress(NotDurable):  # it may run, but that is not promised
+            with contextlib.suppress(BackendUnavailable):  # it may run, but that is not promised
                 await quick.enqueue(number)
                 log.write("accepted", numbers=[number])
             numbers = list(range(number + 1, number + 1 + MANY))
-            with contextlib.suppress(NotDurable):
+            with contextlib.suppress(BackendUnavailable):
                 await app.enqueue_many([quick.call(each) for each in numbers])
                 log.write("accepted", numbers=numbers)
 

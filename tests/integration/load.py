@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import count
 from types import TracebackType
 
-from headrace import NotDurable
+from headrace import BackendUnavailable, NotDurable
 
 from .workshop import Workshop
 
@@ -20,13 +20,23 @@ PACE = 0.004
 
 class Load:
     """`quick` jobs with numbers, for each queue in turn; `accepted` tells when each was, on the clock of the
-    log. With a `delay` they lie in the store for so many seconds first."""
+    log. With a `delay` they lie in the store for so many seconds first.
+
+    A job that is refused ends the test, unless somebody else decides how long the store is away: how soon
+    servers agree on a successor is not ours to promise, and `enqueue` gives up after ten seconds.
+    """
 
     def __init__(
-        self, workshop: Workshop, queues: Sequence[str] = ("default",), *, delay: float = 0.0
+        self,
+        workshop: Workshop,
+        queues: Sequence[str] = ("default",),
+        *,
+        delay: float = 0.0,
+        may_be_refused: bool = False,
     ) -> None:
         self._queues = queues
         self._delay = delay
+        self._tolerated = BackendUnavailable if may_be_refused else NotDurable
         self.accepted: dict[int, float] = {}
         self.harmed_at = 0.0  # when the test did what it does
         self._workshop = workshop
@@ -88,7 +98,7 @@ class Load:
     async def _feed(self) -> None:
         quick = self._workshop.task("quick")
         for number in count():
-            with contextlib.suppress(NotDurable):  # it may run, but that is not promised
+            with contextlib.suppress(self._tolerated):  # it may run, but that is not promised
                 queue = self._queues[number % len(self._queues)]
                 await quick.with_(queue=queue, delay=self._delay).enqueue(number)
                 self.accepted[number] = time.time()

@@ -501,14 +501,23 @@ async def test_a_server_is_reached_over_its_socket(tmp_path: Path) -> None:
 # --- bounds ----------------------------------------------------------------------------------------------
 
 
-async def test_large_bodies_are_moved_in_small_steps(bench: Bench) -> None:
+async def test_large_bodies_are_moved_in_small_steps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     large = [Message(new_id(), "greet", bytes(400_000)) for _ in range(6)]
     await bench.backend.append(bench.batch(*large))
     claims = await bench.claim()
     await bench.settle(Retry(claims[0].state, 1), *claims)
-    promoted = await bench.backend.promote([SOURCE], limit=100)
-    assert (promoted.count, promoted.next_in_us) == (3, 0)
-    assert (await bench.backend.promote([SOURCE], limit=100)).count == 3
+    steps: list[int] = []
+    promote = bench.backend._promote
+
+    async def counted(*args: object) -> tuple[int, int]:
+        number, next_in = await promote(*args)
+        steps.append(number)
+        return number, next_in
+
+    monkeypatch.setattr(bench.backend, "_promote", counted)
+    while (await bench.backend.promote([SOURCE], limit=100)).next_in_us is not None:
+        pass
+    assert [number for number in steps if number] == [3, 3]
     dead = Dead(claims[0].state, DeadReason.EXHAUSTED, Failure("Error", "no"))
     claims = await bench.claim()
     assert await bench.settle(dead, *claims) == [Verdict.KEPT] * 6

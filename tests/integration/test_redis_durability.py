@@ -13,11 +13,11 @@ import pytest
 
 from headrace import App, Job, JobStatus, NotDurable
 from headrace.backends import open_store
-from headrace.backends.redis import scripts
+from headrace.backends.redis import appending, scripts
 from headrace.backends.redis.backend import RedisBackend
 from headrace.backends.redis.connection import Link
 from headrace.core.backend import Backend
-from headrace.core.errors import BackendUnavailable
+from headrace.core.errors import BackendUnavailable, Moved
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message
 from tests.integration.proxy import Proxy
@@ -127,6 +127,46 @@ async def test_what_one_server_has_taken_is_not_confirmed_by_the_next(
     await backend.close()
 
 
+@pytest.mark.parametrize("when", ["while it is waited for", "before it is asked for"])
+async def test_a_server_that_becomes_a_replica_leaves_it_to_its_successor(
+    primary: Server, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is told that it is not safe: the batch goes to whoever has taken over."""
+    backend = open_store(primary.url, durability="replicated")
+    assert isinstance(backend, RedisBackend)
+    await backend.open()
+    run_all = backend._store.run_all
+
+    async def run_and_be_demoted(*args: Any, **options: Any) -> list[Any]:
+        replies = await run_all(*args, **options)
+        _demote(primary)
+        return replies
+
+    if when == "before it is asked for":
+        monkeypatch.setattr(backend._store, "run_all", run_and_be_demoted)
+    adding = asyncio.create_task(backend.append(Batch(STREAM, "p", 1, [Message(new_id(), "", b"")])))
+    if when == "while it is waited for":
+        await wait_until(lambda: _blocked(primary))
+        _demote(primary)
+    with pytest.raises(BackendUnavailable, match="another server has taken over") as caught:
+        await adding
+    assert not isinstance(caught.value, NotDurable)
+    assert (caught.value.uncertain, caught.value.transient) == (True, True)
+    assert isinstance(backend._append_way, Link)
+    assert backend._append_way.wire is None  # the next one may lead elsewhere
+    await backend.close()
+
+
+def _demote(server: Server) -> None:
+    server.command("REPLICAOF", HOST, 1)
+
+
+def _blocked(server: Server) -> bool:
+    told = server.command("INFO", "clients")
+    assert isinstance(told, bytes)
+    return b"blocked_clients:1" in told
+
+
 def _replication(server: Server) -> bytes:
     answer = server.command("INFO", "replication")
     assert isinstance(answer, bytes)
@@ -139,3 +179,21 @@ async def _confirms(backend: Backend, batch: Batch) -> bool:
     except NotDurable:
         return False
     return True
+
+
+async def test_what_was_taken_before_a_part_was_sealed_is_confirmed_like_the_rest(primary: Server) -> None:
+    """A large batch goes in chunks, and the seal came between two of them."""
+    messages = [Message(new_id(), "greet", b"", fresh=True) for _ in range(appending.ITEMS + 1)]
+    default, replicated = open_store(primary.url), open_store(primary.url, durability="replicated")
+    await default.open()
+    await replicated.open()
+    try:
+        await default.append(Batch(STREAM, "producer", 1, messages[:-1]))
+        await default.seal(STREAM)
+        with pytest.raises(Moved) as caught:
+            await replicated.append(Batch(STREAM, "producer", 1, messages))
+        assert [answer is None for answer in caught.value.answers] == [*[False] * appending.ITEMS, True]
+        assert isinstance(caught.value.undurable, NotDurable)
+    finally:
+        await replicated.close()
+        await default.close()

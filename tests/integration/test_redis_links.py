@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 
 import pytest
 
 from headrace.backends.redis import announcements, connection
+from headrace.backends.redis.address import Address
 from headrace.backends.redis.connection import Link
+from headrace.core.backend import Renewal
 from headrace.core.errors import BackendUnavailable
 from headrace.core.orders import Order, PauseOrder
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, STREAM, Bench, opened
-from tests.servers import Fleet, Server
+from tests.servers import HOST, Fleet, Server
 from tests.waiting import wait_until
 
 #: Seconds within which a dead connection must be noticed.
@@ -120,6 +122,53 @@ async def test_after_thousands_of_attempts_the_next_one_is_made(far: Bench, prox
     link._failures = 5000  # an outage of an hour
     proxy.mend()
     assert (await far.backend.counts(STREAM)).queued == 0
+
+
+async def test_whoever_waits_for_a_server_that_hangs_is_led_to_its_successor(
+    far: Bench, proxy: Proxy, server: Server
+) -> None:
+    """As when sentinels announce it while a connection to the old one is being made."""
+    store = far.backend._store
+    successor: Address = store.address.at((HOST, server.port))
+    addresses: Iterator[Address] = iter([store.address, successor])
+
+    class Sentinels:
+        async def find(self) -> Address:
+            return next(addresses)
+
+        def doubt(self) -> None: ...
+
+    link = store.new_link()
+    link._finder = Sentinels()
+    standing = len(proxy._lines)
+    proxy.hold()
+    waiting = asyncio.create_task(link.connected())
+    await wait_until(lambda: len(proxy._lines) > standing)
+    store._move((successor.host, successor.port))
+    wire = await asyncio.wait_for(waiting, connection.CONNECT_TIMEOUT / 2)
+    assert wire.address == successor
+    link.drop()
+
+
+async def test_leases_are_renewed_at_the_successor_of_a_server_that_still_answers(
+    far: Bench, server: Server, servers: Fleet
+) -> None:
+    """As after a split, when the old one does not know that it was replaced."""
+    successor = servers.get("valkey-9.1")
+    store = far.backend._store
+    await far.add()
+    held = await far.claim()
+    renewer = far.backend.renewer()
+    assert await asyncio.to_thread(renewer.renew, held) == [Renewal.KEPT]
+    place = (HOST, successor.port)
+    renewer._connection._connection._find = lambda: store.address.at(place)
+    store._move(place)
+    assert await asyncio.to_thread(renewer.renew, held) == [Renewal.LOST]  # that one never had it
+    store._move(place)  # another sentinel says so, too
+    standing = renewer._connection._connection._socket
+    assert await asyncio.to_thread(renewer.renew, held) == [Renewal.LOST]
+    assert renewer._connection._connection._socket is standing
+    renewer.close()
 
 
 async def test_close_does_not_wait_for_an_attempt(far: Bench, proxy: Proxy) -> None:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import pytest
 
+from headrace.backends.redis import announcements
 from headrace.backends.redis.slots import Slots
 from headrace.core.outcome import DONE, Verdict
 from headrace.core.record import JobStatus
@@ -23,24 +24,24 @@ from tests.waiting import wait_until, wait_until_sync
 
 from .load import Load
 from .redis_bench import STREAM, opened
-from .workshop import Workshop
+from .workshop import LEASE, Workshop
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 T = TypeVar("T")
 
 #: Seconds after the promotion within which work goes on.
 SOON = 10.0
 
-#: Seconds that what was accepted takes at most to reach a replica, on this machine.
-UNDER_WAY = 0.5
+#: Seconds that what was accepted takes at most to reach a replica, on a busy machine.
+UNDER_WAY = 1.5
 
 #: Seconds that jobs lie in the store: else workers, who reach a server that was cut off as well, would have
 #: run them all by the time it has a successor.
 DELAY = 2.0
 
 #: Seconds that may pass until something is seen on a busy machine.
-LATE = 1.0
+LATE = 5.0
 
 #: With the default namespace on three different nodes; `default` is on the one that is cut off.
 QUEUES = ("default", "a", "b", "c")
@@ -88,7 +89,7 @@ async def test_a_node_that_is_cut_off_takes_nothing_with_it_but_what_it_accepted
     await start_two(workshop, *QUEUES)
     old = cluster.owner_of(tag("default"))
     there = {number for number, name in enumerate(QUEUES) if cluster.owner_of(tag(name)) is old}
-    async with Load(workshop, QUEUES, delay=DELAY) as load:
+    async with Load(workshop, QUEUES, delay=DELAY, may_be_refused=True) as load:
         cut_at = time.time()
         cluster.isolate(old)
         stopped_at = await seen(lambda: b"cluster_state:fail" in text_of(old, "CLUSTER", "INFO"))
@@ -101,8 +102,9 @@ async def test_a_node_that_is_cut_off_takes_nothing_with_it_but_what_it_accepted
         await load.until_accepted(100)
     # As docs/guides/fleet.md has it: one and a half times `cluster-node-timeout`.
     assert stopped_at - cut_at <= 1.5 * SILENCE / 1000 + LATE
-    lost = await lost_of(workshop, load, cut_at, stopped_at)
-    assert {number % len(QUEUES) for number in lost} <= there, "only queues that were there have lost any"
+    await lost_of(workshop, load, cut_at, stopped_at)
+    # Only queues that were there have lost any.
+    await workshop.until(lambda: {number % len(QUEUES) for number in not_run(load)} <= there)
     # A read that still waited there would wait for ever.
     await seen(lambda: b"blocked_clients:0" in text_of(old, "INFO", "clients"))
     assert not any(worker.ended for worker in workshop.workers)
@@ -114,12 +116,13 @@ async def test_nothing_reported_safe_is_lost_with_a_node_that_is_cut_off(
 ) -> None:
     await start_two(workshop, *QUEUES)
     old = cluster.owner_of(tag("default"))
-    async with Load(workshop, QUEUES, delay=DELAY) as load:
+    async with Load(workshop, QUEUES, delay=DELAY, may_be_refused=True) as load:
         cluster.isolate(old)
-        promoted_at = await promoted(cluster, old)
-        cluster.heal()  # its successor has no other replica that could confirm anything
-        await workshop.until(lambda: queues_run_since(workshop, load, promoted_at) == set(range(len(QUEUES))))
-        assert time.time() - promoted_at <= SOON
+        await promoted(cluster, old)
+        cluster.heal()
+        followed_at = await seen(lambda: follows(old))  # no other replica could confirm anything
+        await workshop.until(lambda: queues_run_since(workshop, load, followed_at) == set(range(len(QUEUES))))
+        assert time.time() - followed_at <= SOON
     await load.until_all_ran()
 
 
@@ -130,18 +133,32 @@ async def test_an_end_is_heard_of_also_by_who_listens_at_a_node_that_is_cut_off(
     monkeypatch.setattr(Slots, "any_node", lambda slots, but: just((HOST, cluster.port_of(old))))
     async with opened(cluster.url, "headrace") as bench:
         monkeypatch.undo()
-        announcements = bench.backend._announcements
-        assert announcements._link.wire.address.port == cluster.port_of(old)
+        listening = bench.backend._announcements
+        assert listening._link.wire.address.port == cluster.port_of(old)
         [id] = await bench.add()
         [claim] = await bench.claim()
         waiting = asyncio.create_task(bench.backend.ended(STREAM, id, 2 * SOON))
-        await wait_until(lambda: announcements._waiting)
+        await wait_until(lambda: listening._waiting)
         await bench.backend.look(STREAM, id)  # by its answer the store knows who waits
         cluster.isolate(old)
         promoted_at = await promoted(cluster, old)
         assert await bench.again(lambda: bench.settle(DONE, claim)) == [Verdict.KEPT]
         assert (await waiting).status is JobStatus.UNKNOWN
         assert time.time() - promoted_at <= SOON
+
+
+async def test_who_listens_at_a_node_that_is_well_soon_no_longer_asks_one_that_is_cut_off(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What that one announces is not heard anywhere else, which is no reason to leave all others in turn."""
+    monkeypatch.setattr(announcements, "PULSE", 0.2)
+    old = next(server for server in cluster.servers[:3] if server is not cluster.owner_of(tag(STREAM.name)))
+    async with opened(cluster.url, "headrace") as bench:
+        slots = bench.backend._store._slots
+        assert (HOST, cluster.port_of(old)) in slots.primaries
+        cluster.isolate(old)
+        await promoted(cluster, old)
+        await wait_until(lambda: (HOST, cluster.port_of(old)) not in slots.primaries, timeout=40)
 
 
 # --- sentinels -------------------------------------------------------------------------------------------
@@ -153,13 +170,15 @@ async def test_a_primary_that_is_cut_off_from_the_sentinels_is_left_when_another
 ) -> None:
     await start_two(workshop)
     old = watched.primary()
-    async with Load(workshop, delay=DELAY) as load:
+    await until_rested(workshop)  # leases are renewed on a connection of their own, which then stands
+    async with Load(workshop, delay=DELAY, may_be_refused=True) as load:
         cut_at = time.time()
         watched.isolate(old)
         promoted_at = await promoted(watched, old)
         # It never notices and would take jobs for ever: nobody may bring it any.
         left_at = await seen(lambda: network.clients_of(watched.address_of(old)) == 0)
         assert await load.until_work_goes_on(promoted_at) <= SOON
+        await until_rested(workshop)
         watched.heal()
         await load.until_accepted(100)
     await lost_of(workshop, load, cut_at, left_at)
@@ -173,20 +192,19 @@ async def test_a_primary_that_must_have_replicas_stops_accepting_when_it_is_cut_
     watched: Watched, workshop: Workshop
 ) -> None:
     """`min-replicas-to-write`, the remedy that docs/guides/fleet.md names."""
-    lag = 1
+    lag = 2  # replicas report once a second: with less a busy machine is refused now and then
     for server in watched.data:
         server.command("CONFIG", "SET", "min-replicas-to-write", 1)
         server.command("CONFIG", "SET", "min-replicas-max-lag", lag)
     for sentinel in watched.sentinels:
-        sentinel.command("SENTINEL", "SET", MASTER, "down-after-milliseconds", 4000)
+        sentinel.command("SENTINEL", "SET", MASTER, "down-after-milliseconds", 6000)
     await start_two(workshop)
     old = watched.primary()
     async with Load(workshop, delay=DELAY) as load:
-        cut_at = time.time()
+        cut_at, refused_before = time.time(), refusals_of(old)
         watched.isolate(old)
-        stopped_at = await seen(lambda: refusals_of(old) > 0)
+        stopped_at = await seen(lambda: refusals_of(old) > refused_before)
         promoted_at = await promoted(watched, old)
-        assert promoted_at > stopped_at
         # Whoever was refused has waited for the successor, and nobody was told.
         assert await load.until_work_goes_on(promoted_at) <= SOON
         await load.until_accepted(100)
@@ -201,7 +219,7 @@ async def test_nothing_reported_safe_is_lost_with_a_primary_that_is_cut_off(
 ) -> None:
     await start_two(workshop)
     old = watched.primary()
-    async with Load(workshop, delay=DELAY) as load:
+    async with Load(workshop, delay=DELAY, may_be_refused=True) as load:
         watched.isolate(old)
         promoted_at = await promoted(watched, old, replicas=1)
         assert await load.until_work_goes_on(promoted_at) <= SOON
@@ -228,9 +246,17 @@ async def start_two(workshop: Workshop, *queues: str) -> None:
         await workshop.start_ready(*flags)
 
 
+async def until_rested(workshop: Workshop) -> None:
+    """Run some jobs that take several leases, once each."""
+    naps = [await workshop.task("nap").enqueue(3 * LEASE) for _ in range(10)]
+    for nap in naps:
+        assert await nap.result(timeout=20) == "rested"
+        assert len(workshop.log.lines("started", id=nap.id)) == 1
+
+
 async def seen(condition: Callable[[], object]) -> float:
     """Wait, with the event loop free; answers when it was so, on the clock of the log."""
-    await asyncio.to_thread(wait_until_sync, condition, 20)
+    await asyncio.to_thread(wait_until_sync, condition, 40)
     return time.time()
 
 
@@ -243,18 +269,21 @@ async def promoted(servers: Cluster | Watched, old: Server, *, replicas: int = 0
     return time.time()
 
 
-async def lost_of(workshop: Workshop, load: Load, cut_at: float, stopped_at: float) -> set[int]:
-    """The jobs that are gone. All others run: those that were accepted before and after."""
+async def lost_of(workshop: Workshop, load: Load, cut_at: float, stopped_at: float) -> None:
+    """Some jobs are gone. All others run: those that were accepted before and after."""
     safe = {
         number
         for number, at in load.accepted.items()
         if not cut_at - UNDER_WAY < at <= stopped_at + UNDER_WAY
     }
     await workshop.until(lambda: load.runs().keys() >= safe)
-    lost = load.accepted.keys() - load.runs().keys()
+    lost = not_run(load)
     assert lost, "or the test shows nothing"
     print(f"lost {len(lost)} of {len(load.accepted)} in {stopped_at - cut_at:.1f} s")
-    return lost
+
+
+def not_run(load: Load) -> set[int]:
+    return load.accepted.keys() - load.runs().keys()
 
 
 def queues_run_since(workshop: Workshop, load: Load, moment: float) -> set[int]:

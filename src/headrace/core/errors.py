@@ -69,12 +69,14 @@ class Moved(HeadraceError):
     """A part takes no more messages: the layout of its stream was changed, and is to be read anew.
 
     `answers` has one for each message of the batch; None: this one was not taken. (A large batch may have
-    been taken in part before.) Nobody outside of `backends` meets this.
+    been taken in part before; `undurable`, if that could not be confirmed.) Nobody outside of `backends`
+    meets this.
     """
 
     def __init__(self, message: str, *, answers: Sequence[Any] = ()) -> None:
         super().__init__(message)
         self.answers = list(answers)
+        self.undurable: NotDurable | None = None
 
 
 class QueueFull(HeadraceError):

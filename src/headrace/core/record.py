@@ -69,6 +69,7 @@ class Record(msgspec.Struct, frozen=True):
     progress: Progress | None = None
     log: JobLog = NO_LOG  # of the run that is under way; that of earlier ones is in the state
     unique_key: str = ""  # of what waits, runs or is dead in a queue: the key it was appended with
+    takes_key: bool = False  # whether a replay takes that key again: it is held until finished
 
 
 class Counts(msgspec.Struct, frozen=True):

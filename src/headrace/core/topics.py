@@ -198,8 +198,8 @@ class Topics(ABC):
 
     @abstractmethod
     async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
-        """Note that these groups have a living member, and trim their topics, at most `limit` events of
-        each."""
+        """Note that these groups have a living member, and trim their topics, at most `limit` events of each.
+        A topic that is named itself is trimmed as well."""
 
     @abstractmethod
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:

@@ -10,8 +10,9 @@ from headrace.core.signals import BackendError
 
 from .emitter import Emitter
 
-#: Seconds: after the n-th failure in a row a loop waits up to 0.1·2ⁿ, full jitter, at most this.
-LONGEST_BACKOFF = 5.0
+#: Seconds: after the n-th failure in a row a loop waits up to 0.1·2ⁿ, full jitter, at most this. So much
+#: later than the store everybody is back; connections have pauses of their own, shared by all loops.
+LONGEST_BACKOFF = 1.0
 
 #: A step says how long to wait until the next one: seconds, or None to go on at once.
 Step = Callable[[], Awaitable[float | None]]

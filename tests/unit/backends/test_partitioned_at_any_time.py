@@ -10,16 +10,23 @@ from zlib import crc32
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from headrace.backends.memory.store import Store
 from headrace.core.backend import DeadFilter, ReplayAnswer
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
-from headrace.core.layout import parts_of
+from headrace.core.layout import WHOLE, Layout, parts_of
 from headrace.core.message import FRESH, Batch, Message, UniqueKey
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Released, Retry, Settlement, Verdict
+from headrace.core.record import JobStatus
 
 from .test_partitioned_sending import QUEUE, SOURCE, Process
 
@@ -33,9 +40,9 @@ class Splitting(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._loop = asyncio.Runner()
-        self._processes = [Process(Store(), f"p{number}") for number in range(3)]
-        store = self._processes[0].inner._store
-        self._processes = [Process(store, f"p{number}") for number in range(3)]
+        self._store = Store()
+        self._processes = [Process(self._store, f"p{number}") for number in range(3)]
+        self._layouts: list[Layout] = [WHOLE]  # all that the store ever had
         self._unanswered: dict[int, Batch] = {}
         self._accepted: set[str] = set()
         self._done: Counter[str] = Counter()
@@ -52,12 +59,14 @@ class Splitting(RuleBasedStateMachine):
             self._unanswered[by] = batch
             return
         self._unanswered.pop(by, None)
+        # What was sent and not answered may have been taken as well.
+        sent = {each.id for some in (batch, *self._unanswered.values()) for each in some.messages}
         for message, answer in zip(batch.messages, answers, strict=True):
             if answer.verdict == "accepted":
                 assert answer.id == message.id
                 self._accepted.add(message.id)
             else:
-                assert answer.id in self._accepted or answer.id in {each.id for each in batch.messages}
+                assert answer.id in self._accepted | sent
 
     # --- in -----------------------------------------------------------------------------------------------
 
@@ -119,6 +128,34 @@ class Splitting(RuleBasedStateMachine):
     @rule(by=PROCESSES)
     def hear_of_changes(self, by: int) -> None:
         self._run(self._processes[by].backend.layout(QUEUE))
+
+    @precondition(lambda self: len(self._layouts) > 1)
+    @rule(back=st.integers(1, 3))
+    def fail_over(self, back: int) -> None:
+        """Another server takes over, to which the last steps of a change were not copied; what the processes
+        know of them is told with their next beats."""
+        before = self._layouts[-1 - min(back, len(self._layouts) - 1)]
+        self._store.layouts[QUEUE] = before
+        for part in parts_of(QUEUE, before.current):
+            self._store.shelf(part).sealed = False
+        for process in self._processes:
+            self._run(process.backend.layout(QUEUE))
+
+    @invariant()
+    def note_the_layout(self) -> None:
+        layout = self._store.layouts.get(QUEUE, WHOLE)
+        if layout != self._layouts[-1]:
+            self._layouts.append(layout)
+
+    @invariant()
+    def a_key_is_held_once(self) -> None:
+        waiting = [
+            entry.message.unique.key
+            for shelf in self._store.shelves.values()
+            for entry in shelf.entries.values()
+            if entry.message.unique and entry.status is not JobStatus.DEAD
+        ]
+        assert len(set(waiting)) == len(waiting)
 
     # --- out ----------------------------------------------------------------------------------------------
 

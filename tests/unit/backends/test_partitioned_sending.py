@@ -13,11 +13,12 @@ from headrace.backends.memory.store import Store
 from headrace.backends.partitioned import Partitioned
 from headrace.core.backend import Answer
 from headrace.core.clock import MovableClock, microseconds
-from headrace.core.errors import BackendUnavailable, NotDurable
+from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotDurable
 from headrace.core.ids import new_id
-from headrace.core.layout import Generation, Layout, part_stream, parts_of
+from headrace.core.layout import PARTS_MOST, Generation, Layout, part_stream, parts_of
 from headrace.core.message import Batch, Message, Source, Stream, UniqueKey
 from headrace.core.outcome import Done, Settlement
+from tests.waiting import wait_until
 
 QUEUE = Stream("queue", "emails")
 SOURCE = Source(QUEUE)
@@ -211,6 +212,32 @@ async def test_what_is_not_durable_is_told_of_all_parts_together(one: Process) -
     assert [answer.id for answer in caught.value.job] == [message.id for message in batch.messages]
 
 
+@pytest.mark.parametrize("parts", [None, 3], ids=["whole", "split"])
+async def test_what_was_taken_before_a_seal_and_is_not_durable_is_told_in_the_end(
+    one: Process, monkeypatch: pytest.MonkeyPatch, parts: int | None
+) -> None:
+    if parts:
+        await one.backend.propose(QUEUE, parts)
+    await one.backend.append(one.batch(*fresh(1)))
+    append, [first, *others] = one.inner.append, fresh(20)
+
+    async def sealed_between(batch: Batch) -> list[Answer]:
+        monkeypatch.undo()
+        taken = [message for message in batch.messages if message is first]
+        await append(Batch(batch.stream, batch.producer, batch.number, taken))
+        await Partitioned(one.inner).propose(QUEUE, 2)
+        answers = [Answer(each.id) if each is first else None for each in batch.messages]
+        moved = Moved("sealed", answers=answers)
+        moved.undurable = NotDurable("not on two", job=[Answer(first.id)])
+        raise moved
+
+    monkeypatch.setattr(one.inner, "append", sealed_between)
+    with pytest.raises(NotDurable) as caught:
+        await one.backend.append(one.batch(first, *others))
+    assert [answer.id for answer in caught.value.job] == [each.id for each in (first, *others)]
+    assert len(await one.drain()) == 21
+
+
 async def test_ids_and_keys_are_known_over_changes(one: Process, two: Process) -> None:
     keyed = Message("one", "greet", b"", unique=UniqueKey("key"))
     given = Message("given", "greet", b"")
@@ -231,11 +258,43 @@ async def test_a_limit_holds_for_each_part(one: Process) -> None:
     assert [answer.verdict for answer in answers].count("accepted") == 20
 
 
-async def test_a_store_that_was_emptied_under_a_sealed_part_is_no_endless_loop(one: Process) -> None:
-    await one.backend.append(one.batch(*fresh(1)))
+async def test_a_sealed_part_of_which_nothing_says_why_is_left_for_a_new_generation(one: Process) -> None:
+    """The proposal was lost with a server, the seal was not."""
+    before, after = fresh(3), fresh(3)
+    await one.backend.append(one.batch(*before))
     await one.inner.seal(QUEUE)
-    with pytest.raises(BackendUnavailable, match="nothing says where to"):
-        await one.backend.append(one.batch(*fresh(1)))
+    await one.backend.append(one.batch(*after))
+    assert [each.parts for each in (await one.backend.layout(QUEUE)).generations] == [1, 1]
+    assert await one.drain() == ids_of(before + after)
+
+
+async def test_what_lies_in_a_generation_of_which_nobody_knows_any_more_is_found(store: Store) -> None:
+    """A failover took back the change, and whoever had made it and appended by it is gone."""
+    gone, new = Process(store, "gone"), Process(store, "new")
+    before, after = fresh(40), fresh(3)
+    await gone.backend.propose(QUEUE, 5)
+    await gone.backend.append(gone.batch(*before))
+    del store.layouts[QUEUE]
+    await new.backend.append(new.batch(*after))
+    assert [each.parts for each in (await new.backend.layout(QUEUE)).generations] == [1, 5]
+    assert await new.drain() == ids_of(before + after)
+
+
+@pytest.mark.parametrize("left", [Layout(), Layout(proposed=3)], ids=["nothing", "the proposal"])
+async def test_a_change_that_a_failover_took_back_is_stored_again_with_its_seals(
+    store: Store, one: Process, two: Process, left: Layout
+) -> None:
+    before, between, after = fresh(2), fresh(20), fresh(20)
+    await two.backend.append(two.batch(*before))  # it knows the whole stream
+    await one.backend.propose(QUEUE, 3)
+    await one.backend.append(one.batch(*between))
+    store.layouts[QUEUE] = left
+    store.shelf(QUEUE).sealed = False
+    await one.backend.layout(QUEUE)  # as with every beat
+    two.inner.appended.clear()
+    await two.backend.append(two.batch(*after))
+    assert {batch.stream for batch in two.inner.appended} == {QUEUE, *parts_of(QUEUE, Generation(1, 3))}
+    assert await Process(store, "new").drain() == ids_of(before + between + after)
 
 
 async def test_a_layout_that_was_lost_is_stored_again_by_whoever_knows_it(store: Store, one: Process) -> None:
@@ -250,10 +309,47 @@ async def test_a_layout_that_was_lost_is_stored_again_by_whoever_knows_it(store:
     assert await Process(store, "new").drain() == ids_of(messages)
 
 
+async def test_who_changes_a_layout_stores_first_what_he_knows_of_it(store: Store, one: Process) -> None:
+    """Else a new generation would get the number of the one that was lost, and not all its parts."""
+    messages = fresh(40)
+    await one.backend.propose(QUEUE, 6)
+    await one.backend.append(one.batch(*messages))
+    del store.layouts[QUEUE]
+    await one.backend.propose(QUEUE, 2)
+    assert await Process(store, "new").drain() == ids_of(messages)
+
+
+async def test_after_an_outage_a_producer_asks_again_how_a_stream_is_laid_out(
+    store: Store, one: Process
+) -> None:
+    """It alone knows of a change that was lost in between."""
+    await one.backend.propose(QUEUE, 3)
+    one.inner.before = lambda batch: True
+    batch = one.batch(*fresh(20))
+    with pytest.raises(BackendUnavailable):
+        await one.backend.append(batch)
+    del store.layouts[QUEUE]
+    one.inner.before = lambda batch: False
+    await one.backend.append(batch)
+    await wait_until(lambda: QUEUE in store.layouts)
+    assert await Process(store, "new").drain() == ids_of(batch.messages)
+
+
 async def test_a_second_change_waits_for_the_first(one: Process, two: Process) -> None:
     await one.inner.propose(QUEUE, 4)
     layout = await two.backend.propose(QUEUE, 2)
     assert [each.parts for each in layout.generations] == [1, 4, 2]
+
+
+async def test_parts_of_all_layouts_together_are_bounded(one: Process) -> None:
+    """Workers wait at those from before as well, for a week."""
+    for parts in (PARTS_MOST, 63, PARTS_MOST, 62):
+        await one.backend.propose(QUEUE, parts)
+    with pytest.raises(ConfigurationError, match="forgotten when they are empty and a week old"):
+        await one.backend.propose(QUEUE, 50)
+    layout = await one.backend.propose(QUEUE, 2)
+    assert (layout.current.parts, layout.proposed) == (2, 0)
+    assert (await one.backend.append(one.batch(*fresh(1))))[0].verdict == "accepted"
 
 
 async def test_many_that_change_at_once_end_with_one_layout(store: Store) -> None:

@@ -15,11 +15,11 @@ from headrace.core.backend import DeadFilter
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import new_id
-from headrace.core.layout import Generation, part_stream, parts_of, whole_stream
+from headrace.core.layout import Generation, generation_of, part_stream, parts_of, whole_stream
 from headrace.core.message import FRESH, Batch, Message, Source, Stream, UniqueKey, group_stream
 from headrace.core.orders import CancelOrder, DueOrder, Order, PauseOrder
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Settlement
-from headrace.core.record import JobStatus, WorkerInfo
+from headrace.core.record import Counts, JobStatus, WorkerInfo
 from tests.waiting import wait_until
 
 QUEUE = Stream("queue", "emails")
@@ -62,7 +62,9 @@ def test_parts_have_names_that_lead_back() -> None:
     assert part_stream(QUEUE, 0, 0) == QUEUE
     for stream in (QUEUE, Stream("topic", "orders"), group_stream("orders", "billing")):
         assert {whole_stream(part) for part in parts_of(stream, Generation(4, 5))} == {stream}
+        assert {generation_of(part) for part in parts_of(stream, Generation(14, 5))} == {14}
         assert whole_stream(stream) is stream
+        assert generation_of(stream) == 0
 
 
 def test_the_hash_is_the_same_for_ever() -> None:
@@ -227,6 +229,12 @@ async def test_a_generation_is_forgotten_when_it_is_empty_and_long_sealed(
     assert await numbers_after(6) == [0, 1, 2]
     assert await numbers_after(2) == [0, 1, 2]  # something is in it
     await backend.cancel(QUEUE, id, mark_us=0)
+    store.shelf(QUEUE).sealed = False  # as after a failover that took it back
+    assert await numbers_after(0) == [0, 2]
+    assert store.shelf(QUEUE).sealed
+    # Whoever has not heard of it yet may be waiting there, and would make them anew.
+    assert await numbers_after(0) == [0, 2]
+    assert any("#1." in stream.name for stream in store.shelves)
     assert await numbers_after(0) == [0, 2]
     assert not any("#1." in stream.name for stream in store.shelves)
     assert (await backend.counts(QUEUE)).queued == 0
@@ -257,3 +265,26 @@ async def test_a_page_stays_in_place_while_letters_come_and_go(
         await die()
     rest = await backend.dead(QUEUE, only=DeadFilter(), cursor=page.cursor, limit=3)
     assert [letter.id for letter in rest] == [ids[5], ids[4], ids[3]]
+
+
+async def test_a_part_is_paused_as_the_stream_is_whoever_pauses_it_meanwhile(
+    store: Store, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the parts follow has read that the stream goes on, and then it is paused with its parts."""
+    new, operator = (Partitioned(MemoryBackend(store, name="", clock=clock)) for _ in range(2))
+    await operator.propose(QUEUE, 2)
+    paused = asyncio.Event()
+    counts = MemoryBackend.counts
+
+    async def between(self: MemoryBackend, stream: Stream) -> Counts:
+        if stream != QUEUE:
+            await paused.wait()
+        found = await counts(self, stream)
+        if not paused.is_set():
+            await operator.pause(QUEUE, paused=True)
+            paused.set()
+        return found
+
+    monkeypatch.setattr(MemoryBackend, "counts", between)
+    await new.ensure(SOURCE, microseconds(30))
+    assert [store.shelf(part).paused for part in parts_of(QUEUE, Generation(1, 2))] == [True, True]

@@ -80,6 +80,23 @@ async def test_a_change_that_stopped_half_way_is_finished_by_whoever_publishes(
     assert await orders.finish(await orders.join("other")) != []
 
 
+async def test_what_is_sealed_is_trimmed_in_a_topic_without_groups(orders: SplitOrders) -> None:
+    """Nobody appends to these parts, which would trim them, and no group has them tended."""
+    await orders.backend.arrange(TOPIC, TopicRules(microseconds(60)))
+    await orders.publish("whole")
+    await orders.split(3)
+    await orders.publish(*ids_of(9, "old"))
+    await orders.split(2)
+    orders.clock.advance(30)
+    await orders.publish("young")
+    await orders.backend.prune(limit=100)
+    assert (await orders.record()).length == 11
+    orders.clock.advance(31)
+    await orders.publish("new", by=1)
+    await orders.processes[1].prune(limit=100)  # it has not done so for a while
+    assert await orders.read_all() == ["young", "new"]
+
+
 # --- joining ----------------------------------------------------------------------------------------------
 
 
@@ -235,6 +252,22 @@ async def test_a_removed_group_is_not_brought_back_by_a_change(orders: SplitOrde
     assert group not in await orders.backend.streams()
     assert await orders.backend.join(group, BEGINNING)
     assert sorted(await orders.finish(group, by=1)) == ids_of(9)
+
+
+async def test_a_group_that_is_removed_during_a_change_is_not_in_the_new_parts(orders: SplitOrders) -> None:
+    """Whoever changed it died when the new parts had been prepared."""
+    group = await orders.join(by=1)
+    store = orders.backend.inner
+    await store.propose(TOPIC, 2)
+    await store.seal(TOPIC)
+    for index in range(2):
+        await store.join(group_stream(f"orders#1.{index}", "billing"), BEGINNING)
+    assert await orders.backend.remove(group)
+    await orders.publish(*ids_of(9))
+    await orders.refresh()
+    assert (await orders.backend.layout(TOPIC)).current.parts == 2
+    assert (await orders.record()).groups == ()
+    assert await orders.claim(group, by=1) == []
 
 
 async def test_a_group_that_is_removed_is_gone_from_every_part(orders: SplitOrders) -> None:

@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 
-from headrace.backends.partitioned import group_gate
+from headrace.backends.partitioned import Partitioned, group_gate
 from headrace.backends.partitioned import topics as partitioned_topics
 from headrace.core.backend import Renewal
 from headrace.core.clock import SECOND
-from headrace.core.message import Source, group_stream
+from headrace.core.errors import BackendUnavailable
+from headrace.core.message import FRESH, Source, Stream, group_stream
 from headrace.core.outcome import Dead, DeadReason, Failure, Retry, Verdict
+from headrace.core.record import Counts
 from headrace.core.topics import BEGINNING, NEW, Start
 from tests.unit.backends.split_orders import SplitOrders, ids_of
 
@@ -230,6 +232,127 @@ async def test_a_reset_is_seen_by_all_before_the_next_generation_is_set_back(
     await orders.done([claim], by=1)
     assert await orders.finish(group, by=1) == ["a2"]
     assert await resetting
+
+
+async def _done_with_two_generations(orders: SplitOrders) -> Stream:
+    """An ordered group that has handled a1 in the old one and a2 in the new one, and is done."""
+    group = await orders.join(ordered=True)
+    await orders.publish("a1", key="a")
+    await orders.split(3)
+    await orders.publish("a2", key="a")
+    await orders.finish(group)
+    return group
+
+
+class Looks:
+    """Counts how often a process looks into the parts of a group; `away` makes the next look fail."""
+
+    def __init__(self, process: Partitioned, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.away = False
+        self._counts = process.inner.counts
+        monkeypatch.setattr(process.inner, "counts", self._look)
+
+    async def _look(self, stream: Stream) -> Counts:
+        self.count += 1
+        if self.away:
+            self.away = False
+            raise BackendUnavailable("it is away")
+        return await self._counts(stream)
+
+
+async def test_while_nothing_comes_nobody_looks_into_the_old_parts(
+    orders: SplitOrders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_gate, "OPEN_FOR", 0.001)
+    group = await _done_with_two_generations(orders)
+    looks = Looks(orders.backend, monkeypatch)
+    for _ in range(3):
+        assert await orders.claim(group, wait=0.02) == []
+    assert looks.count == 0
+    await orders.publish("a3", key="a")
+    assert await orders.claim_ids(group) == ["a3"]
+    assert looks.count > 0
+
+
+async def test_a_claim_looks_less_and_less_often_while_the_old_part_is_held_up(
+    orders: SplitOrders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_gate, "CLOSED_FOR", 0.001)
+    monkeypatch.setattr(group_gate, "CLOSED_FOR_MOST", 0.1)
+    group = await orders.join(ordered=True)
+    await orders.publish("a1", key="a")
+    held = await orders.claim(group, by=1)
+    await orders.split(3)
+    await orders.publish("a2", key="a")
+    looks = Looks(orders.backend, monkeypatch)
+    assert await orders.claim(group, wait=0.3) == []
+    assert looks.count <= 15  # it would be 300
+    await orders.done(held, by=1)
+    assert await orders.claim_ids(group) == ["a2"]
+
+
+@pytest.mark.usefixtures("no_pause_between_generations")
+@pytest.mark.parametrize("limit", [1, 2, 100])
+async def test_what_a_claim_brings_too_early_is_handed_back(
+    orders: SplitOrders, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """Another process has set the group back since this one looked, and all generations have something."""
+    monkeypatch.setattr(group_gate, "OPEN_FOR", 0.0)
+    group = await _done_with_two_generations(orders)
+    assert await orders.claim(group, by=1) == []  # it knows both generations to be open
+    await orders.backend.reset(group, BEGINNING)
+    claims = await orders.claim(group, limit, by=1)
+    assert [claim.id for claim in claims] == ["a1"]
+    assert await orders.claim(group, limit, by=1) == []
+    await orders.done(claims, by=1)
+    [claim] = await orders.claim(group, limit, by=1)
+    assert claim.id == "a2"
+    assert claim.state == FRESH  # nobody has handled it
+
+
+@pytest.mark.usefixtures("no_pause_between_generations")
+async def test_a_claim_that_waits_at_all_generations_brings_the_old_ones_first(
+    orders: SplitOrders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_gate, "OPEN_FOR", 0.0)
+    group = await _done_with_two_generations(orders)
+    await orders.claim(group, by=1)
+    claiming = asyncio.ensure_future(orders.claim(group, by=1, wait=50))
+    await asyncio.sleep(0)
+    await orders.backend.reset(group, BEGINNING)
+    claims = await asyncio.wait_for(claiming, 10)
+    assert [claim.id for claim in claims] == ["a1"]
+
+
+async def test_what_was_claimed_when_the_store_went_away_is_given_to_the_next_claim(
+    orders: SplitOrders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_gate, "OPEN_FOR", 0.0)
+    group = await _done_with_two_generations(orders)
+    await orders.publish(*ids_of(3))
+    looks = Looks(orders.backend, monkeypatch)
+    looks.away = True
+    with pytest.raises(BackendUnavailable):
+        await orders.claim(group)
+    assert await orders.claim(group, by=1) == []
+    seen = [*await orders.claim(group, 2), *await orders.claim(group, 2)]
+    assert sorted(claim.id for claim in seen) == ids_of(3)
+    await orders.done(seen)
+
+
+async def test_what_was_claimed_when_the_store_went_away_is_handed_back_by_one_who_leaves(
+    orders: SplitOrders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_gate, "OPEN_FOR", 0.0)
+    group = await _done_with_two_generations(orders)
+    await orders.publish(*ids_of(3))
+    looks = Looks(orders.backend, monkeypatch)
+    looks.away = True
+    with pytest.raises(BackendUnavailable):
+        await orders.claim(group, consumer="leaving")
+    await orders.backend.retire([Source(group)], "leaving")
+    assert sorted(await orders.claim_ids(group, by=1)) == ids_of(3)
 
 
 async def test_a_group_that_no_part_knows_is_not_reset(orders: SplitOrders) -> None:

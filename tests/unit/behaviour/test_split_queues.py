@@ -9,12 +9,17 @@ import pytest
 from headrace import App, ConfigurationError, JobStatus, Queue, QueueInfo
 from headrace.core.examination import Finding, Level
 from headrace.core.ids import new_id
+from headrace.core.layout import part_stream
 from headrace.core.message import Stream
 
 
 @pytest.fixture
 def url() -> str:
     return f"memory://{new_id()}"
+
+
+def stored_parts(queue: Stream) -> list[Stream]:
+    return [part_stream(queue, 1, index) for index in range(4)]
 
 
 async def parts_of(app: App, name: str) -> int:
@@ -53,6 +58,24 @@ async def test_a_worker_that_comes_first_lays_it_out_as_well(url: str) -> None:
         async with app.worker():
             assert await (await add.enqueue(2, 3)).result(timeout=10) == 5
         assert await parts_of(app, "default") == 3
+
+
+async def test_whoever_only_looks_lays_out_nothing(url: str) -> None:
+    """A dashboard may not have the right to."""
+    async with App(url) as app:
+        app.queue("emails", partitions=4)
+
+        @app.task(queue="emails")
+        async def greet() -> None: ...
+
+        backend, emails = app._home.backend, Stream("queue", "emails")
+        assert len(await app.admin.dead(queue="emails")) == 0
+        assert await app.job("unknown", queue="emails").status() is JobStatus.UNKNOWN
+        assert (await backend.layout(emails)).whole
+        await app.admin.pause("emails")
+        await greet.enqueue()
+        assert await parts_of(app, "emails") == 4
+        assert all([(await backend.inner.counts(part)).paused for part in stored_parts(emails)])  # type: ignore[attr-defined]
 
 
 async def test_what_is_stored_counts_and_a_difference_is_said_once(
@@ -96,7 +119,7 @@ async def test_without_a_declaration_the_doctor_says_nothing_of_it(url: str) -> 
         assert "partitions" not in [finding.name for finding in await app.admin.doctor()]
 
 
-@pytest.mark.parametrize("partitions", [0, -1, 257, 2.5, "8", True])
+@pytest.mark.parametrize("partitions", [0, -1, 65, 2.5, "8", True])
 def test_numbers_that_cannot_be_are_refused(partitions: object) -> None:
     with pytest.raises(ConfigurationError, match="partitions"):
         App("memory://").queue("emails", partitions=partitions)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.core.layout import WHOLE, Layout, Layouts, parts_of
+from headrace.core.layout import WHOLE, Layout, Layouts
 from headrace.core.message import Message, Stream
 from headrace.core.orders import LayoutOrder
 
@@ -36,17 +36,16 @@ class MemoryLayouts(Layouts):
 
     async def forget(self, stream: Stream, number: int) -> Layout:
         with self._store.lock:
-            stored = self._stored(stream)
-            kept = stored.without(number)
-            for generation in set(stored.generations) - set(kept.generations):
-                for part in parts_of(stream, generation):
-                    self._store.shelves.pop(part, None)
-            return self._store_layout(stream, kept)
+            return self._store_layout(stream, self._stored(stream).without(number))
+
+    async def drop(self, part: Stream) -> None:
+        with self._store.lock:
+            self._store.shelves.pop(part, None)
 
     async def restore(self, stream: Stream, layout: Layout) -> Layout:
         with self._store.lock:
             stored = self._stored(stream)
-            return self._store_layout(stream, layout) if stored == WHOLE else stored
+            return self._store_layout(stream, layout) if stored.is_older_than(layout) else stored
 
     async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
         with self._store.lock:

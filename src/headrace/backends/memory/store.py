@@ -147,7 +147,8 @@ class Store:
 
     def tend(self, streams: Sequence[Stream], limit: int, now_us: int) -> Tended:
         for stream in streams:
-            self.group(stream).note_member(now_us)
+            if stream.kind == "group":
+                self.group(stream).note_member(now_us)
         topics = {stream.topic: self.topic(stream) for stream in streams}.values()
         steps = [topic.tended(topic.trim(limit, now_us), now_us) for topic in topics]
         return Tended(

@@ -132,6 +132,7 @@ def _record_of_mark(shelf: Stock, mark: Mark) -> Record:
 def _record_of_entry(shelf: Stock, entry: Entry) -> Record:
     message = entry.message
     running = entry.status is JobStatus.RUNNING
+    unique = message.unique if shelf.stream.kind == "queue" else None
     return Record(
         shelf.stream,
         message.id,
@@ -148,7 +149,8 @@ def _record_of_entry(shelf: Stock, entry: Entry) -> Record:
         failure=entry.failure,
         progress=entry.progress if running else None,
         log=entry.log if running else NO_LOG,
-        unique_key=message.unique.key if message.unique and shelf.stream.kind == "queue" else "",
+        unique_key=unique.key if unique else "",
+        takes_key=unique is not None and unique.until == "finished",
     )
 
 

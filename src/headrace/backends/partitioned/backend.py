@@ -19,6 +19,7 @@ from headrace.core.orders import LayoutOrder, Order, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Record, WorkerInfo
 
+from .admission import ClaimPlaces
 from .changing import Changes
 from .claims import PartitionedRenewer, unwrap_reports, unwrap_settlements, wrap
 from .declaring import Declarations
@@ -36,6 +37,7 @@ from .orders import (
 from .routing import Plan
 from .schedules import PartitionedScheduling
 from .sending import Sender
+from .topic_trimming import Trimming
 from .topics import PartitionedTopics
 
 #: Every so many beats of a worker layouts are read again.
@@ -54,7 +56,8 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         self._changes = Changes(inner, self._layouts, self._prepare_topic)
         self._declarations = Declarations(inner, self._changes)
         self._layouts.on_first_use(self._declarations.heed)
-        self._sender = Sender(inner, self._layouts, self._changes)
+        self._sender = Sender(inner, self._layouts, self._changes, self._refresh_soon)
+        self._trimming = Trimming(inner, self._layouts)
         self._keeper = Forgetting(inner, self._layouts, self._clear_topic)
         self._consumers: set[str] = set()
         self._refreshing: set[asyncio.Task[None]] = set()
@@ -122,34 +125,34 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
     ) -> list[Claim]:
         until = time.monotonic() + wait
+        await self._admission.hand_back_unseen(consumer)
         while True:
-            places, holds = await self._places(sources)
+            places = await self._places(sources)
             now = time.monotonic()
-            turn = max(0.0, until - now) if holds is None else max(0.0, min(until - now, holds))
+            turn = max(0.0, min(until - now, places.hold_for))
             claims = await self._inner.claim(
-                places, consumer=consumer, limit=limit, suspects=suspects, wait=turn
+                places.sources, consumer=consumer, limit=limit, suspects=suspects, wait=turn
             )
+            admitted = await self._admission.admit(claims, places, consumer)
             after = time.monotonic()
-            if claims or after >= until or after < now + turn:  # back before its time: it was woken
-                return wrap(claims, self._layouts.logical)
+            if claims and not admitted:
+                continue  # there is something to do before them
+            if admitted or after >= until or after < now + turn:  # back before its time: it was woken
+                return wrap(admitted, self._layouts.logical)
 
-    async def _places(self, sources: Sequence[Source]) -> tuple[list[Source], float | None]:
-        """All parts from which may be claimed now, and for how many seconds that holds; None: until the
-        layout changes."""
-        places: list[Source] = []
-        holding: list[float] = []
+    async def _places(self, sources: Sequence[Source]) -> ClaimPlaces:
+        """All parts from which may be claimed now."""
+        places = ClaimPlaces()
         for source in sources:
             plan = await self._layouts.plan(source.stream)
             if plan is None:
-                places.append(source)
+                places.sources.append(source)
             elif source.stream.kind == "group":
-                parts, holds = await self._claimable(source.stream)
-                places += map(Source, parts)
-                holding += [] if holds is None else [holds]
+                await self._add_claimable(source.stream, places)
             else:
                 await self._make_ready(plan)
-                places += plan.sources
-        return places, min(holding, default=None)
+                places.sources += plan.sources
+        return places
 
     def wake(self, consumer: str) -> None:
         self._inner.wake(consumer)
@@ -176,6 +179,7 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         return await self._inner.promote(await self._sources(sources), limit=limit)
 
     async def prune(self, *, limit: int) -> int:
+        await self._trimming.trim_what_is_sealed()
         await self._keeper.forget_what_is_over()
         return await self._inner.prune(limit=limit)
 
@@ -193,6 +197,7 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
 
     async def retire(self, sources: Sequence[Source], consumer: str) -> None:
         self._consumers.discard(consumer)
+        await self._admission.hand_back_unseen(consumer)
         await self._inner.retire(await self._sources(sources), consumer)
 
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
@@ -254,6 +259,9 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         layout = await self._inner.forget(stream, number)
         self._layouts.learn(stream, layout)
         return layout
+
+    async def drop(self, part: Stream) -> None:
+        await self._inner.drop(part)
 
     async def restore(self, stream: Stream, layout: Layout) -> Layout:
         return await self._inner.restore(stream, layout)

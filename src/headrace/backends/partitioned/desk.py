@@ -31,4 +31,4 @@ class Desk:
         if self._layouts.age(stream) > RECENT:
             with contextlib.suppress(BackendUnavailable):  # whatever is asked next says so, if it matters
                 await self._layouts.refresh(stream)
-        return await self._layouts.plan(stream)
+        return await self._layouts.plan_in_sight(stream)

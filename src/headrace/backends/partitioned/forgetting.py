@@ -11,7 +11,7 @@ from typing import Final
 from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
-from headrace.core.layout import Generation, parts_of
+from headrace.core.layout import Layout, generation_of, parts_of, whole_stream
 from headrace.core.message import Stream
 
 from .layouts import KnownLayouts
@@ -32,6 +32,7 @@ class Forgetting:
         self._layouts = layouts
         self._clear_topic = clear_topic
         self._looked_at: float | None = None
+        self._strays: dict[Stream, set[Stream]] = {}  # by stream, as the last look found them
 
     async def forget_what_is_over(self) -> None:
         """Of the streams that this process uses."""
@@ -45,17 +46,31 @@ class Forgetting:
 
     async def _look_at(self, stream: Stream) -> None:
         plan = await self._layouts.plan(stream)
-        sealed = plan.layout.generations[:-1] if plan else ()
-        old = [each for each in sealed if each.number and each.sealed_us]
-        if not old:
+        if plan is None:
             return
         now_us = (await self._inner.schedules([stream])).now_us
-        for generation in old:
-            if generation.sealed_us + KEPT_FOR < now_us and await self._is_empty(stream, generation):
+        for generation in plan.layout.generations[:-1]:
+            if not generation.number or generation.sealed_us + KEPT_FOR >= now_us:
+                # A failover may have taken back the seal.
+                await asyncio.gather(*map(self._inner.seal, parts_of(stream, generation)))
+            elif await self._is_empty(stream, parts_of(stream, generation)):
                 self._layouts.learn(stream, await self._inner.forget(stream, generation.number))
+        await self._drop_strays(stream, plan.layout)
 
-    async def _is_empty(self, stream: Stream, generation: Generation) -> bool:
-        parts = parts_of(stream, generation)
+    async def _drop_strays(self, stream: Stream, layout: Layout) -> None:
+        """Take parts out of the store that had been forgotten at the last look already: whoever still waited
+        at them then would have made them anew."""
+        kept = {each.number for each in layout.generations}
+        parts = [part for part in await self._inner.streams() if whole_stream(part) == stream]
+        # Later ones than the current may belong to a change that was lost, and come back.
+        numbers = {part: number for part in parts if (number := generation_of(part)) < layout.current.number}
+        strays = {part for part, number in numbers.items() if number not in kept | {0}}
+        for part in strays & self._strays.get(stream, set()):
+            if await self._is_empty(stream, [part]):
+                await self._inner.drop(part)
+        self._strays[stream] = strays
+
+    async def _is_empty(self, stream: Stream, parts: list[Stream]) -> bool:
         if stream.kind == "topic":
             return all([await self._clear_topic(part) for part in parts])
         counts = await asyncio.gather(*map(self._inner.counts, parts))

@@ -89,16 +89,41 @@ class PartitionedInspector(Desk, Inspector, Counting):
         return await page_of_dead(parts, cursor, limit, ask)
 
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
-        plan = await self._recent_plan(stream)
+        await self._layouts.refresh(stream)
+        plan = await self._layouts.plan_in_sight(stream)
         if plan is None:
             return await self._inner.replay(stream, ids)
-        answers = dict.fromkeys(ids, ReplayAnswer.GONE)
-        for part in plan.parts:
-            left = [id for id, answer in answers.items() if answer is ReplayAnswer.GONE]
-            if left:
-                answers.update(zip(left, await self._inner.replay(part, left), strict=True))
+        answers: dict[str, ReplayAnswer] = {}
+        for part, letters in (await self._dead_by_part(plan, ids)).items():
+            # One part after the other: what is replayed from one may hold the key of a letter in the next.
+            hindered = [await self._is_hindered(plan, part, letter) for letter in letters]
+            free = [letter.id for letter, held in zip(letters, hindered, strict=True) if not held]
+            answers |= {letter.id: ReplayAnswer.DUPLICATE for letter in letters}
+            answers |= zip(free, await self._inner.replay(part, free) if free else (), strict=True)
         # One that is named twice is gone the second time.
         return [answers.pop(id, ReplayAnswer.GONE) for id in ids]
+
+    async def _dead_by_part(self, plan: Plan, ids: Sequence[str]) -> dict[Stream, list[Record]]:
+        """Which of them are dead, and where; most are where their id leads to."""
+        found: dict[Stream, list[Record]] = {}
+        left = {id: plan.likely(id) for id in ids}
+        for likely in (True, False):
+            for part in plan.parts:
+                asked = [id for id, first in left.items() if (first == part) is likely]
+                for record in await asyncio.gather(*(self._inner.look(part, id) for id in asked)):
+                    if record is not None and record.status is JobStatus.DEAD:
+                        found.setdefault(part, []).append(record)
+                        del left[record.id]
+        return found
+
+    async def _is_hindered(self, plan: Plan, part: Stream, letter: Record) -> bool:
+        """Whether its unique key is held in another part: the step that replays looks into its own only."""
+        if not letter.takes_key:
+            return False
+        key = letter.unique_key
+        places = {plan.stream, *(part_in(plan.stream, each, key) for each in plan.layout.generations)}
+        held = await asyncio.gather(*(self._inner.holder(other, key) for other in places - {part}))
+        return any(id is not None for id in held)
 
     async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
         parts = await self._parts(stream)

@@ -13,7 +13,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.layout import WHOLE, Layout
 from headrace.core.message import Source, Stream
 
-from .routing import Plan, plan_of
+from .routing import Plan, plan_of, sealed_parts
 
 #: Seconds for which a producer trusts what it knows of a stream that was split. Far less than the time after
 #: which a generation is forgotten, with its seal.
@@ -71,6 +71,15 @@ class KnownLayouts:
             await self._use(base)
         return self._planned(stream, self._layouts[base])
 
+    async def plan_in_sight(self, stream: Stream) -> Plan | None:
+        """The same for one who only looks. That is no use of the stream: it does not lay it out, for which
+        the looker may not have the rights."""
+        base = base_of(stream)
+        if base in self._used:
+            return await self.plan(stream)
+        layout = self._layouts.get(base, WHOLE)
+        return None if layout.whole else plan_of(stream, layout)
+
     async def _use(self, base: Stream) -> None:
         """For the first time: whoever else comes meanwhile waits for it."""
         async with self._beginning.setdefault(base, asyncio.Lock()):
@@ -103,17 +112,24 @@ class KnownLayouts:
     async def heed(self, base: Stream, layout: Layout) -> Layout:
         """Take what the store has just said, unless it says that it has lost it."""
         known = self._layouts.get(base)
-        if layout == WHOLE and known is not None and not known.whole:
+        if known is not None and layout.is_older_than(known):
             # What others append to the parts that this process knows must be found by those that come.
             with contextlib.suppress(BackendUnavailable):  # who may only look leaves it to the others
-                layout = await self._inner.restore(base, known)
+                layout = await self._restore(base, known)
         self.learn(base, layout)
         return self._layouts[base]
+
+    async def _restore(self, base: Stream, known: Layout) -> Layout:
+        """With its seals, which may be lost as well. Or it is not lost, and only the answer was late."""
+        layout = await self._inner.restore(base, known)
+        if layout == known:
+            await asyncio.gather(*map(self._inner.seal, sealed_parts(base, layout)))
+        return layout
 
     def learn(self, base: Stream, layout: Layout) -> None:
         """Take what the store has answered."""
         known = self._layouts.get(base)
-        if known is not None and _age_of(layout) < _age_of(known):
+        if known is not None and layout.is_older_than(known):
             return  # an answer that was overtaken
         self._layouts[base] = layout
         self._read_at[base] = time.monotonic()
@@ -143,7 +159,3 @@ class KnownLayouts:
 def base_of(stream: Stream) -> Stream:
     """The queue or topic whose layout counts."""
     return Stream("topic", stream.topic) if stream.kind == "group" else stream
-
-
-def _age_of(layout: Layout) -> tuple[int, int]:
-    return layout.current.number, bool(layout.proposed)

@@ -25,6 +25,9 @@ class Place(msgspec.Struct, array_like=True):
     shown: tuple[str, ...] = ()
 
 
+#: Dead letters that are read of each part for a page, and its share of the page twice over.
+LEAST_AHEAD = 5
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -79,7 +82,9 @@ async def page_of_dead(
     """The latest of all parts. What was read and not shown is read again with the next page."""
     by_name = {part.name: part for part in parts}
     places = [place for place in places_of(parts, cursor) if place.part in by_name]
-    pages = await asyncio.gather(*(_ahead(by_name[place.part], place, limit, ask) for place in places))
+    # Of many parts a few each: letters may be large, and what is read in vain is read again.
+    each = min(limit, LEAST_AHEAD + 2 * limit // max(1, len(places)))
+    pages = await asyncio.gather(*(_ahead(by_name[place.part], place, each, ask) for place in places))
     heads = list(zip(places, pages, strict=True))
     items: list[DeadLetter] = []
     # A page that is used up, but not the last, hides what comes next in its part.

@@ -61,6 +61,11 @@ def plan_of(stream: Stream, layout: Layout) -> Plan:
     return Plan(stream, layout, (*whole, *parts))
 
 
+def sealed_parts(stream: Stream, layout: Layout) -> list[Stream]:
+    """The parts of all generations but the current one."""
+    return [part for generation in layout.generations[:-1] for part in parts_of(stream, generation)]
+
+
 def spread(
     stream: Stream, generation: Generation, messages: Sequence[Message], indices: Sequence[int]
 ) -> dict[Stream, list[int]]:

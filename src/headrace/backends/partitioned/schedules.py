@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from headrace.core.message import Message, Stream
 from headrace.core.scheduling import ScheduleRecord, Scheduling, Timetable
 
 from .desk import Desk
+from .routing import spread
 
 
 class PartitionedScheduling(Desk, Scheduling):
@@ -42,7 +44,21 @@ class PartitionedScheduling(Desk, Scheduling):
     async def _unhindered(self, stream: Stream, messages: Sequence[Message]) -> Sequence[Message]:
         """Without those that a part knows or whose key is held there: the step that fires looks into the
         stream itself only."""
-        for part in (await self._parts(stream))[1:]:
-            holders = await self._inner.holders(part, messages) if messages else []
-            messages = [each for each, holder in zip(messages, holders, strict=True) if holder is None]
-        return messages
+        plan = await self._recent_plan(stream)
+        if plan is None or not messages:
+            return messages
+        everyone = range(len(messages))
+        asking: list[tuple[Stream, list[int]]] = []
+        for generation in plan.layout.generations:
+            if generation.number:
+                asking += spread(stream, generation, messages, everyone).items()
+        found = await asyncio.gather(
+            *(self._inner.holders(part, [messages[index] for index in some]) for part, some in asking)
+        )
+        held = {
+            index
+            for (_, some), holders in zip(asking, found, strict=True)
+            for index, holder in zip(some, holders, strict=True)
+            if holder is not None
+        }
+        return [messages[index] for index in everyone if index not in held]

@@ -8,7 +8,7 @@ therefore gets this number once."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headrace.core.backend import Answer, Backend
 from headrace.core.errors import BackendUnavailable, Moved, NotDurable
@@ -39,10 +39,20 @@ class Sending:
 
 
 class Sender:
-    def __init__(self, inner: Backend, layouts: KnownLayouts, changes: Changes) -> None:
+    """`ask_again` has the layout of a stream read anew, beside all this. It is called when the store takes
+    messages again that was away: it may have come back without the last change."""
+
+    def __init__(
+        self,
+        inner: Backend,
+        layouts: KnownLayouts,
+        changes: Changes,
+        ask_again: Callable[[Stream], None],
+    ) -> None:
         self._inner = inner
         self._layouts = layouts
         self._changes = changes
+        self._ask_again = ask_again
         #: What was not answered: when the batch of this number comes again it goes the same way.
         self._pending: dict[tuple[Stream, str], Sending] = {}
         #: The numbers of those that were sent to a whole stream.
@@ -58,7 +68,7 @@ class Sender:
 
     async def take_over(self, batch: Batch, moved: Moved) -> list[Answer]:
         """A stream that was whole when the batch was sent to it takes no more."""
-        return await self._send(_partly_answered(batch, moved.answers))
+        return await self._send(_partly_answered(batch, moved))
 
     def note_unanswered(self, batch: Batch) -> None:
         """It was sent to a whole stream, which may be split when the batch comes again."""
@@ -82,7 +92,8 @@ class Sender:
         except BaseException:
             self._remember(sending)
             raise
-        self._pending.pop((batch.stream, batch.producer), None)
+        if self._pending.pop((batch.stream, batch.producer), None) is not None:
+            self._ask_again(batch.stream)
         answers = [answer for answer in sending.answers if answer is not None]
         if sending.undurable is not None:
             raise NotDurable(str(sending.undurable), job=answers)
@@ -114,7 +125,7 @@ class Sender:
                 Batch(part, batch.producer, batch.number, messages, batch.limit)
             )
         except Moved as moved:
-            answers = moved.answers
+            sending.undurable, answers = moved.undurable or sending.undurable, moved.answers
         except NotDurable as error:
             sending.undurable, answers = error, error.job
         sending.answered(part, answers)
@@ -123,8 +134,8 @@ class Sender:
         """The layout that has come after the one that was sealed, or comes now."""
         stream = sending.batch.stream
         layout = await self._layouts.refresh(stream)
-        if layout.current.number == sending.generation and layout.proposed:
-            layout = await self._changes.finish(stream, layout)
+        if layout.current.number == sending.generation:
+            layout = await self._changes.finish_or_repair(stream, layout)
         plan = await self._layouts.plan(stream)
         if plan is None or layout.current.number <= sending.generation:
             raise BackendUnavailable(
@@ -168,7 +179,7 @@ def _to_one(batch: Batch) -> Sending:
     return sending
 
 
-def _partly_answered(batch: Batch, answers: Sequence[Answer | None]) -> Sending:
+def _partly_answered(batch: Batch, moved: Moved) -> Sending:
     sending = Sending(batch)
-    sending.answers = list(answers)
+    sending.answers, sending.undurable = list(moved.answers), moved.undurable
     return sending

@@ -31,6 +31,7 @@ from headrace.core.topics import (
     Topics,
 )
 
+from .admission import Admission, ClaimPlaces
 from .desk import Desk
 from .group_gate import OPEN_FOR, Gate
 from .group_members import Members
@@ -41,7 +42,7 @@ from .topic_reader import TopicReader
 from .topic_records import merged_tended, merged_topic
 
 #: Seconds that a reset of an ordered group waits before it goes on to the next generation: by then every
-#: worker has seen that there is something to do in the one before.
+#: look that counts has seen that there is something to do in the one before.
 SEEN_BY_ALL: Final = 1.5 * OPEN_FOR
 
 #: Seconds for which a process that hears of no changes, because it has no worker, trusts what it knows.
@@ -58,6 +59,7 @@ class PartitionedTopics(Desk, Topics):
         self._ranks_by_topic: dict[Stream, tuple[Layout, Ranks]] = {}
         self._reader = TopicReader(self._inner)
         self._gate = Gate(self._inner)
+        self._admission = Admission(self._inner, self._gate)
         self._members = Members(self._inner, self._make_group_ready)
 
     # --- the topic ---------------------------------------------------------------------------------------
@@ -241,7 +243,7 @@ class PartitionedTopics(Desk, Topics):
                 *(self._reset_part(group, part, starts[part], ordered=ordered) for part in rank)
             )
             self._gate.close(group)
-            if ordered and rank is not ranks[-1] and await self._gate.has_left(group, rank):
+            if ordered and rank is not ranks[-1] and await self._gate.left_in(group, rank):
                 await asyncio.sleep(SEEN_BY_ALL)
         return True
 
@@ -251,13 +253,16 @@ class PartitionedTopics(Desk, Topics):
             await self._inner.join(stream, start, ordered=ordered)
 
     async def remove(self, group: Stream) -> bool:
-        ranks = await self._ranks_now(group)
+        topic, layout = base_of(group), await self._layout_now(group)
         self._members.removed(group)
         self._gate.close(group)
-        if _is_whole(ranks):
+        if layout.whole and not layout.proposed:
             return await self._inner.remove(group)
-        known = await self._members.records(group, _flat(ranks))
-        for part in _flat(ranks) if known else ():
+        # Whoever carries out a change may have brought the group to the parts that are to come.
+        coming = [layout.next] if layout.proposed else []
+        parts = [part.name for each in (*layout.generations, *coming) for part in parts_of(topic, each)]
+        known = await self._members.records(group, parts)
+        for part in parts if known else ():
             stream = group_stream(part, group.group)
             if part not in known:
                 # What a part does not know it cannot remember as removed.
@@ -265,17 +270,17 @@ class PartitionedTopics(Desk, Topics):
             await self._inner.remove(stream)
         return bool(known)
 
-    async def _claimable(self, group: Stream) -> tuple[list[Stream], float | None]:
-        """The parts of which a group may claim now, and for how many seconds that holds at most (None: until
-        the layout changes). In an ordered group those of a generation wait for the ones before."""
+    async def _add_claimable(self, group: Stream, places: ClaimPlaces) -> None:
+        """The parts of which a group may claim now. In an ordered group those of a generation wait for the
+        ones before."""
         ranks = await self._ranks(group)
         member = await self._members.of(group, _flat(ranks))
-        holds: float | None = None
+        count, holds = len(ranks), None
         if member.ordered and len(ranks) > 1:
             count, holds = await self._gate.open_ranks(group, ranks)
-            ranks = ranks[:count]
-        parts = [part for part in _flat(ranks) if part in member.parts]
-        return [group_stream(part, group.group) for part in parts], holds
+            places.ordered[group] = ranks
+        parts = [part for part in _flat(ranks[:count]) if part in member.parts]
+        places.add([group_stream(part, group.group) for part in parts], holds)
 
     async def _make_group_ready(self, group: Stream) -> None:
         plan = await self._layouts.plan(group)
@@ -287,10 +292,12 @@ class PartitionedTopics(Desk, Topics):
         """Ensure parts that this process has not met yet."""
 
     async def _streams_of_member(self, group: Stream) -> list[Stream]:
-        """Those of a group that a member speaks for."""
+        """Those of a group that a member speaks for, or the parts of a topic."""
         ranks = await self._ranks(group)
         if _is_whole(ranks):
             return [group]
+        if group.kind == "topic":
+            return [Stream("topic", part) for part in _flat(ranks)]
         member = await self._members.of(group, _flat(ranks))
         return [group_stream(part, group.group) for part in _flat(ranks) if part in member.parts]
 
@@ -314,11 +321,14 @@ class PartitionedTopics(Desk, Topics):
         return await self._ranks(topic)
 
     async def _ranks_now(self, stream: Stream) -> Ranks:
-        """As the store has them at this moment: a group that joins must not miss one, nor get what it did not
-        ask for."""
+        return _ranks_of(base_of(stream), await self._layout_now(stream))
+
+    async def _layout_now(self, stream: Stream) -> Layout:
+        """As the store has it at this moment: a group that joins must not miss a part, nor get what it did
+        not ask for."""
         base = base_of(stream)
         await self._layouts.plan(base)  # when it is used for the first time, it is laid out by this
-        return _ranks_of(base, await self._layouts.refresh(base))
+        return await self._layouts.refresh(base)
 
 
 def _ranks_of(topic: Stream, layout: Layout) -> Ranks:

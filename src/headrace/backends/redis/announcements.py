@@ -182,7 +182,7 @@ class Announcements:
 
     async def _listen_to_another(self, wire: Wire) -> None:
         """A node of a cluster that is cut off from the others answers, but what they announce is never heard
-        there: leave it."""
+        there: leave it. It may as well be the other that is cut off, and has a successor by now."""
         self._pulse.clear()
         if not await self._store.announce_elsewhere(wire, self._channel):
             return
@@ -190,7 +190,9 @@ class Announcements:
             async with asyncio.timeout(HEARING):
                 await self._pulse.wait()
         except TimeoutError:
-            self._link.drop()
+            if not self._pulse.is_set():  # nor while this process was busy
+                self._store.doubt()
+                self._link.drop()
 
 
 async def _heard(event: asyncio.Event, until: float | None) -> bool:

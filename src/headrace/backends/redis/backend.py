@@ -9,7 +9,7 @@ from itertools import count
 
 from headrace.core.backend import Answer, Backend, CancelAnswer, Promoted, Reclaimed, Renewer
 from headrace.core.claim import Claim, Report
-from headrace.core.errors import BackendUnavailable, ConfigurationError
+from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotDurable
 from headrace.core.layout import decode_layout
 from headrace.core.message import Batch, Source, Stream
 from headrace.core.orders import Order, PauseOrder, Standing
@@ -18,6 +18,7 @@ from headrace.core.record import Record, WorkerInfo
 
 from .announcements import Announcements
 from .appending import answers_of, calls_of
+from .connection import Wire
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
 from .examination import RedisExamination
@@ -42,6 +43,9 @@ from .traffic import RedisTraffic
 
 #: Bytes of bodies that one step of promotion moves.
 PROMOTE_BYTES = 1 << 20
+
+#: Queues that are asked at once for what is due.
+PROMOTE_AT_ONCE = 32
 
 #: Milliseconds after which the name of a consumer that holds nothing is forgotten.
 CONSUMER_IDLE = 3_600_000
@@ -128,10 +132,28 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         queue = self._store.queue(batch.stream)
         wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
         replies = await self._store.run_all(calls_of(queue, batch), self._append_way, tolerates=is_per_chunk)
-        answers = answers_of(batch, replies)
+        try:
+            answers = answers_of(batch, replies)
+        except Moved as moved:
+            moved.undurable = await self._unconfirmed(queue, wire, moved.answers)
+            raise
+        if wire:
+            await self._confirm(queue, wire, answers)
+        return answers
+
+    async def _confirm(self, queue: Queue, wire: Wire | None, answers: list[Answer]) -> None:
         if self._confirmation and wire and any(answer.verdict != "full" for answer in answers):
             await confirm(self._confirmation, wire, queue.keys.confirmed, answers)
-        return answers
+
+    async def _unconfirmed(
+        self, queue: Queue, wire: Wire | None, answers: list[Answer | None]
+    ) -> NotDurable | None:
+        """What is to be said of those that were taken before the part was sealed; None: nothing."""
+        try:
+            await self._confirm(queue, wire, [answer for answer in answers if answer is not None])
+        except NotDurable as error:
+            return error
+        return None
 
     async def _list(self, stream: Stream) -> None:
         await self._store.demand("producer")
@@ -154,8 +176,12 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         )
 
     def wake(self, consumer: str) -> None:
-        self._reader(consumer).wake()
-        self._tail(consumer).wake()
+        # Of one who has neither claimed nor read nobody knows what he will do next.
+        unknown = consumer not in self._readers and consumer not in self._tails
+        if unknown or consumer in self._readers:
+            self._reader(consumer).wake()
+        if unknown or consumer in self._tails:
+            self._tail(consumer).wake()
 
     def _reader(self, consumer: str) -> Reader | Readers:
         reader = self._readers.get(consumer)
@@ -183,22 +209,39 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         return await self._recoverer.reclaim(sources, limit)
 
     async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
-        promoted, soonest = 0, None
+        promoted = 0
+        waits: dict[Queue, int] = {}
         troubles: list[BackendUnavailable] = []
-        for source in sources:
-            queue = self._store.queue(source.stream)
-            try:
-                number, next_in = await self._promote(queue, limit - promoted)
-            except BackendUnavailable as error:
-                self._store.pass_over(queue, error)
-                troubles.append(error)
-                continue
-            promoted += number
-            if next_in >= 0:
-                soonest = next_in if soonest is None else min(soonest, next_in)
+        queues = [self._store.queue(source.stream) for source in sources]
+        while queues and promoted < limit:
+            # Many at once: where a queue has many parts, one round trip after the other would be late.
+            some = queues[: min(PROMOTE_AT_ONCE, limit - promoted)]
+            share = (limit - promoted) // len(some)
+            queues = queues[len(some) :]
+            for queue, answer in await self._promote_all(some, share):
+                if isinstance(answer, BackendUnavailable):
+                    self._store.pass_over(queue, answer)
+                    troubles.append(answer)
+                    continue
+                number, waits[queue] = answer
+                promoted += number
+                queues += [queue] if number and not waits[queue] else []  # more of it is due
         if troubles and len(troubles) == len(sources):
             raise troubles[0]
-        return Promoted(promoted, soonest)
+        return Promoted(promoted, min((each for each in waits.values() if each >= 0), default=None))
+
+    async def _promote_all(
+        self, queues: list[Queue], limit: int
+    ) -> list[tuple[Queue, tuple[int, int] | BackendUnavailable]]:
+        """Each with its answer, or why it has none."""
+
+        async def promote(queue: Queue) -> tuple[int, int] | BackendUnavailable:
+            try:
+                return await self._promote(queue, limit)
+            except BackendUnavailable as error:
+                return error
+
+        return list(zip(queues, await asyncio.gather(*map(promote, queues)), strict=True))
 
     async def _promote(self, queue: Queue, limit: int) -> tuple[int, int]:
         """How many, and in how many microseconds the next is due; -1: none is."""

@@ -79,6 +79,9 @@ class ClusterStore(Store):
             return False  # whoever is away says nothing of others
         return not isinstance(reply, ReplyError)  # a user who only reads may not
 
+    def doubt(self) -> None:
+        self._slots.doubt()
+
     def connect_synchronously(self) -> SyncNodes:
         return SyncNodes(self.address)
 

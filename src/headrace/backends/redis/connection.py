@@ -220,6 +220,7 @@ class Link:
         self._hear = hear
         self._life = life
         self._attempt: asyncio.Task[Wire] | None = None
+        self._moves = 0
         self._failures = 0
         self._wire: Wire | None = None
         self._since = 0.0
@@ -239,7 +240,7 @@ class Link:
             return wire
         if self._life is not None:
             self._life.check(self._server)
-        attempt = self._attempt
+        attempt, moves = self._attempt, self._moves
         if attempt is None:
             attempt = self._attempt = asyncio.get_running_loop().create_task(self._connect())
             attempt.add_done_callback(self._attempted)
@@ -247,11 +248,13 @@ class Link:
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if attempt.cancelled() and not (task and task.cancelling()):
+            if not attempt.cancelled() or (task and task.cancelling()):
+                raise
+            if self._moves == moves:
                 raise lost(f"the connection to {self._server} was closed") from None
-            raise
         except HeadraceError as error:
             raise copy.copy(error) from error
+        return await self.connected()
 
     @property
     def wire(self) -> Wire | None:
@@ -265,6 +268,14 @@ class Link:
             wire.close()
         if self._attempt is not None:
             self._attempt.cancel()
+
+    def move(self) -> None:
+        """The server is elsewhere by now: leave where it was. Whoever waits for a connection gets one there,
+        without another pause."""
+        self._moves += 1
+        self._failures = 0
+        self.drop()
+        self._attempt = None
 
     def renounce(self) -> None:
         """Close a connection that leads to the wrong server, unless it was made just now."""
@@ -294,9 +305,10 @@ class Link:
                 wire = await self._open(address)
                 await self._introduce(wire)
         except BaseException as error:
-            self._failures += 1
-            if self._finder is not None:
-                self._finder.doubt()
+            if not isinstance(error, asyncio.CancelledError):
+                self._failures += 1
+                if self._finder is not None:
+                    self._finder.doubt()
             if wire is not None:
                 wire.close()
             if isinstance(error, OSError):  # a timeout is one

@@ -11,7 +11,7 @@ from headrace.core.backend import Answer
 from headrace.core.errors import ConfigurationError, NotDurable
 
 from .connection import Wire, Word, pack
-from .faults import lost, redirection_of
+from .faults import can_heal, leads_elsewhere, lost, redirection_of
 
 #: Milliseconds to wait for a confirmation.
 PATIENCE = 2000
@@ -22,6 +22,7 @@ class Confirmation(msgspec.Struct, frozen=True):
 
     command: tuple[Word, ...]
     missing: str
+    advice: str
 
     def is_given(self, reply: Any) -> bool:
         number = reply[0] if isinstance(reply, list) else reply
@@ -29,10 +30,14 @@ class Confirmation(msgspec.Struct, frozen=True):
 
 
 #: A replica has it: survives the loss of the server, as far as failover picks that replica.
-REPLICATED = Confirmation(("WAIT", 1, PATIENCE), "no replica has confirmed it")
+REPLICATED = Confirmation(
+    ("WAIT", 1, PATIENCE), "no replica has confirmed it within 2 s", "see that one follows the server"
+)
 
 #: It is on the server's disk: survives a power failure there.
-SYNCED = Confirmation(("WAITAOF", 1, 0, PATIENCE), "it is not on disk yet")
+SYNCED = Confirmation(
+    ("WAITAOF", 1, 0, PATIENCE), "it was not on disk within 2 s", "see appendonly, appendfsync and the disk"
+)
 
 CONFIRMATIONS = {"default": None, "replicated": REPLICATED, "fsync": SYNCED}
 
@@ -57,10 +62,20 @@ async def confirm(confirmation: Confirmation, wire: Wire, key: bytes, answers: l
     if wire.closed:
         raise lost("the connection was lost before the jobs were confirmed", uncertain=True)
     written, reply = await wire.send(b"".join(map(pack, commands)), len(commands), patience=PATIENCE / 1000)
-    if redirection_of(written) is not None:
-        raise lost("another node has taken over before the jobs were confirmed", uncertain=True)
+    if _was_replaced(written) or _was_replaced(reply):
+        wire.close()  # it would go on answering what it remembers of this batch
+        raise lost("another server has taken over before the jobs were confirmed", uncertain=True)
     if isinstance(written, ReplyError) or not confirmation.is_given(reply):
-        raise NotDurable(f"the store has taken the job, but {confirmation.missing} ({reply})", job=answers)
+        why = written if isinstance(written, ReplyError) else reply
+        what = f"the store has taken the job, which may run, but {confirmation.missing} ({why})"
+        raise NotDurable(f"{what}: {confirmation.advice}", job=answers)
+
+
+def _was_replaced(reply: Any) -> bool:
+    """Whether the server says that it is not, or no longer, the one to ask."""
+    if not isinstance(reply, ReplyError):
+        return False
+    return redirection_of(reply) is not None or leads_elsewhere(reply) or can_heal(reply)
 
 
 async def check_durability(confirmation: Confirmation | None, wire: Wire) -> None:

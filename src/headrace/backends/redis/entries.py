@@ -87,6 +87,7 @@ def record_of(stream: Stream, row: Sequence[Any]) -> Record:
     message, job_status, at_us = message_of(fields), JobStatus(status.decode()), int(time)
     reason, failure = message.get(b"r"), message.get(b"f")
     progress, log = read_said(said[0] if said else None)
+    unique = message.get(b"u", b"") if stream.kind == "queue" else b""
     return Record(
         stream,
         id.decode(),
@@ -105,7 +106,8 @@ def record_of(stream: Stream, row: Sequence[Any]) -> Record:
         failure=_failure.decode(failure) if failure else None,
         progress=progress,
         log=log,
-        unique_key=message.get(b"u", b"")[1:].decode() if stream.kind == "queue" else "",
+        unique_key=unique[1:].decode(),
+        takes_key=unique.startswith(b"f"),
     )
 
 
@@ -113,9 +115,13 @@ def read_said(said: bytes | None) -> tuple[Progress | None, JobLog]:
     """What a run said of itself, as `said_of` in lua/shared/place.lua has it."""
     if not said:
         return None, NO_LOG
-    at_us, fraction, length, rest = said.split(b" ", 3)
-    text, log = rest[: int(length)].decode(), decode_log(rest[int(length) :])
-    return (None if fraction == b"-" else Progress(float(fraction), text, int(at_us))), log
+    try:
+        at_us, fraction, length, rest = said.split(b" ", 3)
+        end = int(length)
+        progress = None if fraction == b"-" else Progress(float(fraction), rest[:end].decode(), int(at_us))
+    except ValueError:
+        return None, NO_LOG  # of another version: it must not keep its message from being recovered
+    return progress, decode_log(rest[end:])
 
 
 def dead_letter_of(record: Record) -> DeadLetter:

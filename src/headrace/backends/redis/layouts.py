@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.core.layout import WHOLE, Layout, Layouts, decode_layout, encode_layout, parts_of
+from headrace.core.layout import WHOLE, Layout, Layouts, decode_layout, encode_layout
 from headrace.core.message import Message, Stream
 
 from .connection import Word
@@ -23,8 +23,7 @@ class RedisLayouts(Layouts):
         return decode_layout(await self._store.command("HGET", self._store.queue(stream).keys.meta, "layout"))
 
     async def propose(self, stream: Stream, parts: int) -> Layout:
-        _, layout = await self._change(stream, lambda stored: stored.with_proposal(parts))
-        return layout
+        return await self._change(stream, lambda stored: stored.with_proposal(parts))
 
     async def seal(self, part: Stream) -> None:
         await self._store.run(self._store.queue(part).call(SEAL))
@@ -33,21 +32,18 @@ class RedisLayouts(Layouts):
         def adopt(stored: Layout) -> Layout:
             return stored.with_adoption(self._store.now_us()) if stored == expected else stored
 
-        _, layout = await self._change(stream, adopt)
-        return layout
+        return await self._change(stream, adopt)
 
     async def forget(self, stream: Stream, number: int) -> Layout:
-        before, layout = await self._change(stream, lambda stored: stored.without(number))
-        for generation in set(before.generations) - set(layout.generations):
-            for part in parts_of(stream, generation):
-                await self._store.run(self._store.queue(part).call(DROP))
-                await self._store.command("SREM", self._store.keys.streams, label_of(part))
-                self._store.listed.discard(part)
-        return layout
+        return await self._change(stream, lambda stored: stored.without(number))
+
+    async def drop(self, part: Stream) -> None:
+        await self._store.run(self._store.queue(part).call(DROP))
+        await self._store.command("SREM", self._store.keys.streams, label_of(part))
+        self._store.listed.discard(part)
 
     async def restore(self, stream: Stream, layout: Layout) -> Layout:
-        _, stored = await self._change(stream, lambda stored: layout if stored == WHOLE else stored)
-        return stored
+        return await self._change(stream, lambda stored: layout if stored.is_older_than(layout) else stored)
 
     async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
         by_id = int(stream.kind != "topic")
@@ -57,19 +53,19 @@ class RedisLayouts(Layouts):
         replies = await self._store.run_all(calls) if calls else []
         return [id.decode() or None for reply in replies for id in reply]
 
-    async def _change(self, stream: Stream, change: Callable[[Layout], Layout]) -> tuple[Layout, Layout]:
-        """What stood there before, and what stands there now."""
+    async def _change(self, stream: Stream, change: Callable[[Layout], Layout]) -> Layout:
+        """What stands there then."""
         stored = await self.layout(stream)
         queue = self._store.queue(stream)
         while True:
             layout = change(stored)
             if layout == stored:
-                return stored, stored
+                return stored
             expected = b"" if stored == WHOLE else encode_layout(stored)
             wanted = encode_layout(layout)
             found: bytes = await self._store.run(queue.call(LAYOUT, expected, wanted))
             if found == wanted:
-                return stored, layout
+                return layout
             stored = decode_layout(found)
 
 

@@ -127,7 +127,15 @@ class Reader:
     @property
     def is_idle(self) -> bool:
         """Whether the last read waited in vain, and nothing has happened since."""
-        return self._idle and self._task is None and not self._kept and not self._doubtful
+        return self._idle and self.is_free
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is under way, and nothing was read that nobody has."""
+        return self._task is None and not self._kept and not self._doubtful
+
+    def close(self) -> None:
+        self._link.drop()
 
     def stir(self) -> None:
         """Have the read under way look anew."""
@@ -142,7 +150,7 @@ class Reader:
             await self._abandoned()
             kept, self._kept = self._kept, []
             await self.hand_back(kept)
-            self._link.drop()
+            self.close()
 
     async def _abandoned(self) -> None:
         """Wait for a read whose caller is gone, and keep what it brought. Its error was that caller's."""

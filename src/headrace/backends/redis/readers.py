@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,6 +21,9 @@ from .store import Store
 #: Seconds after the first answer for which the others are waited for.
 GRACE = 1.0
 
+#: Seconds after which a reader that is not asked any more is closed: a queue may be gone, or split anew.
+UNUSED = 60.0
+
 Reading: TypeAlias = "asyncio.Task[list[Claim]]"
 
 
@@ -36,6 +39,7 @@ class Readers:
         self._consumer = consumer
         self._paused = paused
         self._readers: dict[int, Reader] = {}
+        self._used_at: dict[int, float] = {}
         self._turns = asyncio.Lock()
         self._woken = asyncio.Event()
         self._kept: list[Claim] = []  # read for a caller who had gone
@@ -44,6 +48,7 @@ class Readers:
     async def claim(self, wanted: Wanted) -> list[Claim]:
         async with self._turns:
             parts = self._parts(wanted)
+            self._close_unused(parts)
             kept, self._kept = self._kept, []
             claims = await self._trim(kept, wanted, parts) or await self._look(parts, wanted)
             self._woken.clear()  # one wake serves one claim
@@ -86,9 +91,17 @@ class Readers:
         return {reader: part for reader, part in parts.items() if not reader.is_busy} or parts
 
     def _reader(self, share: int, queue: Queue) -> Reader:
+        self._used_at[share] = asyncio.get_running_loop().time()
         if share not in self._readers:
             self._readers[share] = Reader(self._store, self._consumer, self._paused, queue)
         return self._readers[share]
+
+    def _close_unused(self, parts: Collection[Reader]) -> None:
+        until = asyncio.get_running_loop().time() - UNUSED
+        for share, reader in list(self._readers.items()):
+            if self._used_at[share] < until and reader.is_free and reader not in parts:
+                reader.close()
+                del self._readers[share], self._used_at[share]
 
     def _may_wait_at_once(self, parts: dict[Reader, Wanted], wanted: Wanted) -> bool:
         """After a vain wait nobody need be asked first: what has come since ends the next wait at once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from headrace.core.backend import Renewal, Renewer
 from headrace.core.claim import Claim
@@ -28,16 +28,12 @@ class RedisRenewer(Renewer):
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
         renewals = [Renewal.LOST] * len(claims)
-        by_stream: dict[Stream, list[int]] = {}
-        for index, claim in enumerate(claims):
-            by_stream.setdefault(claim.source.stream, []).append(index)
+        chunks = list(_chunks(claims))
         troubles: list[BackendUnavailable] = []
-        for stream, indices in by_stream.items():
-            for start in range(0, len(indices), ITEMS):
-                chunk = indices[start : start + ITEMS]
-                for index, renewal in zip(chunk, self._answers(stream, claims, chunk, troubles), strict=True):
-                    renewals[index] = renewal
-        if troubles and len(troubles) >= len(by_stream):
+        for stream, chunk in chunks:
+            for index, renewal in zip(chunk, self._answers(stream, claims, chunk, troubles), strict=True):
+                renewals[index] = renewal
+        if troubles and len(troubles) == len(chunks):
             raise troubles[0]
         return renewals
 
@@ -67,3 +63,13 @@ class RedisRenewer(Renewer):
         call = self._store.queue(stream).call(RENEW, *words)
         answers: list[bytes] = self._connection.run(call)
         return answers
+
+
+def _chunks(claims: Sequence[Claim]) -> Iterator[tuple[Stream, list[int]]]:
+    """The places of those of one stream, as many as one script may hold."""
+    by_stream: dict[Stream, list[int]] = {}
+    for index, claim in enumerate(claims):
+        by_stream.setdefault(claim.source.stream, []).append(index)
+    for stream, indices in by_stream.items():
+        for start in range(0, len(indices), ITEMS):
+            yield stream, indices[start : start + ITEMS]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from hiredis import ReplyError
@@ -12,14 +14,15 @@ from hiredis import ReplyError
 from headrace.core.errors import BackendUnavailable, HeadraceError
 
 from .address import Address, Place
-from .connection import RECONNECT_MOST, Link, Wire, pack
+from .connection import Link, Wire, pack
 from .faults import Refused, error_of, lost
 from .synchronous import SyncConnection
 
 #: Seconds within which a sentinel must connect and answer; then the next is asked.
 PATIENCE = 1.0
 
-#: Seconds between two signs of life that are asked of the sentinel we listen to.
+#: Seconds between two signs of life that are asked of a sentinel we listen to, and at most between its loss
+#: and the next attempt.
 PULSE = 2.0
 
 #: Where a sentinel announces that another server has become the primary.
@@ -39,7 +42,7 @@ class Sentinels:
         self._places = list(address.sentinels.places)
         self._question = pack(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._master))
         self._moved = moved
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
 
     # --- where it is -------------------------------------------------------------------------------------
 
@@ -74,14 +77,15 @@ class Sentinels:
 
     def doubt(self) -> None:
         """Ask another one first next time."""
-        self._places = [*self._places[1:], self._places[0]]
+        first, *others = self._places
+        self._places = [*others, first]
 
     def _found(self, place: Place, reply: Any) -> Address:
         if isinstance(reply, ReplyError):
             raise error_of(reply, self._name_of(place))
         if not reply:
             raise Refused(f"{self._name_of(place)} knows no {self._master!r}: mend its name in the URL")
-        self._places.sort(key=lambda each: each != place)
+        self._prefer(place)
         host, port = reply
         return self._address.at((host.decode(), int(port)))
 
@@ -99,33 +103,39 @@ class Sentinels:
     # --- when it moves -----------------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Listen from now on, to one sentinel or the next: connections then move at once, also from a server
-        that does not answer any more."""
-        self._watching = asyncio.create_task(self._keep_up())
+        """Listen from now on: connections then move at once, also from a server that does not answer any
+        more. To all of them, since one may be cut off together with the old primary, and some hear of the new
+        one later than others: whoever asked those meanwhile was sent to the old."""
+        self._watching = [asyncio.create_task(self._listen_to(place)) for place in self._places]
 
     def leave(self, *, at_home: bool) -> None:
-        task, self._watching = self._watching, None
-        if task is not None and at_home:
-            task.cancel()
+        watching, self._watching = self._watching, []
+        if at_home:
+            for task in watching:
+                task.cancel()
 
-    async def _keep_up(self) -> None:
-        while True:
-            for place in list(self._places):
-                link = Link(self._address.of_sentinel(place), greet=_subscribe, hear=self._hear)
-                try:
+    async def _listen_to(self, place: Place) -> None:
+        hear = partial(self._hear, place)
+        link = Link(self._address.of_sentinel(place), greet=_subscribe, hear=hear)
+        try:
+            while True:
+                with suppress(HeadraceError):
                     wire = await link.connected()
                     while not await wire.ended(PULSE):
                         await wire.send(pack(("PING",)))
-                except HeadraceError:
-                    pass  # the next one may know
-                finally:
-                    link.drop()
-            await asyncio.sleep(random.uniform(0, RECONNECT_MOST))
+                await asyncio.sleep(random.uniform(0, PULSE))
+        finally:
+            link.drop()
 
-    def _hear(self, message: Any) -> None:
+    def _hear(self, place: Place, message: Any) -> None:
         words = message[2].decode().split(" ")
         if len(words) == 5 and words[0] == self._master:
+            self._prefer(place)
             self._moved((words[3], int(words[4])))
+
+    def _prefer(self, place: Place) -> None:
+        """Ask this one first. The thread that renews leases asks as well, and must never see half a list."""
+        self._places = sorted(self._places, key=lambda each: each != place)
 
 
 async def _subscribe(wire: Wire) -> None:

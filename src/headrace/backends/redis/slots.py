@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import binascii
+import copy
 import random
 import time
 from typing import Any
@@ -93,7 +94,10 @@ class Slots:
         if self._asking is None:
             self._asking = asyncio.create_task(self._ask())
             self._asking.add_done_callback(self._asked)
-        await asyncio.shield(self._asking)
+        try:
+            await asyncio.shield(self._asking)
+        except HeadraceError as error:
+            raise copy.copy(error) from error  # each notes on its own whether its request was carried out
 
     def _asked(self, task: asyncio.Task[None]) -> None:
         self._asking = None

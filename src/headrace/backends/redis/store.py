@@ -40,6 +40,7 @@ class Store:
         self.permissions = Permissions(namespace)
         self.life = Life()
         self._links: weakref.WeakSet[Link] = weakref.WeakSet()
+        self._threads: weakref.WeakSet[SyncConnection] = weakref.WeakSet()
         self._sentinels = Sentinels(address, self._move) if address.sentinels else None
         self.link = self.new_link(greet=self._greet)
         self._clock = clock
@@ -181,8 +182,10 @@ class Store:
         """The sentinels have made another server the primary: leave the old one, which may just hang."""
         for link in list(self._links):
             wire = link.wire
-            if wire is not None and (wire.address.host, wire.address.port) != place:
-                link.drop()
+            if wire is None or (wire.address.host, wire.address.port) != place:
+                link.move()  # also one that is just being connected, be it to the old one
+        for connection in list(self._threads):
+            connection.move(place)
 
     def leave(self) -> None:
         """Close every connection, or forget those of another event loop or process."""
@@ -224,9 +227,14 @@ class Store:
         False: it need not, there is only one."""
         return False
 
+    def doubt(self) -> None:
+        """What is known of where servers are may be old."""
+
     def connect_synchronously(self) -> SyncServer | SyncNodes:
         find = self._sentinels.find_synchronously if self._sentinels else None
-        return SyncServer(SyncConnection(self.address, find=find), self.server_name)
+        connection = SyncConnection(self.address, find=find)
+        self._threads.add(connection)
+        return SyncServer(connection, self.server_name)
 
     async def _greet(self, wire: Wire) -> None:
         asked = (("INFO",), ("CONFIG", "GET", "save"), ("TIME",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -11,7 +12,7 @@ from typing import Any
 import hiredis
 
 from . import connection
-from .address import Address
+from .address import Address, Place
 from .connection import check_handshake, handshake, keep_alive, pack
 from .faults import error_of, hangs_up, lost, unreachable
 
@@ -35,11 +36,13 @@ class SyncConnection:
         self._patience = patience
         self._server = address.title
         self._socket: socket.socket | None = None
+        self._place: Place | None = None
+        self._stale = False
         self._process = 0
         self._reader = hiredis.Reader()
 
     def ask(self, data: bytes, count: int = 1) -> list[Any]:
-        if self._process != os.getpid():
+        if self._stale or self._process != os.getpid():
             self.close()  # a copy of the parent's: to close it here ends nothing there
         peer = self._socket or self._connected()
         try:
@@ -51,6 +54,16 @@ class SyncConnection:
         except BaseException:
             self.close()
             raise
+
+    def move(self, place: Place) -> None:
+        """The server is there now: leave where it was. Another thread may say so, so nothing is closed that
+        this one may be waiting for: it finds the end of it."""
+        if self._place != place:
+            self._stale = True
+            peer = self._socket
+            if peer is not None:
+                with contextlib.suppress(OSError):  # it was closed by now
+                    socket.socket.shutdown(peer, socket.SHUT_RDWR)  # TLS would forget its keys first
 
     def close(self) -> None:
         peer, self._socket = self._socket, None
@@ -68,7 +81,9 @@ class SyncConnection:
             raise
 
     def _connect(self) -> socket.socket:
+        self._stale = False  # first: what was found may be old before it is used
         address = self._find() if self._find else self._address
+        self._place = (address.host, address.port)
         peer = self._socket = self._open(address)
         self._process, self._reader = os.getpid(), hiredis.Reader()
         peer.settimeout(self._patience or connection.REPLY_TIMEOUT)

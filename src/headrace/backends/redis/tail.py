@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Any
 
 from hiredis import ReplyError
@@ -41,6 +42,12 @@ class Tail:
         self._blocking: Wire | None = None
         self._wake_asked = False
         self._body_size = BODY_SIZE
+        self._used_at = monotonic()
+
+    @property
+    def idle_for(self) -> float:
+        """Seconds since somebody last read."""
+        return 0.0 if self._turns.locked() else monotonic() - self._used_at
 
     async def read(self, topic: Stream, after: int | Start, limit: int, wait: float) -> Reading:
         loop = asyncio.get_running_loop()
@@ -51,6 +58,7 @@ class Tail:
             while True:
                 reading = await self._after(topic, after, limit)
                 left = until - loop.time()
+                self._used_at = monotonic()
                 if self._was_woken() or reading.entries or left <= 0:
                     return reading
                 after = number_in_one_log(reading.position)
@@ -63,8 +71,12 @@ class Tail:
     async def stop(self) -> None:
         self.wake()
         async with self._turns:
-            for link in self._links.values():
-                link.drop()
+            self.drop()
+
+    def drop(self) -> None:
+        """Let go of the connections; the next read makes others."""
+        for link in self._links.values():
+            link.drop()
 
     def _link(self, topic: Stream) -> Link:
         queue = self._store.queue(topic)

@@ -30,6 +30,9 @@ from .tail import Tail
 #: Events that one script trims.
 TRIMMED = 1000
 
+#: Seconds for which the connection of one who reads no more is kept.
+TAIL_KEPT = 60.0
+
 
 class RedisTopics(Topics):
     _store: Store
@@ -60,13 +63,19 @@ class RedisTopics(Topics):
     def _tail(self, consumer: str) -> Tail:
         tail = self._tails.get(consumer)
         if tail is None:
+            self._drop_idle_tails()
             tail = self._tails[consumer] = Tail(self._store)
         return tail
 
+    def _drop_idle_tails(self) -> None:
+        """Most who read end without a word, and each has had a connection of its own."""
+        for consumer in [each for each, tail in self._tails.items() if tail.idle_for > TAIL_KEPT]:
+            self._tails.pop(consumer).drop()
+
     async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
         by_topic: dict[Stream, list[Stream]] = {}
-        for group in groups:
-            by_topic.setdefault(_topic_of(group), []).append(group)
+        for stream in groups:
+            by_topic.setdefault(_topic_of(stream), []).extend([stream] if stream.kind == "group" else [])
         steps = [await self._tend(topic, several, limit) for topic, several in by_topic.items()]
         return Tended(
             trimmed=sum(step.trimmed for step in steps),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.core.layout import WHOLE, Layout, Layouts, decode_layout, encode_layout, parts_of
+from headrace.core.layout import Layout, Layouts, decode_layout, encode_layout
 from headrace.core.message import Message, Stream
 from headrace.core.orders import LayoutOrder
 
@@ -50,18 +50,15 @@ class SqliteLayouts(Desk, Layouts):
         return await self._change(stream, adopt)
 
     async def forget(self, stream: Stream, number: int) -> Layout:
-        def forget(transaction: Transaction) -> Layout:
-            stored = _read(transaction.connection, transaction.namespace, stream)
-            kept = stored.without(number)
-            for generation in set(stored.generations) - set(kept.generations):
-                for part in parts_of(stream, generation):
-                    _drop(transaction, part)
-            return _store(transaction, stream, stored, kept)
+        return await self._change(stream, lambda stored, _: stored.without(number))
 
-        return await self._write(forget)
+    async def drop(self, part: Stream) -> None:
+        await self._write(lambda transaction: _drop(transaction, part))
 
     async def restore(self, stream: Stream, layout: Layout) -> Layout:
-        return await self._change(stream, lambda stored, _: layout if stored == WHOLE else stored)
+        return await self._change(
+            stream, lambda stored, _: layout if stored.is_older_than(layout) else stored
+        )
 
     async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
         return await self._write(

@@ -5,6 +5,7 @@ from __future__ import annotations
 _RECORD = """
 SELECT seq, id, place, at_us, since_us, priority, task, reason, note, state, failure, result, body,
     (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker), unique_key,
+    unique_until,
     (SELECT json_array(fraction, text, progress.at_us) FROM headrace_progress AS progress
         WHERE place = 7 AND progress.seq = message.seq AND progress.claim = message.claim
             AND fraction IS NOT NULL),

@@ -52,6 +52,7 @@ class Row(NamedTuple):
     body: bytes | None
     worker: str | None
     unique_key: str | None
+    unique_until: str | None
     progress: str | None
     log: bytes | None
 
@@ -79,6 +80,7 @@ def _record(stream: Stream, row: Row, now_us: int) -> Record | None:
     if place >= SUCCEEDED and row.at_us <= now_us:
         return None
     running = place == RUNNING
+    keyed = stream.kind == "queue" and place <= DEAD
     return Record(
         stream,
         row.id,
@@ -97,7 +99,8 @@ def _record(stream: Stream, row: Row, now_us: int) -> Record | None:
         failure=_failure(row.failure),
         progress=Progress(*unlisted(row.progress)) if row.progress else None,
         log=decode_log(row.log),
-        unique_key=(row.unique_key or "") if stream.kind == "queue" and place <= DEAD else "",
+        unique_key=(row.unique_key or "") if keyed else "",
+        takes_key=keyed and row.unique_until == "finished",
     )
 
 

@@ -27,7 +27,7 @@ class Drawer(NamedTuple):
 
 
 def tend(transaction: Transaction, groups: Sequence[Stream], limit: int) -> Tended:
-    see(transaction, groups)
+    see(transaction, [stream for stream in groups if stream.kind == "group"])
     trimmed, more = 0, False
     holding: list[Stream] = []
     passed: list[Stream] = []

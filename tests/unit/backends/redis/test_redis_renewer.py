@@ -1,0 +1,60 @@
+"""Leases on a cluster of which a node is away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.backends.redis import renewer as renewer_module
+from headrace.backends.redis.entries import Token
+from headrace.backends.redis.faults import lost
+from headrace.backends.redis.queue import Call, Queue
+from headrace.backends.redis.renewer import RedisRenewer
+from headrace.core.backend import Renewal
+from headrace.core.claim import Claim
+from headrace.core.errors import BackendUnavailable
+from headrace.core.message import Source, Stream
+
+AWAY, THERE = Stream("queue", "away"), Stream("queue", "there")
+
+
+class Nodes:
+    """One of them does not answer; at the other all is lost."""
+
+    is_cluster = True
+
+    def connect_synchronously(self) -> Nodes:
+        return self
+
+    def queue(self, stream: Stream) -> Queue:
+        return Queue("headrace", stream, lambda: 0)
+
+    def run(self, call: Call) -> list[bytes]:
+        if b":q:away}" in call.packed:
+            raise lost("it does not answer")
+        return [b"l"]
+
+
+@pytest.fixture
+def renewer(monkeypatch: pytest.MonkeyPatch) -> RedisRenewer:
+    monkeypatch.setattr(renewer_module, "ITEMS", 1)
+    nodes: Any = Nodes()
+    return RedisRenewer(nodes)
+
+
+def claims(stream: Stream, number: int) -> list[Claim]:
+    token = Token(4, b"1-1", "worker", b"greet")
+    return [Claim(Source(stream), str(each), b"", token, 0) for each in range(number)]
+
+
+def test_what_is_lost_elsewhere_is_told_however_much_is_held_at_a_node_that_is_away(
+    renewer: RedisRenewer,
+) -> None:
+    told = renewer.renew([*claims(AWAY, 3), *claims(THERE, 1)])
+    assert told == [*3 * [Renewal.KEPT], Renewal.LOST]
+
+
+def test_when_none_is_there_nothing_is_told(renewer: RedisRenewer) -> None:
+    with pytest.raises(BackendUnavailable):
+        renewer.renew(claims(AWAY, 3))
