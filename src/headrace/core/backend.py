@@ -231,7 +231,13 @@ class Inspector(ABC):
 
 
 class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
-    """A store. One instance belongs to one app and one event loop; many instances share one store."""
+    """A store. One instance belongs to one app and one event loop; many instances share one store.
+
+    `appends_at_once` is how many appends to a stream it pays to have under way, each of another producer: one
+    where a step writes a disk, which is the cheaper for each message the more there are in it.
+    """
+
+    appends_at_once: int = 1
 
     @property
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 
 import msgspec
 
@@ -19,6 +19,9 @@ from .service import backoff
 #: The bounds of one append: messages, and bytes of their bodies (a single message may be larger).
 BATCH_MESSAGES = 500
 BATCH_BYTES = 1024 * 1024
+
+#: Callers in a batch from which on they are served in turns.
+CROWD = 16
 
 #: Seconds for which an append is tried again before the caller is told.
 PATIENCE = 10.0
@@ -59,16 +62,41 @@ class _Request(msgspec.Struct):
             self.future.set_exception(error)
 
 
-class _Lane:
-    """One stream's line of requests: numbered batches, exactly one in flight."""
+class _Sender:
+    """Batches under one name: numbered, exactly one in flight."""
 
-    def __init__(self) -> None:
-        self.requests: deque[_Request] = deque()
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.number = 0
         self.task: asyncio.Task[None] | None = None
+
+
+class _Lane:
+    """One stream's line of requests, and who sends them. The first sender takes whatever is there, any other
+    only lone messages: the parts of a larger request go one after the other."""
+
+    def __init__(self, stream: Stream, limit: int | None, names: Sequence[str]) -> None:
+        self.stream = stream
+        self.limit = limit
+        self.requests: deque[_Request] = deque()
+        self.senders = [_Sender(name) for name in names]
+        self.first = self.senders[0]
+        self.starting = False  # a sender is about to take what is there
         self.crowded = False  # in the last batch there were several: more will come with the next
         self.alone = False  # a caller sends its own message, since the line was empty
         self.left: asyncio.Future[None] | None = None  # somebody waits for the end of that
+
+    @property
+    def idle(self) -> bool:
+        return not self.alone and not self.tasks
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        return [sender.task for sender in self.senders if sender.task is not None]
+
+    def batch(self, sender: _Sender, messages: list[Message]) -> Batch:
+        sender.number += 1
+        return Batch(self.stream, sender.name, sender.number, messages, self.limit)
 
 
 class Producer:
@@ -77,6 +105,9 @@ class Producer:
     The sending is a task of its own, so a caller that is cancelled does not tear a batch in flight. But who
     finds the line empty, and no crowd lately, sends a lone message himself, which spares it half of the way
     through the event loop; when he is cancelled over it, a task sends that batch again.
+
+    Where a store takes several appends at once a crowd of callers is served in turns: while the store is at
+    work on the messages of some, others make theirs.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -87,11 +118,11 @@ class Producer:
     def append(self, stream: Stream, messages: list[Message], limit: int | None) -> Awaitable[list[Answer]]:
         """Store the messages, in order; one answer each."""
         lane = self._lane(stream, limit)
-        if len(messages) == 1 and lane.task is None and not lane.alone and not lane.crowded:
-            return self._send_alone(lane, self._batch(lane, stream, messages, limit))
+        if len(messages) == 1 and not lane.crowded and lane.idle:
+            return self._send_alone(lane, lane.batch(lane.first, messages))
         request = _new_request(messages, len(messages))
         if messages:
-            self._submit(request, lane, stream, limit)
+            self._submit(request, lane)
         else:
             request.answer([])
         return request.future
@@ -109,7 +140,7 @@ class Producer:
                 break
             written += page
             if len(written) >= BATCH_MESSAGES or len(request.messages) + len(written) == total:
-                self._add(written, request, lane, stream, limit)
+                self._add(written, request, lane)
                 written = []
             await asyncio.sleep(0)
         return await request.future if total else []
@@ -120,8 +151,8 @@ class Producer:
             if lane.alone:
                 lane.left = lane.left or asyncio.get_running_loop().create_future()
                 await asyncio.shield(lane.left)
-        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while tasks := [task for lane in self._lanes.values() for task in lane.tasks]:
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def forget(self) -> None:
         """The loop that the lanes lived on is gone; begin anew under another name."""
@@ -131,32 +162,37 @@ class Producer:
     def _lane(self, stream: Stream, limit: int | None) -> _Lane:
         lane = self._lanes.get((stream, limit))
         if lane is None:
-            lane = self._lanes[stream, limit] = _Lane()
+            # The limit is a part of the name: batches with another limit have numbers of their own.
+            name = self._id if limit is None else f"{self._id}:{limit}"
+            # Events of a key stay in their order also when one append must be repeated.
+            at_once = self._backend.appends_at_once if stream.kind == "queue" else 1
+            names = [name, *(f"{name}+{number}" for number in range(1, at_once))]
+            lane = self._lanes[stream, limit] = _Lane(stream, limit, names)
         return lane
 
-    def _batch(self, lane: _Lane, stream: Stream, messages: list[Message], limit: int | None) -> Batch:
-        lane.number += 1
-        # The limit is a part of the name: batches with another limit have numbers of their own.
-        producer = self._id if limit is None else f"{self._id}:{limit}"
-        return Batch(stream, producer, lane.number, messages, limit)
-
-    def _add(
-        self, messages: list[Message], request: _Request, lane: _Lane, stream: Stream, limit: int | None
-    ) -> None:
+    def _add(self, messages: list[Message], request: _Request, lane: _Lane) -> None:
         """To a request of which so far all, or not all, was taken off the line."""
         used_up = request.taken == len(request.messages)
         request.messages += messages
         if used_up:
-            self._submit(request, lane, stream, limit)
+            self._submit(request, lane)
 
-    def _submit(self, request: _Request, lane: _Lane, stream: Stream, limit: int | None) -> None:
+    def _submit(self, request: _Request, lane: _Lane) -> None:
         lane.requests.append(request)
-        if lane.task is None and not lane.alone:
-            self._start(lane, stream, limit)
+        if not (lane.alone or lane.starting):
+            self._start_one(lane)
 
-    def _start(self, lane: _Lane, stream: Stream, limit: int | None, torn: Batch | None = None) -> None:
-        sending = self._send_all(lane, stream, limit, torn)
-        lane.task = asyncio.get_running_loop().create_task(sending, name="headrace producer")
+    def _start_one(self, lane: _Lane) -> None:
+        """Have whoever is free send what is there. Who is under way will look himself before he ends."""
+        for sender in lane.senders if lane.requests[0].total == 1 else [lane.first]:
+            if sender.task is None:
+                self._start(lane, sender)
+                return
+
+    def _start(self, lane: _Lane, sender: _Sender, torn: Batch | None = None) -> None:
+        lane.starting = True
+        sending = self._send_all(lane, sender, torn)
+        sender.task = asyncio.get_running_loop().create_task(sending, name="headrace producer")
 
     async def _send_alone(self, lane: _Lane, batch: Batch) -> list[Answer]:
         lane.alone = True
@@ -169,25 +205,25 @@ class Producer:
         finally:
             lane.alone = False
             if torn or lane.requests:
-                self._start(lane, batch.stream, batch.limit, torn)
+                self._start(lane, lane.first, torn)
             if lane.left is not None:
                 lane.left.set_result(None)
                 lane.left = None
 
-    async def _send_all(
-        self, lane: _Lane, stream: Stream, limit: int | None, torn: Batch | None = None
-    ) -> None:
+    async def _send_all(self, lane: _Lane, sender: _Sender, torn: Batch | None = None) -> None:
         try:
             if torn is not None:
-                await self._send(torn, [])
-            while parts := _next_batch(lane.requests):
+                await self._send(lane, torn, [])
+            while parts := _next_batch(lane.requests, lone=sender is not lane.first):
+                lane.starting = False
                 messages = [message for request, part in parts for message in part]
                 lane.crowded = len(messages) > 1
-                await self._send(self._batch(lane, stream, messages, limit), parts)
+                await self._send(lane, lane.batch(sender, messages), parts)
         finally:
-            lane.task = None
+            lane.starting = False
+            sender.task = None
 
-    async def _send(self, batch: Batch, parts: list[tuple[_Request, list[Message]]]) -> None:
+    async def _send(self, lane: _Lane, batch: Batch, parts: list[tuple[_Request, list[Message]]]) -> None:
         try:
             answers = await self._append_patiently(batch)
             if len(answers) != len(batch.messages):  # a bug in a store: better heard of than waited for
@@ -199,7 +235,7 @@ class Producer:
             for request, _ in parts:
                 request.fail(error)
             return
-        _answer_each(parts, answers)
+        await _answer_in_turns(lane, parts, answers)
 
     async def _append_patiently(self, batch: Batch) -> list[Answer]:
         deadline = time.monotonic() + PATIENCE
@@ -224,12 +260,15 @@ def _new_request(messages: list[Message], total: int) -> _Request:
     return _Request(messages, total, asyncio.get_running_loop().create_future())
 
 
-def _next_batch(requests: deque[_Request]) -> list[tuple[_Request, list[Message]]]:
-    """Take messages off the line up to the bounds of a batch; a request that is used up leaves the line."""
+def _next_batch(requests: deque[_Request], *, lone: bool) -> list[tuple[_Request, list[Message]]]:
+    """Take messages off the line up to the bounds of a batch, or up to the first request that is not for a
+    `lone` message; a request that is used up leaves the line."""
     parts: list[tuple[_Request, list[Message]]] = []
     most, room = BATCH_MESSAGES, BATCH_BYTES
     while requests and most:
         request = requests[0]
+        if lone and request.total > 1:
+            break
         if request.taken == len(request.messages):  # an earlier part of it failed: the rest is not sent
             requests.popleft()
             continue
@@ -244,11 +283,25 @@ def _next_batch(requests: deque[_Request]) -> list[tuple[_Request, list[Message]
     return parts
 
 
-def _answer_each(parts: list[tuple[_Request, list[Message]]], answers: list[Answer]) -> None:
-    position = 0
+async def _answer_in_turns(
+    lane: _Lane, parts: list[tuple[_Request, list[Message]]], answers: list[Answer]
+) -> None:
+    """Of a crowd that was all in one batch, let half go first: what they send next is on its way while the
+    others are still to be woken."""
+    half = len(parts) // 2 if len(parts) >= CROWD and len(lane.tasks) < len(lane.senders) else 0
+    position = _answer_each(parts[:half], answers, 0)
+    try:
+        if half:
+            await asyncio.sleep(0)
+    finally:
+        _answer_each(parts[half:], answers, position)
+
+
+def _answer_each(parts: list[tuple[_Request, list[Message]]], answers: list[Answer], position: int) -> int:
     for request, part in parts:
         request.answer(answers[position : position + len(part)])
         position += len(part)
+    return position
 
 
 def _fail_each(parts: list[tuple[_Request, list[Message]]], error: NotDurable) -> None:

@@ -49,6 +49,7 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
 
     def __init__(self, inner: Backend) -> None:
         self.inner = self._inner = inner
+        self.appends_at_once = inner.appends_at_once
         self._layouts = KnownLayouts(inner, changed=self._layout_changed)
         self._leases: dict[Stream, int] = {}
         self._ensured: dict[Stream, int] = {}  # parts, with their lease

@@ -52,6 +52,8 @@ CONSUMER_IDLE = 3_600_000
 
 
 class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics, RedisTraffic, Backend):
+    appends_at_once = 2  # one is made while the server is at work on the other
+
     def __init__(self, store: Store, confirmation: Confirmation | None = None) -> None:
         super().__init__(store)
         self._confirmation = confirmation
