@@ -104,17 +104,21 @@ class PartitionedInspector(Desk, Inspector, Counting):
         return [answers.pop(id, ReplayAnswer.GONE) for id in ids]
 
     async def _dead_by_part(self, plan: Plan, ids: Sequence[str]) -> dict[Stream, list[Record]]:
-        """Which of them are dead, and where; most are where their id leads to."""
-        found: dict[Stream, list[Record]] = {}
+        """Which of them are dead, and where, in their order: of several with one key the first is replayed.
+        Most are where their id leads to."""
+        found: dict[str, tuple[Stream, Record]] = {}
         left = {id: plan.likely(id) for id in ids}
         for likely in (True, False):
             for part in plan.parts:
                 asked = [id for id, first in left.items() if (first == part) is likely]
                 for record in await asyncio.gather(*(self._inner.look(part, id) for id in asked)):
                     if record is not None and record.status is JobStatus.DEAD:
-                        found.setdefault(part, []).append(record)
+                        found[record.id] = part, record
                         del left[record.id]
-        return found
+        by_part: dict[Stream, list[Record]] = {}
+        for part, record in [found[id] for id in dict.fromkeys(ids) if id in found]:
+            by_part.setdefault(part, []).append(record)
+        return by_part
 
     async def _is_hindered(self, plan: Plan, part: Stream, letter: Record) -> bool:
         """Whether its unique key is held in another part: the step that replays looks into its own only."""
