@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import tempfile
@@ -40,7 +41,9 @@ def redis_server(request: pytest.FixtureRequest, servers: Fleet) -> Server:
 
 @pytest.fixture
 def nobodys_folder() -> Iterator[Path]:
-    """As a user for whom permissions count: root may write everywhere."""
+    """As a user for whom permissions count: root may write everywhere. That one may not be able to read the
+    folder of this Python either, so what is imported when it is first used must be there before."""
+    importlib.import_module("concurrent.futures.thread")
     folder = Path(tempfile.mkdtemp(prefix="headrace-"))
     root = os.geteuid() == 0
     if root:

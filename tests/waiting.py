@@ -30,7 +30,7 @@ def wait_until_sync(condition: Callable[[], object], timeout: float = 10, messag
     deadline = time.monotonic() + timeout
     while not condition():
         _check(deadline, timeout, message)
-        time.sleep(POLL_INTERVAL)
+        time.sleep(POLL_INTERVAL)  # between two looks: whoever waits has no event loop to leave it to
 
 
 async def _value(condition: Callable[[], object | Awaitable[object]]) -> object:

@@ -1,7 +1,7 @@
 """The Python on our pages runs, block after block of a page, with what a reader would have at hand.
 
-`docs/guides/testing.md` is not among them: it quotes `test_testing_your_own_code.py`. Nor are addresses of
-other people's servers (`fleet.md`).
+`docs/guides/testing.md` is not among them: it quotes `test_testing_your_own_code.py`. Nor is `events.md`,
+which has a test of its own, nor are addresses of other people's servers (`fleet.md`).
 """
 
 from __future__ import annotations
@@ -87,7 +87,6 @@ OBSERVABILITY = """
 
 #: A page, and what it takes for granted besides.
 PAGES = {
-    "docs/guides/events.md": "",
     "docs/guides/resources.md": RESOURCES,
     "docs/guides/schedules.md": SCHEDULES,
     "docs/guides/observability.md": OBSERVABILITY,

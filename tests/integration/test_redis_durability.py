@@ -39,6 +39,15 @@ async def app(primary: Server) -> AsyncIterator[App]:
         yield app
 
 
+@pytest.fixture
+async def backend(primary: Server) -> AsyncIterator[RedisBackend]:
+    backend = open_store(primary.url, durability="replicated")
+    assert isinstance(backend, RedisBackend)
+    await backend.open()
+    yield backend
+    await backend.close()
+
+
 async def test_the_error_carries_the_job_which_may_still_run(app: App) -> None:
     @app.task
     async def add(a: int, b: int) -> int:
@@ -106,12 +115,9 @@ async def test_a_batch_that_is_sent_again_on_a_new_connection_is_not_confirmed_b
 
 
 async def test_what_one_server_has_taken_is_not_confirmed_by_the_next(
-    primary: Server, monkeypatch: pytest.MonkeyPatch
+    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that is made anew may lead to a server that took over without the job."""
-    backend = open_store(primary.url, durability="replicated")
-    assert isinstance(backend, RedisBackend)
-    await backend.open()
     run_all = backend._store.run_all
 
     async def run_and_lose_the_connection(*args: Any, **options: Any) -> list[Any]:
@@ -124,17 +130,13 @@ async def test_what_one_server_has_taken_is_not_confirmed_by_the_next(
     with pytest.raises(BackendUnavailable, match="before the jobs were confirmed") as caught:
         await backend.append(Batch(STREAM, "p", 1, [Message(new_id(), "", b"")]))
     assert caught.value.uncertain
-    await backend.close()
 
 
 @pytest.mark.parametrize("when", ["while it is waited for", "before it is asked for"])
 async def test_a_server_that_becomes_a_replica_leaves_it_to_its_successor(
-    primary: Server, when: str, monkeypatch: pytest.MonkeyPatch
+    primary: Server, backend: RedisBackend, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is told that it is not safe: the batch goes to whoever has taken over."""
-    backend = open_store(primary.url, durability="replicated")
-    assert isinstance(backend, RedisBackend)
-    await backend.open()
     run_all = backend._store.run_all
 
     async def run_and_be_demoted(*args: Any, **options: Any) -> list[Any]:
@@ -154,7 +156,6 @@ async def test_a_server_that_becomes_a_replica_leaves_it_to_its_successor(
     assert (caught.value.uncertain, caught.value.transient) == (True, True)
     assert isinstance(backend._append_way, Link)
     assert backend._append_way.wire is None  # the next one may lead elsewhere
-    await backend.close()
 
 
 def _demote(server: Server) -> None:

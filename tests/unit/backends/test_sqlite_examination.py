@@ -15,6 +15,7 @@ from headrace import App
 from headrace.backends.sqlite import examination
 from headrace.core.errors import ConfigurationError
 from tests.examined import FAIL, OK, WARN, Findings, examine
+from tests.servers import missing
 
 LINES = ["library", "file system", "journal", "integrity", "journal size", "durability", "disk", "rights"]
 
@@ -43,7 +44,7 @@ async def test_a_library_with_the_bug_is_refused(path: Path, monkeypatch: pytest
 async def test_a_file_that_ends_with_the_machine_is_told() -> None:
     if not Path("/dev/shm").is_dir():
         # Only Linux has one at a known place, and what is tested is that it is recognised.
-        pytest.skip("this system has no file system in memory")
+        missing("this system has no file system in memory")
     folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
     try:
         assert (await examine_path(folder / "jobs.db")).level("file system") == WARN

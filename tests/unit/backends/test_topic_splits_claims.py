@@ -325,34 +325,33 @@ async def test_a_claim_that_waits_at_all_generations_brings_the_old_ones_first(
     assert [claim.id for claim in claims] == ["a1"]
 
 
-async def test_what_was_claimed_when_the_store_went_away_is_given_to_the_next_claim(
-    orders: SplitOrders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+async def claimed_in_vain(orders: SplitOrders, monkeypatch: pytest.MonkeyPatch) -> Stream:
+    """A group of which three events were claimed when the store went away: nobody was given them."""
     monkeypatch.setattr(group_gate, "OPEN_FOR", 0.0)
     group = await _done_with_two_generations(orders)
     await orders.publish(*ids_of(3))
-    looks = Looks(orders.backend, monkeypatch)
-    looks.away = True
+    Looks(orders.backend, monkeypatch).away = True
     with pytest.raises(BackendUnavailable):
-        await orders.claim(group)
+        await orders.claim(group, consumer="unlucky")
+    return group
+
+
+async def test_what_was_claimed_when_the_store_went_away_is_given_to_the_next_claim(
+    orders: SplitOrders, claimed_in_vain: Stream
+) -> None:
+    group = claimed_in_vain
     assert await orders.claim(group, by=1) == []
-    seen = [*await orders.claim(group, 2), *await orders.claim(group, 2)]
+    seen = [claim for _ in range(2) for claim in await orders.claim(group, 2, consumer="unlucky")]
     assert sorted(claim.id for claim in seen) == ids_of(3)
     await orders.done(seen)
 
 
 async def test_what_was_claimed_when_the_store_went_away_is_handed_back_by_one_who_leaves(
-    orders: SplitOrders, monkeypatch: pytest.MonkeyPatch
+    orders: SplitOrders, claimed_in_vain: Stream
 ) -> None:
-    monkeypatch.setattr(group_gate, "OPEN_FOR", 0.0)
-    group = await _done_with_two_generations(orders)
-    await orders.publish(*ids_of(3))
-    looks = Looks(orders.backend, monkeypatch)
-    looks.away = True
-    with pytest.raises(BackendUnavailable):
-        await orders.claim(group, consumer="leaving")
-    await orders.backend.retire([Source(group)], "leaving")
-    assert sorted(await orders.claim_ids(group, by=1)) == ids_of(3)
+    await orders.backend.retire([Source(claimed_in_vain)], "unlucky")
+    assert sorted(await orders.claim_ids(claimed_in_vain, by=1)) == ids_of(3)
 
 
 async def test_a_group_that_no_part_knows_is_not_reset(orders: SplitOrders) -> None:

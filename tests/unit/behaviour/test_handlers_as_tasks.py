@@ -20,6 +20,7 @@ import anyio.to_thread
 import pytest
 
 from headrace import App, Job, JobFailed, JobStatus, RetryPolicy, current_job
+from tests.servers import missing
 from tests.unit.behaviour.work import drain
 from tests.waiting import wait_until
 
@@ -29,8 +30,7 @@ word: ContextVar[str] = ContextVar("word", default="nothing")
 @pytest.fixture(scope="module", params=["asyncio", "uvloop"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
     if request.param == "uvloop" and importlib.util.find_spec("uvloop") is None:
-        # It is an extra, and there is none for Windows; `make setup` installs it where there is one.
-        pytest.skip("uvloop is not installed")
+        missing("uvloop is not installed")  # it is an extra, and there is none for Windows
     return "asyncio", {"use_uvloop": request.param == "uvloop"}
 
 
