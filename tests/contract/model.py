@@ -230,7 +230,7 @@ class Model:
         if job.crashes >= CRASH_LIMIT:
             self._bury(job, job.failures, job.crashes, job.releases)
         else:
-            self._queue(job, with_the_last=True)
+            self._queue(job, returned=True, with_the_last=True)
         return job.crashes, job.status
 
     def promote(self, limit: int) -> int:
@@ -306,7 +306,7 @@ class Model:
     def _queue(self, job: Job, *, returned: bool = False, with_the_last: bool = False) -> None:
         job.status = JobStatus.QUEUED
         name = PRIORITY_LANES[job.priority]
-        if job.crashes:
+        if job.crashes >= 2:
             name = SUSPECT
         elif returned:
             name = RETURNED

@@ -93,8 +93,8 @@ async def test_a_crash_is_counted_in_its_group_alone(orders: Orders) -> None:
     await orders.claim(billing)
     (recovery,) = await orders.lose(billing)
     assert (recovery.source, recovery.id, recovery.task, recovery.crashes) == (billing, "a", "placed", 1)
-    assert (await orders.claim_one(billing)).suspect
-    assert not (await orders.claim_one(mail)).suspect
+    assert (await orders.claim_one(billing)).state.crashes == 1
+    assert (await orders.claim_one(mail)).state.crashes == 0
 
 
 async def test_an_event_that_crashes_too_often_is_dead_in_its_group(orders: Orders) -> None:

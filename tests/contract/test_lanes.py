@@ -9,8 +9,9 @@ from headrace.core.message import FRESH, HIGH, LOW, NORMAL, State, Trouble
 from headrace.core.outcome import Released, Retry, Snoozed, Verdict
 from tests.contract.stand import LEASE, Stand
 
-#: The state of a message that crashed once.
+#: The state of a message that crashed once, and of a suspect.
 CRASHED_ONCE = FRESH.crashed(Trouble(1, "crashed", "worker-1"))
+CRASHED_TWICE = CRASHED_ONCE.crashed(Trouble(2, "crashed", "worker-2"))
 
 
 async def test_high_goes_before_normal_and_normal_before_low(stand: Stand) -> None:
@@ -52,7 +53,7 @@ async def test_suspects_go_first(stand: Stand) -> None:
     suspect, returned = await stand.running(), await stand.running()
     high = await stand.add(priority=HIGH)
     await stand.settle(returned, Released())
-    await stand.settle(suspect, Released(CRASHED_ONCE))
+    await stand.settle(suspect, Released(CRASHED_TWICE))
     assert await stand.claim_ids() == [suspect.id, returned.id, high]
 
 
@@ -85,7 +86,7 @@ async def test_the_number_of_suspects_holds_over_all_sources(stand: Stand) -> No
     for source in (stand.source, elsewhere):
         await stand.add(source=source)
         (claim,) = await stand.claim(sources=[source])
-        await stand.settle(claim, Released(CRASHED_ONCE))
+        await stand.settle(claim, Released(CRASHED_TWICE))
     sources = [stand.source, elsewhere]
     assert len(await stand.claim(sources=sources, suspects=1)) == 1
     assert len(await stand.claim(sources=sources, suspects=1)) == 1
@@ -95,7 +96,7 @@ async def test_a_claim_says_that_its_message_is_suspect(stand: Stand) -> None:
     await _make_suspects(stand, 1)
     claim = await stand.claim_one()
     assert claim.suspect
-    assert claim.state == CRASHED_ONCE
+    assert claim.state == CRASHED_TWICE
 
 
 @pytest.mark.parametrize("priority", [NORMAL, LOW])
@@ -173,23 +174,55 @@ async def test_a_message_handed_back_with_a_delay_is_not_returned_work(stand: St
     assert await stand.claim_ids() == [normal, claim.id]
 
 
-async def test_a_message_that_crashed_before_is_suspect_when_it_is_handed_back(stand: Stand) -> None:
+async def test_a_message_that_crashed_twice_is_suspect_when_it_is_handed_back(stand: Stand) -> None:
     claim = await stand.running()
-    assert await stand.settle(claim, Released(CRASHED_ONCE)) is Verdict.KEPT
+    assert await stand.settle(claim, Released(CRASHED_TWICE)) is Verdict.KEPT
     assert await stand.claim_ids(suspects=0) == []
 
 
-async def test_a_message_that_crashed_before_is_suspect_when_its_retry_is_due(stand: Stand) -> None:
+async def test_a_message_that_crashed_twice_is_suspect_when_its_retry_is_due(stand: Stand) -> None:
     claim = await stand.running()
-    await stand.settle(claim, Retry(CRASHED_ONCE, microseconds(10)))
+    await stand.settle(claim, Retry(CRASHED_TWICE, microseconds(10)))
     await stand.advance(11)
     await stand.promote()
     assert await stand.claim_ids(suspects=0) == []
     assert await stand.claim_ids(suspects=1) == [claim.id]
 
 
-async def test_a_recovered_message_is_suspect(stand: Stand) -> None:
-    claim = await stand.running()
+async def test_a_message_that_crashed_once_is_returned_work(stand: Stand) -> None:
+    recovered = await stand.running()
+    high = await stand.add(priority=HIGH)
+    await stand.lose(recovered)
+    [claim, _] = claims = await stand.claim(suspects=0)
+    assert [each.id for each in claims] == [recovered.id, high]
+    assert not claim.suspect
+
+
+async def test_all_that_a_lost_worker_held_is_claimed_at_once(stand: Stand) -> None:
+    ids = [await stand.add() for _ in range(12)]
+    await stand.claim()
+    await stand.advance(LEASE + 1)
+    await stand.reclaim()
+    assert sorted(await stand.claim_ids(suspects=0)) == sorted(ids)
+
+
+async def test_a_message_that_crashed_once_is_handed_back_and_retried_like_any_other(stand: Stand) -> None:
+    await stand.add(priority=LOW)
+    claim = await stand.claim_one()
+    await stand.settle(claim, Released(CRASHED_ONCE))
+    await stand.add()
+    assert (await stand.claim_ids(suspects=0))[0] == claim.id, "returned work"
+    retried = await stand.running()
+    await stand.settle(retried, Retry(CRASHED_ONCE, microseconds(10)))
+    high = await stand.add(priority=HIGH)
+    await stand.advance(11)
+    await stand.promote()
+    assert await stand.claim_ids(suspects=0) == [high, retried.id], "the lane of its priority"
+
+
+async def test_a_message_is_suspect_from_its_second_crash_on(stand: Stand) -> None:
+    await stand.lose(await stand.running())
+    claim = await stand.claim_one()
     await stand.lose(claim)
     assert await stand.claim_ids(suspects=0) == []
     assert await stand.claim_ids(suspects=1) == [claim.id]
@@ -203,9 +236,9 @@ async def test_a_hastened_message_goes_to_the_lane_of_its_priority(stand: Stand)
     assert await stand.claim_ids() == [high, normal, low]
 
 
-async def test_a_hastened_message_that_crashed_before_is_suspect(stand: Stand) -> None:
+async def test_a_hastened_message_that_crashed_twice_is_suspect(stand: Stand) -> None:
     claim = await stand.running()
-    await stand.settle(claim, Retry(CRASHED_ONCE, microseconds(100)))
+    await stand.settle(claim, Retry(CRASHED_TWICE, microseconds(100)))
     await stand.backend.hasten(stand.stream, claim.id)
     assert await stand.claim_ids(suspects=0) == []
 
@@ -221,7 +254,7 @@ async def test_a_replayed_message_is_suspect_no_longer(stand: Stand) -> None:
     assert await stand.claim_ids(suspects=0) == [normal, recovery.id]
 
 
-async def _make_suspects(stand: Stand, count: int, state: State = CRASHED_ONCE) -> list[str]:
+async def _make_suspects(stand: Stand, count: int, state: State = CRASHED_TWICE) -> list[str]:
     ids = [await stand.add() for _ in range(count)]
     for claim in await stand.claim():
         await stand.settle(claim, Released(state))

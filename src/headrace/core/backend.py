@@ -8,15 +8,17 @@ it as they carry a job. What only topics have is in `core/topics.py`.
 
     scheduled   waits for its due time (delayed, snoozed, or handed back with a delay)
     retrying    the same, after a failure or crash
-    queued      in one of five lanes: `suspect` (it has crashed before), `returned` (handed back),
-                then its priority: `high`, `normal`, `low`; within a lane the first ready is the first out
+    queued      in one of five lanes: `suspect` (it has crashed twice or more), `returned` (handed back, or
+                recovered after its first crash), then its priority: `high`, `normal`, `low`; within a lane
+                the first ready is the first out
     running     held under a lease
     dead        in the dead letters, with body, state, reason and failure
     ended       succeeded, cancelled or expired, kept as a mark (with its state) for a time to live, or
                 forgotten at once
 
-Whatever moves a message to `queued` puts it in the `suspect` lane when its state counts a crash, else in
-`returned` when it was handed back without delay, else in the lane of its priority.
+Whatever moves a message to `queued` puts it in the `suspect` lane when its state says so (`State.suspect`),
+else in `returned` when it was handed back without delay or its lease ran out, else in the lane of its
+priority.
 
 **Atomic.** Each settlement, each append of a batch, each promotion, recovery, cancellation and replay is one
 step for each message: another process sees all of it or nothing, whenever a process or the store dies.
@@ -323,9 +325,10 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
     async def reclaim(self, sources: Sequence[Source], *, limit: int) -> Reclaimed:
         """Take messages whose lease ran out from workers that are gone, at most `limit` in one step.
 
-        Each counts one crash more and is queued again in the suspect lane with a `Trouble` in its trail; at
-        `CRASH_LIMIT` it goes to the dead letters instead, without running. The scan keeps its place from call
-        to call, so that none is starved.
+        Each counts one crash more and is queued again with a `Trouble` in its trail: as returned work after
+        its first crash, which any worker with room takes at once, later as a suspect. At `CRASH_LIMIT` it
+        goes to the dead letters instead, without running. The scan keeps its place from call to call, so that
+        none is starved.
         """
 
     @abstractmethod

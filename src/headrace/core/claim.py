@@ -28,8 +28,8 @@ class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def suspect(self) -> bool:
-        """Whether it has crashed before, so that a worker runs at most one such at a time."""
-        return self.state.crashes > 0
+        """Whether it may be what makes its workers crash; see `State.suspect`."""
+        return self.state.suspect
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -33,6 +33,10 @@ ENVELOPE_ROOM = 64 * 1024
 TRAIL_LENGTH = 20
 
 
+#: From this crash on a message is a suspect.
+SUSPECT_FROM: Final = 2
+
+
 #: Between a topic and a group in the name of the group's stream; no name may hold it.
 GROUP_MARK: Final = "/"
 
@@ -153,6 +157,13 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     def attempt(self) -> int:
         """The number of the next run: 1 for the first."""
         return self.failures + self.crashes + 1
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it crashed so often that it may be the cause. A worker buffers no such message and runs one
+        at a time, so that others do not crash beside it. One crash says nothing: all that a worker was
+        running when it died has that."""
+        return self.crashes >= SUSPECT_FROM
 
     def failed(self, trouble: Trouble) -> State:
         return self._after(trouble, failures=self.failures + 1)

@@ -108,10 +108,18 @@ class Fetcher:
         return self._room(ahead), 0.0 if ahead else self._patience()
 
     def _patience(self) -> float:
-        return min(BLOCK, BLOCK_SHARE * self._lease())
+        lease = self._lease()
+        until_passed = [lease - self._holdings.age(claim) for claim in self._blocking_suspects()]
+        # When a suspect blocks no longer, the next claim asks for another.
+        return max(0.0, min(BLOCK, BLOCK_SHARE * lease, *until_passed))
+
+    def _blocking_suspects(self) -> list[Claim]:
+        """Those that keep others from being taken. One that has run for a lease does so no longer: what it
+        did to its worker before, it would have done by now."""
+        return self._holdings.suspects_within(self._lease())
 
     async def _ask(self, limit: int, wait: float) -> list[Claim]:
-        suspects = 1 if self._slots.free > 0 and self._holdings.suspects == 0 else 0
+        suspects = 1 if self._slots.free > 0 and not self._blocking_suspects() else 0
         return await self._backend.claim(
             self.sources, consumer=self.consumer, limit=limit, suspects=suspects, wait=wait
         )
@@ -127,7 +135,7 @@ class Fetcher:
             surplus = claims[:]
             claims.clear()
             self._too_many(surplus)
-        elif self._holdings.suspects > 1:
+        elif len(self._blocking_suspects()) > 1:
             # Another fetcher has taken one meanwhile. A worker runs one at a time, so that is one too many.
             surplus = [claim for claim in claims if claim.suspect]
             claims[:] = [claim for claim in claims if not claim.suspect]

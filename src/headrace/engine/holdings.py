@@ -16,7 +16,7 @@ class Holdings:
 
     def __init__(self) -> None:
         self._since: dict[Claim, float] = {}
-        self.suspects = 0
+        self._suspects: list[Claim] = []  # in the order in which they were taken
 
     def __len__(self) -> int:
         return len(self._since)
@@ -26,17 +26,21 @@ class Holdings:
 
     def take(self, claims: list[Claim]) -> None:
         self._since.update(dict.fromkeys(claims, time.monotonic()))
-        self.suspects += sum([claim.state.crashes > 0 for claim in claims if claim.state is not FRESH])
+        self._suspects += [claim for claim in claims if claim.state is not FRESH and claim.suspect]
 
     def drop(self, claim: Claim) -> None:
-        if self._since.pop(claim, None) is not None and claim.state.crashes:
-            self.suspects -= 1
+        if self._since.pop(claim, None) is not None and claim.suspect:
+            self._suspects.remove(claim)
 
     def drop_fresh(self, settled: Iterable[Settlement]) -> None:
-        """The same for many, none of which has ever crashed."""
+        """The same for many, none of which is a suspect."""
         pop = self._since.pop
         for settlement in settled:
             pop(settlement.claim, None)
+
+    def suspects_within(self, seconds: float) -> list[Claim]:
+        """Suspects taken less than this long ago, the earliest first."""
+        return [claim for claim in self._suspects if self.age(claim) < seconds]
 
     def age(self, claim: Claim) -> float:
         """Seconds since the claim was taken; 0 when it is not held."""

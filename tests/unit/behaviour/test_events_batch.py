@@ -21,7 +21,7 @@ from headrace import (
 from headrace.core.backend import Renewal
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock
-from headrace.core.message import State
+from headrace.core.message import Source, State, group_stream
 from headrace.engine import slots as slots_module
 from headrace.engine import worker as worker_module
 from headrace.engine.batches import HOPELESS
@@ -226,11 +226,30 @@ async def test_batches_are_full_while_there_is_a_backlog_and_bounded(app: App) -
     assert most <= 25
 
 
-async def test_one_that_has_crashed_before_is_alone() -> None:
+async def test_a_batch_that_crashed_once_comes_back_as_a_batch(app: App, clock: MovableClock) -> None:
+    orders = orders_of(app)
+    lists: list[int] = []
+
+    @orders.subscribe(group="index", batch=200, start="beginning")
+    async def index(events: list[OrderPlaced]) -> None:
+        lists.append(len(events))
+
+    async with app.worker(lease=LONG):
+        pass
+    await placed(orders, *range(200))
+    backend, source = app._home.backend, Source(group_stream("orders", "index"))
+    await backend.claim([source], consumer="a worker that dies", limit=200, suspects=0, wait=0)
+    clock.advance(LONG + 1)
+    await backend.reclaim([source], limit=200)
+    await drain(app)
+    assert lists == [200]
+
+
+async def test_a_suspect_is_alone() -> None:
     def claim(id: str, crashes: int = 0) -> Claim:
         return Claim(None, id, b"", None, 0, State(crashes=crashes))  # type: ignore[arg-type]
 
-    bundles = bundled([claim("a"), claim("b", crashes=1), claim("c"), claim("d")], 2)
+    bundles = bundled([claim("a"), claim("b", crashes=2), claim("c"), claim("d")], 2)
     assert [[each.id for each in bundle.claims] for bundle in bundles] == [["b"], ["a", "c"], ["d"]]
 
 

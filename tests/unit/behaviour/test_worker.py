@@ -484,7 +484,21 @@ async def test_the_first_success_counts_even_when_the_lease_was_lost(
     assert len(of(signals.LeaseLost, heard)) == 1
 
 
-async def test_jobs_that_crashed_before_are_run_one_at_a_time(app: App, clock: MovableClock) -> None:
+async def test_all_jobs_of_a_worker_that_died_run_again_at_once(app: App, clock: MovableClock) -> None:
+    together = asyncio.Barrier(12)
+
+    @app.task(name="see")
+    async def see() -> int:
+        await together.wait()
+        return current_job().attempt
+
+    jobs = await app.enqueue_many([see.call() for _ in range(12)])
+    await crash(app, clock, 12)
+    async with app.worker(lease=LONG):
+        assert [await job.result(timeout=10) for job in jobs] == [2] * 12
+
+
+async def test_jobs_that_crashed_twice_are_run_one_at_a_time(app: App, clock: MovableClock) -> None:
     inside = most = 0
 
     @app.task(name="see")
@@ -498,13 +512,20 @@ async def test_jobs_that_crashed_before_are_run_one_at_a_time(app: App, clock: M
         return current_job().attempt
 
     jobs = await app.enqueue_many([see.call() for _ in range(5)])
-    backend, sources = app._home.backend, app.worker()._sources
-    await backend.ensure(sources[0], microseconds(LONG))
-    await backend.claim(sources, consumer="a worker that dies", limit=5, suspects=0, wait=0)
-    clock.advance(LONG + 1)
+    await crash(app, clock, 5)
+    await crash(app, clock, 5)
     await drain(app)
     assert most == 1
-    assert [await job.result() for job in jobs] == [2] * 5
+    assert [await job.result() for job in jobs] == [3] * 5
+
+
+async def crash(app: App, clock: MovableClock, count: int) -> None:
+    """Have a worker take so many jobs and die."""
+    backend, sources = app._home.backend, app.worker()._sources
+    await backend.ensure(sources[0], microseconds(LONG))
+    await backend.claim(sources, consumer="a worker that dies", limit=count, suspects=0, wait=0)
+    clock.advance(LONG + 1)
+    await backend.reclaim(sources, limit=count)
 
 
 async def test_jobs_that_were_claimed_ahead_and_not_started_are_given_to_others(

@@ -168,10 +168,7 @@ async def test_nothing_is_claimed_while_the_store_does_not_keep_up(desk: Desk) -
 
 async def test_a_suspect_is_taken_only_when_none_is_held(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.run_at(500, monkeypatch)
-    await desk.bench.claims(count=3)
-    desk.bench.clock.advance(LEASE + 1)
-    await desk.bench.backend.reclaim([SOURCE], limit=10)
-    desk.asked.clear()
+    await make_suspects(desk, 3)
     await desk.fetcher._step()
     await desk.fetcher._step()
     assert [suspects for _, suspects in desk.asked] == [1, 0]
@@ -182,6 +179,31 @@ async def test_a_suspect_is_taken_only_when_none_is_held(desk: Desk, monkeypatch
     (other,) = desk.slots.take_back()
     assert other.suspect
     assert other.id != held.id
+
+
+async def test_a_suspect_that_has_run_for_a_lease_does_not_block_the_next(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await make_suspects(desk, 2)
+    await desk.fetcher._step()
+    (held,) = desk.bench.holdings.suspects_within(LEASE)
+    assert desk.fetcher._patience() <= LEASE - desk.bench.holdings.age(held)
+    now = time.monotonic()
+    with monkeypatch.context() as later:
+        later.setattr(time, "monotonic", lambda: now + LEASE)
+        await desk.fetcher._step()
+    assert [suspects for _, suspects in desk.asked] == [1, 1]
+    assert len(desk.slots.take_back()) == 2
+
+
+async def make_suspects(desk: Desk, count: int) -> None:
+    """Queue so many messages that have crashed twice."""
+    await desk.bench.append(count=count)
+    for _ in range(2):
+        await desk.fetcher._backend.claim([SOURCE], consumer="ghost", limit=count, suspects=0, wait=0)
+        desk.bench.clock.advance(LEASE + 1)
+        await desk.bench.backend.reclaim([SOURCE], limit=count)
+    desk.asked.clear()
 
 
 async def test_no_suspect_is_claimed_ahead_of_the_free_slots(

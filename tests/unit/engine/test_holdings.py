@@ -10,7 +10,8 @@ from headrace.core.claim import Claim
 from headrace.core.message import FRESH, Source, State, Stream, Trouble
 from headrace.engine.holdings import Holdings
 
-CRASHED = FRESH.crashed(Trouble(1, "crashed", "worker-1"))
+TROUBLE = Trouble(1, "crashed", "worker-1")
+CRASHED = FRESH.crashed(TROUBLE)
 
 
 def claim(id: str = "id", state: State = FRESH) -> Claim:
@@ -34,13 +35,22 @@ def test_two_hand_outs_of_one_job_are_two_claims() -> None:
     assert second not in holdings
 
 
-def test_suspects_are_counted() -> None:
-    holdings, suspect = Holdings(), claim(state=CRASHED)
-    holdings.take([suspect, claim()])
-    assert holdings.suspects == 1
-    holdings.drop(suspect)
-    holdings.drop(suspect)
-    assert holdings.suspects == 0
+def test_suspects_are_known_by_their_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    holdings, old, young = (
+        Holdings(),
+        claim(state=CRASHED.crashed(TROUBLE)),
+        claim(state=CRASHED.crashed(TROUBLE)),
+    )
+    holdings.take([old, claim(), claim(state=CRASHED)])
+    now = 103.0
+    holdings.take([young])
+    assert holdings.suspects_within(4.0) == [old, young]
+    assert holdings.suspects_within(3.0) == [young]
+    holdings.drop(young)
+    holdings.drop(young)
+    assert holdings.suspects_within(4.0) == [old]
 
 
 def test_only_claims_of_an_age_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,7 +236,7 @@ class Shelf(Stock):
             self._bury(entry, state, DeadReason.CRASHED, CRASHED, now_us)
         else:
             entry.state = state
-            self._queue(entry, now_us)
+            self._queue(entry, now_us, returned=True)
         message = entry.message
         return Recovery(source, message.id, message.task, worker, state.crashes, entry.status)
 

@@ -68,7 +68,7 @@ class Stock:
     def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
         entry.status, entry.since_us = _QUEUED, now_us
         entry.due_us, entry.progress, entry.log = 0, None, NO_LOG
-        if entry.state.crashes:
+        if entry.state.suspect:
             lane = SUSPECT
         elif returned:
             lane = RETURNED

@@ -8,6 +8,7 @@ from importlib.resources import files
 
 import msgspec
 
+from headrace.core.message import SUSPECT_FROM
 from headrace.core.topics import DRAWN_AHEAD, LIVE_FOR, PARKED_MOST, TRIMMED_BESIDE, TopicRules
 
 _REQUIRES = re.compile(r"^-- requires:(.*)$", re.MULTILINE)
@@ -28,17 +29,20 @@ def rules_text(rules: TopicRules) -> str:
     return f"{rules.retention_us} {length} {int(rules.strict)}"
 
 
-#: What comes before the shared part `topic`: bounds that all stores share.
-_BOUNDS = f"""\
+#: What comes before a shared part: bounds that all stores share.
+_BOUNDS = {
+    "shared/queueing": f"local SUSPECT_FROM = {SUSPECT_FROM}\n",
+    "shared/topic": f"""\
 local DRAWN_AHEAD, PARKED_MOST = {DRAWN_AHEAD}, {PARKED_MOST}
 local LIVE_FOR, TRIMMED_BESIDE = {LIVE_FOR}, {TRIMMED_BESIDE}
 local RULES = '{rules_text(TopicRules())}'
-"""
+""",
+}
 
 
 def _text(name: str) -> str:
     text = files(__package__).joinpath("lua", *f"{name}.lua".split("/")).read_text(encoding="utf-8")
-    return _BOUNDS + text if name == "shared/topic" else text
+    return _BOUNDS.get(name, "") + text
 
 
 def _script(name: str) -> Script:

@@ -48,4 +48,4 @@ STATUS: Final[dict[int, JobStatus]] = {
 
 def lane_of(state: State, priority: int) -> int:
     """The lane in which a message is queued when its time has come."""
-    return SUSPECT if state.crashes else FIRST_PRIORITY + priority
+    return SUSPECT if state.suspect else FIRST_PRIORITY + priority

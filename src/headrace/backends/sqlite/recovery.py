@@ -17,7 +17,7 @@ from .connection import Connection
 from .ledger import Ledger, Subject
 from .log import write_due
 from .parcel import Unpacking, listed, unlisted
-from .places import CANCELLED, FIRST_PRIORITY, RETRYING, RUNNING, SCHEDULED, STATUS
+from .places import CANCELLED, FIRST_PRIORITY, RETRYING, RETURNED, RUNNING, SCHEDULED, STATUS
 from .producers import PRODUCER_TTL
 from .transaction import OpenStream, Transaction, resolve
 from .workers import WORKER_TTL
@@ -59,7 +59,7 @@ def reclaim(transaction: Transaction, sources: Sequence[Source], limit: int) -> 
         elif state.crashes >= CRASH_LIMIT:
             ledger.bury(subject, state, DeadReason.CRASHED, CRASHED)
         else:
-            ledger.queue(subject, state)
+            ledger.queue(subject, state, place=None if state.suspect else RETURNED)
         status = STATUS[subject.place]
         recovered.append(Recovery(source, id, task, trouble.worker, state.crashes, status))
     ledger.write()

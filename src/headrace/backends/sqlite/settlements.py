@@ -134,7 +134,7 @@ def _run_again(ledger: Ledger, subject: Subject, outcome: Retry | Snoozed | Rele
         place = RETRYING if isinstance(outcome, Retry) else SCHEDULED
         ledger.schedule(subject, state, place=place, due_us=now_us + outcome.delay_us)
     else:
-        returned = isinstance(outcome, Released) and not state.crashes
+        returned = isinstance(outcome, Released) and not state.suspect
         ledger.queue(subject, state, place=RETURNED if returned else None)
 
 

@@ -29,7 +29,7 @@ local function recover(lane, entry, id, state, reason, failure)
     return 'dead'
   end
   put(message, 's', state)
-  enqueue(id, flags, message)
+  enqueue(id, flags, message, true)
   return 'queued'
 end
 

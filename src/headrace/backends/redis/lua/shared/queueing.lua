@@ -1,7 +1,7 @@
 -- Puts messages into lanes and onto the agenda.
 local function lane_of(message, returned)
   local state = get(message, 's')
-  if state and cmsgpack.unpack(state)[2] > 0 then
+  if state and cmsgpack.unpack(state)[2] >= SUSPECT_FROM then
     return SUSPECT
   elseif returned then
     return RETURNED
