@@ -356,8 +356,8 @@ class App:
         return listen
 
     async def open(self) -> None:
-        """Open the store now instead of on first use."""
-        await self._home.call(_nothing)
+        """Open the store now instead of on first use. One that is away is waited for, for up to 10 s."""
+        await self._home.opened()
 
     async def close(self) -> None:
         """Finish what is under way and close the store."""
@@ -386,7 +386,3 @@ class App:
 
 def _options_of(function: Callable[..., Any]) -> dict[str, None]:
     return dict.fromkeys(name for name in signature(function).parameters if name not in ("self", "unknown"))
-
-
-async def _nothing() -> None:
-    """Opening the store is all that is wanted."""

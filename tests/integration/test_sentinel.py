@@ -6,11 +6,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headrace import App, JobStatus
 from headrace.backends import open_store
 from headrace.backends.redis import connection
 from headrace.backends.redis.backend import RedisBackend
@@ -118,6 +120,79 @@ async def test_a_failover_that_somebody_asks_for_is_followed(watched: Watched, w
         watched.sentinels[0].command("SENTINEL", "FAILOVER", MASTER)
         assert await load.until_work_goes_on(await promoted(watched, old)) <= SOON
         await load.until_accepted(50)
+
+
+# --- whoever looks and waits -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("watched", ["redis-7.0"], indirect=True)
+@pytest.mark.parametrize("loss", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_failover_is_no_error_to_whoever_waits_looks_or_steers(
+    watched: Watched, loss: signal.Signals
+) -> None:
+    """Jobs end while nobody can be reached: those who wait for them are told by the new primary."""
+    app = App(watched.url, durability="replicated")
+    go, old = asyncio.Event(), watched.primary()
+
+    @app.task
+    async def double(number: int) -> int:
+        await go.wait()
+        return 2 * number
+
+    async with App(watched.url) as waiting, app, app.worker():
+        jobs = [await double.enqueue(number) for number in range(20)]
+        results = [
+            asyncio.create_task(waiting.job(job.id, queue=queue).result(timeout=60))
+            for job in jobs
+            for queue in ("default", None)
+        ]
+        await wait_until(lambda: registered(old) == len(jobs))
+        os.kill(old.pid, loss)
+        try:
+            go.set()
+            later = await double.with_(delay=3600).enqueue(1)
+            assert {await job.wait(timeout=60) for job in jobs[:3]} == {JobStatus.SUCCEEDED}
+            assert (await asyncio.gather(*results))[::2] == [2 * number for number in range(20)]
+            assert await later.status() is JobStatus.SCHEDULED
+        finally:
+            os.kill(old.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("watched", ["redis-7.0"], indirect=True)
+async def test_looking_and_steering_outlast_a_primary_that_hangs(watched: Watched) -> None:
+    """Each verb is under way on a connection that leads nowhere any more."""
+    async with App(watched.url, durability="replicated") as app:
+
+        @app.task
+        async def double(number: int) -> int:
+            return 2 * number
+
+        other = double.with_(queue="other", delay=3600)
+        job, purged = await double.enqueue(1), await app.enqueue_many([other.call(n) for n in range(300)])
+        old = watched.primary()
+        os.kill(old.pid, signal.SIGSTOP)
+        try:
+            verbs: dict[str, Coroutine[Any, Any, Any]] = {
+                "status": job.status(),
+                "queues": app.admin.queues(),
+                "pause": app.admin.pause("default"),
+                "purge": app.admin.purge("other"),
+                "schedules": app.schedules.list(),
+                "cancel": job.cancel(),
+            }
+            answers = dict(zip(verbs, await asyncio.gather(*verbs.values()), strict=True))
+        finally:
+            os.kill(old.pid, signal.SIGCONT)
+        assert answers["cancel"] is True
+        assert answers["purge"] == len(purged) or answers["purge"].uncertain
+        assert [queue.name for queue in await app.admin.queues() if queue.paused] == ["default"]
+
+
+def registered(server: Server) -> int:
+    """For how many jobs somebody is to be told of their end."""
+    answer = server.command("HLEN", "{headrace:q:default}:w")
+    assert isinstance(answer, int)
+    return answer
 
 
 # --- one connection --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ queue, in all groups of a topic, or in one of them; without any of them it looks
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from headrace.core.record import DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.starts import StartAt, start_of
 from headrace.core.traffic import KEPT_MINUTES
 from headrace.engine.home import Home
+from headrace.engine.patience import patiently
 from headrace.engine.registry import Registry
 
 from .contents import Contents, contents_of
@@ -30,6 +32,7 @@ from .dead_letters import DeadLetters, Replayed, chosen_letters, dead_filter, li
 from .doctor import Doctor
 from .places import Place, place
 from .queues import QueueInfo, queue_info
+from .steps import Counted, Steps
 from .tail import Tail
 from .topics import TopicInfo, no_such_group, topic_info
 from .traffic import Traffic, traffic_of
@@ -65,11 +68,11 @@ class Admin:
 
     async def queues(self) -> list[QueueInfo]:
         """Every queue the store knows, by name."""
-        return await self._home.call(self._queues)
+        return await self._home.ask(self._queues)
 
     async def topics(self) -> list[TopicInfo]:
         """Every topic the store knows, by name, each with its groups."""
-        return [topic_info(record) for record in await self._home.call(self._backend.topics)]
+        return [topic_info(record) for record in await self._home.ask(self._backend.topics)]
 
     async def jobs(
         self,
@@ -87,38 +90,37 @@ class Admin:
         stream = _one_stream(place(queue, topic, group))
         status = None if state is None else _status(state)
         limit = positive_number("limit", limit)
-        page = await self._home.call(
-            self._backend.records, stream, status=status, task=task, cursor=cursor, limit=limit
-        )
+        listing = partial(self._backend.records, status=status, task=task, cursor=cursor, limit=limit)
+        page = await self._home.ask(listing, stream)
         return Page(tuple(job_info(record) for record in page), page.cursor)
 
     async def job(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> JobInfo | None:
         """All that is known of one job, or of an event that a group has in hand; None: nothing."""
-        found = await self._home.call(place(queue, topic, group).find, self._backend, id)
+        found = await self._home.ask(place(queue, topic, group).find, self._backend, id)
         return job_info(found[0]) if found else None
 
     async def holder(self, key: str, *, queue: str | None = None) -> JobInfo | None:
         """The job that holds a unique key now, in a queue or in any; None: nobody does."""
-        found = await self._home.call(self._holder, key, place(queue, None, None))
+        found = await self._home.ask(self._holder, key, place(queue, None, None))
         return job_info(found) if found else None
 
     async def contents(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> Contents | None:
         """What a job or an event carries; None when it is unknown, or over and its contents are gone."""
-        found = await self._home.call(place(queue, topic, group).find, self._backend, id)
+        found = await self._home.ask(place(queue, topic, group).find, self._backend, id)
         return contents_of(found[0], self._codec) if found else None
 
     async def workers(self) -> list[WorkerInfo]:
         """Workers that announced themselves within the last minute."""
-        return await self._home.call(self._backend.workers)
+        return await self._home.ask(self._backend.workers)
 
     async def traffic(self, minutes: int = 60) -> list[Traffic]:
         """What was done and what failed in each of the last minutes, at most two hours."""
         minutes = min(positive_number("minutes", minutes), KEPT_MINUTES)
-        return [traffic_of(record) for record in await self._home.call(self._backend.traffic, minutes)]
+        return [traffic_of(record) for record in await self._home.ask(self._backend.traffic, minutes)]
 
     async def doctor(self) -> list[Finding]:
         """How the store is, and what queues, topics and workers suffer from: a line each, with the remedy. A
@@ -148,45 +150,45 @@ class Admin:
 
     async def pause(self, queue: str) -> None:
         """Start no more jobs of this queue anywhere. Running ones go on."""
-        await self._home.call(self._backend.pause, _queue(queue), paused=True)
+        await self._home.ask(partial(self._backend.pause, paused=True), _queue(queue))
 
     async def resume(self, queue: str) -> None:
-        await self._home.call(self._backend.pause, _queue(queue), paused=False)
+        await self._home.ask(partial(self._backend.pause, paused=False), _queue(queue))
 
-    async def purge(self, queue: str) -> int:
+    async def purge(self, queue: str) -> Counted:
         """Cancel everything of this queue that waits, is scheduled or retrying; answers how many."""
-        return await self._home.call(self._purge, _queue(queue))
+        return await self._home.carry_out(self._purge, _queue(queue))
 
     async def split(self, queue: str, partitions: int) -> None:
         """Have new jobs of a queue go to so many parts, while it is in use. What waits already stays where it
         is and is run from there. Carried out when this returns; if it is cut short, whoever enqueues next
         finishes it."""
-        await self._home.call(self._backend.propose, _queue(queue), checked_partitions(partitions))
+        await self._home.ask(self._backend.propose, _queue(queue), checked_partitions(partitions))
 
     async def pause_group(self, topic: str, group: str) -> None:
         """Hand no more events to this group anywhere. Those in hand are handled; the others wait for it."""
-        await self._home.call(self._pause_group, _group(topic, group), paused=True)
+        await self._home.ask(partial(self._pause_group, paused=True), _group(topic, group))
 
     async def resume_group(self, topic: str, group: str) -> None:
-        await self._home.call(self._pause_group, _group(topic, group), paused=False)
+        await self._home.ask(partial(self._pause_group, paused=False), _group(topic, group))
 
     async def reset_group(self, topic: str, group: str, *, to: StartAt) -> None:
         """Have a group go on from there: from `new` events, the `beginning` of what is kept, an event's id,
         or a time. What it has in hand stays with it and is not given to it twice."""
         stream, start = _group(topic, group), start_of(to, "to")
-        if not await self._home.call(self._backend.reset, stream, start):
+        if not await self._home.ask(self._backend.reset, stream, start):
             raise no_such_group(topic, group)
 
     async def remove_group(self, topic: str, group: str) -> bool:
         """Forget a group with all that it has in hand, its dead letters too; False: there is none such.
         The next worker that is started with a subscription of this group makes it anew."""
-        return await self._home.call(self._backend.remove, _group(topic, group))
+        return await self._home.carry_out(self._remove_group, _group(topic, group))
 
     async def split_topic(self, topic: str, partitions: int) -> None:
         """Have new events of a topic go to so many parts, while it is in use. What was published before stays
         where it is and is handled first by ordered groups; it goes by the retention of the topic."""
         stream = Stream("topic", checked_name("topic", topic))
-        await self._home.call(self._backend.propose, stream, checked_partitions(partitions))
+        await self._home.ask(self._backend.propose, stream, checked_partitions(partitions))
 
     # --- dead letters ------------------------------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class Admin:
         """Dead letters of queues, then of groups, the latest of each first. The `task` of an event is its
         kind."""
         where, only = place(queue, topic, group), dead_filter(task, reason)
-        return await self._home.call(self._letters.list, where, only, cursor, positive_number("limit", limit))
+        return await self._home.ask(self._letters.list, where, only, cursor, positive_number("limit", limit))
 
     async def replay(
         self,
@@ -219,7 +221,7 @@ class Admin:
         """Run dead letters again, those of `ids` or those that match; each keeps its id and starts afresh.
         An event goes to the group in which it died, and to no other."""
         chosen = chosen_letters(ids, place(queue, topic, group), task, reason)
-        return await self._home.call(self._letters.replay, chosen)
+        return await self._home.carry_out(self._letters.replay, chosen)
 
     async def discard(
         self,
@@ -230,10 +232,10 @@ class Admin:
         group: str | None = None,
         task: str | None = None,
         reason: DeadReason | str | None = None,
-    ) -> int:
+    ) -> Counted:
         """Forget dead letters for good; answers how many."""
         chosen = chosen_letters(ids, place(queue, topic, group), task, reason)
-        return await self._home.call(self._letters.discard, chosen)
+        return await self._home.carry_out(self._letters.discard, chosen)
 
     # --- one job, or one event in the hands of a group ---------------------------------------------------
 
@@ -246,14 +248,14 @@ class Admin:
         group: str | None = None,
     ) -> int:
         """Cancel jobs, or have groups leave events alone; answers how many were still to be cancelled."""
-        return await self._home.call(self._cancel, listed(ids), place(queue, topic, group))
+        return await self._home.carry_out(self._cancel, listed(ids), place(queue, topic, group))
 
     async def retry_now(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> bool:
         """Run a scheduled, retrying or dead job now, or such an event in its groups; False when it is none of
         these."""
-        return await self._home.call(self._retry_now, id, place(queue, topic, group))
+        return await self._home.carry_out(self._retry_now, id, place(queue, topic, group))
 
     async def edit(
         self,
@@ -265,7 +267,7 @@ class Admin:
     ) -> bool:
         """Give a scheduled, retrying or dead job other arguments; False when it is none of these. Events are
         not edited: what was published stays as it was."""
-        return await self._home.call(self._edit, id, args, kwargs or {}, place(queue, None, None))
+        return await self._home.carry_out(self._edit, id, args, kwargs or {}, place(queue, None, None))
 
     # --- on the app's loop -------------------------------------------------------------------------------
 
@@ -290,40 +292,61 @@ class Admin:
     async def _examine(self) -> list[Finding]:
         return await Doctor(self._backend, self._registry).examine()
 
-    async def _purge(self, stream: Stream) -> int:
-        total = 0
-        while ended := await self._backend.purge(stream, mark_us=self._mark_us, limit=STEP):
+    async def _purge(self, stream: Stream) -> Counted:
+        steps, total = Steps(), 0
+        purge = partial(self._backend.purge, stream, mark_us=self._mark_us, limit=STEP)
+        while ended := await steps.take(purge):
             total += ended
-        return total
+        return steps.counted(total)
 
     async def _pause_group(self, stream: Stream, *, paused: bool) -> None:
-        topics = await self._backend.topics([stream.topic])
-        if not any(group.stream == stream for topic in topics for group in topic.groups):
+        if not await self._is_known(stream):
             raise no_such_group(stream.topic, stream.group)
         await self._backend.pause(stream, paused=paused)
+
+    async def _remove_group(self, stream: Stream) -> bool:
+        steps = Steps()
+        if not await steps.take(lambda: self._is_known(stream)):
+            return False
+        removed = await steps.take(lambda: self._backend.remove(stream))
+        return removed or steps.doubt is not None  # it was there, and is not any more
+
+    async def _is_known(self, group: Stream) -> bool:
+        topics = await self._backend.topics([group.topic])
+        return any(each.stream == group for topic in topics for each in topic.groups)
 
     async def _cancel(self, ids: Sequence[str], where: Place) -> int:
         count = 0
         for id in ids:
-            found = await where.find(self._backend, id)
-            answers = [
-                await self._backend.cancel(record.stream, id, mark_us=self._mark_us) for record in found
-            ]
-            count += any(answer is not CancelAnswer.GONE for answer in answers)
+            found = await patiently(partial(where.find, self._backend, id))
+            count += any([await self._cancelled(record) for record in found])
         return count
 
+    async def _cancelled(self, record: Record) -> bool:
+        steps, stream, id = Steps(), record.stream, record.id
+        answer = await steps.take(lambda: self._backend.cancel(stream, id, mark_us=self._mark_us))
+        if answer is CancelAnswer.GONE and steps.doubt and not record.status.over:
+            now = await steps.take(lambda: self._backend.look(stream, id))
+            return now is not None and now.status is JobStatus.CANCELLED
+        return answer is not CancelAnswer.GONE
+
     async def _retry_now(self, id: str, where: Place) -> bool:
-        found = await where.find(self._backend, id)
+        found = await patiently(partial(where.find, self._backend, id))
         return any([await self._retried(record) for record in found])
 
     async def _retried(self, record: Record) -> bool:
+        """After a lost answer one that was dead, or not yet due, and is not any more, was retried by that."""
+        steps, stream, id = Steps(), record.stream, record.id
         if record.status is JobStatus.DEAD:
-            [answer] = await self._backend.replay(record.stream, [record.id])
-            return answer is ReplayAnswer.REPLAYED
-        return await self._backend.hasten(record.stream, record.id)
+            [answer] = await steps.take(lambda: self._backend.replay(stream, [id]))
+            gone = answer is ReplayAnswer.GONE
+            return answer is ReplayAnswer.REPLAYED or (gone and steps.doubt is not None)
+        hastened = await steps.take(lambda: self._backend.hasten(stream, id))
+        was_waiting = record.status in (JobStatus.SCHEDULED, JobStatus.RETRYING)
+        return hastened or (was_waiting and steps.doubt is not None)
 
     async def _edit(self, id: str, args: Sequence[Any], kwargs: Mapping[str, Any], where: Place) -> bool:
-        found = await where.find(self._backend, id)
+        found = await patiently(partial(where.find, self._backend, id))
         if not found or found[0].body is None:
             return False
         [record, *_] = found
@@ -332,7 +355,11 @@ class Admin:
                 f"{id} is an event, and what was published stays as it was: publish it anew as it should be, "
                 "and discard this one"
             )
-        return await self._backend.rewrite(record.stream, id, self._edited(record, args, kwargs))
+        steps, body = Steps(), self._edited(record, args, kwargs)
+        rewritten = await steps.take(lambda: self._backend.rewrite(record.stream, id, body))
+        if not rewritten and steps.doubt is not None:
+            raise steps.doubt  # it runs by now, with these arguments or with those from before
+        return rewritten
 
     def _edited(self, record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -12,14 +13,16 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.message import Stream, StreamKind, decode_envelope
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, Page
+from headrace.engine.patience import patiently
 
 from .places import Place, rank
+from .steps import Counted, Steps
 
 #: Dead letters that one step of a store replays or discards.
 STEP = 200
 
 
-class Replayed(int):
+class Replayed(Counted):
     """How many were replayed; `duplicates` stay dead, because another job holds their unique key by now."""
 
     duplicates: tuple[str, ...] = ()
@@ -55,26 +58,26 @@ class DeadLetters:
         return Page(tuple(found))
 
     async def replay(self, chosen: Chosen) -> Replayed:
-        count = 0
+        steps, count = Steps(), 0
         duplicates: list[str] = []
         async for stream, ids in self._chosen(chosen):
-            answers = await self._backend.replay(stream, ids)
+            answers = await steps.take(partial(self._backend.replay, stream, ids))
             count += answers.count(ReplayAnswer.REPLAYED)
             pairs = zip(ids, answers, strict=True)
             duplicates += [id for id, answer in pairs if answer is ReplayAnswer.DUPLICATE]
         replayed = Replayed(count)
-        replayed.duplicates = tuple(duplicates)
+        replayed.duplicates, replayed.uncertain = tuple(duplicates), steps.doubt is not None
         return replayed
 
-    async def discard(self, chosen: Chosen) -> int:
-        count = 0
+    async def discard(self, chosen: Chosen) -> Counted:
+        steps, count = Steps(), 0
         async for stream, ids in self._chosen(chosen):
-            count += await self._backend.discard(stream, ids)
-        return count
+            count += await steps.take(partial(self._backend.discard, stream, ids))
+        return steps.counted(count)
 
     async def _chosen(self, chosen: Chosen) -> AsyncIterator[tuple[Stream, Sequence[str]]]:
         """The chosen dead letters, stream by stream, in steps."""
-        for stream in await chosen.place.streams(self._backend):
+        for stream in await patiently(partial(chosen.place.streams, self._backend)):
             ids = chosen.ids
             if ids is None:
                 # All ids first: what a step replays or discards must not shift the pages behind it.
@@ -85,7 +88,8 @@ class DeadLetters:
     async def _matching(self, stream: Stream, only: DeadFilter) -> AsyncIterator[str]:
         cursor: str | None = None
         while True:
-            page = await self._backend.dead(stream, only=only, cursor=cursor, limit=STEP)
+            listing = partial(self._backend.dead, stream, only=only, cursor=cursor, limit=STEP)
+            page = await patiently(listing)
             for letter in page:
                 yield letter.id
             cursor = page.cursor

@@ -63,7 +63,7 @@ class Tail:
 
     async def _more(self) -> None:
         try:
-            await self._home.call(self._look)
+            await self._home.ask(self._look, waits=True)
         except AppClosed:
             self._ended = True
 

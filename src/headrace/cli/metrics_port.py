@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from headrace.app import App
 from headrace.core import signals
 from headrace.core.errors import ConfigurationError
+from headrace.engine.patience import impatience
 from headrace.engine.worker import Worker
 from headrace.observability.health import Health
 from headrace.observability.port import Answer, Port, Route, text
@@ -25,7 +26,12 @@ async def metrics_port(app: App, worker: Worker, host: str, port: int | None) ->
     if port is None:
         yield None
         return
-    health = Health(worker, ask=app.admin.workers)
+
+    async def ask() -> None:
+        with impatience():
+            await app.admin.workers()
+
+    health = Health(worker, ask=ask)
     app.on(signals.WorkerStarted)(health.heed)
     app.on(signals.WorkerStopping)(health.heed)
     routes: dict[str, Route] = {

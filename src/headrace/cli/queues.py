@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import click
 
-from headrace.admin import QueueInfo
+from headrace.admin import Counted, QueueInfo
 from headrace.app import App
 from headrace.core.errors import ConfigurationError
 from headrace.core.layout import checked_partitions
@@ -87,7 +87,9 @@ def _purge(app: App, queue: QueueInfo, *, dry_run: bool, yes: bool) -> None:
     with Steps(f"purging {queue.name}", total) as steps:
         while wait([purging], LOOK).not_done:
             steps.reached(max(0, total - _waiting(_known(app, queue.name))))
-    click.echo(f"{counted(purging.result(), 'job')} of {queue.name} cancelled")
+    purged = purging.result()
+    least = "at least " if purged.uncertain else ""
+    click.echo(f"{least}{counted(purged, 'job')} of {queue.name} cancelled")
 
 
 @click.command()
@@ -120,7 +122,7 @@ def _number_of_parts(names: tuple[str, ...]) -> int:
     return checked_partitions(int(names[1]))
 
 
-def _in_background(app: App, queue: str) -> Future[int]:
+def _in_background(app: App, queue: str) -> Future[Counted]:
     other = ThreadPoolExecutor(1)
     try:
         return other.submit(app.sync.admin.purge, queue)

@@ -12,6 +12,7 @@ from rich.text import Text
 from headrace.admin import QueueInfo, TopicInfo, Traffic
 from headrace.app import App
 from headrace.core.record import WorkerInfo
+from headrace.engine.patience import impatience
 
 from .render import number_text
 from .span import age, spoken
@@ -43,14 +44,15 @@ def snapshot(app: App) -> Snapshot:
 async def look(app: App) -> Snapshot:
     """The same for whoever looks again and again, with the traffic of the last hour."""
     admin = app.admin
-    return Snapshot(
-        app.store,
-        datetime.now(UTC),
-        await admin.queues(),
-        await admin.topics(),
-        await admin.workers(),
-        await admin.traffic(),
-    )
+    with impatience():
+        return Snapshot(
+            app.store,
+            datetime.now(UTC),
+            await admin.queues(),
+            await admin.topics(),
+            await admin.workers(),
+            await admin.traffic(),
+        )
 
 
 def view(seen: Snapshot) -> RenderableType:

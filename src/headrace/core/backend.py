@@ -48,8 +48,9 @@ and holds for good: retry, snooze, release and recovery of such a message end it
 polls, and a message that nobody waits for costs nothing.
 
 **Errors.** A store that cannot be reached or cannot write raises `BackendUnavailable`, with `uncertain` when
-the request may have been carried out. No error of a client library leaves a backend, and nothing is lost by
-one: the caller may repeat the verb.
+the request may have been carried out, be it in part, and with `transient` when it may well pass by itself. No
+error of a client library leaves a backend, and nothing is lost by one: the caller may repeat the verb. Those
+who look, wait and steer do (`engine/patience.py`), so a store does not, and tells soon.
 
 **Schedules** (`core/scheduling.py`) belong to a stream and have a name. A store keeps the last moment that is
 dealt with and whether it is paused; of those made at run time also the definition. `tick` is a

@@ -23,7 +23,8 @@ HeadraceError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -54,6 +55,16 @@ class BackendUnavailable(HeadraceError):
         super().__init__(message)
         self.uncertain = uncertain
         self.transient = transient
+
+
+@contextmanager
+def after_a_part(done: object) -> Iterator[None]:
+    """What fails here leaves open whether anything was changed, if a part is `done` already."""
+    try:
+        yield
+    except BackendUnavailable as error:
+        error.uncertain = error.uncertain or bool(done)
+        raise
 
 
 class NotDurable(BackendUnavailable):

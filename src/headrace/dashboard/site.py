@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.engine.patience import impatience
 
 from . import text
 from .access import path_of, root_of
@@ -80,8 +81,9 @@ class Site:
     async def content(self, page: Page, request: Request) -> Content:
         """What the page shows now; a store that cannot be asked is shown as such."""
         try:
-            async with asyncio.timeout(PATIENCE):
-                return await page(self.app, request)
+            with impatience():
+                async with asyncio.timeout(PATIENCE):
+                    return await page(self.app, request)
         except TimeoutError:
             return _away(f"it has not answered for {PATIENCE:g} seconds")
         except BackendUnavailable as error:

@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from headrace.core.backend import Backend
-from headrace.core.errors import AppClosed, ConfigurationError
+from headrace.core.errors import AppClosed, BackendUnavailable, ConfigurationError
+
+from .patience import patiently
 
 T = TypeVar("T")
 
@@ -36,6 +38,8 @@ class Home:
         self._open = False
         self._left_open = False  # by a loop that died: close it first
         self._closing = False
+        self._closed = 0  # how often
+        self._openers = 0  # who wait for it to be open
         self._residents: set[Resident] = set()
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._forgetters: list[Callable[[], None]] = []
@@ -74,6 +78,36 @@ class Home:
         while not self._open:
             await self._opened()
         return await function(*args, **kwargs)
+
+    async def ask(
+        self,
+        function: Callable[..., Coroutine[Any, Any, T]],
+        *args: Any,
+        within: float | None = None,
+        waits: bool = False,
+        trouble: Callable[[BackendUnavailable], None] | None = None,
+    ) -> T:
+        """The same for what may be repeated: it is, while the store is away; see `patiently`."""
+        closed = self._closed
+
+        def ask() -> Coroutine[Any, Any, T]:
+            if self._closed != closed:  # it must not be opened again for this
+                raise AppClosed("the app was closed while somebody waited for its store")
+            return self.call(function, *args)
+
+        return await patiently(ask, within=within, waits=waits, trouble=trouble)
+
+    async def opened(
+        self, *, within: float | None = None, trouble: Callable[[BackendUnavailable], None] | None = None
+    ) -> None:
+        """Open the store, if that is still to be done; while it is away this is tried again."""
+        if not self._open or self._closing:
+            await self.ask(_nothing, within=within, trouble=trouble)
+
+    async def carry_out(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """The same for what must not be repeated as a whole: only the opening of the store is."""
+        await self.opened()
+        return await self.call(function, *args)
 
     async def move_here(self) -> None:
         """Bind the app to the running loop: a worker lives where it runs, not where it was made."""
@@ -117,6 +151,7 @@ class Home:
             await self.backend.close()
         finally:
             self._open = self._closing = False
+            self._closed += 1
             self._loop = None
 
     def _bind(self) -> asyncio.AbstractEventLoop:
@@ -146,12 +181,18 @@ class Home:
         self._open = False
 
     async def _opened(self) -> None:
+        while self._opening is not None and self._opening.cancelling():
+            await asyncio.wait([self._opening])  # nobody waited for it any more
         opening = self._opening
         if opening is None:
             opening = self._opening = asyncio.get_running_loop().create_task(self._do_open())
+        self._openers += 1
         try:
             await asyncio.shield(opening)
         finally:
+            self._openers -= 1
+            if not self._openers:
+                opening.cancel()  # of a store that is away, which may take its time
             if opening.done() and self._opening is opening:
                 self._opening = None
 
@@ -164,6 +205,10 @@ class Home:
         if self._left_open:
             self._left_open = False
             await self.backend.close()
+
+
+async def _nothing() -> None:
+    """Opening the store is all that is wanted."""
 
 
 async def _carried(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:

@@ -207,7 +207,7 @@ class Events:
 
     async def replay(self, topic: str, group: str, start: Start) -> None:
         stream = group_stream(topic, checked_name("group", group))
-        if not await self._home.call(self._home.backend.reset, stream, start):
+        if not await self._home.ask(self._home.backend.reset, stream, start):
             raise ConfigurationError(f"topic {topic!r} has no group {group!r}")
 
     async def _publish_many(

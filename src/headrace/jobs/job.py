@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -23,7 +24,7 @@ R = TypeVar("R")
 class Lookup(Protocol):
     """What a handle needs of its app."""
 
-    async def find(self, id: str, queue: str | None) -> Record | None: ...
+    async def find(self, id: str, queue: str | None, timeout: float | None = None) -> Record | None: ...
     async def ended(self, id: str, queue: str | None, timeout: float | None) -> Record | None: ...
     async def cancel(self, id: str, queue: str | None) -> bool: ...
     def keeps_result(self, task: str) -> bool: ...
@@ -60,13 +61,14 @@ class Job(msgspec.Struct, Generic[R], eq=False, gc=False):
 
     async def wait(self, timeout: Duration | None = None) -> JobStatus:
         """Wait until it is over, however it ends; `ResultTimeout` after `timeout`."""
-        return (await self._ended(timeout)).status
+        return (await self._ended(_limit(timeout), time.monotonic())).status
 
     async def result(self, timeout: Duration | None = None) -> R:
         """Wait for its result. Raises `JobFailed`, `JobCancelled`, `JobExpired`, `ResultTimeout`, or
         `ResultNotKept`, the last at once where the task keeps none."""
-        await self._must_keep()
-        record = await self._ended(timeout)
+        asked_at, limit = time.monotonic(), _limit(timeout)
+        await self._must_keep(limit)
+        record = await self._ended(limit, asked_at)
         match record.status:
             case JobStatus.SUCCEEDED if record.result is not None:
                 return self._decoded(record, record.result)
@@ -89,17 +91,17 @@ class Job(msgspec.Struct, Generic[R], eq=False, gc=False):
         """Remove it if it waits, have its worker told if it runs; False when it is over."""
         return await self._lookup.cancel(self.id, self.queue)
 
-    async def _ended(self, timeout: Duration | None) -> Record:
-        limit = None if timeout is None else seconds("timeout", timeout)
-        record = await self._lookup.ended(self.id, self.queue, limit)
+    async def _ended(self, limit: float | None, asked_at: float) -> Record:
+        left = None if limit is None else max(0.0, asked_at + limit - time.monotonic())
+        record = await self._lookup.ended(self.id, self.queue, left)
         if record is None:
             raise ResultTimeout(f"job {self.id} is not over after {limit:g} s; it goes on, ask again")
         return record
 
-    async def _must_keep(self) -> None:
+    async def _must_keep(self, limit: float | None) -> None:
         keeps = self._keeps
         if keeps is None:
-            record = await self._lookup.find(self.id, self.queue)
+            record = await self._lookup.find(self.id, self.queue, limit)
             if record is None or record.status.over:
                 return
             keeps = self._lookup.keeps_result(record.task)
@@ -112,6 +114,10 @@ class Job(msgspec.Struct, Generic[R], eq=False, gc=False):
     def _decoded(self, record: Record, result: bytes) -> R:
         value: R = self._lookup.decoded_result(record.task or self.task or "", result)
         return value
+
+
+def _limit(timeout: Duration | None) -> float | None:
+    return None if timeout is None else seconds("timeout", timeout)
 
 
 def _failed(record: Record) -> JobFailed:

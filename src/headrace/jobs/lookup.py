@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from headrace.core import values
 from headrace.core.backend import CancelAnswer
 from headrace.core.clock import microseconds
 from headrace.core.codec import Codec, unwrapped
+from headrace.core.errors import BackendUnavailable
 from headrace.core.record import JobStatus, Record
 from headrace.engine.home import Home
 
@@ -17,6 +19,9 @@ from .declared import Declared, decoded
 from .letters import queue_stream
 
 _ANYTHING = values.decoder(Any)
+
+#: Seconds by which a store that hangs may exceed the time that a caller has named.
+LATEST = 1.0
 
 
 class JobLookup:
@@ -30,17 +35,30 @@ class JobLookup:
         self._codec = codec
         self._mark_us = microseconds(mark_ttl)
 
-    async def find(self, id: str, queue: str | None) -> Record | None:
-        """All that is known of a job."""
-        return await self._home.call(self._find, id, queue)
+    async def find(self, id: str, queue: str | None, timeout: float | None = None) -> Record | None:
+        """All that is known of a job; a store that is away is asked for up to `timeout` seconds."""
+        return await self._home.ask(self._find, id, queue, within=timeout)
 
     async def ended(self, id: str, queue: str | None, timeout: float | None) -> Record | None:
         """Wait for a job's end; None after `timeout` seconds."""
-        return await self._home.call(self._ended, id, queue, timeout)
+        if timeout is None:
+            return await self._home.ask(self._ended, id, queue, None, waits=True)
+        until = time.monotonic() + timeout
+        try:
+            async with asyncio.timeout(timeout + LATEST):
+                return await self._home.ask(self._ended, id, queue, until, within=timeout, waits=True)
+        except TimeoutError:
+            return None
 
     async def cancel(self, id: str, queue: str | None) -> bool:
         """Cancel a job; False when it is over."""
-        return await self._home.call(self._cancel, id, queue)
+        doubts: list[BackendUnavailable] = []
+        cancelled = await self._home.ask(self._cancel, id, queue, trouble=doubts.append)
+        if not cancelled and any(error.uncertain for error in doubts):
+            # It may have been a try whose answer was lost that has ended it.
+            record = await self.find(id, queue)
+            return record is not None and record.status is JobStatus.CANCELLED
+        return cancelled
 
     def keeps_result(self, task: str) -> bool:
         """Whether results of this task are kept, as far as this app knows it."""
@@ -62,13 +80,14 @@ class JobLookup:
         records = await asyncio.gather(*(backend.look(stream, id) for stream in streams))
         return next((record for record in records if record is not None), None)
 
-    async def _ended(self, id: str, queue: str | None, timeout: float | None) -> Record | None:
+    async def _ended(self, id: str, queue: str | None, until: float | None) -> Record | None:
         if queue is None:
             record = await self._find(id, None)
             if record is None:
                 return Record(queue_stream("default"), id, JobStatus.UNKNOWN)
             queue = record.stream.name
-        return await self._home.backend.ended(queue_stream(queue), id, timeout)
+        left = None if until is None else max(0.0, until - time.monotonic())
+        return await self._home.backend.ended(queue_stream(queue), id, left)
 
     async def _cancel(self, id: str, queue: str | None) -> bool:
         if queue is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar, get_args, overload
 
 import msgspec
@@ -122,24 +123,24 @@ class Schedules:
         schedule = self._schedule(name, call, timing_of(cron, every, tz, catch_up, jitter))
         if name in self._declared:
             raise _taken(name)
-        return await self._home.call(self._add, schedule)
+        return await self._home.ask(self._add, schedule)
 
     async def list(self) -> builtins.list[ScheduleInfo]:
         """Every schedule that the store or the code knows, by name."""
-        return await self._home.call(self._list)
+        return await self._home.ask(self._list)
 
     async def pause(self, name: str) -> None:
         """Fire no more of its moments until it is resumed; jobs that it made go on."""
-        await self._home.call(self._pause, name, paused=True)
+        await self._home.ask(partial(self._pause, paused=True), name)
 
     async def resume(self, name: str) -> None:
         """Go on with the moments from now on; what passed meanwhile is not made up for."""
-        await self._home.call(self._pause, name, paused=False)
+        await self._home.ask(partial(self._pause, paused=False), name)
 
     async def run_now(self, name: str) -> Job[Any]:
         """Enqueue its job once, now, whatever its times and also while it is paused."""
         call = self._calls.get(name)
-        return await (self._home.call(self._run_now, name) if call is None else self._jobs.enqueue(call))
+        return await (self._run_stored(name) if call is None else self._jobs.enqueue(call))
 
     async def remove(self, name: str) -> None:
         """Forget a schedule that was added at run time. Jobs that it made stay."""
@@ -147,7 +148,9 @@ class Schedules:
             raise ConfigurationError(
                 f"schedule {name!r} is declared in the code: pause it, or take it out of the code"
             )
-        await self._home.call(self._remove, name)
+        record = await self._home.ask(self._find, name)
+        # Apart from the finding: when it is repeated after a lost answer, there is nothing left to find.
+        await self._home.ask(self._home.backend.remove_schedule, record.stream, name)
 
     def _schedule(self, name: str, call: Call[Any], timing: Timing) -> Schedule:
         checked_name("schedule", name)
@@ -217,19 +220,16 @@ class Schedules:
         record = await self._find(name)
         await self._home.backend.pause_schedule(record.stream, name, paused=paused)
 
-    async def _run_now(self, name: str) -> Job[Any]:
-        record = await self._find(name)
+    async def _run_stored(self, name: str) -> Job[Any]:
+        record = await self._home.ask(self._find, name)
         schedule = _read(record)
         if schedule is None:
             raise ConfigurationError(
                 f"schedule {name!r} is declared in code that is not at hand here: use its app, as module:app"
             )
-        now_us = (await self._home.backend.schedules([record.stream])).now_us
-        return await self._jobs.post(record.stream, message_of(schedule, new_id(), now_us))
-
-    async def _remove(self, name: str) -> None:
-        record = await self._find(name)
-        await self._home.backend.remove_schedule(record.stream, name)
+        timetable = await self._home.ask(self._home.backend.schedules, [record.stream])
+        message = message_of(schedule, new_id(), timetable.now_us)
+        return await self._home.call(self._jobs.post, record.stream, message)
 
 
 def timing_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headrace.admin import Admin, Contents, EventInfo, QueueInfo, Replayed, TopicInfo, Traffic
+from headrace.admin import Admin, Contents, Counted, EventInfo, QueueInfo, Replayed, TopicInfo, Traffic
 from headrace.core.examination import Finding
 from headrace.core.info import JobInfo
 from headrace.core.outcome import DeadReason
@@ -96,7 +96,7 @@ class SyncAdmin:
     def resume(self, queue: str) -> None:
         self._run(self._admin.resume, queue)
 
-    def purge(self, queue: str) -> int:
+    def purge(self, queue: str) -> Counted:
         return self._run(self._admin.purge, queue)
 
     def split(self, queue: str, partitions: int) -> None:
@@ -162,7 +162,7 @@ class SyncAdmin:
         group: str | None = None,
         task: str | None = None,
         reason: DeadReason | str | None = None,
-    ) -> int:
+    ) -> Counted:
         return self._run(
             self._admin.discard, ids=ids, queue=queue, topic=topic, group=group, task=task, reason=reason
         )

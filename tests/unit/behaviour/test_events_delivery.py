@@ -748,7 +748,7 @@ async def test_a_worker_waits_a_while_for_a_store_that_is_away(
         nonlocal failures
         failures -= 1
         if failures >= 0:
-            raise BackendUnavailable("away", uncertain=True)
+            raise BackendUnavailable("away", uncertain=True, transient=True)
         return await join(*args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store, "join", flaky)

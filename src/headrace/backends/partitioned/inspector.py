@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from headrace.core.backend import DeadFilter, Inspector, ReplayAnswer
+from headrace.core.errors import after_a_part
 from headrace.core.examination import Finding
 from headrace.core.layout import parts_of, whole_stream
 from headrace.core.message import Stream
@@ -73,7 +74,8 @@ class PartitionedInspector(Desk, Inspector, Counting):
         purged = 0
         for part in await self._parts(stream):
             if purged < limit:
-                purged += await self._inner.purge(part, mark_us=mark_us, limit=limit - purged)
+                with after_a_part(purged):
+                    purged += await self._inner.purge(part, mark_us=mark_us, limit=limit - purged)
         return purged
 
     async def dead(
@@ -96,10 +98,12 @@ class PartitionedInspector(Desk, Inspector, Counting):
         answers: dict[str, ReplayAnswer] = {}
         for part, letters in (await self._dead_by_part(plan, ids)).items():
             # One part after the other: what is replayed from one may hold the key of a letter in the next.
-            hindered = [await self._is_hindered(plan, part, letter) for letter in letters]
-            free = [letter.id for letter, held in zip(letters, hindered, strict=True) if not held]
+            with after_a_part(answers):
+                hindered = [await self._is_hindered(plan, part, letter) for letter in letters]
+                free = [letter.id for letter, held in zip(letters, hindered, strict=True) if not held]
+                replayed = await self._inner.replay(part, free) if free else ()
             answers |= {letter.id: ReplayAnswer.DUPLICATE for letter in letters}
-            answers |= zip(free, await self._inner.replay(part, free) if free else (), strict=True)
+            answers |= zip(free, replayed, strict=True)
         # One that is named twice is gone the second time.
         return [answers.pop(id, ReplayAnswer.GONE) for id in ids]
 
@@ -131,7 +135,8 @@ class PartitionedInspector(Desk, Inspector, Counting):
 
     async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
         parts = await self._parts(stream)
-        return sum(await asyncio.gather(*(self._inner.discard(part, ids) for part in parts)))
+        with after_a_part(len(parts) > 1):
+            return sum(await asyncio.gather(*(self._inner.discard(part, ids) for part in parts)))
 
     async def hasten(self, stream: Stream, id: str) -> bool:
         return bool(await self._first(stream, id, lambda part: self._inner.hasten(part, id)))

@@ -6,6 +6,7 @@ import asyncio
 import random
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from hiredis import ReplyError
@@ -149,7 +150,8 @@ class Announcements:
 
     async def _unwatch(self, stream: Stream, id: str, waiting: set[asyncio.Event]) -> None:
         if len(waiting) == 1:
-            await self._store.run(self._store.queue(stream).call(UNWATCH, id, self._channel))
+            with suppress(BackendUnavailable):  # the server forgets it by itself
+                await self._store.run(self._store.queue(stream).call(UNWATCH, id, self._channel))
 
     def _end(self, stream: Stream, id: str) -> None:
         for event in self._waiting.get((stream, id), ()):

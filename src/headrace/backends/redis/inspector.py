@@ -9,6 +9,7 @@ import msgspec
 
 from headrace.core.backend import DeadFilter, Inspector, ReplayAnswer
 from headrace.core.clock import SECOND
+from headrace.core.errors import after_a_part
 from headrace.core.message import Stream
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 
@@ -91,14 +92,16 @@ class RedisInspector(Inspector):
         answers: list[ReplayAnswer] = []
         while len(answers) < len(ids):
             chunk = ids[len(answers) : len(answers) + ITEMS]
-            replies = await self._store.run(queue.call(REPLAY, BYTES, *chunk))
+            with after_a_part(answers):
+                replies = await self._store.run(queue.call(REPLAY, BYTES, *chunk))
             answers += [ReplayAnswer(reply.decode()) for reply in replies]
         return answers
 
     async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
         queue, number = self._store.queue(stream), 0
         for start in range(0, len(ids), ITEMS):
-            number += await self._store.run(queue.call(DISCARD, *ids[start : start + ITEMS]))
+            with after_a_part(number):
+                number += await self._store.run(queue.call(DISCARD, *ids[start : start + ITEMS]))
         return number
 
     async def hasten(self, stream: Stream, id: str) -> bool:
