@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.backend import DeadFilter, Inspector, ReplayAnswer
 from headrace.core.clock import SECOND
-from headrace.core.message import Stream
+from headrace.core.message import EXPIRED_MARK_US, Stream
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 
 from .keys import stream_of
@@ -91,7 +91,7 @@ class RedisInspector(Inspector):
         answers: list[ReplayAnswer] = []
         while len(answers) < len(ids):
             chunk = ids[len(answers) : len(answers) + ITEMS]
-            replies = await self._store.run(queue.call(REPLAY, BYTES, *chunk))
+            replies = await self._store.run(queue.call(REPLAY, BYTES, EXPIRED_MARK_US, *chunk))
             answers += [ReplayAnswer(reply.decode()) for reply in replies]
         return answers
 
