@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from headrace.core.backend import CRASH_LIMIT, Answer, CancelAnswer, Renewal, ReplayAnswer
 from headrace.core.clock import SECOND
-from headrace.core.message import Batch, Message, UniqueKey
+from headrace.core.message import EXPIRED_MARK_US, Batch, Message, UniqueKey
 from headrace.core.outcome import (
     Cancelled,
     Dead,
@@ -60,6 +60,12 @@ class Job:
     def waits_for_its_time(self) -> bool:
         return self.status in (JobStatus.SCHEDULED, JobStatus.RETRYING)
 
+    def expired(self, now: int) -> bool:
+        """Whether it waits although its time has passed, and nobody has begun with it."""
+        waits = self.status is JobStatus.QUEUED or self.waits_for_its_time
+        late = self.expires is not None and self.expires <= now
+        return waits and late and not (self.failures or self.crashes)
+
 
 @dataclass
 class Mark:
@@ -89,7 +95,7 @@ class Model:
 
     def status(self, id: str) -> JobStatus:
         if id in self.jobs:
-            return self.jobs[id].status
+            return JobStatus.EXPIRED if self.jobs[id].expired(self.now) else self.jobs[id].status
         mark = self.mark(id)
         return mark.status if mark else JobStatus.UNKNOWN
 
@@ -138,8 +144,14 @@ class Model:
             return Answer(message.id, "duplicate")
         if message.unique and (owner := self._owner(message.unique)):
             return Answer(owner, "duplicate")
-        if limit is not None and self.count(JobStatus.QUEUED) + self.count(JobStatus.SCHEDULED) >= limit:
+        expired = self._expired_owner(message.unique)
+        waiting = self.count(JobStatus.QUEUED) + self.count(JobStatus.SCHEDULED)
+        if expired and expired.status is not JobStatus.RETRYING:
+            waiting -= 1
+        if limit is not None and waiting >= limit:
             return Answer(message.id, "full")
+        if expired:
+            self._end(expired, JobStatus.EXPIRED, message.mark_us)
         delay, lifetime = message.delay_us // SECOND, message.lifetime_us // SECOND
         expires = self.now + delay + lifetime if lifetime else None
         job = Job(message.id, message.body, message.priority, message.unique, expires)
@@ -243,7 +255,7 @@ class Model:
 
     def cancel(self, id: str, mark_us: int) -> CancelAnswer:
         job = self.jobs.get(id)
-        if job is None or job.status is JobStatus.DEAD:
+        if job is None or job.status is JobStatus.DEAD or job.expired(self.now):
             return CancelAnswer.GONE
         if job.status is JobStatus.RUNNING:
             job.cancelled_for = mark_us
@@ -256,7 +268,8 @@ class Model:
             job for job in self.jobs.values() if job.status is JobStatus.QUEUED or job.waits_for_its_time
         ]
         for job in waiting:
-            self._end(job, JobStatus.CANCELLED, mark_us)
+            expired = job.expired(self.now)
+            self._end(job, JobStatus.EXPIRED if expired else JobStatus.CANCELLED, mark_us)
         return len(waiting)
 
     def replay(self, id: str) -> ReplayAnswer:
@@ -266,6 +279,8 @@ class Model:
         if job.unique and job.unique.until == "finished":
             if self._owner(job.unique):
                 return ReplayAnswer.DUPLICATE
+            if expired := self._expired_owner(job.unique):
+                self._end(expired, JobStatus.EXPIRED, EXPIRED_MARK_US)
             self._take_key(job.unique, id)
         self.dead.remove(id)
         job.failures = job.crashes = job.releases = 0
@@ -320,13 +335,20 @@ class Model:
         self._release_key(job)
 
     def _end(self, job: Job, status: JobStatus, ttl_us: int, result: bytes | None = None) -> None:
-        self._release_key(job)
+        self._release_key(job, expired=status is JobStatus.EXPIRED)
         del self.jobs[job.id]
         self._marks[job.id] = Mark(status, self.now + ttl_us // SECOND, result)
 
     # --- unique keys -------------------------------------------------------------------------------------
 
     def _owner(self, unique: UniqueKey) -> str | None:
+        return None if self._expired_owner(unique) else self._holder(unique)
+
+    def _expired_owner(self, unique: UniqueKey | None) -> Job | None:
+        job = self.jobs.get(self._holder(unique) or "") if unique else None
+        return job if job and job.unique and job.expired(self.now) else None
+
+    def _holder(self, unique: UniqueKey) -> str | None:
         owner, until = self._keys.get(unique.key, (None, None))
         return owner if until is None or until > self.now else None
 
@@ -334,6 +356,9 @@ class Model:
         elapsed = unique.until == "elapsed"
         self._keys[unique.key] = (id, self.now + unique.window_us // SECOND if elapsed else None)
 
-    def _release_key(self, job: Job) -> None:
-        if job.unique and job.unique.until != "elapsed" and self._keys.get(job.unique.key) == (job.id, None):
+    def _release_key(self, job: Job, *, expired: bool = False) -> None:
+        if job.unique is None or (job.unique.until == "elapsed" and not expired):
+            return
+        owner, until = self._keys.get(job.unique.key, (None, None))
+        if owner == job.id and (until is None) == (job.unique.until != "elapsed"):
             del self._keys[job.unique.key]

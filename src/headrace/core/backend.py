@@ -39,7 +39,13 @@ everything else because the second time finds nothing left to do.
 message (done, dead, cancelled, expired), and taken over by an append that finds the owner neither waiting
 nor running. `started`: released when it is first claimed, or ends before that. `elapsed`: a plain time to
 live, which the message's end does not shorten, never taken over. A replay takes the key again (`finished`
-only) or answers `duplicate`.
+only) or answers `duplicate`. A message that expires gives up its key, whatever the kind: when it is settled
+as expired, or in the step of the append, tick or replay that finds the owner expired.
+
+**Expiry.** A message expires when no handler has begun with it at its time. While it still waits then, it is
+seen as `expired` by `look`, by `ended` and in a listing of all; no listing of one status has it. It is over:
+it is not cancelled any more, and a purge leaves a mark that says expired. The worker that claims it next, or
+the step that takes its unique key, ends it for good.
 
 **Cancellation** of a running message is a request. It is announced as an order, answered to every renewal,
 and holds for good: retry, snooze, release and recovery of such a message end it as cancelled.
@@ -222,7 +228,8 @@ class Inspector(ABC):
     @abstractmethod
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         """Queue dead letters again under the same id, priority and body, with a fresh state, and neither an
-        expiry nor a cancellation from before."""
+        expiry nor a cancellation from before. One that takes its key from an expired owner ends that as
+        `append` does, with a mark for an hour."""
 
     @abstractmethod
     async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
@@ -277,11 +284,13 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
 
         A message goes to its lane, or to `scheduled` when it is due in the future. `duplicate` when the id is
         still known (waiting, running, dead, or a mark) or its unique key is held; the answer names the job
-        that stands there. Otherwise `full` when as many are queued and scheduled as the limit allows (those
-        retrying do not count), or when the store has no memory left for new ones. A repeat of the producer's
-        last batch number changes nothing and gets the same answers (remembered for 10 minutes). The lifetime
-        counts from the moment the message could first run. Works for streams that nobody ensured yet. A part
-        that is sealed raises `Moved`; see `core/layout.py`.
+        that stands there. An owner of the key that has expired is ended in this step, with a mark for the
+        message's `mark_us` and its waiters woken, and the message takes the key. Otherwise `full` when as
+        many are queued and scheduled as the limit allows (those retrying do not count), or when the store has
+        no memory left for new ones. A repeat of the producer's last batch number changes nothing and gets the
+        same answers (remembered for 10 minutes). The lifetime counts from the moment the message could first
+        run. Works for streams that nobody ensured yet. A part that is sealed raises `Moved`; see
+        `core/layout.py`.
         """
 
     @abstractmethod
@@ -379,5 +388,5 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
 
     @abstractmethod
     async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
-        """End a waiting message as cancelled with a mark for `mark_us`, or have its worker told.
-        Repeatable."""
+        """End a waiting message as cancelled with a mark for `mark_us`, or have its worker told. One that
+        has expired is gone. Repeatable."""

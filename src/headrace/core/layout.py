@@ -199,7 +199,8 @@ class Layouts(ABC):
     @abstractmethod
     async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
         """For each message the id that `append` would answer as its duplicate: its own when that is known, or
-        that of the message which holds its unique key; None: nobody stands in its way. Changes nothing."""
+        that of the message which holds its unique key; None: nobody stands in its way. Changes nothing: an
+        owner that has expired stands in nobody's way, and is ended when it is claimed."""
 
     @property
     def declared(self) -> Mapping[Stream, int]:

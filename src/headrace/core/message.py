@@ -29,6 +29,9 @@ ENVELOPE_ROOM = 64 * 1024
 # `gc=False` on what is made for every job: nothing in it can lead back to it, and the collector need not walk
 # over a million waiting messages.
 
+#: Microseconds for which the mark of an expired message stays where nobody says otherwise.
+EXPIRED_MARK_US: Final = 3600 * 1_000_000
+
 #: How many troubles a message remembers; older ones are forgotten.
 TRAIL_LENGTH = 20
 
@@ -96,6 +99,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     lifetime_us: int = 0  # from the moment it could first run until it expires; 0: it never does
     unique: UniqueKey | None = None
     fresh: bool = False  # its id is a new one of core/ids.py, so that no store need look whether it is known
+    mark_us: int = EXPIRED_MARK_US  # how long the mark of an expired owner of its unique key stays
     key: str = ""  # of an event: in an ordered group those of one key are handled one at a time, in order
     child: bool = False  # it runs in a child process, so only a worker with a free one is offered it
 
@@ -169,6 +173,15 @@ class State(msgspec.Struct, frozen=True, array_like=True):
         at a time, so that others do not crash beside it. One crash says nothing: all that a worker was
         running when it died has that."""
         return self.crashes >= SUSPECT_FROM
+
+    @property
+    def begun(self) -> bool:
+        """Whether a handler has had the message: what was started in time does not expire."""
+        return self.attempt > 1 or any(trouble.what == "snoozed" for trouble in self.trail)
+
+    def expired(self, expires_us: int, now_us: int) -> bool:
+        """Whether a message that waits in this state has come too late; 0: it never does."""
+        return 0 < expires_us <= now_us and not self.begun
 
     def failed(self, trouble: Trouble) -> State:
         return self._after(trouble, failures=self.failures + 1)

@@ -24,7 +24,7 @@ from .finished import Finished
 from .judge import Judge
 from .pipe import Raised
 from .processes import EncodedResult, Processes, raised_here
-from .reception import Reception, was_begun
+from .reception import Reception
 from .registry import Registry
 from .resources import Resources
 from .run import Run, current_run
@@ -342,7 +342,7 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
 
 def _lateness(run: Run) -> float | None:
     """Seconds since the job could first run; None: it has been in a handler before."""
-    if was_begun(run.claim):
+    if run.claim.state.begun:
         return None
     overrides = run.envelope.overrides
     meant_us = run.envelope.enqueued_us if overrides is None or not overrides.due_us else overrides.due_us

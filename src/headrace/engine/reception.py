@@ -98,7 +98,7 @@ class Reception:
         return self._refuse(claim, DeadReason.OVERSIZED, text, envelope.task)
 
     def _expired(self, claim: Claim, envelope: Envelope) -> Finished | None:
-        if was_begun(claim) or self._clock_us(claim) < claim.expires_us:
+        if claim.state.begun or self._clock_us(claim) < claim.expires_us:
             return None
         # Of an event that came too late nothing is kept: nobody waits for its end.
         return Finished(claim, Expired(self._judge.mark_us if self._of_queue else 0), envelope.task)
@@ -120,12 +120,6 @@ class Reception:
     def _refuse(self, claim: Claim, reason: DeadReason, text: str, task: str = "") -> Finished:
         outcome = self._judge.refused(claim, reason, text)
         return Finished(claim, outcome, task, failure=outcome.failure)
-
-
-def was_begun(claim: Claim) -> bool:
-    """Whether a handler has had it before: what was started in time does not expire."""
-    state = claim.state
-    return state.attempt > 1 or any(trouble.what == "snoozed" for trouble in state.trail)
 
 
 def _version_of(body: bytes) -> int | None:

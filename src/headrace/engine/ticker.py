@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
-from headrace.core.message import Source, Stream
+from headrace.core.message import EXPIRED_MARK_US, Message, Source, Stream
 from headrace.core.schedule import Firing, Schedule, decode_schedule, due, message_at, next_after
 from headrace.core.scheduling import ScheduleRecord, Timetable
 from headrace.core.signals import BackendError, JobEnqueued
@@ -30,7 +30,13 @@ class Ticker:
     """All times are the store's: how far this machine's clock is off makes no difference."""
 
     def __init__(
-        self, backend: Backend, sources: Sequence[Source], declared: Iterable[Schedule], *, emitter: Emitter
+        self,
+        backend: Backend,
+        sources: Sequence[Source],
+        declared: Iterable[Schedule],
+        *,
+        emitter: Emitter,
+        mark_us: int = EXPIRED_MARK_US,
     ) -> None:
         self._backend = backend
         self._streams = tuple(source.stream for source in sources)
@@ -40,6 +46,7 @@ class Ticker:
             if (stream := Stream("queue", each.queue)) in self._streams
         }
         self._emitter = emitter
+        self._mark_us = mark_us
         self._service = Service("ticker", self._look, emitter=emitter)
         self.start = self._service.start
         self.stop = self._service.stop
@@ -93,7 +100,7 @@ class Ticker:
         return LOOK if upcoming is None else (upcoming - now_us) / SECOND
 
     async def _fire(self, schedule: Schedule, record: ScheduleRecord, firing: Firing, now_us: int) -> bool:
-        messages = [message_at(schedule, moment_us, now_us) for moment_us in firing.moments]
+        messages = [self._message(schedule, moment_us, now_us) for moment_us in firing.moments]
         fired = await self._backend.tick(
             record.stream,
             record.name,
@@ -105,6 +112,9 @@ class Ticker:
             for message in messages:
                 self._emitter.emit(JobEnqueued(message.id, message.task, schedule.queue))
         return fired
+
+    def _message(self, schedule: Schedule, moment_us: int, now_us: int) -> Message:
+        return msgspec.structs.replace(message_at(schedule, moment_us, now_us), mark_us=self._mark_us)
 
 
 async def _any_of(firings: Sequence[Coroutine[Any, Any, bool]]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from headrace.core.claim import Claim
-from headrace.core.clock import SECOND
+from headrace.core.clock import SECOND, microseconds
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Verdict
@@ -296,7 +296,13 @@ class Worker:
         self._leases.followed_by(self._keeper.follow, self._maintenance.follow)
         running = self._executor.running
         self._reporter = Reporter(backend, running=running, judge=self._judge, emitter=emitter)
-        self._ticker = Ticker(backend, self._queues, self._registry.schedules.values(), emitter=emitter)
+        self._ticker = Ticker(
+            backend,
+            self._queues,
+            self._registry.schedules.values(),
+            emitter=emitter,
+            mark_us=microseconds(self.options.mark_ttl),
+        )
         self._orders.passed_on_to(
             resumed=self._wake_readers,
             due=self._maintenance.something_is_due,

@@ -67,7 +67,7 @@ class Jobs:
         self.around: SendingWrapper | None = None  # whoever traces what is sent
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._declared: dict[str, Declared] = {}
-        self._letters = Letters(clock=clock, max_payload=max_payload)
+        self._letters = Letters(clock=clock, max_payload=max_payload, mark_ttl=result_ttl)
         self.lookup = JobLookup(home=home, declared=self._declared, codec=codec, mark_ttl=result_ttl)
 
     def declare(

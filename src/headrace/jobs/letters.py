@@ -43,8 +43,9 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
 class Letters:
     """Writes messages: encodes once, checks the size, carries the options given for this call."""
 
-    def __init__(self, *, clock: Clock, max_payload: int) -> None:
+    def __init__(self, *, clock: Clock, max_payload: int, mark_ttl: float) -> None:
         self._now_us = clock.now_us
+        self._mark_us = microseconds(mark_ttl)
         self._max_payload = max_payload
 
     def write(self, call: Call[Any], declared: Declared) -> tuple[Stream, Message]:
@@ -108,6 +109,7 @@ class Letters:
             unique=_unique_key(call, declared),
             fresh=options.job_id is UNSET,
             child=declared.child,
+            mark_us=self._mark_us,
         )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from headrace import App, JobStatus, RetryPolicy
+import pytest
+
+from headrace import App, JobExpired, JobStatus, RetryPolicy
 from headrace.core.clock import MovableClock
 from headrace.core.ids import new_id
 from tests.unit.behaviour.work import LONG, drain, until
@@ -229,3 +231,27 @@ async def test_the_window_may_be_given_for_a_call(app: App, clock: MovableClock)
     assert (await call.enqueue()).duplicate
     clock.advance(61)
     assert not (await call.enqueue()).duplicate
+
+
+# --- expired ---------------------------------------------------------------------------------------------
+
+
+async def test_an_expired_job_gives_its_key_to_the_next(app: App, clock: MovableClock) -> None:
+    seen: list[int] = []
+
+    @app.task(name="see", unique=True, expires=60)
+    async def see() -> int:
+        seen.append(1)
+        return 1
+
+    first = await see.enqueue()
+    clock.advance(61)
+    assert await first.status() is (await first.info()).status is JobStatus.EXPIRED
+    second = await see.enqueue()
+    assert not second.duplicate
+    with pytest.raises(JobExpired):
+        await first.result(timeout=10)
+    await drain(app)
+    assert seen == [1]
+    assert await second.result() == 1
+    assert await first.status() is JobStatus.EXPIRED

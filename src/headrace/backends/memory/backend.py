@@ -325,7 +325,7 @@ class MemoryBackend(MemoryLayouts, Backend):
 
     async def holder(self, stream: Stream, key: str) -> str | None:
         with self._lock:
-            return self._store.shelf(stream).keys.owner(key, self._now_us())
+            return self._store.shelf(stream).owner(key, self._now_us())
 
     async def workers(self) -> list[WorkerInfo]:
         with self._lock:

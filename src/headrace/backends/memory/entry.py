@@ -35,6 +35,14 @@ class Entry(msgspec.Struct, gc=False):
     log: JobLog = NO_LOG  # what it wrote in that, as far as it was reported
     written_us: int = 0  # of an event: when it was written to its topic's log
 
+    def expired(self, now_us: int) -> bool:
+        """Whether it still waits although its time has passed."""
+        return (
+            0 < self.expires_us <= now_us
+            and self.status not in (JobStatus.RUNNING, JobStatus.DEAD)
+            and self.state.expired(self.expires_us, now_us)
+        )
+
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
     """What is kept of a message after its end, for a time."""

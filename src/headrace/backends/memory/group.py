@@ -174,7 +174,7 @@ class GroupShelf(Shelf):
             entry = self._next_waiting(now_us)
             if entry is None:
                 return purged
-            self._end(entry, JobStatus.CANCELLED, mark_us, now_us)
+            self._end_waiting(entry, mark_us, now_us)
         return limit
 
     def _next_waiting(self, now_us: int) -> Entry | None:

@@ -37,10 +37,11 @@ class Keys:
             heapq.heappush(self._passing, (until_us, unique.key))
         self._holders[unique.key] = Holder(id, until_us)
 
-    def release(self, unique: UniqueKey, id: str, *kinds: Literal["finished", "started"]) -> None:
+    def release(self, unique: UniqueKey, id: str, *kinds: Literal["finished", "started", "elapsed"]) -> None:
         """Let go of the key if it is of one of these kinds and still held by this message."""
         holder = self._holders.get(unique.key)
-        if unique.until in kinds and holder and holder.id == id and holder.until_us == FOREVER:
+        elapses = unique.until == "elapsed"
+        if unique.until in kinds and holder and holder.id == id and (holder.until_us < FOREVER) is elapses:
             del self._holders[unique.key]
 
     def prune(self, limit: int, now_us: int) -> int:

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.backend import CRASH_LIMIT, CRASHED, Answer, CancelAnswer, Recovery, Renewal, ReplayAnswer
 from headrace.core.claim import Claim, Report
 from headrace.core.errors import Moved
-from headrace.core.message import FRESH, Batch, Message, Source, Trouble
+from headrace.core.message import EXPIRED_MARK_US, FRESH, Batch, Message, Source, Trouble
 from headrace.core.orders import CancelOrder, LeaseOrder, PauseOrder
 from headrace.core.outcome import (
     DONE,
@@ -64,9 +64,9 @@ class Shelf(Stock):
         for message in batch.messages:
             answer = self._refusal(message, room, now_us)
             if answer is None:
+                room += self._take_key(message, now_us) - 1
                 self._add(message, now_us)
                 answer = Answer(message.id)
-                room -= 1
             answers.append(answer)
         self._producers.remember(batch, answers, now_us)
         self._ring()
@@ -86,15 +86,15 @@ class Shelf(Stock):
         id = message.id
         if id in self.entries or self.marks.get(id, now_us):
             return Answer(id, "duplicate")
-        if message.unique and (owner := self.keys.owner(message.unique.key, now_us)):
-            return Answer(owner, "duplicate")
+        if message.unique:
+            if owner := self.owner(message.unique.key, now_us):
+                return Answer(owner, "duplicate")
+            room += self._expired_owner(message.unique.key, now_us) is not None  # it makes room
         return None if room > 0 else Answer(id, "full")
 
     def _add(self, message: Message, now_us: int) -> None:
         entry = Entry(message, next(self._numbers), _QUEUED, now_us)
         self.entries[message.id] = entry
-        if message.unique:
-            self.keys.take(message.unique, message.id, now_us)
         due_us = max(message.due_us, now_us + message.delay_us)
         if message.lifetime_us:
             entry.expires_us = due_us + message.lifetime_us
@@ -102,6 +102,18 @@ class Shelf(Stock):
             self._schedule(entry, _SCHEDULED, due_us, now_us)
         else:
             self.lanes.put(FIRST_PRIORITY + message.priority, entry)
+
+    def _take_key(self, message: Message, now_us: int) -> bool:
+        """Take its unique key, from an expired owner if need be; whether there was one, which has ended."""
+        unique = message.unique
+        if unique is None:
+            return False
+        expired = self._expired_owner(unique.key, now_us)
+        if expired is not None:
+            self._take_out(expired)
+            self._end(expired, JobStatus.EXPIRED, message.mark_us, now_us)
+        self.keys.take(unique, message.id, now_us)
+        return expired is not None
 
     # --- out and back ------------------------------------------------------------------------------------
 
@@ -260,7 +272,7 @@ class Shelf(Stock):
 
     def cancel(self, id: str, mark_us: int, now_us: int) -> CancelAnswer:
         entry = self.entries.get(id)
-        if entry is None or entry.status is _DEAD:
+        if entry is None or entry.status is _DEAD or entry.expired(now_us):
             return CancelAnswer.GONE
         if entry.status is _RUNNING:
             entry.cancelled_for_us = mark_us
@@ -275,7 +287,7 @@ class Shelf(Stock):
         while len(entries) < limit and self.agenda.first_us() is not None:
             entries.append(self.agenda.pop())
         for entry in entries:
-            self._end(entry, JobStatus.CANCELLED, mark_us, now_us)
+            self._end_waiting(entry, mark_us, now_us)
         return len(entries)
 
     def replay(self, id: str, now_us: int) -> ReplayAnswer:
@@ -284,9 +296,9 @@ class Shelf(Stock):
             return ReplayAnswer.GONE
         unique = entry.message.unique
         if unique and unique.until == "finished":
-            if self.keys.owner(unique.key, now_us):
+            if self.owner(unique.key, now_us):
                 return ReplayAnswer.DUPLICATE
-            self.keys.take(unique, id, now_us)
+            self._take_key(msgspec.structs.replace(entry.message, mark_us=EXPIRED_MARK_US), now_us)
         del self.dead[id]
         # Whoever replays a message wants it to run: neither an old cancellation nor its age prevents that.
         entry.state, entry.cancelled_for_us, entry.expires_us = FRESH, None, 0

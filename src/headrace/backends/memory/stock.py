@@ -52,6 +52,15 @@ class Stock:
     def find(self, id: str, now_us: int) -> Entry | Mark | None:
         return self.entries.get(id) or self.marks.get(id, now_us)
 
+    def owner(self, key: str, now_us: int) -> str | None:
+        """The id of the message that holds a unique key, and has not expired."""
+        return None if self._expired_owner(key, now_us) else self.keys.owner(key, now_us)
+
+    def _expired_owner(self, key: str, now_us: int) -> Entry | None:
+        entry = self.entries.get(self.keys.owner(key, now_us) or "")
+        unique = entry.message.unique if entry else None
+        return entry if entry and unique and unique.key == key and entry.expired(now_us) else None
+
     def queued(self) -> int:
         return len(self.lanes)
 
@@ -118,11 +127,18 @@ class Stock:
             self.marks.keep(mark)
         self._part(entry, now_us)
 
+    def _end_waiting(self, entry: Entry, ttl_us: int, now_us: int) -> None:
+        """One that was taken out of where it waited: cancelled, if it had not expired before."""
+        status = JobStatus.EXPIRED if entry.expired(now_us) else JobStatus.CANCELLED
+        self._end(entry, status, ttl_us, now_us)
+
     def _part(self, entry: Entry, now_us: int) -> None:
         """What every end has in common: the key is released, whoever waits for it is told."""
         message = entry.message
         if message.unique:
             self.keys.release(message.unique, message.id, "finished", "started")
+            if entry.status is JobStatus.EXPIRED:
+                self.keys.release(message.unique, message.id, "elapsed")
         if self.watchers and (bells := self.watchers.pop(message.id, None)):
             record = end_of(self, message.id, now_us)
             for bell in bells:

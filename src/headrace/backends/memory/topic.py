@@ -61,8 +61,6 @@ class TopicShelf(Shelf):
         return None
 
     def _add(self, message: Message, now_us: int) -> None:
-        if message.unique:
-            self.keys.take(message.unique, message.id, now_us)
         due_us = max(message.due_us, now_us + message.delay_us)
         entry = Entry(_event(message), next(self._numbers), JobStatus.QUEUED, now_us)
         entry.expires_us = due_us + message.lifetime_us if message.lifetime_us else 0

@@ -29,7 +29,7 @@ Place = tuple[int, int]
 
 def record_of(shelf: Stock, id: str, now_us: int) -> Record | None:
     row = shelf.find(id, now_us)
-    return _record(shelf, row) if row else None
+    return _record(shelf, row, now_us) if row else None
 
 
 def end_of(shelf: Stock, id: str, now_us: int) -> Record | None:
@@ -64,8 +64,9 @@ def page_of_records(
     def show(row: Entry | Mark) -> Record | None:
         if isinstance(row, Mark) and row.until_us <= now_us:
             return None
-        record = _record(shelf, row)
-        return record if status in (None, record.status) and task in (None, record.task) else None
+        record = _record(shelf, row, now_us)
+        fits = status is None or status is record.status is row.status
+        return record if fits and task in (None, record.task) else None
 
     rows: list[Entry | Mark] = [*shelf.entries.values(), *shelf.marks.by_id.values()]
     return _page(rows, place, show, cursor, limit)
@@ -112,8 +113,8 @@ def _read_cursor(cursor: str) -> Place:
         ) from None
 
 
-def _record(shelf: Stock, row: Entry | Mark) -> Record:
-    return _record_of_mark(shelf, row) if isinstance(row, Mark) else _record_of_entry(shelf, row)
+def _record(shelf: Stock, row: Entry | Mark, now_us: int) -> Record:
+    return _record_of_mark(shelf, row) if isinstance(row, Mark) else _record_of_entry(shelf, row, now_us)
 
 
 def _record_of_mark(shelf: Stock, mark: Mark) -> Record:
@@ -129,22 +130,23 @@ def _record_of_mark(shelf: Stock, mark: Mark) -> Record:
     )
 
 
-def _record_of_entry(shelf: Stock, entry: Entry) -> Record:
+def _record_of_entry(shelf: Stock, entry: Entry, now_us: int) -> Record:
     message = entry.message
+    expired = entry.expired(now_us)
     running = entry.status is JobStatus.RUNNING
     unique = message.unique if shelf.stream.kind == "queue" else None
     return Record(
         shelf.stream,
         message.id,
-        entry.status,
+        JobStatus.EXPIRED if expired else entry.status,
         task=message.task,
         body=message.body,
         state=entry.state,
         priority=message.priority,
-        due_us=entry.due_us,
+        due_us=0 if expired else entry.due_us,
         claimed_us=entry.since_us if running else 0,
         worker=entry.worker if running else "",
-        ended_us=entry.since_us if entry.status is JobStatus.DEAD else 0,
+        ended_us=entry.since_us if entry.status is JobStatus.DEAD else entry.expires_us if expired else 0,
         reason=entry.reason,
         failure=entry.failure,
         progress=entry.progress if running else None,

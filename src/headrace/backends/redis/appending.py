@@ -15,7 +15,7 @@ from .connection import Word
 from .faults import is_sealed
 from .publishing import publish_words
 from .queue import Call, Queue
-from .scripts import APPEND, PUBLISH, TICK
+from .scripts import APPEND, APPEND_UNIQUE, PUBLISH, TICK
 
 #: What one script may hold: messages, and bytes of bodies (or a single message).
 ITEMS, BYTES = 500, 1 << 20
@@ -25,6 +25,7 @@ REMEMBERED = 600_000
 BRIEFLY = 1_000
 
 _UNLIMITED = -1
+_SHAPE = 4  # the word that says what the messages are
 _KINDS = {"finished": "f", "started": "s", "elapsed": "e"}
 
 
@@ -67,7 +68,9 @@ def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> C
     if queue.stream.kind == "topic":
         head = (f"{batch.producer}/{number}", batch.number, REMEMBERED)
         return queue.call(PUBLISH, *head, *publish_words(messages))
-    return queue.call(APPEND, *_words(batch, number, messages, REMEMBERED))
+    words = _words(batch, number, messages, REMEMBERED)
+    keyed = words[_SHAPE] == "0" and any(message.unique for message in messages)
+    return queue.call(APPEND_UNIQUE if keyed else APPEND, *words)
 
 
 def _words(batch: Batch, number: int, messages: list[Message], remembered: int) -> list[Word]:
@@ -97,7 +100,7 @@ def _options(message: Message) -> str:
     unique = message.unique
     kind, key, window = (_KINDS[unique.until], unique.key, unique.window_us) if unique else ("-", "", 0)
     times = f"{max(0, message.delay_us)} {max(0, message.due_us)} {message.lifetime_us}"
-    return f"{message.priority} {times} {kind} {window} {key}"
+    return f"{message.priority} {times} {kind} {window} {message.mark_us} {key}"
 
 
 def _chunks(messages: list[Message]) -> Iterator[list[Message]]:

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.backend import DeadFilter, Inspector, ReplayAnswer
 from headrace.core.clock import SECOND
 from headrace.core.errors import after_a_part
-from headrace.core.message import Stream
+from headrace.core.message import EXPIRED_MARK_US, Stream
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 
 from .keys import stream_of
@@ -93,7 +93,7 @@ class RedisInspector(Inspector):
         while len(answers) < len(ids):
             chunk = ids[len(answers) : len(answers) + ITEMS]
             with after_a_part(answers):
-                replies = await self._store.run(queue.call(REPLAY, BYTES, *chunk))
+                replies = await self._store.run(queue.call(REPLAY, BYTES, EXPIRED_MARK_US, *chunk))
             answers += [ReplayAnswer(reply.decode()) for reply in replies]
         return answers
 

@@ -58,6 +58,7 @@ def _script(name: str) -> Script:
 AGAIN = _script("again")
 AGE = _script("age")
 APPEND = _script("append")
+APPEND_UNIQUE = _script("append_unique")
 ARRANGE = _script("arrange")
 BURY = _script("bury")
 CANCEL = _script("cancel")

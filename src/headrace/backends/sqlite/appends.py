@@ -12,11 +12,12 @@ from headrace.core.message import Batch, Message, Stream, are_alike
 
 from . import queries
 from .connection import Bindings
+from .ledger import Ledger, Subject
 from .parcel import Parcel, listed, unlisted
-from .places import FIRST_PRIORITY, SCHEDULED, SUCCEEDED, lane_for
+from .places import EXPIRED, FIRST_PRIORITY, SCHEDULED, SUCCEEDED, lane_for
 from .producers import recall, remember
 from .transaction import StreamRow, Transaction, new_number
-from .unique_keys import KeyRing
+from .unique_keys import ExpiredOwner, KeyRing
 
 #: The room in a stream without a limit.
 UNLIMITED: Final = 1 << 62
@@ -73,22 +74,39 @@ def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[
     room = _room(transaction, stream, batch.limit)
     answers: list[Answer] = []
     accepted: list[Message] = []
+    ledger = Ledger(transaction)
     for message in messages:
         id, unique = message.id, message.unique
         if id in known:
             answers.append(Answer(id, "duplicate"))
-        elif unique is not None and (owner := keys.owner(unique.key)) is not None:
+            continue
+        if unique is not None and (owner := keys.owner(unique.key)) is not None:
             answers.append(Answer(owner, "duplicate"))
-        elif len(accepted) >= room:
+            continue
+        expired = keys.expired_owner(unique.key) if unique is not None else None
+        if len(accepted) >= room + (expired is not None):
             answers.append(Answer(id, "full"))
-        else:
-            known.add(id)
-            if unique is not None:
-                keys.take(unique, id)
-            accepted.append(message)
-            answers.append(Answer(id))
+            continue
+        if unique is not None:
+            if expired is not None:
+                end_expired(ledger, batch.stream, stream.number, expired, unique.key, message.mark_us)
+                room += 1
+            keys.take(unique, id)
+        known.add(id)
+        accepted.append(message)
+        answers.append(Answer(id))
+    ledger.write()
     keys.write()
     return answers, accepted
+
+
+def end_expired(
+    ledger: Ledger, stream: Stream, number: int, owner: ExpiredOwner, key: str, mark_us: int
+) -> None:
+    """It gives up its key to a message that is accepted."""
+    seq, id, place, priority = owner
+    subject = Subject(seq, stream, number, id, place, priority, unique_key=key)
+    ledger.end(subject, EXPIRED, ttl_us=mark_us)
 
 
 def _known_ids(transaction: Transaction, stream: int, messages: list[Message]) -> set[str]:

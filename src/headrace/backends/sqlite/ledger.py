@@ -10,9 +10,9 @@ from headrace.core.outcome import DeadReason, Failure
 from . import queries
 from .order import Leaver, pass_on
 from .parcel import Parcel, listed
-from .places import DEAD, PARKED, lane_of
+from .places import DEAD, EXPIRED, PARKED, lane_of
 from .transaction import Transaction
-from .unique_keys import HeldKey, release_keys
+from .unique_keys import HeldKey, give_up_keys, release_keys
 
 
 class Subject(msgspec.Struct):
@@ -27,6 +27,7 @@ class Subject(msgspec.Struct):
     claim: int = 0
     cancel_us: int | None = None
     unique_key: str | None = None
+    expired: bool = False  # it waits although its time has passed
 
 
 class Ledger:
@@ -39,6 +40,7 @@ class Ledger:
         self._burials: list[tuple[object, ...]] = []
         self._forgotten: list[int] = []
         self._released: list[HeldKey] = []
+        self._given_up: list[HeldKey] = []  # by what expired
         self._leavers: list[Leaver] = []
         self._due: dict[Stream, tuple[int, int]] = {}  # number, and the earliest due time put down
         self._bytes = Parcel()
@@ -96,6 +98,7 @@ class Ledger:
         if self._forgotten:
             connection.change(queries.FORGET, (listed(self._forgotten),))
         release_keys(self._transaction, self._released)
+        give_up_keys(self._transaction, self._given_up)
         pass_on(self._transaction, self._leavers)
 
     def _announce_due(self) -> None:
@@ -110,17 +113,18 @@ class Ledger:
     def _part(self, subject: Subject, place: int) -> None:
         """What every end has in common: the key is released, and whoever waits for it is told."""
         if subject.unique_key is not None:
-            self._let_go(subject, subject.unique_key)
+            self._let_go(subject, subject.unique_key, place)
         self._transaction.ended(subject.stream, subject.id)
         self._count(subject, place)
 
-    def _let_go(self, subject: Subject, key: str) -> None:
+    def _let_go(self, subject: Subject, key: str, place: int) -> None:
         if subject.stream.kind == "group":
             self._leavers.append(Leaver(subject.stream, subject.number, key, subject.id))
             if subject.place == PARKED:
                 self._transaction.news.ready.add(subject.stream)  # there may be room to draw again
         else:
-            self._released.append((subject.number, key, subject.id))
+            keys = self._given_up if place == EXPIRED else self._released
+            keys.append((subject.number, key, subject.id))
 
     def _count(self, subject: Subject, place: int) -> None:
         self._transaction.count(subject.number, subject.place, -1)

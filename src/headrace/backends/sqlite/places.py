@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.core.message import State
+from headrace.core.message import FRESH, State, decode_state
 from headrace.core.record import JobStatus
 
 #: Behind another event of its key, in an ordered group.
@@ -47,6 +47,14 @@ RANGES: Final[dict[JobStatus, tuple[int, int]]] = {
 STATUS: Final[dict[int, JobStatus]] = {
     place: status for status, (first, last) in RANGES.items() for place in range(first, last + 1)
 }
+
+
+def has_expired(place: int, expires_us: int, state: str | None, now_us: int) -> bool:
+    """Whether a message still waits although its time has passed. Of one that may have, the queries give its
+    state in hexadecimal digits."""
+    if state is None or place >= DEAD or place == RUNNING:
+        return False
+    return (decode_state(bytes.fromhex(state)) if state else FRESH).expired(expires_us, now_us)
 
 
 def lane_of(state: State, priority: int) -> int:

@@ -126,12 +126,17 @@ ON CONFLICT DO UPDATE SET number = excluded.number, at_us = excluded.at_us, answ
 
 # --- unique keys -----------------------------------------------------------------------------------------
 
-# [key, ...] → [[key, id, expires_us, whether the owner waits or runs], ...]
-FIND_KEYS = """
-SELECT json_group_array(json_array(key, id, expires_us, EXISTS (
-    SELECT 1 FROM headrace_messages AS owner
-    WHERE owner.stream = ?1 AND owner.id = keys.id AND owner.place <= 9)))
-FROM headrace_unique_keys AS keys WHERE stream = ?1 AND key IN (SELECT value FROM json_each(?2))
+# What says whether a message that waits has expired: see places.has_expired
+_EXPIRY = "message.expires_us, iif(message.expires_us BETWEEN 1 AND ?3, hex(state), NULL)"
+
+# [key, ...], now → [[key, id, until, whether the owner was appended with it, its seq, place, priority, when
+# it expires], ...]
+FIND_KEYS = f"""
+SELECT json_group_array(json_array(
+    key, keys.id, keys.expires_us, unique_key = key, seq, place, priority, {_EXPIRY}))
+FROM headrace_unique_keys AS keys LEFT JOIN headrace_messages AS message
+    ON message.stream = ?1 AND message.id = keys.id
+WHERE keys.stream = ?1 AND key IN (SELECT value FROM json_each(?2))
 """
 
 # [[key, id, expires_us], ...]
@@ -143,6 +148,12 @@ SELECT ?1, value ->> 0, value ->> 1, value ->> 2 FROM json_each(?2)
 # [[stream, key, id], ...]: only what that message still holds until it is finished or started
 RELEASE_KEYS = """
 DELETE FROM headrace_unique_keys WHERE expires_us IS NULL AND (stream, key, id) IN (
+    SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))
+"""
+
+# [[stream, key, id], ...]: whatever that message holds
+GIVE_UP_KEYS = """
+DELETE FROM headrace_unique_keys WHERE (stream, key, id) IN (
     SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))
 """
 
@@ -327,17 +338,18 @@ FROM json_each(?1) AS due WHERE seq = due.value
 
 # --- steering --------------------------------------------------------------------------------------------
 
-# [id, ...] → [[seq, stream, place, priority, unique_key unless it is no longer the message's, id], ...]
-READ_BY_ID = """
+# [id, ...], now → [[seq, stream, place, priority, unique_key unless it is no longer the message's, id, when
+# it expires], ...]
+READ_BY_ID = f"""
 SELECT json_group_array(json_array(seq, stream, place, priority,
-    iif(unique_until IN ('spent', 'elapsed'), NULL, unique_key), id))
-FROM headrace_messages WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2))
+    iif(unique_until IN ('spent', 'elapsed'), NULL, unique_key), id, {_EXPIRY}))
+FROM headrace_messages AS message WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2))
 """
 
 # → the same as READ_BY_ID, of what is queued, scheduled or retrying
-READ_WAITING = """
-SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id)) FROM (
-    SELECT seq, stream, place, priority, unique_key, message.id
+READ_WAITING = f"""
+SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id, expires_us, state)) FROM (
+    SELECT seq, stream, place, priority, unique_key, message.id, {_EXPIRY} AS state
     FROM json_each('[-6, -5, -4, -3, -2, 1, 2, 3, 4, 5, 6, 8, 9]') AS waiting
         CROSS JOIN headrace_messages AS message
     WHERE stream = ?1 AND place = waiting.value LIMIT ?2)

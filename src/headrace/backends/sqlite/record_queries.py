@@ -10,7 +10,8 @@ SELECT seq, id, place, at_us, since_us, priority, task, reason, note, state, fai
         WHERE place = 7 AND progress.seq = message.seq AND progress.claim = message.claim
             AND fraction IS NOT NULL),
     (SELECT log FROM headrace_progress AS progress
-        WHERE place = 7 AND progress.seq = message.seq AND progress.claim = message.claim)
+        WHERE place = 7 AND progress.seq = message.seq AND progress.claim = message.claim),
+    expires_us
 FROM headrace_messages AS message
 """
 

@@ -55,6 +55,7 @@ class Row(NamedTuple):
     unique_until: str | None
     progress: str | None
     log: bytes | None
+    expires_us: int
 
 
 # --- one message ------------------------------------------------------------------------------------------
@@ -80,19 +81,21 @@ def _record(stream: Stream, row: Row, now_us: int) -> Record | None:
     if place >= SUCCEEDED and row.at_us <= now_us:
         return None
     running = place == RUNNING
+    state = read_state(row.state)
+    expired = place < DEAD and not running and state.expired(row.expires_us, now_us)
     keyed = stream.kind == "queue" and place <= DEAD
     return Record(
         stream,
         row.id,
-        STATUS[place],
+        JobStatus.EXPIRED if expired else STATUS[place],
         task=row.task,
         body=row.body,
-        state=read_state(row.state),
+        state=state,
         priority=row.priority,
-        due_us=row.at_us if place in (SCHEDULED, RETRYING) else 0,
+        due_us=row.at_us if place in (SCHEDULED, RETRYING) and not expired else 0,
         claimed_us=row.since_us if running else 0,
         worker=(row.worker or "") if running else "",
-        ended_us=row.since_us if place >= DEAD else 0,
+        ended_us=row.since_us if place >= DEAD else row.expires_us if expired else 0,
         result=row.result,
         note=row.note or "",
         reason=_reason(row.reason),
@@ -174,7 +177,8 @@ def list_records(connection: Connection, namespace: str, listing: Listing, now_u
         array = connection.value(record_queries.LIST_RECORDS_OF_STATUS, bindings)
         lines, cursor = _choose(array, listing, lambda line: f"{line.place}:{line.at_us}:{line.seq}")
     records = (_record(listing.stream, row, now_us) for row in _read(connection, lines))
-    return Page(tuple(record for record in records if record is not None), cursor)
+    status = listing.status
+    return Page(tuple(record for record in records if record and status in (None, record.status)), cursor)
 
 
 def list_dead(connection: Connection, namespace: str, listing: Listing) -> Page[DeadLetter]:

@@ -7,17 +7,28 @@ from typing import Any
 
 from headrace.core.backend import CancelAnswer, ReplayAnswer
 from headrace.core.lease import Lease
-from headrace.core.message import Stream, UniqueKey
+from headrace.core.message import EXPIRED_MARK_US, Stream, UniqueKey
 from headrace.core.orders import CancelOrder, LeaseOrder, PauseOrder
 
 from . import queries, topic_queries
+from .appends import end_expired
 from .connection import Connection
 from .drawing import draw
 from .ledger import Ledger, Subject
 from .log import write_due
 from .order import next_in_line_us
 from .parcel import listed, unlisted
-from .places import CANCELLED, DEAD, FIRST_PRIORITY, PARKED, RETRYING, RUNNING, SCHEDULED
+from .places import (
+    CANCELLED,
+    DEAD,
+    EXPIRED,
+    FIRST_PRIORITY,
+    PARKED,
+    RETRYING,
+    RUNNING,
+    SCHEDULED,
+    has_expired,
+)
 from .transaction import Transaction
 from .unique_keys import KeyRing
 
@@ -49,7 +60,7 @@ def pause(transaction: Transaction, stream: Stream, *, paused: bool) -> None:
 
 def cancel(transaction: Transaction, stream: Stream, id: str, mark_us: int) -> CancelAnswer:
     subject = _subjects(transaction, stream, [id]).get(id)
-    if subject is None or subject.place >= DEAD:
+    if subject is None or subject.place >= DEAD or subject.expired:
         return CancelAnswer.GONE
     if subject.place == RUNNING:
         transaction.connection.change(queries.ASK_TO_CANCEL, (mark_us, subject.seq))
@@ -65,8 +76,9 @@ def purge(transaction: Transaction, stream: Stream, mark_us: int, limit: int) ->
         return 0
     if stream.kind == "group":
         draw(transaction, [stream], limit, paused=True)  # what it has not drawn is queued as well
-    rows = unlisted(transaction.connection.value(queries.READ_WAITING, (found.number, limit)))
-    subjects = [_subject(stream, row) for row in rows]
+    now_us = transaction.now_us
+    rows = unlisted(transaction.connection.value(queries.READ_WAITING, (found.number, limit, now_us)))
+    subjects = [_subject(stream, row, now_us) for row in rows]
     _cancel_all(transaction, subjects, mark_us)
     return len(subjects)
 
@@ -82,6 +94,7 @@ def replay(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> list
     replayed: list[Subject] = []
     parked: list[Subject] = []
     ordered = stream.kind == "group"
+    ledger = Ledger(transaction)
     answers: list[ReplayAnswer] = []
     for id in ids:
         subject = dead.pop(id, None)
@@ -93,9 +106,12 @@ def replay(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> list
             answers.append(ReplayAnswer.REPLAYED if ordered else ReplayAnswer.DUPLICATE)
         else:
             if subject.unique_key is not None:
+                if expired := keys.expired_owner(subject.unique_key):
+                    end_expired(ledger, stream, number, expired, subject.unique_key, EXPIRED_MARK_US)
                 keys.take(UniqueKey(subject.unique_key), id)
             replayed.append(subject)
             answers.append(ReplayAnswer.REPLAYED)
+    ledger.write()
     keys.write()
     _queue_again(transaction, stream, [*replayed, *parked])
     _park(transaction, parked)
@@ -136,19 +152,22 @@ def _subjects(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> d
     found = transaction.find(stream)
     if found is None:
         return {}
-    rows = unlisted(transaction.connection.value(queries.READ_BY_ID, (found.number, listed(ids))))
-    return {subject.id: subject for subject in (_subject(stream, row) for row in rows)}
+    bindings = (found.number, listed(ids), transaction.now_us)
+    rows = unlisted(transaction.connection.value(queries.READ_BY_ID, bindings))
+    subjects = (_subject(stream, row, transaction.now_us) for row in rows)
+    return {subject.id: subject for subject in subjects}
 
 
-def _subject(stream: Stream, row: list[Any]) -> Subject:
-    seq, number, place, priority, unique_key, id = row
-    return Subject(seq, stream, number, id, place, priority, unique_key=unique_key)
+def _subject(stream: Stream, row: list[Any], now_us: int) -> Subject:
+    seq, number, place, priority, unique_key, id, expires_us, state = row
+    expired = has_expired(place, expires_us, state, now_us)
+    return Subject(seq, stream, number, id, place, priority, unique_key=unique_key, expired=expired)
 
 
 def _cancel_all(transaction: Transaction, subjects: list[Subject], mark_us: int) -> None:
     ledger = Ledger(transaction)
     for subject in subjects:
-        ledger.end(subject, CANCELLED, ttl_us=mark_us)
+        ledger.end(subject, EXPIRED if subject.expired else CANCELLED, ttl_us=mark_us)
     ledger.write()
 
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from headrace.core.message import UniqueKey
 
 from . import queries
 from .connection import Connection
 from .parcel import listed, unlisted
+from .places import RETRYING, has_expired
 from .transaction import Transaction
 
 #: The key of a message that is ending or has started: stream, key, and the message's id.
 HeldKey = tuple[int, str, str]
+
+
+class ExpiredOwner(NamedTuple):
+    """A message that holds a key, and waits although its time has passed."""
+
+    seq: int
+    id: str
+    place: int
+    priority: int
 
 
 class KeyRing:
@@ -21,15 +32,20 @@ class KeyRing:
     def __init__(self, transaction: Transaction, stream: int, keys: Iterable[str]) -> None:
         self._transaction = transaction
         self._stream = stream
-        self._owners = owners(transaction.connection, stream, list(keys), transaction.now_us)
+        self._owners, self._expired = _owners(transaction.connection, stream, list(keys), transaction.now_us)
         self._taken: list[tuple[str, str, int | None]] = []
 
     def owner(self, key: str) -> str | None:
         """The id of the message that holds it."""
         return self._owners.get(key)
 
+    def expired_owner(self, key: str) -> ExpiredOwner | None:
+        """Whoever takes the key ends this message."""
+        return self._expired.get(key)
+
     def take(self, unique: UniqueKey, id: str) -> None:
         self._owners[unique.key] = id
+        self._expired.pop(unique.key, None)
         expires_us = self._transaction.now_us + unique.window_us if unique.until == "elapsed" else None
         self._taken.append((unique.key, id, expires_us))
 
@@ -44,13 +60,27 @@ def release_keys(transaction: Transaction, keys: list[HeldKey]) -> None:
         transaction.connection.change(queries.RELEASE_KEYS, (listed(keys),))
 
 
+def give_up_keys(transaction: Transaction, keys: list[HeldKey]) -> None:
+    """The same for messages that have expired, whatever the kind of their keys."""
+    if keys:
+        transaction.connection.change(queries.GIVE_UP_KEYS, (listed(keys),))
+
+
 def owners(connection: Connection, stream: int, keys: list[str], now_us: int) -> dict[str, str]:
     """Which messages hold these keys; those that nobody holds are left out."""
-    if not keys:
-        return {}
-    rows = unlisted(connection.value(queries.FIND_KEYS, (stream, listed(keys))))
-    return {
-        key: id
-        for key, id, expires_us, alive in rows
-        if (alive if expires_us is None else expires_us > now_us)
-    }
+    return _owners(connection, stream, keys, now_us)[0]
+
+
+def _owners(
+    connection: Connection, stream: int, keys: list[str], now_us: int
+) -> tuple[dict[str, str], dict[str, ExpiredOwner]]:
+    """Who holds these keys, and who has expired over it."""
+    owners: dict[str, str] = {}
+    expired: dict[str, ExpiredOwner] = {}
+    rows = unlisted(connection.value(queries.FIND_KEYS, (stream, listed(keys), now_us))) if keys else []
+    for key, id, until_us, own, seq, place, priority, expires_us, state in rows:
+        if own and has_expired(place, expires_us, state, now_us):
+            expired[key] = ExpiredOwner(seq, id, place, priority)
+        elif (place is not None and place <= RETRYING) if until_us is None else until_us > now_us:
+            owners[key] = id
+    return owners, expired

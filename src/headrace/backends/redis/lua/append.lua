@@ -7,8 +7,9 @@
 --           what the messages are:
 --             f: fresh, of one task, without options; then task, and for each message: id · body
 --             1: all ids are different and no message has options, or 0: anything; then for each message: id ·
---             task · body · options, empty or 'priority delay due lifetime kind window key' (kind: f, s, e or -
---             of the unique key)
+--             task · body · options, empty or 'priority delay due lifetime kind window mark key' (kind: f, s, e
+--             or - of the unique key; mark: microseconds for which that of an expired owner stays), which needs
+--             append_unique.lua when there is a key
 -- answers:  three for each message that was not accepted: its index from 0 · d or f · the id that stands there
 local SHAPE, FIRST, WIDTH = ARGV[9], 10, 4
 local producer, number, limit, memory = PRODUCER .. ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
@@ -105,20 +106,6 @@ local function is_known(index, id)
   return fresh[id] or (value and lives(id, value)) or (marked and has_mark(id))
 end
 
-local function holder_of(key)
-  local value = redis.call('GET', UNIQUE .. key)
-  if not value then
-    return nil
-  end
-  local expiry, id = string.match(value, '^(%d+) (.*)$')
-  if expiry ~= '0' then
-    return tonumber(expiry) > now and id or nil
-  end
-  local place = redis.call('HGET', IDS, id)
-  local holds = fresh[id] or (place and place ~= 'D' and lives(id, place))
-  return holds and id or nil
-end
-
 local function hold(kind, key, window, id)
   if kind ~= 'e' then
     redis.call('SET', UNIQUE .. key, '0 ' .. id)
@@ -142,12 +129,17 @@ local function schedule(id, message, ready)
 end
 
 local function add(index, id, task, body, options)
-  local priority, delay, due, lifetime, kind, window, key =
-    string.match(options, '^(%d+) (%d+) (%d+) (%d+) ([fse-]) (%d+) (.*)$')
-  local standing = kind ~= '-' and holder_of(key)
+  local priority, delay, due, lifetime, kind, window, mark, key =
+    string.match(options, '^(%d+) (%d+) (%d+) (%d+) ([fse-]) (%d+) (%d+) (.*)$')
+  local standing, expired
+  if kind ~= '-' then
+    standing, expired = holder_of(key, now, fresh)
+  end
+  room = room + (expired and 1 or 0)
   if standing then
     return refuse(index, 'd', standing)
   elseif room <= 0 then
+    room = room - (expired and 1 or 0)
     return refuse(index, 'f', id)
   end
   local ready = math.max(now + delay, tonumber(due))
@@ -162,6 +154,9 @@ local function add(index, id, task, body, options)
     added[#added + 1] = id
     added[#added + 1] = lane .. redis.call('XADD', KEYS[lane], next_entry(lane), unpack(message))
   end
+  if expired then
+    end_owner(expired, tonumber(mark))
+  end
   if kind ~= '-' then
     hold(kind, key, tonumber(window), id)
   end
@@ -175,7 +170,7 @@ for index = 1, count do
   if is_known(index, id) then
     refuse(index, 'd', id)
   else
-    add(index, id, ARGV[at + 1], ARGV[at + 2], options ~= '' and options or '1 0 0 0 - 0 ')
+    add(index, id, ARGV[at + 1], ARGV[at + 2], options ~= '' and options or '1 0 0 0 - 0 0 ')
   end
 end
 

@@ -1,13 +1,13 @@
 -- Ends a waiting message as cancelled, or asks for the cancellation of a running one.
 --
--- requires: queue message place queueing ordering ending
+-- requires: queue message place queueing ordering ending expiry
 -- keys:     those of the queue
 -- args:     id · microseconds for which the mark stays
 -- answers:  removed, told or gone
 local id, ttl = ARGV[5], ARGV[6]
 local place, flags = place_of(id)
 local message = place and message_at(place, id)
-if not message or place == 'D' then
+if not message or place == 'D' or waits_expired(place, message, clock()) then
   return 'gone'
 end
 

@@ -1,6 +1,6 @@
 -- Settles what ends without a result: cancelled or expired, with a mark.
 --
--- requires: queue message place queueing ordering ending
+-- requires: queue message place queueing ordering ending expiring
 -- keys:     those of the queue
 -- args:     for each message: id · lane · entry · consumer · task · unique key · status · time to live ·
 --           state
@@ -11,7 +11,12 @@ for at = 5, #ARGV, 9 do
   local is_held, flags = held(id, lane, entry, ARGV[at + 3])
   if is_held then
     take_out(lane, entry)
-    finish(id, flags, ARGV[at + 5], tonumber(ARGV[at + 7]), saying(ARGV[at + 6], ARGV[at + 4], ARGV[at + 8]))
+    local task, unique, status, ttl, state = unpack(ARGV, at + 4, at + 8)
+    if status == 'expired' then
+      finish_expired(id, flags, unique, tonumber(ttl), task, state)
+    else
+      finish(id, flags, unique, tonumber(ttl), saying(status, task, state))
+    end
   else
     lost[#lost + 1] = (at - 5) / 9
   end

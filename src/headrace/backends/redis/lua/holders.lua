@@ -1,6 +1,6 @@
 -- Says who stands in the way of messages that are to be appended.
 --
--- requires: queue message place
+-- requires: queue message place expiry unique
 -- keys:     those of the queue or topic
 -- args:     1 or 0: ids that are known stand in the way · for each message: id · unique key with a letter in
 --           front, or empty
@@ -21,23 +21,12 @@ local function is_known(id)
   return (value and lives(id, value)) or has_mark(id)
 end
 
-local function holder_of(key)
-  local expiry, id = string.match(redis.call('GET', UNIQUE .. key) or '', '^(%d+) (.*)$')
-  if not expiry then
-    return ''
-  elseif expiry ~= '0' then
-    return tonumber(expiry) > now and id or ''
-  end
-  local place = redis.call('HGET', IDS, id)
-  return place and place ~= 'D' and lives(id, place) and id or ''
-end
-
 local answers = {}
 for at = 6, #ARGV, 2 do
   local id, key = ARGV[at], ARGV[at + 1]
   local holder = by_id and is_known(id) and id or ''
   if holder == '' and key ~= '' then
-    holder = holder_of(string.sub(key, 2))
+    holder = holder_of(string.sub(key, 2), now) or ''
   end
   answers[#answers + 1] = holder
 end

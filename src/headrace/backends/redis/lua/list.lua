@@ -1,6 +1,6 @@
 -- Lists one part of a queue in order.
 --
--- requires: queue message place counting describing
+-- requires: queue message place expiry counting describing
 -- keys:     those of the queue
 -- args:     part: S scheduled, R retrying, K parked, D dead (the latest first), or Q queued, X running with a lane's
 --           number behind · where to go on, as answered before, or empty · limit · bytes of bodies after

@@ -1,6 +1,6 @@
 -- Describes messages by their ids.
 --
--- requires: queue message place describing
+-- requires: queue message place expiry describing
 -- keys:     those of the queue
 -- args:     ids
 -- answers:  a row for each that is known (see shared/describing.lua)

@@ -1,6 +1,6 @@
--- Ends queued, scheduled and retrying messages as cancelled.
+-- Ends queued, scheduled and retrying messages as cancelled, or as expired where they are.
 --
--- requires: queue message place queueing counting ordering ending
+-- requires: queue message place queueing counting ordering ending expiry expiring
 -- keys:     those of the queue
 -- args:     microseconds for which the marks stay · limit · bytes after which it stops
 -- answers:  how many; 0: nothing is left
@@ -9,7 +9,7 @@ local count, largest = 0, bytes
 
 local function purge(id, message)
   local _, flags = place_of(id)
-  finish_cancelled(id, flags, message, ttl)
+  finish_waiting(id, flags, message, ttl)
   count = count + 1
   local size = #get(message, 'm')
   largest = math.max(count == 1 and 1 or largest, size)

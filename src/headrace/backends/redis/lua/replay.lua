@@ -1,27 +1,27 @@
 -- Queues dead letters again under the same id, with a fresh state, or parks them until their key is free.
 -- Appends first and removes after.
 --
--- requires: queue message place queueing ordering
+-- requires: queue message place queueing ordering ending expiry expiring unique
 -- keys:     those of the queue
--- args:     bytes of bodies after which it stops · ids
+-- args:     bytes of bodies after which it stops · microseconds for which the mark of an expired owner of a unique
+--           key stays · ids
 -- answers:  for each: replayed, duplicate or gone; fewer than there are ids when it stopped
-local bytes = tonumber(ARGV[5])
+local bytes, ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 -- Takes the unique key again; false when another message holds it.
 local function take_key(unique, id)
   if not unique or string.sub(unique, 1, 1) ~= 'f' then
     return true
   end
-  local key = UNIQUE .. string.sub(unique, 2)
-  local value = redis.call('GET', key)
-  if value then
-    local expiry, owner = string.match(value, '^(%d+) (.*)$')
-    local place = owner ~= id and redis.call('HGET', IDS, owner)
-    if (expiry == '0' and place and place ~= 'D') or tonumber(expiry) > clock() then
-      return false
-    end
+  local key = string.sub(unique, 2)
+  local standing, expired = holder_of(key, clock())
+  if standing then
+    return false
   end
-  redis.call('SET', key, '0 ' .. id)
+  redis.call('SET', UNIQUE .. key, '0 ' .. id)
+  if expired then
+    end_owner(expired, ttl)
+  end
   return true
 end
 
@@ -48,7 +48,7 @@ local function replay(id)
 end
 
 local answers = {}
-for at = 6, #ARGV do
+for at = 7, #ARGV do
   if bytes > 0 then
     answers[#answers + 1] = replay(ARGV[at])
   end

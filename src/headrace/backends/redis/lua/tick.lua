@@ -1,7 +1,7 @@
 -- Advances a schedule to its next moment and appends the messages of that moment; what follows here is
 -- append.lua. The last three arguments are taken off first, the others are those of append.lua.
 --
--- requires: queue message place queueing counting
+-- requires: queue message place queueing counting ordering ending expiry expiring unique
 -- continues: append
 -- keys:     those of the queue
 -- args:     those of append.lua, without a limit; then name · the last moment as expected · the next

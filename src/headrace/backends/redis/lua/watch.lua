@@ -1,6 +1,6 @@
 -- Registers a process that waits for the end of a message, unless that is over.
 --
--- requires: queue message place describing
+-- requires: queue message place expiry describing
 -- keys:     those of the queue
 -- args:     id · channel of the process · milliseconds for which registrations hold
 -- answers:  nothing when it was registered, else 0 or 1 rows (see shared/describing.lua)

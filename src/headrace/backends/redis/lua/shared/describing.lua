@@ -1,4 +1,4 @@
--- A message as a row for people: id · status · time (claimed, due or died, else 0) · worker · message · of a
+-- A message as a row for people: id · status · time (claimed, due, died or expired, else 0) · worker · message · of a
 -- running one what it said of itself (see `said_of` in place.lua).
 -- A mark as a row: id · status · time of its end · empty · {t, task, n, note}, {s, state} and {v, value} if
 -- there is one.
@@ -19,6 +19,9 @@ end
 
 local function row_of(id, place, message)
   local lane, entry = entry_at(place)
+  if waits_expired(place, message, clock()) then
+    return { id, 'expired', get(message, 'e'), '', message }
+  end
   if not lane then
     if place == 'K' then
       return { id, 'queued', '0', '', message }

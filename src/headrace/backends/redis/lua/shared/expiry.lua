@@ -1,0 +1,25 @@
+-- Whether a message that waits has expired: no handler has begun with it at its time (`State.begun`).
+local function was_begun(message)
+  local state = get(message, 's')
+  state = state and cmsgpack.unpack(state) or { 0, 0, 0, 0, {} }
+  for _, trouble in ipairs(state[5]) do
+    if trouble[2] == 'snoozed' then
+      return true
+    end
+  end
+  return state[1] + state[2] > 0
+end
+
+local function has_expired(message, now)
+  local expiry = tonumber(get(message, 'e'))
+  return expiry and expiry <= now and not was_begun(message)
+end
+
+-- The same for one that may run or be dead as well.
+local function waits_expired(place, message, now)
+  if place == 'D' or not has_expired(message, now) then
+    return false
+  end
+  local lane, entry = entry_at(place)
+  return not (lane and holder(lane, entry))
+end
