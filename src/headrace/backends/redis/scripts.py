@@ -8,7 +8,14 @@ from importlib.resources import files
 
 import msgspec
 
-from headrace.core.topics import DRAWN_AHEAD, LIVE_FOR, PARKED_MOST, TRIMMED_BESIDE, TopicRules
+from headrace.core.topics import (
+    DRAWN_AHEAD,
+    LIVE_FOR,
+    ORDER_HELD_FOR,
+    PARKED_MOST,
+    TRIMMED_BESIDE,
+    TopicRules,
+)
 
 _REQUIRES = re.compile(r"^-- requires:(.*)$", re.MULTILINE)
 _CONTINUES = re.compile(r"^-- continues: (\w+)$", re.MULTILINE)
@@ -31,7 +38,7 @@ def rules_text(rules: TopicRules) -> str:
 #: What comes before the shared part `topic`: bounds that all stores share.
 _BOUNDS = f"""\
 local DRAWN_AHEAD, PARKED_MOST = {DRAWN_AHEAD}, {PARKED_MOST}
-local LIVE_FOR, TRIMMED_BESIDE = {LIVE_FOR}, {TRIMMED_BESIDE}
+local LIVE_FOR, ORDER_HELD_FOR, TRIMMED_BESIDE = {LIVE_FOR}, {ORDER_HELD_FOR}, {TRIMMED_BESIDE}
 local RULES = '{rules_text(TopicRules())}'
 """
 

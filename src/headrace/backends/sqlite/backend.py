@@ -104,7 +104,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
         self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
     ) -> list[Claim]:
         session = self._use()
-        request = Request(sources, consumer, limit, suspects, next(self._turns))
+        request = Request(sources, consumer, limit, suspects, next(self._turns), self._wants_order)
         until = monotonic() + wait
         with session.watch.claiming(sources, consumer, suspects=suspects > 0) as bell:
             while not session.closing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,6 +13,7 @@ from headrace.core.message import FRESH, Source, State, Stream, decode_state
 from . import queries
 from .connection import Connection
 from .drawing import draw, is_a_group_behind
+from .groups import revive
 from .parcel import Unpacking, listed, unlisted
 from .places import BOTTOM_UP, FIRST_PRIORITY, RETURNED, RUNNING, SUSPECT, TOP_DOWN
 from .settlements import Token
@@ -27,13 +28,15 @@ MOST_BYTES: Final = 8 * 1024 * 1024
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a worker asks for. `turn` counts the claims of this process."""
+    """What a worker asks for. `turn` counts the claims of this process; `wishes` says which groups it wants
+    to be ordered."""
 
     sources: Sequence[Source]
     consumer: str
     limit: int
     suspects: int
     turn: int
+    wishes: Mapping[Stream, bool] = {}
 
 
 def is_something_ready(
@@ -50,6 +53,7 @@ def is_something_ready(
 
 def claim(transaction: Transaction, request: Request) -> list[Claim]:
     if groups := _groups(request.sources):
+        revive(transaction, groups, request.wishes)
         draw(transaction, groups, request.limit)
     streams = _open_streams(transaction, request)
     seqs = _choose(transaction.connection, [stream.number for stream in streams], request)
