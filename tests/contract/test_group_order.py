@@ -13,7 +13,7 @@ from headrace.core.claim import Claim
 from headrace.core.message import Source
 from headrace.core.outcome import Cancelled, Done, Expired, Outcome, Released, Settlement, Snoozed, Verdict
 from headrace.core.record import JobStatus
-from headrace.core.topics import PARKED_MOST
+from headrace.core.topics import NEW, ORDER_HELD_FOR, PARKED_MOST
 from headrace.engine.patience import patiently
 from tests.contract.orders import Orders, soon
 from tests.contract.stand import HOUR_US, dead, kept, retry
@@ -249,10 +249,64 @@ async def test_a_group_may_become_ordered(orders: Orders) -> None:
     assert await orders.claim_ids(group) == ["a2"]
 
 
+async def test_order_holds_while_a_live_member_asks_for_it(orders: Orders, group: Source) -> None:
+    other = await orders.stand.other()
+    await other.join(group.stream, NEW, ordered=False)
+    for _ in range(3):
+        await orders.stand.advance(ORDER_HELD_FOR / 1e6 - 1)
+        await orders.tend(group)
+        await other.tend([group.stream], limit=1)
+        await other.join(group.stream, NEW, ordered=False)
+    assert (await orders.group_record(group)).ordered
+    await orders.publish("a1", "a2", key="a")
+    assert await orders.claim_ids(group) == ["a1"]
+
+
+async def test_when_the_last_member_that_wants_order_is_gone_the_others_rule(
+    orders: Orders, group: Source
+) -> None:
+    other = await orders.stand.other()
+    await other.join(group.stream, NEW, ordered=False)
+    await orders.stand.advance(ORDER_HELD_FOR / 1e6 + 1)
+    assert (await orders.group_record(group)).ordered  # until one that does not want it says so
+    await other.tend([group.stream], limit=1)
+    assert not (await orders.group_record(group)).ordered
+    await orders.publish("a1", "a2", key="a")
+    assert await orders.claim_ids(group) == ["a1", "a2"]
+
+
+async def test_a_member_that_was_away_brings_its_order_back(orders: Orders, group: Source) -> None:
+    other = await orders.stand.other()
+    await orders.stand.advance(ORDER_HELD_FOR / 1e6 + 1)
+    await other.join(group.stream, NEW, ordered=False)
+    await orders.tend(group)
+    assert (await orders.group_record(group)).ordered
+
+
+async def test_members_that_disagree_about_order_are_both_told(orders: Orders, group: Source) -> None:
+    other = await orders.stand.other()
+    assert (await orders.tend(group)).disputed == ()
+    await other.join(group.stream, NEW, ordered=False)
+    assert (await other.tend([group.stream], limit=1)).disputed == (group.stream,)
+    assert (await orders.tend(group)).disputed == (group.stream,)
+    await orders.stand.advance(ORDER_HELD_FOR / 1e6 + 1)
+    assert (await orders.tend(group)).disputed == ()
+
+
+async def test_a_member_that_does_not_say_what_it_wants_changes_no_order(
+    orders: Orders, group: Source
+) -> None:
+    other = await orders.stand.other()
+    await orders.stand.advance(ORDER_HELD_FOR / 1e6 + 1)
+    assert (await other.tend([group.stream], limit=1)).disputed == ()
+    assert (await orders.group_record(group)).ordered
+
+
 async def test_a_group_may_cease_to_be_ordered(orders: Orders, group: Source) -> None:
     await orders.publish("a1", "a2", key="a")
     running = await orders.claim_one(group, "a1")
     await orders.claim(group)
+    await orders.stand.advance(ORDER_HELD_FOR / 1e6 + 1)
     await orders.join(ordered=False)
     await orders.publish("a3", "a4", key="a")
     assert await orders.claim_ids(group) == ["a3", "a4"]

@@ -156,3 +156,18 @@ async def test_every_group_sees_every_event_and_an_ordered_one_in_order_though_a
     for key in set(keys.values()):
         in_turn = [id for id in handled["index"] if keys[id] == key]
         assert in_turn == sorted(in_turn)
+
+
+async def test_a_group_of_a_file_that_is_gone_comes_back_as_its_member_wants_it(
+    backend: Backend, tmp_path: Path
+) -> None:
+    group = Source(group_stream("orders", "billing"))
+    await backend.join(group.stream, BEGINNING, ordered=True)
+    for each in tmp_path.glob("jobs.db*"):
+        each.unlink()
+    events = [Message(id, "placed", b"", key="a") for id in ("a1", "a2")]
+    with pytest.raises(BackendUnavailable, match="deleted or replaced"):
+        await backend.append(Batch(TOPIC, "publisher", 1, events))
+    await backend.append(Batch(TOPIC, "publisher", 2, events))
+    claims = await backend.claim([group], consumer="worker", limit=9, suspects=0, wait=0)
+    assert [claim.id for claim in claims] == ["a1"]

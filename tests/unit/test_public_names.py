@@ -90,6 +90,7 @@ SIGNALS = [
     "JobSucceeded",
     "LeaseChanged",
     "LeaseLost",
+    "OrderDisputed",
     "Signal",
     "ThreadOverdue",
     "TopicHeld",

@@ -176,6 +176,13 @@ class GroupPassed(Signal, frozen=True):
     group: str
 
 
+class OrderDisputed(Signal, frozen=True):
+    """Members of this group disagree about `ordered`. It is ordered as long as one that wants so is seen."""
+
+    topic: str
+    group: str
+
+
 class WorkerStarted(Signal, frozen=True):
     """A worker takes jobs and events from now on. `topics` are its subscriptions, as people call them."""
 

@@ -19,6 +19,12 @@ cancelled, expired) moves the next to its lane in the same step. A retry, a hand
 key. A dead letter that is replayed takes the key again, or is parked behind those that wait for it. When
 `PARKED_MOST` are parked the group draws no more until some have gone. Events without a key know no order.
 
+A group is ordered while a live member asks for it: one that joined with `ordered=True` and was seen, by
+`join` or `tend`, within `ORDER_HELD_FOR`. A member that joins without order changes nothing until then; after
+that its next `join` or `tend` ends the order. What holds counts for what is drawn from then on. A group of
+which members of both kinds live is **disputed**, and `tend` says so to both. Without members it stays as it
+is. A store knows what a process wants by its last `join`, also when the group is lost and comes back.
+
 **Retention.** An event may go when it is older than the topic's age or further from the end than its length
 allows. In a strict topic it stays, even so, until every live group has drawn it; live is a group of which a
 member was seen within `LIVE_FOR`. `tend` trims, and `append` does a little of it too, so that a topic that
@@ -47,6 +53,9 @@ DRAWN_AHEAD: Final = 1000
 
 #: So many parked events stop a group from drawing more.
 PARKED_MOST: Final = 1000
+
+#: Microseconds for which a member counts as live, as far as the order of its group is concerned.
+ORDER_HELD_FOR: Final = 60 * SECOND
 
 #: Microseconds for which a group holds its topic after a member was last seen.
 LIVE_FOR: Final = 24 * 3600 * SECOND
@@ -132,12 +141,35 @@ class Reading(msgspec.Struct, frozen=True):
 
 class Tended(msgspec.Struct, frozen=True):
     """What `tend` did. `more`: there is more to trim, call again. `holding`: live groups for whose sake
-    events are kept that could go. `passed`: groups without a living member that hold up nothing any more."""
+    events are kept that could go. `passed`: groups without a living member that hold up nothing any more.
+    `disputed`: those of the named groups whose live members disagree about their order."""
 
     trimmed: int = 0
     more: bool = False
     holding: tuple[Stream, ...] = ()
     passed: tuple[Stream, ...] = ()
+    disputed: tuple[Stream, ...] = ()
+
+
+class Ordering(msgspec.Struct, frozen=True):
+    """Whether a group is ordered, and when a member that wants so, and one that does not, was last seen."""
+
+    ordered: bool = False
+    wanted_us: int = 0
+    unwanted_us: int = 0
+
+    def seen(self, now_us: int, *, wants_order: bool) -> Ordering:
+        """After a member was seen."""
+        if wants_order:
+            return Ordering(True, now_us, self.unwanted_us)
+        return Ordering(self.ordered and _is_recent(self.wanted_us, now_us), self.wanted_us, now_us)
+
+    def is_disputed(self, now_us: int) -> bool:
+        return self.ordered and _is_recent(self.wanted_us, now_us) and _is_recent(self.unwanted_us, now_us)
+
+
+def _is_recent(time_us: int, now_us: int) -> bool:
+    return time_us + ORDER_HELD_FOR > now_us
 
 
 class GroupRecord(msgspec.Struct, frozen=True):
@@ -185,8 +217,8 @@ class Topics(ABC):
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
         """Make the group exist, and its topic; True when it is new. One that exists keeps its position.
 
-        Whether it is ordered is stored anew each time and holds for what is drawn from then on. A `start` at
-        an event that the log does not hold raises `UnknownEvent`. Repeatable.
+        Whether it is ordered from then on is decided as said above. A `start` at an event that the log does
+        not hold raises `UnknownEvent`. Repeatable.
         """
 
     @abstractmethod
@@ -198,8 +230,8 @@ class Topics(ABC):
 
     @abstractmethod
     async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
-        """Note that these groups have a living member, and trim their topics, at most `limit` events of each.
-        A topic that is named itself is trimmed as well."""
+        """Note that these groups have a living member, which wants the order that this process joined with.
+        Trim their topics, at most `limit` events of each. A topic that is named itself is trimmed as well."""
 
     @abstractmethod
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:

@@ -33,6 +33,7 @@ from headrace.core.signals import (
     JobSucceeded,
     LeaseChanged,
     LeaseLost,
+    OrderDisputed,
     Signal,
     ThreadOverdue,
     TopicHeld,
@@ -71,6 +72,7 @@ def log_signals(on: On) -> None:
         EventUnsettled,
         TopicHeld,
         GroupPassed,
+        OrderDisputed,
         WorkerStarted,
         WorkerStopping,
         WorkerStopped,
@@ -203,10 +205,19 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
             return logging.WARNING, f"the {service} could not go on, tries again in {span(delay)}: {error}"
         case CleanupFailed(resource=resource, error=error):
             return logging.ERROR, f"{resource} did not end well: {error}"
+        case _:
+            return _topic_line(signal)
+
+
+def _topic_line(signal: Signal) -> tuple[int, str]:
+    match signal:
         case TopicHeld(topic=topic, group=group):
             return logging.WARNING, f"group {group} lags: {topic} keeps events beyond its retention for it"
         case GroupPassed(topic=topic, group=group):
             text = f"group {group} of {topic} was not seen for a day: nothing is kept for it any more"
+            return logging.WARNING, text
+        case OrderDisputed(topic=topic, group=group):
+            text = f"members of group {group} of {topic} disagree about ordered=: it stays ordered for now"
             return logging.WARNING, text
         case _:
             return _detail_line(signal)

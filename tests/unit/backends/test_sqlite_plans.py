@@ -171,7 +171,7 @@ def trim(file: SqliteFile) -> None:
 
     def run(transaction: Transaction) -> None:
         log.arrange(transaction, TOPIC, TopicRules(retention_us=SECOND, strict=False))
-        assert retention.tend(transaction, [GROUP.stream], 100).trimmed == 100
+        assert retention.tend(transaction, [GROUP.stream], 100, {}).trimmed == 100
 
     file.clock.advance(7200)
     file.transact(run)

@@ -294,9 +294,9 @@ def test_an_append_trims_a_little_and_a_tend_the_rest(shop: Shop) -> None:
     (record,) = topic_records.list_topics(shop.file.connection, NAMESPACE, None, 0)
     assert (record.first, record.last) == (102, 1001)
     shop.join(NEW)
-    tended = shop.file.transact(lambda transaction: retention.tend(transaction, [GROUP], 500))
+    tended = shop.file.transact(lambda transaction: retention.tend(transaction, [GROUP], 500, {}))
     assert (tended.trimmed, tended.more) == (500, True)
-    tended = shop.file.transact(lambda transaction: retention.tend(transaction, [GROUP], 500))
+    tended = shop.file.transact(lambda transaction: retention.tend(transaction, [GROUP], 500, {}))
     assert (tended.trimmed, tended.more) == (390, False)
     assert shop.numbers("SELECT count(*) FROM headrace_events") == 10
 
@@ -306,7 +306,7 @@ def test_a_position_that_was_trimmed_away_does_not_keep_a_claim_writing(shop: Sh
     shop.publish(*[event(f"e{number}") for number in range(3)])
     rules = TopicRules(max_length=0, strict=False)
     shop.file.transact(lambda transaction: log.arrange(transaction, TOPIC, rules))
-    shop.file.transact(lambda transaction: retention.tend(transaction, [GROUP], 500))
+    shop.file.transact(lambda transaction: retention.tend(transaction, [GROUP], 500, {}))
     assert shop.claim() == []
     assert shop.numbers("SELECT last - position FROM headrace_groups CROSS JOIN headrace_topics") == 0
 

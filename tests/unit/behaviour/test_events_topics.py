@@ -177,6 +177,36 @@ async def test_a_dead_letter_lets_the_next_of_its_key_go(app: App) -> None:
     assert seen == [2, 3]
 
 
+async def test_a_member_that_wants_no_order_ends_it_for_nobody_and_both_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscribers_module, "TEND_EVERY", 0.01)
+    seen: list[int] = []
+    heard: defaultdict[bool, list[signals.Signal]] = defaultdict(list)
+
+    def member(*, ordered: bool) -> App:
+        app = App("memory://disputed-order")
+        app.on(signals.OrderDisputed)(heard[ordered].append)
+
+        @orders_of(app).subscribe(group="stock", ordered=ordered)
+        async def stock(order: OrderPlaced) -> None:
+            for _ in range(order.order_id % 3):
+                await asyncio.sleep(0)
+            seen.append(order.order_id)
+
+        return app
+
+    a, b = member(ordered=True), member(ordered=False)
+    async with a, b, a.worker():
+        async with b.worker():
+            await wait_until(lambda: heard[False])
+        await placed(orders_of(a), *range(10), key="a")
+        await wait_until(lambda: len(seen) == 10)
+        await wait_until(lambda: heard[True])
+    assert seen == [*range(10)]
+    assert heard[True] == heard[False] == [signals.OrderDisputed("orders", "stock")]
+
+
 # --- retention -------------------------------------------------------------------------------------------
 
 

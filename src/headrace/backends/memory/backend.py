@@ -60,6 +60,7 @@ class MemoryBackend(MemoryLayouts, Backend):
         self._waiting: defaultdict[str, set[Bell[None]]] = defaultdict(set)  # claims and readers
         self._woken: set[str] = set()
         self._watching: set[Bell[Record | None]] = set()
+        self._wants_order: dict[Stream, bool] = {}  # of the groups that were joined here
 
     @property
     def description(self) -> str:
@@ -237,6 +238,7 @@ class MemoryBackend(MemoryLayouts, Backend):
             self._store.topic(topic).arrange(rules)
 
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
+        self._wants_order[group] = ordered
         with self._lock:
             return self._store.join(group, start, ordered=ordered, now_us=self._now_us())
 
@@ -257,7 +259,7 @@ class MemoryBackend(MemoryLayouts, Backend):
 
     async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
         with self._lock:
-            return self._store.tend(groups, limit, self._now_us())
+            return self._store.tend(groups, self._wants_order, limit, self._now_us())
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
         with self._lock:

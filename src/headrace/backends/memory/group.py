@@ -8,7 +8,7 @@ from headrace.core.claim import Claim
 from headrace.core.message import NORMAL, Source, Stream
 from headrace.core.orders import Order
 from headrace.core.record import JobStatus, Record
-from headrace.core.topics import BEGINNING, PARKED_MOST, Start
+from headrace.core.topics import BEGINNING, PARKED_MOST, Ordering, Start
 
 from .agenda import Agenda
 from .entry import Entry
@@ -36,7 +36,7 @@ class GroupShelf(Shelf):
         self.topic = topic
         self.joined = False
         self.position = 0
-        self.ordered = False
+        self.ordering = Ordering()
         self.seen_us = 0
         self.parking = Parking()
 
@@ -47,16 +47,23 @@ class GroupShelf(Shelf):
         if new:
             self.position = self.topic.log.position(start)
             self._begin()
-        self.ordered = ordered
+        self.ordering = self.ordering.seen(now_us, wants_order=ordered)
         self.seen_us = now_us
         self.ring()
         return new
 
-    def note_member(self, now_us: int) -> None:
-        """A member speaks for the group: it lives, and if it was lost it is here again."""
+    @property
+    def ordered(self) -> bool:
+        return self.ordering.ordered
+
+    def note_member(self, now_us: int, *, wants_order: bool | None) -> None:
+        """A member speaks for the group: it lives, and if it was lost it is here again. None: the member has
+        not said what it wants."""
         self.seen_us = now_us
         if not self.joined and self.stream.group not in self.topic.removed:
-            self.join(BEGINNING, ordered=self.ordered, now_us=now_us)
+            self.join(BEGINNING, ordered=bool(wants_order), now_us=now_us)
+        elif wants_order is not None:
+            self.ordering = self.ordering.seen(now_us, wants_order=wants_order)
 
     def leave(self) -> None:
         """It was removed: whoever waits for anything of it need not."""

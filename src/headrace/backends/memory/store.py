@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
 import msgspec
@@ -159,10 +159,13 @@ class Store:
         group.leave()
         return True
 
-    def tend(self, streams: Sequence[Stream], limit: int, now_us: int) -> Tended:
-        for stream in streams:
-            if stream.kind == "group":
-                self.group(stream).note_member(now_us)
+    def tend(
+        self, streams: Sequence[Stream], wishes: Mapping[Stream, bool], limit: int, now_us: int
+    ) -> Tended:
+        """`wishes`: whether a member wants its group to be ordered, of those that have said it."""
+        groups = [self.group(stream) for stream in streams if stream.kind == "group"]
+        for group in groups:
+            group.note_member(now_us, wants_order=wishes.get(group.stream))
         topics = {stream.topic: self.topic(stream) for stream in streams}.values()
         steps = [topic.tended(topic.trim(limit, now_us), now_us) for topic in topics]
         return Tended(
@@ -170,6 +173,7 @@ class Store:
             more=any(step.more for step in steps),
             holding=tuple(stream for step in steps for stream in step.holding),
             passed=tuple(stream for step in steps for stream in step.passed),
+            disputed=tuple(group.stream for group in groups if group.ordering.is_disputed(now_us)),
         )
 
     # --- the path of a message ---------------------------------------------------------------------------
@@ -215,7 +219,7 @@ class Store:
         shelves = [(source, self.shelf(source.stream)) for source in (*sources[first:], *sources[:first])]
         for _, shelf in shelves:
             if isinstance(shelf, GroupShelf) and not shelf.joined:
-                shelf.note_member(now_us)
+                shelf.note_member(now_us, wants_order=None)
         return [(source, shelf) for source, shelf in shelves if not shelf.paused]
 
     def settle(self, settlements: Sequence[Settlement], now_us: int) -> list[Verdict]:

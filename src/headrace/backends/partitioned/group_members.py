@@ -13,10 +13,12 @@ from headrace.core.topics import BEGINNING, GroupRecord
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A group as this process knows it: the names of the parts of its topic that it reads."""
+    """A group as this process knows it: the names of the parts of its topic that it reads, and whether this
+    process wants it to be ordered. `in_order`: it is, as another member wants so."""
 
     ordered: bool
     parts: frozenset[str]
+    in_order: bool = False
 
 
 class Members:
@@ -29,8 +31,8 @@ class Members:
         self._make_ready = make_ready  # its lease and its pause hold in new parts, too
         self._known: dict[Stream, Member] = {}
 
-    def joined(self, group: Stream, parts: Sequence[str], *, ordered: bool) -> None:
-        self._known[group] = Member(ordered, frozenset(parts))
+    def joined(self, group: Stream, parts: Sequence[str], *, ordered: bool, in_order: bool) -> None:
+        self._known[group] = Member(ordered, frozenset(parts), in_order)
 
     def removed(self, group: Stream) -> None:
         self._known.pop(group, None)
@@ -43,12 +45,13 @@ class Members:
         records = await self.records(group, parts)
         if not records:
             return known or Member(False, frozenset(parts))
-        ordered = [*records.values()][-1].ordered if known is None else known.ordered
+        in_order = [*records.values()][-1].ordered
+        ordered = in_order if known is None else known.ordered
         await self._make_ready(group)
         # Of one that this process has joined, the store is told in all new parts whether it is ordered.
         joined = records.keys() if known is None else known.parts
         await self._follow(group, [part for part in parts if part not in joined], ordered=ordered)
-        member = self._known[group] = Member(ordered, frozenset(parts))
+        member = self._known[group] = Member(ordered, frozenset(parts), in_order)
         return member
 
     async def records(self, group: Stream, parts: Sequence[str]) -> dict[str, GroupRecord]:

@@ -182,7 +182,9 @@ class PartitionedTopics(Desk, Topics):
             new = await self._inner.join(group, start, ordered=ordered)
         else:
             new = await self._join_parts(group, start, ranks, ordered=ordered)
-        self._members.joined(group, parts, ordered=ordered)
+        known = await self._members.records(group, parts) if len(ranks) > 1 else {}
+        in_order = any(each.ordered for each in known.values())
+        self._members.joined(group, parts, ordered=ordered, in_order=in_order)
         self._gate.close(group)
         return new
 
@@ -276,7 +278,7 @@ class PartitionedTopics(Desk, Topics):
         ranks = await self._ranks(group)
         member = await self._members.of(group, _flat(ranks))
         count, holds = len(ranks), None
-        if member.ordered and len(ranks) > 1:
+        if (member.ordered or member.in_order) and len(ranks) > 1:
             count, holds = await self._gate.open_ranks(group, ranks)
             places.ordered[group] = ranks
         parts = [part for part in _flat(ranks[:count]) if part in member.parts]

@@ -41,7 +41,7 @@ class Drawer:
             self._mended = now
         awaited = AWAITED if waits else 0
         return [
-            queue.call(DRAW, limit, self._store.is_ordered(queue.stream), awaited, int(mends))
+            queue.call(DRAW, limit, self._store.wish(queue.stream), awaited, int(mends))
             for queue in _groups(queues)
         ]
 

@@ -78,7 +78,7 @@ class RedisInspector(Inspector):
             if count or stream.kind != "group":
                 return count
             # What a group has not drawn is queued as well.
-            _, drawn, _ = await self._store.run(queue.call(DRAW, limit, self._store.is_ordered(stream), 0, 1))
+            _, drawn, _ = await self._store.run(queue.call(DRAW, limit, self._store.wish(stream), 0, 1))
             if not drawn:
                 return 0
 

@@ -33,7 +33,8 @@ and its name with a slash, which no name holds: `{headrace:t:orders}:g:billing/s
     :groups                hash: group → 1, or 0: it was removed              stays
     :meta                  also: last (number), rules, look (when the first   stays
                            event is old enough to go); of a group position,
-                           ordered, seen
+                           seen, ordered, wanted and unwanted (when a member
+                           was seen that wants order, that does not)
     :parked                sorted set: id by time, of what waits for its key  job
     :keys                  hash: key → ids, who holds it and who is parked    job
 

@@ -9,7 +9,14 @@ from importlib.resources import files
 import msgspec
 
 from headrace.core.message import SUSPECT_FROM
-from headrace.core.topics import DRAWN_AHEAD, LIVE_FOR, PARKED_MOST, TRIMMED_BESIDE, TopicRules
+from headrace.core.topics import (
+    DRAWN_AHEAD,
+    LIVE_FOR,
+    ORDER_HELD_FOR,
+    PARKED_MOST,
+    TRIMMED_BESIDE,
+    TopicRules,
+)
 
 _REQUIRES = re.compile(r"^-- requires:(.*)$", re.MULTILINE)
 _CONTINUES = re.compile(r"^-- continues: (\w+)$", re.MULTILINE)
@@ -34,7 +41,7 @@ _BOUNDS = {
     "shared/queueing": f"local SUSPECT_FROM = {SUSPECT_FROM}\n",
     "shared/topic": f"""\
 local DRAWN_AHEAD, PARKED_MOST = {DRAWN_AHEAD}, {PARKED_MOST}
-local LIVE_FOR, TRIMMED_BESIDE = {LIVE_FOR}, {TRIMMED_BESIDE}
+local LIVE_FOR, ORDER_HELD_FOR, TRIMMED_BESIDE = {LIVE_FOR}, {ORDER_HELD_FOR}, {TRIMMED_BESIDE}
 local RULES = '{rules_text(TopicRules())}'
 """,
 }

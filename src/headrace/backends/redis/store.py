@@ -48,8 +48,8 @@ class Store:
         self._queues: dict[Stream, Queue] = {}
         #: Streams that this process has written into the set of all.
         self.listed: set[Stream] = set()
-        #: Groups that this process joined as ordered, for when the server has lost them.
-        self._ordered: set[Stream] = set()
+        #: Whether this process wants the groups that it joined to be ordered.
+        self._wants_order: dict[Stream, bool] = {}
 
     def new_link(
         self,
@@ -94,12 +94,14 @@ class Store:
             queue = self._queues[stream] = Queue(self.namespace, stream, self.offset_us)
         return queue
 
-    def note_ordered(self, group: Stream, *, ordered: bool) -> None:
-        (self._ordered.add if ordered else self._ordered.discard)(group)
+    def note_wish(self, group: Stream, *, ordered: bool) -> None:
+        self._wants_order[group] = ordered
 
-    def is_ordered(self, group: Stream) -> int:
-        """1 when it was joined as such, for the scripts that bring a lost group back; else 0."""
-        return int(group in self._ordered)
+    def wish(self, group: Stream) -> str:
+        """Whether this process wants the group to be ordered, for scripts: 1, 0, or empty when it is no
+        member."""
+        wants_order = self._wants_order.get(group)
+        return "" if wants_order is None else str(int(wants_order))
 
     def offset_us(self) -> int:
         """How far a test has moved the clock."""

@@ -46,7 +46,7 @@ class RedisTopics(Topics):
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
         await self._store.demand("worker")
         await self._list_streams(_topic_of(group), group)
-        self._store.note_ordered(group, ordered=ordered)
+        self._store.note_wish(group, ordered=ordered)
         queue = self._store.queue(group)
         answer = await self._store.run(queue.call(JOIN, int(ordered), start.at, start.time_us))
         if answer < 0:
@@ -82,22 +82,23 @@ class RedisTopics(Topics):
             more=any(step.more for step in steps),
             holding=tuple(stream for step in steps for stream in step.holding),
             passed=tuple(stream for step in steps for stream in step.passed),
+            disputed=tuple(stream for step in steps for stream in step.disputed),
         )
 
     async def _tend(self, topic: Stream, groups: list[Stream], limit: int) -> Tended:
-        words = [word for group in groups for word in (group.group, self._store.is_ordered(group))]
+        words = [word for group in groups for word in (group.group, self._store.wish(group))]
         total, more = 0, True
-        names: list[list[bytes]] = [[], []]
+        names: list[list[bytes]] = [[], [], []]
         while more and total < limit:
             call = self._store.queue(topic).call(TEND, min(limit - total, TRIMMED), *words)
-            trimmed, more, holding, passed, back = await self._store.run(call)
-            total, names = total + trimmed, [holding, passed]
+            trimmed, more, back, *names = await self._store.run(call)
+            total += trimmed
             if back:
                 await self._list_streams(topic, *[group_stream(topic.name, name.decode()) for name in back])
-        held, gone = [
+        groups_of = [
             tuple(group_stream(topic.name, name.decode()) for name in sorted(some)) for some in names
         ]
-        return Tended(total, bool(more), held, gone)
+        return Tended(total, bool(more), *groups_of)
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
         if names is None:

@@ -112,7 +112,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
     ) -> list[Claim]:
         session = self._use()
         children = limit if children is None else children
-        request = Request(sources, consumer, limit, suspects, next(self._turns), children)
+        request = Request(sources, consumer, limit, suspects, next(self._turns), children, self._wants_order)
         until = monotonic() + wait
         with session.watch.claiming(sources, consumer, suspects=suspects > 0, children=children > 0) as bell:
             while not session.closing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ from headrace.core.message import FRESH, Source, State, Stream, decode_state
 from . import queries
 from .connection import Connection
 from .drawing import draw, is_a_group_behind
+from .groups import revive
 from .parcel import Unpacking, listed, unlisted
 from .places import BOTTOM_UP, CHILD, FIRST_PRIORITY, RETURNED, RUNNING, SUSPECT, TOP_DOWN, lane_for
 from .settlements import Token
@@ -32,7 +33,8 @@ Ready = tuple[int, int, int]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a worker asks for. `turn` counts the claims of this process."""
+    """What a worker asks for. `turn` counts the claims of this process; `wishes` says which groups it wants
+    to be ordered."""
 
     sources: Sequence[Source]
     consumer: str
@@ -40,6 +42,7 @@ class Request(msgspec.Struct, frozen=True):
     suspects: int
     turn: int
     children: int = sys.maxsize
+    wishes: Mapping[Stream, bool] = {}
 
 
 def is_something_ready(
@@ -61,6 +64,7 @@ def is_something_ready(
 
 def claim(transaction: Transaction, request: Request) -> list[Claim]:
     if groups := _groups(request.sources):
+        revive(transaction, groups, request.wishes)
         draw(transaction, groups, request.limit)
     streams = _open_streams(transaction, request)
     seqs = _choose(transaction.connection, streams, request)

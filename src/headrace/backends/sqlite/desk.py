@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from headrace.core.clock import Clock
 from headrace.core.errors import BackendUnavailable
+from headrace.core.message import Stream
 
 from .connection import Connection
 from .session import Session
@@ -26,6 +27,7 @@ class Desk:
         self._clock = clock
         self._session: Session | None = None
         self._woken: set[str] = set()
+        self._wants_order: dict[Stream, bool] = {}  # of the groups that this process has joined
 
     def wake(self, consumer: str) -> None:
         self._woken.add(consumer)

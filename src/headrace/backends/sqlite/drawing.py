@@ -12,7 +12,6 @@ from headrace.core.topics import DRAWN_AHEAD, PARKED_MOST
 
 from . import queries, topic_queries
 from .connection import Connection
-from .groups import revive
 from .log import MOST_BYTES, event_of, measure, number_of
 from .order import next_in_line_us
 from .parcel import listed, unlisted
@@ -57,7 +56,6 @@ def is_a_group_behind(connection: Connection, namespace: str, groups: Sequence[S
 def draw(transaction: Transaction, groups: Sequence[Stream], limit: int, *, paused: bool = False) -> None:
     """For each group as many as are missing in its lanes to `limit`; with `paused` also where it stands
     still."""
-    revive(transaction, groups)
     wanted = min(limit, DRAWN_AHEAD)
     bindings = (transaction.namespace, listed(group.name for group in groups), wanted, int(not paused))
     for index, stream, topic, position, last, ordered, parked, ready in transaction.connection.rows(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.core.message import Stream
-from headrace.core.topics import BEGINNING, Start
+from headrace.core.topics import BEGINNING, Ordering, Start
 
 from . import topic_queries
 from .connection import Connection
@@ -20,6 +20,13 @@ class GroupRow(NamedTuple):
     topic: int
     position: int
     removed: int
+    ordered: int
+    wanted_us: int
+    unwanted_us: int
+
+    @property
+    def ordering(self) -> Ordering:
+        return Ordering(bool(self.ordered), self.wanted_us, self.unwanted_us)
 
 
 def find_group(connection: Connection, namespace: str, group: Stream) -> GroupRow | None:
@@ -31,33 +38,50 @@ def join(transaction: Transaction, group: Stream, start: Start, *, ordered: bool
     log = open_log(transaction, group.topic)
     stream = transaction.stream(group).number
     found = find_group(transaction.connection, transaction.namespace, group)
-    new = found is None or bool(found.removed)
-    if new:
+    if found is None or found.removed:
         position = position_of(transaction.connection, log, start)
-        row = (stream, log.stream, position, transaction.now_us, int(ordered))
+        row = (stream, log.stream, position, transaction.now_us)
         transaction.connection.change(topic_queries.WRITE_GROUP, row)
+        _order(transaction, stream, Ordering(), wants_order=ordered)
     else:
-        transaction.connection.change(topic_queries.JOIN_GROUP, (stream, transaction.now_us, int(ordered)))
+        transaction.connection.change(topic_queries.SEE_GROUP, (stream, transaction.now_us))
+        _order(transaction, stream, found.ordering, wants_order=ordered)
     transaction.news.ready.add(group)
-    return new
+    return found is None or bool(found.removed)
 
 
-def revive(transaction: Transaction, groups: Sequence[Stream]) -> None:
-    """Make those anew of which the file knows nothing, not even that they were removed."""
+def _order(transaction: Transaction, stream: int, before: Ordering, *, wants_order: bool) -> Ordering:
+    ordering = before.seen(transaction.now_us, wants_order=wants_order)
+    row = (stream, int(ordering.ordered), ordering.wanted_us, ordering.unwanted_us)
+    transaction.connection.change(topic_queries.ORDER_GROUP, row)
+    return ordering
+
+
+def revive(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> None:
+    """Make those anew of which the file knows nothing, not even that they were removed. `wishes`: whether
+    this process, as a member, wants them to be ordered."""
     bindings = (transaction.namespace, listed(group.name for group in groups))
     known = set(unlisted(transaction.connection.value(topic_queries.LIST_KNOWN, bindings)))
     for index, group in enumerate(groups):
         if index not in known:
-            join(transaction, group, BEGINNING, ordered=False)
+            join(transaction, group, BEGINNING, ordered=wishes.get(group, False))
 
 
-def see(transaction: Transaction, groups: Sequence[Stream]) -> None:
-    """These have a living member."""
-    revive(transaction, groups)
+def see(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> list[Stream]:
+    """These have a living member; gives those whose members disagree about their order."""
+    revive(transaction, groups, wishes)
+    disputed: list[Stream] = []
     for group in groups:
         found = find_group(transaction.connection, transaction.namespace, group)
-        if found is not None and not found.removed:
-            transaction.connection.change(topic_queries.SEE_GROUP, (found.stream, transaction.now_us))
+        if found is None or found.removed:
+            continue
+        transaction.connection.change(topic_queries.SEE_GROUP, (found.stream, transaction.now_us))
+        ordering = found.ordering
+        if group in wishes:
+            ordering = _order(transaction, found.stream, ordering, wants_order=wishes[group])
+        if ordering.is_disputed(transaction.now_us):
+            disputed.append(group)
+    return disputed
 
 
 def reset(transaction: Transaction, group: Stream, start: Start) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.core.message import Stream
@@ -26,8 +26,10 @@ class Drawer(NamedTuple):
         return self.seen_us + LIVE_FOR > now_us
 
 
-def tend(transaction: Transaction, groups: Sequence[Stream], limit: int) -> Tended:
-    see(transaction, [stream for stream in groups if stream.kind == "group"])
+def tend(
+    transaction: Transaction, groups: Sequence[Stream], limit: int, wishes: Mapping[Stream, bool]
+) -> Tended:
+    disputed = see(transaction, [stream for stream in groups if stream.kind == "group"], wishes)
     trimmed, more = 0, False
     holding: list[Stream] = []
     passed: list[Stream] = []
@@ -45,7 +47,7 @@ def tend(transaction: Transaction, groups: Sequence[Stream], limit: int) -> Tend
         for drawer in sorted(behind, key=lambda drawer: drawer.name):
             live = drawer.is_live(transaction.now_us)
             (holding if live else passed).append(Stream("group", drawer.name))
-    return Tended(trimmed, more, tuple(holding), tuple(passed))
+    return Tended(trimmed, more, tuple(holding), tuple(passed), tuple(disputed))
 
 
 def trim(transaction: Transaction, log: Log, limit: int) -> int:

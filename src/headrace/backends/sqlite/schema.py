@@ -22,6 +22,7 @@ SCRIPTS: Final[tuple[str, ...]] = tuple(
         "schema-layouts.sql",
         "schema-job-logs.sql",
         "schema-children.sql",
+        "schema-ordering.sql",
     )
 )
 

@@ -72,18 +72,19 @@ MOVE_START = "UPDATE headrace_topics SET first = ?2 WHERE stream = ?1"
 # --- groups ----------------------------------------------------------------------------------------------
 
 FIND_GROUP = """
-SELECT groups.stream, topic, position, removed
+SELECT groups.stream, topic, position, removed, ordered, wanted_us, unwanted_us
 FROM headrace_streams AS streams CROSS JOIN headrace_groups AS groups
 WHERE namespace = ? AND kind = 'group' AND name = ? AND groups.stream = streams.stream
 """
 
 WRITE_GROUP = """
-INSERT INTO headrace_groups (stream, topic, position, seen_us, ordered) VALUES (?, ?, ?, ?, ?)
+INSERT INTO headrace_groups (stream, topic, position, seen_us, ordered) VALUES (?1, ?2, ?3, ?4, 0)
 ON CONFLICT DO UPDATE SET
-    position = excluded.position, seen_us = excluded.seen_us, ordered = excluded.ordered, removed = 0
+    position = excluded.position, seen_us = excluded.seen_us, ordered = 0, wanted_us = 0, unwanted_us = 0,
+    removed = 0
 """
 
-JOIN_GROUP = "UPDATE headrace_groups SET seen_us = ?2, ordered = ?3 WHERE stream = ?1"
+ORDER_GROUP = "UPDATE headrace_groups SET ordered = ?2, wanted_us = ?3, unwanted_us = ?4 WHERE stream = ?1"
 
 SEE_GROUP = "UPDATE headrace_groups SET seen_us = ?2 WHERE stream = ?1"
 

@@ -27,6 +27,7 @@ class SqliteTopics(Desk, Topics):
         await self._write(lambda transaction: log.arrange(transaction, topic, rules))
 
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
+        self._wants_order[group] = ordered
         return await self._write(lambda transaction: groups.join(transaction, group, start, ordered=ordered))
 
     async def read(
@@ -56,7 +57,9 @@ class SqliteTopics(Desk, Topics):
 
     async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
         return await self._write(
-            lambda transaction: retention.tend(transaction, groups, limit), durable=False, weight=limit
+            lambda transaction: retention.tend(transaction, groups, limit, self._wants_order),
+            durable=False,
+            weight=limit,
         )
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:

@@ -3,7 +3,7 @@
 --
 -- requires: queue message place queueing ordering topic drawing
 -- keys:     those of the group
--- args:     how many are wanted · 1 or 0: the group is ordered, if it comes back · milliseconds for which somebody
+-- args:     how many are wanted · 1, 0 or empty: the member wants order, if it comes back · milliseconds for which somebody
 --           will wait if there is nothing · 1 or 0: look for keys that nobody holds any more
 -- answers:  1 when the group is there, 2 when it came back, 0 when it was removed · how many events were taken
 --           from the log · 1 when there are more
@@ -16,9 +16,9 @@ local function come_back()
   if redis.call('HGET', GROUPS, name) == '0' then
     return false
   end
-  redis.call('HSET', META, 'position', 0, 'ordered', ARGV[6])
+  redis.call('HSET', META, 'position', 0)
   redis.call('HSET', GROUPS, name, 1)
-  group.position, group.ordered = 0, ARGV[6] == '1'
+  group.position, group.ordered = 0, note_wish(META, ARGV[6], clock())
   return true
 end
 

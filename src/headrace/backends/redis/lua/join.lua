@@ -3,10 +3,10 @@
 --
 -- requires: queue message place queueing topic drawing
 -- keys:     those of the group
--- args:     1 or 0: it is ordered · where it starts: new, beginning, time, position, event (which must be found
+-- args:     1 or 0: the member wants order · where it starts: new, beginning, time, position, event (which must be found
 --           first) · the time, or the position
 -- answers:  1 when it is new, 0 when it was there, -1 when it is not and the event must be found
-local ordered, start, value = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local wish, start, value = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local name = string.match(LABEL, '/(.*)$')
 local now, group = clock(), own_group()
 local last = last_number(redis.call('HGET', TOPIC, 'last'))
@@ -16,7 +16,7 @@ if is_new and start == 'event' then
   return -1
 end
 
-redis.call('HDEL', META, 'seen') -- whoever removes first is not refused when memory is short
+group.ordered = note_wish(META, wish, now)
 -- Tokens from before a removal hold nothing: no entry may have the same id as one of then, not even if that was
 -- in the same millisecond.
 if is_new and known == '0' then
@@ -26,9 +26,8 @@ if is_new and known == '0' then
     redis.call('XDEL', KEYS[lane], entry)
   end
 end
-group.ordered = ordered == '1'
 group.position = group.position or (is_new and position_of(start, value, last)) or 0
-redis.call('HSET', META, 'position', group.position, 'ordered', ordered, 'seen', digits(now))
+redis.call('HSET', META, 'position', group.position, 'seen', digits(now))
 redis.call('HSET', GROUPS, name, 1)
 redis.call('HSETNX', TOPIC, 'last', last)
 if is_awaited(group, now) then

@@ -2,22 +2,25 @@
 --
 -- requires: queue message place queueing topic drawing trimming publishing
 -- keys:     those of the topic
--- args:     limit · for each group: name · 1 or 0: it is ordered, if it comes back
--- answers:  how many events were trimmed · 1 when there are more to trim · names of live groups for whose sake
---           events stay · names of groups that hold up nothing any more, though they have not drawn them ·
---           names of those that came back
+-- args:     limit · for each group: name · 1, 0 or empty: its member wants order
+-- answers:  how many events were trimmed · 1 when there are more to trim · names of groups that came back · of live
+--           groups for whose sake events stay · of groups that hold up nothing any more, though they have not
+--           drawn them · of those whose live members disagree about their order
 local limit, now = tonumber(ARGV[5]), clock()
 local topic = topic_now()
-local back = {}
+local back, disputed = {}, {}
 for at = 6, #ARGV, 2 do
   local group = group_named(ARGV[at])
   if redis.call('HGET', GROUPS, ARGV[at]) ~= '0' then
-    redis.call('HDEL', group.meta, 'seen') -- whoever removes first is not refused when memory is short
+    local _, is_disputed = note_wish(group.meta, ARGV[at + 1], now)
     redis.call('HSET', group.meta, 'seen', digits(now))
     redis.call('HSET', GROUPS, ARGV[at], 1)
     if not group.position then
       back[#back + 1] = ARGV[at]
-      redis.call('HSET', group.meta, 'position', 0, 'ordered', ARGV[at + 1])
+      redis.call('HSET', group.meta, 'position', 0)
+    end
+    if is_disputed then
+      disputed[#disputed + 1] = ARGV[at]
     end
   end
 end
@@ -36,4 +39,4 @@ for _, group in ipairs(topic.strict and groups or {}) do
     end
   end
 end
-return { trimmed, more and 1 or 0, holding, passed, back }
+return { trimmed, more and 1 or 0, back, holding, passed, disputed }

@@ -2,6 +2,24 @@
 -- the bounds that core/topics.py names (made in scripts.py).
 local LOG, GROUPS, TOPIC, GROUP_PREFIX = KEYS[21], KEYS[22], KEYS[23], KEYS[24]
 
+-- Notes that a member of the group with this hash was seen, and whether it wants order ('1', '0', or '': it is no
+-- member). Answers whether the group is ordered, and whether live members disagree about it.
+local function note_wish(meta, wish, now)
+  local known = redis.call('HMGET', meta, 'ordered', 'wanted', 'unwanted', 'seen')
+  local ordered = known[1] == '1'
+  local wanted = tonumber(known[2] or (ordered and known[4]) or 0)
+  local unwanted = tonumber(known[3] or 0)
+  if wish == '1' then
+    ordered, wanted = true, now
+  elseif wish == '0' then
+    ordered, unwanted = ordered and wanted + ORDER_HELD_FOR > now, now
+  end
+  redis.call('HDEL', meta, 'wanted') -- whoever removes first is not refused when memory is short
+  local times = { 'wanted', digits(wanted), 'unwanted', digits(unwanted) }
+  redis.call('HSET', meta, 'ordered', ordered and 1 or 0, unpack(times))
+  return ordered, ordered and math.min(wanted, unwanted) + ORDER_HELD_FOR > now
+end
+
 local function number_of(entry)
   return tonumber(string.match(entry, '^%d+'))
 end
