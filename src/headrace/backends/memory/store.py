@@ -10,8 +10,8 @@ from itertools import count
 
 import msgspec
 
-from headrace.core.backend import Promoted, Reclaimed, Recovery
-from headrace.core.claim import Claim
+from headrace.core.backend import CLAIM_BYTES, Promoted, Reclaimed, Recovery
+from headrace.core.claim import Claim, size_of
 from headrace.core.clock import SECOND
 from headrace.core.layout import Layout
 from headrace.core.message import Source, Stream
@@ -165,17 +165,22 @@ class Store:
     ) -> list[Claim]:
         open_shelves = self._open_shelves(sources, turn, now_us)
 
+        room = CLAIM_BYTES
+
         def take(lane: int, limit: int) -> list[Claim]:
+            nonlocal room
             claims: list[Claim] = []
             for source, shelf in open_shelves:
-                if len(claims) == limit:
+                if len(claims) == limit or room <= 0:
                     break
-                claims += shelf.take(source, lane, limit - len(claims), consumer, now_us)
+                found = shelf.take(source, lane, limit - len(claims), room, consumer, now_us)
+                room -= size_of(found)
+                claims += found
             return claims
 
         claims = take(SUSPECT, min(suspects, limit))
         for lane in (RETURNED, *(TOP_DOWN if turn % BOTTOM_TURN else BOTTOM_UP)):
-            if len(claims) == limit:
+            if len(claims) == limit or room <= 0:
                 break
             claims += take(lane, limit - len(claims))
         return claims

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim
 from headrace.core.message import FRESH, Source, State, Stream, decode_state
 
@@ -21,9 +22,6 @@ from .unique_keys import HeldKey, release_keys
 
 #: Every so many claims take the priorities from the bottom.
 BOTTOM_TURN: Final = 10
-
-#: Bytes of bodies that one claim hands out at most, or a single message.
-MOST_BYTES: Final = 8 * 1024 * 1024
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -78,7 +76,7 @@ def _choose(connection: Connection, streams: list[int], request: Request) -> lis
     size = 0
     for seq, length in found:
         size += length or 0
-        if chosen and size > MOST_BYTES:
+        if chosen and size > CLAIM_BYTES:
             break
         chosen.append(seq)
     return chosen
