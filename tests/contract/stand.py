@@ -105,6 +105,7 @@ class Stand:
         due_us: int = 0,
         lifetime: float = 0,
         unique: UniqueKey | None = None,
+        child: bool = False,
     ) -> Message:
         return Message(
             id or new_id(),
@@ -115,6 +116,7 @@ class Stand:
             due_us=due_us,
             lifetime_us=microseconds(lifetime),
             unique=unique,
+            child=child,
         )
 
     def batch(
@@ -144,10 +146,18 @@ class Stand:
         delay: float = 0,
         lifetime: float = 0,
         unique: UniqueKey | None = None,
+        child: bool = False,
     ) -> str:
         """Append one message that is accepted, and give its id."""
         message = self.message(
-            id, task=task, body=body, priority=priority, delay=delay, lifetime=lifetime, unique=unique
+            id,
+            task=task,
+            body=body,
+            priority=priority,
+            delay=delay,
+            lifetime=lifetime,
+            unique=unique,
+            child=child,
         )
         assert await self.append(message, source=source) == [Answer(message.id)]
         return message.id
@@ -161,17 +171,24 @@ class Stand:
         sources: Sequence[Source] = (source,),
         consumer: str = "worker-1",
         suspects: int = 100,
+        children: int | None = None,
         wait: float = 0,
         by: Backend | None = None,
     ) -> list[Claim]:
         return await (by or self.backend).claim(
-            sources, consumer=consumer, limit=limit, suspects=suspects, wait=wait
+            sources, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
         )
 
     async def claim_ids(
-        self, limit: int = 100, *, sources: Sequence[Source] = (source,), suspects: int = 100
+        self,
+        limit: int = 100,
+        *,
+        sources: Sequence[Source] = (source,),
+        suspects: int = 100,
+        children: int | None = None,
     ) -> list[str]:
-        return [claim.id for claim in await self.claim(limit, sources=sources, suspects=suspects)]
+        claims = await self.claim(limit, sources=sources, suspects=suspects, children=children)
+        return [claim.id for claim in claims]
 
     async def claim_one(
         self, id: str | None = None, *, consumer: str = "worker-1", by: Backend | None = None

@@ -15,6 +15,10 @@ it as they carry a job. What only topics have is in `core/topics.py`.
     ended       succeeded, cancelled or expired, kept as a mark (with its state) for a time to live, or
                 forgotten at once
 
+**Child work** (`Message.child`) has the same five lanes of its own, so that a claim which wants none of it
+passes it by. The flag belongs to the message, wherever it moves: a retry, a hand-back, a recovery, a
+promotion and a replay keep it.
+
 Whatever moves a message to `queued` puts it in the `suspect` lane when its state counts a crash, else in
 `returned` when it was handed back without delay, else in the lane of its priority.
 
@@ -282,14 +286,24 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
 
     @abstractmethod
     async def claim(
-        self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
+        self,
+        sources: Sequence[Source],
+        *,
+        consumer: str,
+        limit: int,
+        suspects: int,
+        children: int | None = None,
+        wait: float,
     ) -> list[Claim]:
         """Hand out up to `limit` queued messages under the lease of their stream; an empty list after `wait`
         seconds, or sooner when `wake` was called for this consumer.
 
         Order: at most `suspects` from the suspect lanes, then returned, then high, normal, low over all
         sources; every tenth claim takes the priorities from the bottom, so that none starves. Sources take
-        turns within a lane. Nothing is taken from a paused stream. Releases unique keys of kind `started`.
+        turns within a lane. At most `children` of all these are child work (None: as many as there are). In
+        each lane child work and the rest have each their own order and take turns to go first. A claim that
+        wants no child work waits as if there were none. Nothing is taken from a paused stream. Releases
+        unique keys of kind `started`.
         Bounded in bytes: once it has `CLAIM_BYTES` it takes no more, whatever came before, so that it brings
         little more than that, or one message; that it brings fewer than `limit` does not mean that it found
         no more.

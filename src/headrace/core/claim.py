@@ -26,6 +26,7 @@ class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
     state: State = FRESH
     priority: int = NORMAL
     expires_us: int = 0
+    child: bool = False  # as the message said
 
     @property
     def suspect(self) -> bool:

@@ -93,6 +93,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     unique: UniqueKey | None = None
     fresh: bool = False  # its id is a new one of core/ids.py, so that no store need look whether it is known
     key: str = ""  # of an event: in an ordered group those of one key are handled one at a time, in order
+    child: bool = False  # it runs in a child process, so only a worker with a free one is offered it
 
     @property
     def plain(self) -> bool:
@@ -101,12 +102,16 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 def are_alike(messages: list[Message]) -> bool:
-    """Whether they are fresh and plain, of one task and one priority: most that is sent in bulk is, and
-    stores have a short way for it."""
-    task, priority = messages[0].task, messages[0].priority
+    """Whether they are fresh and plain, of one task, one priority, and all or none of them child work: most
+    that is sent in bulk is, and stores have a short way for it."""
+    task, priority, child = messages[0].task, messages[0].priority, messages[0].child
     return all(
         [
-            message.fresh and message.task == task and message.priority == priority and message.plain
+            message.fresh
+            and message.task == task
+            and message.priority == priority
+            and message.child is child
+            and message.plain
             for message in messages
         ]
     )

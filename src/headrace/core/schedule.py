@@ -63,6 +63,7 @@ class Template(msgspec.Struct, frozen=True):
     unique: UniqueKey | None = None
     headers: dict[str, str] | None = None
     overrides: Overrides | None = None
+    child: bool = False
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -158,6 +159,7 @@ def message_of(schedule: Schedule, id: str, now_us: int) -> Message:
         delay_us=template.delay_us,
         lifetime_us=template.lifetime_us,
         unique=template.unique,
+        child=template.child,
     )
 
 

@@ -113,7 +113,12 @@ class Fetcher:
     async def _ask(self, limit: int, wait: float) -> list[Claim]:
         suspects = 1 if self._slots.free > 0 and self._holdings.suspects == 0 else 0
         return await self._backend.claim(
-            self.sources, consumer=self.consumer, limit=limit, suspects=suspects, wait=wait
+            self.sources,
+            consumer=self.consumer,
+            limit=limit,
+            suspects=suspects,
+            children=limit,
+            wait=wait,
         )
 
     async def _receive(self, claims: list[Claim]) -> None:

@@ -30,6 +30,7 @@ class Declared:
         self.result_ttl = result_ttl
         self.stream = Stream("queue", options.queue)
         self.priority = PRIORITIES[options.priority]
+        self.child = options.run_in == "process"
         self.plain = not options.unique and not options.expires
         self._codec = codec
         # Arguments to the bytes that are stored, and back.

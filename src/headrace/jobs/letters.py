@@ -69,7 +69,8 @@ class Letters:
     def _plain(self, declared: Declared, payload: bytes) -> Message:
         id, task = new_id(), declared.options.name
         envelope = Envelope(ENVELOPE_VERSION, id, task, self._now_us(), None, None, payload)
-        return Message(id, task, encode_envelope(envelope), declared.priority, fresh=True)
+        body = encode_envelope(envelope)
+        return Message(id, task, body, declared.priority, fresh=True, child=declared.child)
 
     def payload(self, declared: Declared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         """Arguments as bytes within the limit."""
@@ -106,6 +107,7 @@ class Letters:
             lifetime_us=microseconds(expires) if expires else 0,
             unique=_unique_key(call, declared),
             fresh=options.job_id is UNSET,
+            child=declared.child,
         )
 
 

@@ -164,6 +164,7 @@ class Schedules:
             unique=message.unique,
             headers=envelope.headers,
             overrides=envelope.overrides,
+            child=message.child,
         )
         return Schedule(name, stream.name, timing, template)
 

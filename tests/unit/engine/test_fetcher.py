@@ -42,11 +42,20 @@ class Desk:
         monkeypatch.setattr(bench.backend, "claim", self._watched)
 
     async def _watched(
-        self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
+        self,
+        sources: Sequence[Source],
+        *,
+        consumer: str,
+        limit: int,
+        suspects: int,
+        children: int | None = None,
+        wait: float,
     ) -> list[Claim]:
         self.asked.append((limit, suspects))
         self.fetcher._asked_at -= self.late
-        return await self._claim(sources, consumer=consumer, limit=limit, suspects=suspects, wait=wait)
+        return await self._claim(
+            sources, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
+        )
 
     async def buffer(self, count: int) -> None:
         """Have so many claims lie in the buffer."""

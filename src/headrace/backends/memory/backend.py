@@ -42,7 +42,7 @@ from . import timetable
 from .bell import Bell
 from .layouts import MemoryLayouts
 from .shelf import Shelf
-from .store import Listener, Store
+from .store import Listener, Store, Wanted
 from .view import counts_of, end_of, page_of_dead, page_of_records, record_of
 from .view_of_topics import reading_of, record_of_topic
 
@@ -86,13 +86,20 @@ class MemoryBackend(MemoryLayouts, Backend):
             return self._store.shelf(batch.stream).append(batch, self._now_us())
 
     async def claim(
-        self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
+        self,
+        sources: Sequence[Source],
+        *,
+        consumer: str,
+        limit: int,
+        suspects: int,
+        children: int | None = None,
+        wait: float,
     ) -> list[Claim]:
-        turn = next(self._turns)
+        wanted = Wanted(next(self._turns), limit, suspects, limit if children is None else children)
         until = monotonic() + wait
         while True:
             with self._lock:
-                claims = self._store.take(sources, turn, consumer, limit, suspects, self._now_us())
+                claims = self._store.take(sources, wanted, consumer, self._now_us())
                 left = until - monotonic()
                 if self._was_woken(consumer) or claims or left <= 0:
                     return claims

@@ -1,4 +1,4 @@
-"""The queued messages of a stream in their five lanes, first in, first out."""
+"""The queued messages of a stream in their five lanes, first in, first out. Child work has its own five."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ SUSPECT, RETURNED = 0, 1
 FIRST_PRIORITY = 2
 TOP_DOWN = tuple(range(FIRST_PRIORITY, FIRST_PRIORITY + len(PRIORITIES)))
 BOTTOM_UP = TOP_DOWN[::-1]
+#: The lane of child work is this many above that of other work.
+CHILD = FIRST_PRIORITY + len(PRIORITIES)
 
 #: Stale entries are swept out once they are this many and the greater part.
 SWEEP_FROM = 64
@@ -27,15 +29,17 @@ class Lanes:
     keeps every step short; a sweep bounds what such entries hold on to."""
 
     def __init__(self) -> None:
-        self._lanes: tuple[deque[Entry], ...] = tuple(
-            deque() for _ in range(FIRST_PRIORITY + len(PRIORITIES))
-        )
+        self._lanes: tuple[deque[Entry], ...] = tuple(deque() for _ in range(2 * CHILD))
+        self.held_children = False  # whether child work was ever here
         self._stale = 0
 
     def __len__(self) -> int:
         return sum(map(len, self._lanes)) - self._stale
 
     def put(self, lane: int, entry: Entry) -> None:
+        if entry.message.child:
+            lane += CHILD
+            self.held_children = True
         self._lanes[lane].append(entry)
 
     def take(self, lane: int, limit: int, room: float = inf) -> list[Entry]:

@@ -122,8 +122,9 @@ class Shelf(Stock):
             if message.unique:
                 self.keys.release(message.unique, message.id, "started")
             priority, expires_us = message.priority, entry.expires_us
+            state, child = entry.state, message.child
             claims.append(
-                Claim(source, message.id, message.body, token, now_us, entry.state, priority, expires_us)
+                Claim(source, message.id, message.body, token, now_us, state, priority, expires_us, child)
             )
         return claims
 

@@ -22,7 +22,7 @@ from headrace.core.topics import Start, Tended
 
 from .bell import Bell
 from .group import GroupShelf
-from .lanes import BOTTOM_UP, RETURNED, SUSPECT, TOP_DOWN
+from .lanes import BOTTOM_UP, CHILD, RETURNED, SUSPECT, TOP_DOWN
 from .shelf import Shelf
 from .topic import TopicShelf
 from .traffic import Traffic
@@ -32,6 +32,20 @@ WORKER_TTL = 60 * SECOND
 
 #: Every so many claims take the priorities from the bottom.
 BOTTOM_TURN = 10
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """How much a claim wants at most. `turn` counts the claims of a process."""
+
+    turn: int
+    limit: int
+    suspects: int
+    children: int
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """The lanes behind the suspects', in the order in which they are taken from."""
+        return (RETURNED, *(TOP_DOWN if self.turn % BOTTOM_TURN else BOTTOM_UP))
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -160,29 +174,44 @@ class Store:
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    def take(
-        self, sources: Sequence[Source], turn: int, consumer: str, limit: int, suspects: int, now_us: int
-    ) -> list[Claim]:
-        open_shelves = self._open_shelves(sources, turn, now_us)
+    def take(self, sources: Sequence[Source], wanted: Wanted, consumer: str, now_us: int) -> list[Claim]:
+        shelves = self._open_shelves(sources, wanted.turn, now_us)
+        with_children = [each for each in shelves if each[1].lanes.held_children] if wanted.children else []
+        children = wanted.children
 
         room = CLAIM_BYTES
 
-        def take(lane: int, limit: int) -> list[Claim]:
+        def take_from(shelves: list[tuple[Source, Shelf]], lane: int, limit: int) -> list[Claim]:
             nonlocal room
             claims: list[Claim] = []
-            for source, shelf in open_shelves:
-                if len(claims) == limit or room <= 0:
+            for source, shelf in shelves:
+                if len(claims) >= limit or room <= 0:
                     break
                 found = shelf.take(source, lane, limit - len(claims), room, consumer, now_us)
                 room -= size_of(found)
                 claims += found
             return claims
 
-        claims = take(SUSPECT, min(suspects, limit))
-        for lane in (RETURNED, *(TOP_DOWN if turn % BOTTOM_TURN else BOTTOM_UP)):
-            if len(claims) == limit or room <= 0:
+        def take(lane: int, limit: int) -> list[Claim]:
+            nonlocal children
+            if not with_children:
+                return take_from(shelves, lane, limit)
+            claims: list[Claim] = []
+            for child_work in (True, False) if wanted.turn % 2 else (False, True):
+                most = limit - len(claims)
+                if child_work:
+                    taken = take_from(with_children, lane + CHILD, min(most, children))
+                    children -= len(taken)
+                else:
+                    taken = take_from(shelves, lane, most)
+                claims += taken
+            return claims
+
+        claims = take(SUSPECT, min(wanted.suspects, wanted.limit))
+        for lane in wanted.lanes:
+            if len(claims) == wanted.limit or room <= 0:
                 break
-            claims += take(lane, limit - len(claims))
+            claims += take(lane, wanted.limit - len(claims))
         return claims
 
     def _open_shelves(self, sources: Sequence[Source], turn: int, now_us: int) -> list[tuple[Source, Shelf]]:

@@ -114,16 +114,34 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
             raise
 
     def claim(
-        self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
+        self,
+        sources: Sequence[Source],
+        *,
+        consumer: str,
+        limit: int,
+        suspects: int,
+        children: int | None = None,
+        wait: float,
     ) -> Coroutine[Any, Any, list[Claim]]:
         self._consumers.add(consumer)
         whole = self._layouts.whole
         if all([source.stream in whole for source in sources]):
-            return self._inner.claim(sources, consumer=consumer, limit=limit, suspects=suspects, wait=wait)
-        return self._claim(sources, consumer=consumer, limit=limit, suspects=suspects, wait=wait)
+            return self._inner.claim(
+                sources, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
+            )
+        return self._claim(
+            sources, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
+        )
 
     async def _claim(
-        self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
+        self,
+        sources: Sequence[Source],
+        *,
+        consumer: str,
+        limit: int,
+        suspects: int,
+        children: int | None = None,
+        wait: float,
     ) -> list[Claim]:
         until = time.monotonic() + wait
         await self._admission.hand_back_unseen(consumer)
@@ -132,7 +150,12 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
             now = time.monotonic()
             turn = max(0.0, min(until - now, places.hold_for))
             claims = await self._inner.claim(
-                places.sources, consumer=consumer, limit=limit, suspects=suspects, wait=turn
+                places.sources,
+                consumer=consumer,
+                limit=limit,
+                suspects=suspects,
+                children=children,
+                wait=turn,
             )
             admitted = await self._admission.admit(claims, places, consumer)
             after = time.monotonic()

@@ -30,6 +30,7 @@ def _wrapped(claim: Claim, source: Source) -> Claim:
         claim.state,
         claim.priority,
         claim.expires_us,
+        claim.child,
     )
 
 

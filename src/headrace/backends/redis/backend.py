@@ -169,7 +169,14 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         self._store.listed.add(stream)
 
     async def claim(
-        self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
+        self,
+        sources: Sequence[Source],
+        *,
+        consumer: str,
+        limit: int,
+        suspects: int,
+        children: int | None = None,
+        wait: float,
     ) -> list[Claim]:
         queues = [self._store.queue(source.stream) for source in sources]
         reader = self._reader(consumer)

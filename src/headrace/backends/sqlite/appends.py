@@ -13,7 +13,7 @@ from headrace.core.message import Batch, Message, Stream, are_alike
 from . import queries
 from .connection import Bindings
 from .parcel import Parcel, listed, unlisted
-from .places import FIRST_PRIORITY, SCHEDULED, SUCCEEDED
+from .places import FIRST_PRIORITY, SCHEDULED, SUCCEEDED, lane_for
 from .producers import recall, remember
 from .transaction import StreamRow, Transaction, new_number
 from .unique_keys import KeyRing
@@ -22,7 +22,7 @@ from .unique_keys import KeyRing
 UNLIMITED: Final = 1 << 62
 
 #: What `queries.ADD_MESSAGES` wants of a message.
-Row = tuple[str, str, int, int, int, int, int, str | None, str | None, int | None, int]
+Row = tuple[str, str, int, int, int, int, int, str | None, str | None, int | None, int, int]
 
 
 def append(transaction: Transaction, batch: Batch, *, ticking: bool = False) -> list[Answer]:
@@ -34,6 +34,8 @@ def append(transaction: Transaction, batch: Batch, *, ticking: bool = False) -> 
         if stream.sealed and not ticking:
             raise sealed(batch)
         accepted = batch.messages
+        if not stream.held_children and any([message.child for message in accepted]):
+            transaction.connection.change(queries.NOTE_CHILDREN, (stream.number,))
         if not (_is_plain(batch) and _write(transaction, stream.number, batch, accepted)):
             answers, accepted = _decide(transaction, stream, batch)
             _write(transaction, stream.number, batch, accepted)
@@ -139,7 +141,7 @@ def _write_alike(transaction: Transaction, stream: int, batch: Batch, accepted: 
     number = new_number()
     bindings = (
         *(stream, ids, first.task, FIRST_PRIORITY + first.priority, transaction.now_us, first.priority),
-        *(bodies, number, listed(_spans(accepted))),
+        *(bodies, number, listed(_spans(accepted)), int(first.child)),
     )
     if not _add(transaction, queries.ADD_ALIKE, bindings, accepted, number):
         return False
@@ -168,11 +170,12 @@ def _spans(messages: list[Message]) -> Iterator[int]:
 
 
 def _row(message: Message, bodies: Parcel, now_us: int) -> Row:
-    priority, unique = message.priority, message.unique
+    priority, unique, child = message.priority, message.unique, message.child
     due_us = max(message.due_us, now_us + message.delay_us)
     lane = FIRST_PRIORITY + priority
-    place, at_us = (SCHEDULED, due_us) if due_us > now_us else (lane, now_us)
+    place, at_us = (SCHEDULED, due_us) if due_us > now_us else (lane_for(lane, child=child), now_us)
     expires_us = due_us + message.lifetime_us if message.lifetime_us else 0
     key, until = (unique.key, unique.until) if unique else (None, None)
     start, length = bodies.put(message.body)
-    return message.id, message.task, place, at_us, lane, priority, expires_us, key, until, start, length
+    stored = start, length, int(child)
+    return message.id, message.task, place, at_us, lane, priority, expires_us, key, until, *stored

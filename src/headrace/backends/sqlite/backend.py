@@ -101,12 +101,20 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
         return await self._write(lambda transaction: add(transaction, batch), weight=len(batch.messages))
 
     async def claim(
-        self, sources: Sequence[Source], *, consumer: str, limit: int, suspects: int, wait: float
+        self,
+        sources: Sequence[Source],
+        *,
+        consumer: str,
+        limit: int,
+        suspects: int,
+        children: int | None = None,
+        wait: float,
     ) -> list[Claim]:
         session = self._use()
-        request = Request(sources, consumer, limit, suspects, next(self._turns))
+        children = limit if children is None else children
+        request = Request(sources, consumer, limit, suspects, next(self._turns), children)
         until = monotonic() + wait
-        with session.watch.claiming(sources, consumer, suspects=suspects > 0) as bell:
+        with session.watch.claiming(sources, consumer, suspects=suspects > 0, children=children > 0) as bell:
             while not session.closing:
                 bell.reset()
                 claims = await self._try_to_claim(session, request)
@@ -119,7 +127,11 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
     async def _try_to_claim(self, session: Session, request: Request) -> list[Claim]:
         def nothing(connection: Connection) -> Answered[list[Claim]] | None:
             ready = request.limit > 0 and is_something_ready(
-                connection, self._namespace, request.sources, suspects=request.suspects > 0
+                connection,
+                self._namespace,
+                request.sources,
+                suspects=request.suspects > 0,
+                children=request.children > 0,
             )
             return None if ready else Answered([])
 

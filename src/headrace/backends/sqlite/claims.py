@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,13 +16,17 @@ from . import queries
 from .connection import Connection
 from .drawing import draw, is_a_group_behind
 from .parcel import Unpacking, listed, unlisted
-from .places import BOTTOM_UP, FIRST_PRIORITY, RETURNED, RUNNING, SUSPECT, TOP_DOWN
+from .places import BOTTOM_UP, CHILD, FIRST_PRIORITY, RETURNED, RUNNING, SUSPECT, TOP_DOWN, lane_for
 from .settlements import Token
 from .transaction import OpenStream, Transaction, new_number, resolve
 from .unique_keys import HeldKey, release_keys
 
 #: Every so many claims take the priorities from the bottom.
 BOTTOM_TURN: Final = 10
+
+
+#: A message that may be handed out, the length of its body, its place.
+Ready = tuple[int, int, int]
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -32,15 +37,21 @@ class Request(msgspec.Struct, frozen=True):
     limit: int
     suspects: int
     turn: int
+    children: int = sys.maxsize
 
 
 def is_something_ready(
-    connection: Connection, namespace: str, sources: Sequence[Source], *, suspects: bool
+    connection: Connection,
+    namespace: str,
+    sources: Sequence[Source],
+    *,
+    suspects: bool,
+    children: bool = True,
 ) -> bool:
     """Whether a claim would find something; asked first, since an empty claim must not lock the file."""
     wanted = listed(source.stream for source in sources)
     first = SUSPECT if suspects else RETURNED
-    if connection.value(queries.IS_SOMETHING_READY, (namespace, wanted, first)):
+    if connection.value(queries.IS_SOMETHING_READY, (namespace, wanted, first, int(children))):
         return True
     groups = _groups(sources)
     return bool(groups) and is_a_group_behind(connection, namespace, groups)
@@ -50,7 +61,7 @@ def claim(transaction: Transaction, request: Request) -> list[Claim]:
     if groups := _groups(request.sources):
         draw(transaction, groups, request.limit)
     streams = _open_streams(transaction, request)
-    seqs = _choose(transaction.connection, [stream.number for stream in streams], request)
+    seqs = _choose(transaction.connection, streams, request)
     return _hand_out(transaction, streams, seqs, request.consumer) if seqs else []
 
 
@@ -67,19 +78,42 @@ def _open_streams(transaction: Transaction, request: Request) -> list[OpenStream
     return [stream for stream in streams if not stream.paused]
 
 
-def _choose(connection: Connection, streams: list[int], request: Request) -> list[int]:
+def _choose(connection: Connection, streams: list[OpenStream], request: Request) -> list[int]:
     """The messages to hand out, in their order."""
-    lanes = TOP_DOWN if request.turn % BOTTOM_TURN else BOTTOM_UP
-    bindings = (listed(streams), listed(lanes), min(request.suspects, request.limit), request.limit)
-    found = unlisted(connection.value(queries.FIND_READY, bindings))[: request.limit]
+    found = _find(connection, [stream.number for stream in streams], request, child=False)
+    with_children = [stream.number for stream in streams if stream.held_children] if request.children else []
+    if with_children:
+        found = _merged(found, _find(connection, with_children, request, child=True), request)
     chosen: list[int] = []
     size = 0
-    for seq, length in found:
+    for seq, length, _ in found[: request.limit]:
         size += length or 0
         if chosen and size > CLAIM_BYTES:
             break
         chosen.append(seq)
     return chosen
+
+
+def _find(connection: Connection, streams: list[int], request: Request, *, child: bool) -> list[Ready]:
+    most = min(request.limit, request.children) if child else request.limit
+    lanes = [lane_for(lane, child=child) for lane in _lanes(request)]
+    suspects = min(request.suspects, most), most, lane_for(SUSPECT, child=child)
+    bindings = (listed(streams), listed(lanes), *suspects)
+    return unlisted(connection.value(queries.FIND_READY, bindings))[:most]
+
+
+def _merged(others: list[Ready], children: list[Ready], request: Request) -> list[Ready]:
+    """Lane by lane; within one, child work goes first every other turn."""
+    ranks = {lane: rank for rank, lane in enumerate((SUSPECT, *_lanes(request)))}
+    ranks |= {lane - CHILD: rank for lane, rank in ranks.items()}
+    both = [*children, *others] if request.turn % 2 else [*others, *children]
+    both.sort(key=lambda ready: ranks[ready[2]])
+    suspects = [ready for ready in both if ranks[ready[2]] == 0]
+    return [*suspects[: request.suspects], *both[len(suspects) :]]
+
+
+def _lanes(request: Request) -> tuple[int, ...]:
+    return TOP_DOWN if request.turn % BOTTOM_TURN else BOTTOM_UP
 
 
 def _hand_out(
@@ -95,11 +129,11 @@ def _hand_out(
     claims: dict[int, Claim] = {}
     started: dict[int, HeldKey] = {}
     taken = dict.fromkeys(sources, 0)
-    for seq, stream, id, priority, expires_us, key, until, state_length, body_length in unlisted(rows):
+    for seq, stream, id, priority, expires_us, key, until, child, state_length, body_length in unlisted(rows):
         state = read_state(unpack_state.take(state_length))
         body = unpack_body.take(body_length) or b""
         claims[seq] = Claim(
-            sources[stream], id, body, Token(seq, number), now_us, state, priority, expires_us
+            sources[stream], id, body, Token(seq, number), now_us, state, priority, expires_us, bool(child)
         )
         taken[stream] += 1
         if until == "started":

@@ -1,7 +1,8 @@
 """Where a message is, as a number, in the order in which lanes are claimed from.
 
 Rows keep their size while a message moves from lane to lane and is claimed: SQLite then overwrites the row
-where it lies. A number from 2 on takes one byte; 0 and 1 would take none. (What was parked grows by one.)
+where it lies. A number from 2 on, or below 0, takes one byte; 0 and 1 would take none. (What was parked grows
+by one.)
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from headrace.core.record import JobStatus
 
 #: Behind another event of its key, in an ordered group.
 PARKED: Final = 1
+#: The lanes of child work are so far below those of other work: -6 to -2.
+CHILD: Final = 8
 SUSPECT: Final = 2
 RETURNED: Final = 3
 #: The lane of a priority is this plus its number.
@@ -31,7 +34,7 @@ BOTTOM_UP: Final = (RETURNED, 6, 5, 4)
 
 #: First and last place of each status.
 RANGES: Final[dict[JobStatus, tuple[int, int]]] = {
-    JobStatus.QUEUED: (PARKED, LOWEST),
+    JobStatus.QUEUED: (SUSPECT - CHILD, LOWEST),
     JobStatus.RUNNING: (RUNNING, RUNNING),
     JobStatus.SCHEDULED: (SCHEDULED, SCHEDULED),
     JobStatus.RETRYING: (RETRYING, RETRYING),
@@ -49,3 +52,8 @@ STATUS: Final[dict[int, JobStatus]] = {
 def lane_of(state: State, priority: int) -> int:
     """The lane in which a message is queued when its time has come."""
     return SUSPECT if state.crashes else FIRST_PRIORITY + priority
+
+
+def lane_for(lane: int, *, child: bool) -> int:
+    """Where in this lane a message belongs: child work lies apart."""
+    return lane - CHILD if child else lane

@@ -84,4 +84,5 @@ def _row(message: Message, bodies: Parcel, now_us: int) -> Row:
     expires_us = due_us + message.lifetime_us if message.lifetime_us else 0
     lane, key = FIRST_PRIORITY + NORMAL, message.key or None
     start, length = bodies.put(message.body)
-    return message.id, message.task, SCHEDULED, due_us, lane, NORMAL, expires_us, key, None, start, length
+    stored = start, length, 0
+    return message.id, message.task, SCHEDULED, due_us, lane, NORMAL, expires_us, key, None, *stored

@@ -10,16 +10,18 @@ from __future__ import annotations
 # --- streams ---------------------------------------------------------------------------------------------
 
 FIND_STREAM = """
-SELECT stream, established, queued, scheduled, sealed FROM headrace_streams
+SELECT stream, established, queued, scheduled, sealed, held_children FROM headrace_streams
 WHERE namespace = ? AND kind = ? AND name = ?
 """
 
 ADD_STREAM = """
 INSERT INTO headrace_streams (namespace, kind, name, established) VALUES (?, ?, ?, ?)
-RETURNING stream, established, queued, scheduled, sealed
+RETURNING stream, established, queued, scheduled, sealed, held_children
 """
 
 ESTABLISH_STREAM = "UPDATE headrace_streams SET established = 1 WHERE stream = ?"
+
+NOTE_CHILDREN = "UPDATE headrace_streams SET held_children = 1 WHERE stream = ?"
 
 READ_LEASE = """
 SELECT lease_us, longer_lease_us, longer_until_us FROM headrace_streams
@@ -44,9 +46,11 @@ SELECT kind, name FROM headrace_streams WHERE namespace = ? AND established ORDE
 
 LIST_PAUSED = "SELECT kind, name FROM headrace_streams WHERE namespace = ? AND paused"
 
-# [[kind, name], ...] → [[its index, number, paused, lease, the longer one before, until when], ...]
+# [[kind, name], ...]
+# → [[its index, number, paused, whether it held child work, lease, the longer one before, until when], ...]
 RESOLVE_STREAMS = """
-SELECT json_group_array(json_array(wanted.key, stream, paused, lease_us, longer_lease_us, longer_until_us))
+SELECT json_group_array(json_array(
+    wanted.key, stream, paused, held_children, lease_us, longer_lease_us, longer_until_us))
 FROM json_each(?2) AS wanted CROSS JOIN headrace_streams
 WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND name = wanted.value ->> 1
 """
@@ -71,7 +75,7 @@ SELECT queued + parked, running, scheduled, retrying, dead, paused,
     (SELECT min(ready_us) FROM (
         SELECT (SELECT min(at_us) FROM headrace_messages
                 WHERE stream = streams.stream AND place = lane.value) AS ready_us
-        FROM json_each('[2, 3, 4, 5, 6]') AS lane))
+        FROM json_each(iif(held_children, '[-6, -5, -4, -3, -2, 2, 3, 4, 5, 6]', '[2, 3, 4, 5, 6]')) AS lane))
 FROM headrace_streams AS streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3
 """
 
@@ -84,23 +88,24 @@ WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2))
 """
 
 # [[id, task, place, at_us, lane, priority, expires_us, unique_key, unique_until, start and length of the
-# body], ...]
+# body, child], ...]
 ADD_MESSAGES = """
 INSERT INTO headrace_messages
-    (stream, id, task, place, at_us, lane, priority, expires_us, unique_key, unique_until, body,
+    (stream, id, task, place, at_us, lane, priority, expires_us, unique_key, unique_until, body, child,
      since_us, claim, worker)
 SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
-    value ->> 7, value ->> 8, coalesce(substr(?3, value ->> 9, value ->> 10), x''), ?4, ?5, 1 << 40
+    value ->> 7, value ->> 8, coalesce(substr(?3, value ->> 9, value ->> 10), x''), value ->> 11,
+    ?4, ?5, 1 << 40
 FROM json_each(?2) WHERE true ON CONFLICT DO NOTHING
 """
 
 # The same for many that differ in nothing but id and body, in a third of the time: their ids in one blob,
-# then task, lane, time, priority, bodies, number; [start and length of the body in one number, ...]
+# then task, lane, time, priority, bodies, number; [start and length of the body in one number, ...], child
 ADD_ALIKE = """
 INSERT INTO headrace_messages
-    (stream, id, task, place, at_us, lane, priority, expires_us, body, since_us, claim, worker)
-SELECT ?1, CAST(substr(?2, 1 + 26 * key, 26) AS TEXT), ?3, ?4, ?5, ?4, ?6, 0,
-    coalesce(substr(?7, value >> 32, value & 0xffffffff), x''), ?5, ?8, 1 << 40
+    (stream, id, task, place, at_us, lane, priority, expires_us, body, since_us, claim, worker, child)
+SELECT ?1, CAST(substr(?2, 1 + 26 * key, 26) AS TEXT), ?3, ?4 - 8 * ?10, ?5, ?4, ?6, 0,
+    coalesce(substr(?7, value >> 32, value & 0xffffffff), x''), ?5, ?8, 1 << 40, ?10
 FROM json_each(?9) WHERE true ON CONFLICT DO NOTHING
 """
 
@@ -143,24 +148,29 @@ DELETE FROM headrace_unique_keys WHERE expires_us IS NULL AND (stream, key, id) 
 
 # --- claiming --------------------------------------------------------------------------------------------
 
-# [[kind, name], ...], from which lane on
+# [[kind, name], ...], from which lane on, whether child work is wanted too
 IS_SOMETHING_READY = """
 SELECT EXISTS (
     SELECT 1 FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams CROSS JOIN headrace_messages
     WHERE namespace = ?1 AND streams.kind = wanted.value ->> 0 AND streams.name = wanted.value ->> 1
-        AND NOT paused AND headrace_messages.stream = streams.stream AND place BETWEEN ?3 AND 6)
+        AND NOT paused AND headrace_messages.stream = streams.stream AND place BETWEEN ?3 AND 6
+) OR ?4 AND EXISTS (
+    SELECT 1 FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams CROSS JOIN headrace_messages
+    WHERE namespace = ?1 AND streams.kind = wanted.value ->> 0 AND streams.name = wanted.value ->> 1
+        AND NOT paused AND held_children
+        AND headrace_messages.stream = streams.stream AND place BETWEEN ?3 - 8 AND 6 - 8)
 """
 
-# streams and lanes in the order in which they are wanted, how many suspects, how many others
-# → [[seq, length of its body], ...]
+# streams and lanes in the order in which they are wanted, how many suspects, how many others, their lane
+# → [[seq, length of its body, place], ...]
 FIND_READY = """
-SELECT json_group_array(json_array(seq, size)) FROM (
+SELECT json_group_array(json_array(seq, size, place)) FROM (
     SELECT * FROM (
-        SELECT seq, length(body) AS size FROM json_each(?1) AS wanted CROSS JOIN headrace_messages
-        WHERE stream = wanted.value AND place = 2 LIMIT ?3)
+        SELECT seq, length(body) AS size, place FROM json_each(?1) AS wanted CROSS JOIN headrace_messages
+        WHERE stream = wanted.value AND place = ?5 LIMIT ?3)
     UNION ALL
     SELECT * FROM (
-        SELECT seq, length(body) AS size
+        SELECT seq, length(body) AS size, place
         FROM json_each(?2) AS lane CROSS JOIN json_each(?1) AS wanted CROSS JOIN headrace_messages
         WHERE stream = wanted.value AND place = lane.value LIMIT ?4))
 """
@@ -171,12 +181,12 @@ UPDATE headrace_messages SET place = 7, at_us = ?2, since_us = ?2, claim = ?3, w
 WHERE seq IN (SELECT value FROM json_each(?1))
 """
 
-# [seq, ...] → [[seq, stream, id, priority, expires_us, unique_key, unique_until, length of state, of body],
-# ...], the states, the bodies
+# [seq, ...] → [[seq, stream, id, priority, expires_us, unique_key, unique_until, child, length of state, of
+# body], ...], the states, the bodies
 READ_LEASED = """
 SELECT
     json_group_array(json_array(
-        seq, stream, id, priority, expires_us, unique_key, unique_until, length(state), length(body))),
+        seq, stream, id, priority, expires_us, unique_key, unique_until, child, length(state), length(body))),
     CAST(group_concat(state, '') AS BLOB),
     CAST(group_concat(body, '') AS BLOB)
 FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))
@@ -205,10 +215,11 @@ FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))
 # [seq, ...]
 FORGET = "DELETE FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))"
 
-# [[seq, place, at_us, lane, state's start and length], ...]
+# [[seq, place, at_us, lane, state's start and length], ...]; child work goes to a lane of its own
 MOVE = """
 UPDATE headrace_messages SET
-    place = change.value ->> 1, at_us = change.value ->> 2, lane = change.value ->> 3,
+    place = (change.value ->> 1) - iif(child AND (change.value ->> 1) < 7, 8, 0),
+    at_us = change.value ->> 2, lane = change.value ->> 3,
     state = iif(change.value ->> 4 IS NULL, NULL, substr(?2, change.value ->> 4, change.value ->> 5))
 FROM json_each(?1) AS change WHERE seq = change.value ->> 0
 """
@@ -310,7 +321,7 @@ SELECT json_group_array(json_array(at_us, seq)) FROM (
 
 # [seq, ...]; a microsecond apart, so that they are ready in the order in which they were due
 PROMOTE = """
-UPDATE headrace_messages SET place = lane, at_us = ?2 + due.key
+UPDATE headrace_messages SET place = lane - 8 * child, at_us = ?2 + due.key
 FROM json_each(?1) AS due WHERE seq = due.value
 """
 
@@ -327,20 +338,21 @@ FROM headrace_messages WHERE stream = ?1 AND id IN (SELECT value FROM json_each(
 READ_WAITING = """
 SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id)) FROM (
     SELECT seq, stream, place, priority, unique_key, message.id
-    FROM json_each('[1, 2, 3, 4, 5, 6, 8, 9]') AS waiting CROSS JOIN headrace_messages AS message
+    FROM json_each('[-6, -5, -4, -3, -2, 1, 2, 3, 4, 5, 6, 8, 9]') AS waiting
+        CROSS JOIN headrace_messages AS message
     WHERE stream = ?1 AND place = waiting.value LIMIT ?2)
 """
 
 ASK_TO_CANCEL = "UPDATE headrace_messages SET cancel_us = ? WHERE seq = ?"
 
-HASTEN = "UPDATE headrace_messages SET place = lane, at_us = ? WHERE seq = ?"
+HASTEN = "UPDATE headrace_messages SET place = lane - 8 * child, at_us = ? WHERE seq = ?"
 
 REWRITE = "UPDATE headrace_messages SET body = ? WHERE seq = ?"
 
 # [seq, ...]; a microsecond apart, so that they are ready in the order in which they were named
 REPLAY = """
 UPDATE headrace_messages SET
-    place = 4 + priority, lane = 4 + priority, at_us = ?2 + dead.key, expires_us = 0, state = NULL,
-    reason = NULL, failure = NULL, cancel_us = NULL
+    place = 4 + priority - 8 * child, lane = 4 + priority, at_us = ?2 + dead.key, expires_us = 0,
+    state = NULL, reason = NULL, failure = NULL, cancel_us = NULL
 FROM json_each(?1) AS dead WHERE seq = dead.value
 """

@@ -15,11 +15,12 @@ from .connection import Connection
 from .news import News
 from .orders import write_orders
 from .parcel import listed, unlisted
-from .places import DEAD, LOWEST, PARKED, RETRYING, RUNNING, SCHEDULED, SUSPECT
+from .places import CHILD, DEAD, LOWEST, PARKED, RETRYING, RUNNING, SCHEDULED, SUSPECT
 
 #: Which count of its stream a message is in at each place; marks are not counted.
 _COUNTED: Final = {
     **dict.fromkeys(range(SUSPECT, LOWEST + 1), 0),
+    **dict.fromkeys(range(SUSPECT - CHILD, LOWEST + 1 - CHILD), 0),
     RUNNING: 1,
     SCHEDULED: 2,
     RETRYING: 3,
@@ -34,6 +35,7 @@ class StreamRow(NamedTuple):
     queued: int
     scheduled: int
     sealed: int
+    held_children: int  # child work was ever appended to it
 
 
 class Transaction:
@@ -116,6 +118,7 @@ class OpenStream(NamedTuple):
     source: Source
     lease: Lease
     paused: bool
+    held_children: bool
 
 
 def resolve(connection: Connection, namespace: str, sources: Sequence[Source]) -> list[OpenStream]:
@@ -123,6 +126,6 @@ def resolve(connection: Connection, namespace: str, sources: Sequence[Source]) -
     wanted = listed([source.stream for source in sources])
     rows = unlisted(connection.value(queries.RESOLVE_STREAMS, (namespace, wanted)))
     return [
-        OpenStream(number, sources[index], Lease(*lease), bool(paused))
-        for index, number, paused, *lease in rows
+        OpenStream(number, sources[index], Lease(*lease), bool(paused), bool(held_children))
+        for index, number, paused, held_children, *lease in rows
     ]

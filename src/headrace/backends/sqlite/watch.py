@@ -53,16 +53,25 @@ class ClaimBell(Bell):
     """Of a claim that waits for something in its sources."""
 
     def __init__(
-        self, poke: Callable[[], None], sources: Sequence[Source], consumer: str, *, suspects: bool
+        self,
+        poke: Callable[[], None],
+        sources: Sequence[Source],
+        consumer: str,
+        *,
+        suspects: bool,
+        children: bool,
     ) -> None:
         super().__init__(poke)
         self.sources = sources
         self.streams = frozenset(source.stream for source in sources) | _topics(sources)
         self.consumer = consumer
         self.suspects = suspects
+        self.children = children
 
     def is_due(self, connection: Connection, namespace: str) -> bool:
-        return is_something_ready(connection, namespace, self.sources, suspects=self.suspects)
+        return is_something_ready(
+            connection, namespace, self.sources, suspects=self.suspects, children=self.children
+        )
 
 
 class ReadBell(Bell):
@@ -122,8 +131,10 @@ class Watch:
         return bool(self._endings)
 
     @contextmanager
-    def claiming(self, sources: Sequence[Source], consumer: str, *, suspects: bool) -> Iterator[ClaimBell]:
-        bell = ClaimBell(self._poke, sources, consumer, suspects=suspects)
+    def claiming(
+        self, sources: Sequence[Source], consumer: str, *, suspects: bool, children: bool
+    ) -> Iterator[ClaimBell]:
+        bell = ClaimBell(self._poke, sources, consumer, suspects=suspects, children=children)
         self._claims.add(bell)
         try:
             yield bell
