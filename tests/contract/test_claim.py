@@ -7,10 +7,11 @@ import time
 
 import pytest
 
+from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.message import FRESH, HIGH, Source, Stream
-from headrace.core.outcome import Released
+from headrace.core.outcome import Done, Released, Settlement
 from headrace.core.record import JobStatus
 from tests.contract.stand import LEASE, Stand
 from tests.waiting import wait_until
@@ -71,6 +72,30 @@ async def test_no_more_are_handed_out_than_were_asked_for(stand: Stand) -> None:
     await stand.append(*[stand.message() for _ in range(5)])
     assert len(await stand.claim(3)) == 3
     assert len(await stand.claim(3)) == 2
+
+
+async def test_a_claim_is_bounded_in_bytes_whatever_came_before(stand: Stand) -> None:
+    large = 900_000
+    small = [stand.message() for _ in range(300)]
+    await stand.append(*small, *[stand.message(body=bytes(large)) for _ in range(30)])
+    sizes: list[int] = []
+    for limit in (20, *[1000] * 330):
+        claims = await stand.claim(limit)
+        sizes += [len(claim.body) for claim in claims]
+        assert sum(len(claim.body) for claim in claims) < CLAIM_BYTES + large
+        await stand.backend.settle([Settlement(claim, Done()) for claim in claims])
+        if not claims:
+            break
+    assert sorted(sizes) == [5] * len(small) + [large] * 30
+
+
+@pytest.mark.whole("parts have no common order")
+async def test_a_claim_of_small_messages_brings_all_that_was_asked_for(stand: Stand) -> None:
+    await stand.add(body=bytes(900_000))
+    await stand.append(*[stand.message() for _ in range(600)])
+    await stand.settle_done(await stand.claim_one())
+    await stand.claim(20)
+    assert len(await stand.claim(500)) == 500
 
 
 @pytest.mark.whole("parts have no common order")

@@ -93,6 +93,9 @@ from .traffic import Counting
 #: Claims whose lease ran out this often, counting this time, are dead instead of queued again.
 CRASH_LIMIT = 3
 
+#: Bytes of bodies after which a claim takes no more.
+CLAIM_BYTES = 4 << 20
+
 #: What the dead letter of such a message says.
 CRASHED = Failure("WorkerCrashed", f"its lease ran out, or its process died, {CRASH_LIMIT} times")
 
@@ -313,6 +316,9 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
         each lane child work and the rest have each their own order and take turns to go first. A claim that
         wants no child work waits as if there were none. Nothing is taken from a paused stream. Releases
         unique keys of kind `started`.
+        Bounded in bytes: once it has `CLAIM_BYTES` it takes no more, whatever came before, so that it brings
+        little more than that, or one message; that it brings fewer than `limit` does not mean that it found
+        no more.
         Nothing is lost when the caller is cancelled or the answer is: what was handed out and not settled is
         offered to the same consumer again, or its lease runs out.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -41,3 +42,8 @@ class Report(msgspec.Struct, frozen=True):
     fraction: float | None = None
     text: str = ""
     log: JobLog = NO_LOG
+
+
+def size_of(claims: Iterable[Claim]) -> int:
+    """Bytes of their bodies together."""
+    return sum([len(claim.body) for claim in claims])

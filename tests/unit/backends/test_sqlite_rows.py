@@ -9,10 +9,10 @@ import apsw
 import pytest
 
 from headrace.backends.sqlite import records, recovery, steering, workers
-from headrace.backends.sqlite.claims import MOST_BYTES
 from headrace.backends.sqlite.places import RANGES
-from headrace.backends.sqlite.settlements import MOST_SETTLEMENTS, parts_of, settle
+from headrace.backends.sqlite.settlements import MOST_BYTES, MOST_SETTLEMENTS, parts_of, settle
 from headrace.backends.sqlite.transaction import Transaction, resolve
+from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.message import FRESH, Source, Trouble
@@ -162,14 +162,14 @@ def test_a_claim_overwrites_rows_where_they_lie(file: SqliteFile) -> None:
 
 
 def test_one_claim_does_not_hand_out_more_bytes_than_memory_can_bear(file: SqliteFile) -> None:
-    body = bytes(MOST_BYTES // 4)
+    body = bytes(CLAIM_BYTES // 4)
     file.append(*[message(f"m{index}", body=body) for index in range(6)])
     assert [claim.id for claim in file.claim()] == ["m0", "m1", "m2", "m3"]
     assert [claim.id for claim in file.claim()] == ["m4", "m5"]
 
 
 def test_a_message_larger_than_that_is_handed_out_alone(file: SqliteFile) -> None:
-    file.append(message("large", body=bytes(MOST_BYTES + 1)), message("small"))
+    file.append(message("large", body=bytes(CLAIM_BYTES + 1)), message("small"))
     assert [claim.id for claim in file.claim()] == ["large"]
     assert [claim.id for claim in file.claim()] == ["small"]
 

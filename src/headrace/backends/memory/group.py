@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from headrace.core.claim import Claim
+from headrace.core.claim import Claim, size_of
 from headrace.core.message import NORMAL, Source, Stream
 from headrace.core.orders import Order
 from headrace.core.record import JobStatus, Record
@@ -122,15 +122,18 @@ class GroupShelf(Shelf):
 
     # --- drawing -----------------------------------------------------------------------------------------
 
-    def take(self, source: Source, lane: int, limit: int, consumer: str, now_us: int) -> list[Claim]:
-        claims = super().take(source, lane, limit, consumer, now_us)
-        if lane == DRAWING and len(claims) < limit:
+    def take(
+        self, source: Source, lane: int, limit: int, room: int, consumer: str, now_us: int
+    ) -> list[Claim]:
+        claims = super().take(source, lane, limit, room, consumer, now_us)
+        room -= size_of(claims)
+        if lane == DRAWING and len(claims) < limit and room > 0:
             for _ in range(limit - len(claims)):
                 entry = self._draw(now_us)
                 if entry is None:
                     break
                 self.lanes.put(DRAWING, entry)
-            claims += super().take(source, lane, limit - len(claims), consumer, now_us)
+            claims += super().take(source, lane, limit - len(claims), room, consumer, now_us)
         return claims
 
     def _draw(self, now_us: int) -> Entry | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 
 from headrace.core.message import PRIORITIES
 from headrace.core.record import JobStatus
@@ -41,15 +42,15 @@ class Lanes:
             self.held_children = True
         self._lanes[lane].append(entry)
 
-    def take(self, lane: int, limit: int) -> list[Entry]:
+    def take(self, lane: int, limit: int, room: float = inf) -> list[Entry]:
+        """At most `limit`, and no more once they have `room` bytes."""
         waiting = self._lanes[lane]
-        if not self._stale:
-            return [waiting.popleft() for _ in range(min(limit, len(waiting)))]
         taken: list[Entry] = []
-        while waiting and len(taken) < limit:
+        while waiting and len(taken) < limit and room > 0:
             entry = waiting.popleft()
             if entry.status is _QUEUED:
                 taken.append(entry)
+                room -= len(entry.message.body)
             else:
                 self._stale -= 1
         return taken

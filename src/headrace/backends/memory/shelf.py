@@ -117,10 +117,13 @@ class Shelf(Stock):
 
     # --- out and back ------------------------------------------------------------------------------------
 
-    def take(self, source: Source, lane: int, limit: int, consumer: str, now_us: int) -> list[Claim]:
+    def take(
+        self, source: Source, lane: int, limit: int, room: int, consumer: str, now_us: int
+    ) -> list[Claim]:
+        """At most `limit`, and no more once they have `room` bytes."""
         claims: list[Claim] = []
         running, numbers = self.running, self._numbers
-        for entry in self.lanes.take(lane, limit):
+        for entry in self.lanes.take(lane, limit, room):
             message = entry.message
             token = next(numbers)
             entry.status = _RUNNING

@@ -10,8 +10,8 @@ from itertools import count
 
 import msgspec
 
-from headrace.core.backend import Promoted, Reclaimed, Recovery
-from headrace.core.claim import Claim
+from headrace.core.backend import CLAIM_BYTES, Promoted, Reclaimed, Recovery
+from headrace.core.claim import Claim, size_of
 from headrace.core.clock import SECOND
 from headrace.core.layout import Layout
 from headrace.core.message import Source, Stream
@@ -183,12 +183,17 @@ class Store:
         with_children = [each for each in shelves if each[1].lanes.held_children] if wanted.children else []
         children = wanted.children
 
+        room = CLAIM_BYTES
+
         def take_from(shelves: list[tuple[Source, Shelf]], lane: int, limit: int) -> list[Claim]:
+            nonlocal room
             claims: list[Claim] = []
             for source, shelf in shelves:
-                if len(claims) >= limit:
+                if len(claims) >= limit or room <= 0:
                     break
-                claims += shelf.take(source, lane, limit - len(claims), consumer, now_us)
+                found = shelf.take(source, lane, limit - len(claims), room, consumer, now_us)
+                room -= size_of(found)
+                claims += found
             return claims
 
         def take(lane: int, limit: int) -> list[Claim]:
@@ -197,18 +202,18 @@ class Store:
                 return take_from(shelves, lane, limit)
             claims: list[Claim] = []
             for child_work in (True, False) if wanted.turn % 2 else (False, True):
-                room = limit - len(claims)
+                most = limit - len(claims)
                 if child_work:
-                    taken = take_from(with_children, lane + CHILD, min(room, children))
+                    taken = take_from(with_children, lane + CHILD, min(most, children))
                     children -= len(taken)
                 else:
-                    taken = take_from(shelves, lane, room)
+                    taken = take_from(shelves, lane, most)
                 claims += taken
             return claims
 
         claims = take(SUSPECT, min(wanted.suspects, wanted.limit))
         for lane in wanted.lanes:
-            if len(claims) == wanted.limit:
+            if len(claims) == wanted.limit or room <= 0:
                 break
             claims += take(lane, wanted.limit - len(claims))
         return claims

@@ -19,7 +19,8 @@ namespace.
     :confirmed             written before a confirmation is waited for        time to live
     :meta                  hash: lease, longer and until (of one that was     stays
                            shortened), paused, run (of the server), patient,
-                           layout (of a stream that was split)
+                           layout (of a stream that was split), large (what is
+                           not small, see lua/shared/queueing.lua)
     :sched                 hash: of each schedule l:<name> last moment,       stays
                            f: last fired, p: paused, d: definition
 

@@ -9,17 +9,19 @@ error.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from hiredis import ReplyError
 
-from headrace.core.claim import Claim
+from headrace.core.backend import CLAIM_BYTES
+from headrace.core.claim import Claim, size_of
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 
-from .connection import Wire, pack
+from .connection import Wire, Word, pack
 from .drawing import Drawer
 from .entries import claims_of
 from .faults import can_heal, is_out_of_memory
@@ -36,11 +38,24 @@ BLOCK = 2.0
 #: in Lua costs the server as much again as to read them.
 PORTION = 16
 
+#: Messages that one script looks for whose answer was lost.
+UNSEEN_MOST = 500
+
+#: Queues that one script looks at.
+WINDOW = 32
+
 #: Every so many claims take the priorities from the bottom.
 BOTTOM_TURN = 10
 
-#: Bytes that one claim should bring at most, judged by the bodies that came before.
-BYTES = 4 << 20
+#: Entries that the script reads from one lane where the server is far away: there a trip costs more.
+PORTION_AFAR = 500
+
+#: Bytes for which messages are fetched that are not many.
+WORTH_A_TRIP = 1 << 18
+
+#: Seconds for which the script's answer holds that tells how many may be read by a plain command: what has
+#: come since may be larger.
+FRESH = 0.05
 
 #: Seconds: an answer that is so much later than it could be lay here while this process stood still, and what
 #: it brought may belong to others by now.
@@ -48,6 +63,10 @@ LATE = 0.25
 
 #: Seconds after which a read is unblocked again that was not yet blocked.
 UNBLOCK_AGAIN = 0.005
+
+
+#: How many messages of a queue are read at once by a plain command, and bytes that none of them exceeds.
+Share: TypeAlias = tuple[Queue, int, int]
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -58,6 +77,7 @@ class Wanted(msgspec.Struct, frozen=True):
     suspects: int
     wait: float
     from_bottom: bool
+    room: int = CLAIM_BYTES
 
 
 def wanted(queues: Sequence[Queue], *, limit: int, suspects: int, wait: float, turn: int) -> Wanted:
@@ -85,7 +105,7 @@ class Reader:
         self._seen: dict[Queue, list[bytes]] = {}  # the last entry of each lane
         self._doubtful = False  # the answer of a read was lost
         self._idle = False  # the last read waited in vain
-        self._body_size = 0.0
+        self._is_far = False  # the last answer took long
         self._notices = Notices()
         self._drawer = Drawer(store, self._link)
 
@@ -233,7 +253,9 @@ class Reader:
     async def _poll(self, wanted: Wanted) -> tuple[list[Claim], bool]:
         """What is there, and whether events were drawn for it."""
         calls = (*self._drawer.calls(wanted.queues, wanted.limit, waits=wanted.wait > 0), self._call(wanted))
+        asked_at = time.monotonic()
         *draws, reply = await self._store.run_all(calls, self._link, tolerates=is_out_of_memory)
+        self._is_far = time.monotonic() > asked_at + FRESH
         self._store.check([reply], self._link)
         drawn = await self._drawer.note(wanted.queues, draws)
         seconds, microseconds, paused, reads, further, lane = reply
@@ -243,36 +265,38 @@ class Reader:
         claims: list[Claim] = []
         for source, read_lane, entries in reads:
             claims += self._claims(wanted.queues[source - 1], read_lane, entries)
-        if lane:
-            shares = [(wanted.queues[source - 1], count) for source, count in further if count > 0]
-            claims += await self._poll_further(lane, shares)
+        shares = [(wanted.queues[source - 1], count, bound) for source, count, bound in further]
+        left, room = wanted.limit - len(claims), wanted.room - size_of(claims)
+        while shares and time.monotonic() < asked_at + FRESH:
+            found = await self._poll_further(lane, shares)
+            claims += [claim for each in found for claim in each]
+            left, room = wanted.limit - len(claims), wanted.room - size_of(claims)
+            shares = _further(shares, found, left=left, room=room)
         return claims, drawn
 
     def _call(self, wanted: Wanted) -> Call:
         keys = [key for queue in wanted.queues for key in (*queue.keys.lanes, queue.keys.meta)]
-        limit = wanted.limit
-        if self._body_size * limit > BYTES:
-            limit = max(1, int(BYTES / self._body_size))
         lanes = (RETURNED, *(BOTTOM_UP if wanted.from_bottom else TOP_DOWN))
         kinds = "".join(queue.stream.kind[0] for queue in wanted.queues)
-        args = (GROUP, self._consumer, limit, wanted.suspects, PORTION, kinds, *lanes)
+        portion = PORTION_AFAR if self._is_far else PORTION
+        args = (GROUP, self._consumer, wanted.limit, wanted.suspects, wanted.room, portion, kinds, *lanes)
         return Call(CLAIM, pack((b"EVALSHA", CLAIM.digest, len(keys), *keys, *args)))
 
-    async def _poll_further(self, lane: int, shares: Sequence[tuple[Queue, int]]) -> list[Claim]:
+    async def _poll_further(self, lane: int, shares: Sequence[Share]) -> list[list[Claim]]:
+        """What each has."""
         head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT")
         commands = [
-            pack((*head, count, "STREAMS", queue.keys.lanes[lane - 1], ">")) for queue, count in shares
+            pack((*head, count, "STREAMS", queue.keys.lanes[lane - 1], ">")) for queue, count, _ in shares
         ]
-        claims: list[Claim] = []
         try:
             replies = await self._link.ask(b"".join(commands), len(commands))
         except BackendUnavailable:
             self._doubtful = True  # what the script brought is not lost by that
-            return claims
-        for (queue, _), reply in zip(shares, replies, strict=True):
-            if isinstance(reply, list):
-                claims += self._claims(queue, lane, reply[0][1])
-        return claims
+            return [[] for _ in shares]
+        return [
+            self._claims(queue, lane, reply[0][1]) if isinstance(reply, list) else []
+            for (queue, _, _), reply in zip(shares, replies, strict=True)
+        ]
 
     async def _block(self, wanted: Wanted, seconds: float) -> list[Claim]:
         lanes = self._lanes_to_block_on(wanted)
@@ -339,30 +363,32 @@ class Reader:
         if not entries:
             return []
         self._seen.setdefault(queue, [b""] * len(LANES))[lane - 1] = entries[-1][0]
-        claims = claims_of(queue, lane, entries, self._consumer, self._store.now_us())
-        self._body_size = (self._body_size + len(claims[-1].body)) / 2
-        return claims
+        return claims_of(queue, lane, entries, self._consumer, self._store.now_us())
 
     async def _take_up(self, wanted: Wanted) -> list[Claim]:
         """What was read for a caller who had gone, or by a read whose answer was lost."""
         claims, self._kept = self._kept, []
         if not claims and self._doubtful:
-            claims = await self._unseen(wanted)
-            self._doubtful = len(claims) >= wanted.limit
+            claims, self._doubtful = await self._unseen(wanted)
         return await self.trim(claims, wanted) if claims else claims
 
-    async def _unseen(self, wanted: Wanted) -> list[Claim]:
+    async def _unseen(self, wanted: Wanted) -> tuple[list[Claim], bool]:
+        """What a lost answer has brought, and whether there may be more of it."""
         queues = list(dict.fromkeys((*wanted.queues, *self._seen)))
-        seen = [self._seen.get(queue, [b""] * len(LANES)) for queue in queues]
-        calls = [
-            queue.call(UNSEEN, self._consumer, wanted.limit, *entries)
-            for queue, entries in zip(queues, seen, strict=True)
-        ]
-        claims: list[Claim] = []
-        for queue, found in zip(queues, await self._store.run_all(calls, self._link), strict=True):
-            for lane, entries in found:
+        for some in batched(queues, WINDOW):
+            lanes = [(queue, lane) for queue in some for lane in range(1, len(LANES) + 1)]
+            keys = [queue.keys.lanes[lane - 1] for queue, lane in lanes]
+            seen = [self._seen[queue][lane - 1] if queue in self._seen else b"" for queue, lane in lanes]
+            args: list[Word] = [GROUP, self._consumer, min(wanted.limit, UNSEEN_MOST), wanted.room, *seen]
+            call = Call(UNSEEN, pack((b"EVALSHA", UNSEEN.digest, len(keys), *keys, *args)))
+            more, found = await self._store.run(call, self._link)
+            claims: list[Claim] = []
+            for index, entries in found:
+                queue, lane = lanes[index - 1]
                 claims += self._claims(queue, lane, entries)
-        return claims
+            if claims or more:
+                return claims, True
+        return [], False
 
     async def trim(self, claims: list[Claim], wanted: Wanted) -> list[Claim]:
         """Hand back what goes beyond what was wanted: a blocking read takes one from each lane."""
@@ -397,3 +423,21 @@ class Reader:
                     await self._store.run(queue.call(STARTED, claim.id, claim.token.unique))
                 except BackendUnavailable:
                     pass  # It is released when the message ends.
+
+
+def _further(shares: Sequence[Share], found: Sequence[list[Claim]], *, left: int, room: int) -> list[Share]:
+    """What is read next, where there may be more and as far as it is worth a trip."""
+    full = [
+        (queue, bound)
+        for (queue, count, bound), claims in zip(shares, found, strict=True)
+        if len(claims) == count
+    ]
+    return [
+        (queue, count, bound)
+        for queue, bound in full
+        if (count := min(left, room // bound) // len(full)) >= PORTION or count * bound >= WORTH_A_TRIP
+    ]
+
+
+def batched(queues: Sequence[Queue], size: int) -> Iterable[Sequence[Queue]]:
+    return [queues[start : start + size] for start in range(0, len(queues), size)]

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from headrace.core.claim import Claim
+from headrace.core.claim import Claim, size_of
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 
@@ -17,6 +17,9 @@ from .notices import Notices
 from .queue import Queue
 from .reader import Reader, Wanted
 from .store import Store
+
+#: How many are asked at once: each may bring one message more than it has room for.
+AT_ONCE = 4
 
 #: Seconds after the first answer for which the others are waited for.
 GRACE = 1.0
@@ -113,9 +116,14 @@ class Readers:
         claims: list[Claim] = []
         suspects = wanted.suspects
         asking = list(parts)
-        while asking and len(claims) < wanted.limit:
-            shares = _shares(wanted.limit - len(claims), len(asking))
+        room = wanted.room
+        while asking and len(claims) < wanted.limit and room > wanted.room / 2:
+            shares = _shares(wanted.limit - len(claims), min(len(asking), AT_ONCE))
             asked = asking[: len(shares)]
+            parts = {
+                reader: msgspec.structs.replace(part, room=room // len(asked))
+                for reader, part in parts.items()
+            }
             # One may take suspects at a time, whose turn it is: all together would take too many.
             allowed = [suspects if place == 0 else 0 for place in range(len(asked))]
             answers = await self._ask(
@@ -126,6 +134,7 @@ class Readers:
             )
             for found in answers:
                 claims += found
+            room = wanted.room - size_of(claims)
             suspects = max(0, wanted.suspects - sum(claim.suspect for claim in claims))
             full = [
                 reader

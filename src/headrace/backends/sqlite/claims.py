@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim
 from headrace.core.message import FRESH, Source, State, Stream, decode_state
 
@@ -23,9 +24,6 @@ from .unique_keys import HeldKey, release_keys
 
 #: Every so many claims take the priorities from the bottom.
 BOTTOM_TURN: Final = 10
-
-#: Bytes of bodies that one claim hands out at most, or a single message.
-MOST_BYTES: Final = 8 * 1024 * 1024
 
 
 #: A message that may be handed out, the length of its body, its place.
@@ -94,7 +92,7 @@ def _choose(connection: Connection, streams: list[OpenStream], request: Request)
     size = 0
     for seq, length, _ in found[: request.limit]:
         size += length or 0
-        if chosen and size > MOST_BYTES:
+        if chosen and size > CLAIM_BYTES:
             break
         chosen.append(seq)
     return chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from headrace.core.backend import CLAIM_BYTES
 from headrace.core.errors import UnknownEvent
 from headrace.core.message import Message, Stream
 from headrace.core.topics import LogEntry, Reading, Start, TopicRules
@@ -16,7 +17,7 @@ from .places import SCHEDULED
 from .transaction import Transaction
 
 #: Bytes of bodies that are read or drawn at once at most, or a single event.
-MOST_BYTES: Final = 8 * 1024 * 1024
+MOST_BYTES: Final = CLAIM_BYTES
 
 #: Bits for the number of an event; its topic's are above them.
 NUMBER_BITS: Final = 40

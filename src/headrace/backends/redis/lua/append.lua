@@ -45,11 +45,17 @@ end
 -- its number. To look for it all the same would be a quarter of the time.
 if SHAPE == 'f' then
   local call, lane, task, entry = redis.call, KEYS[4], ARGV[FIRST], OFFSET == 0 and '*'
+  local added, largest
   for at = FIRST + 1, #ARGV, 2 do
     local id, body = ARGV[at], ARGV[at + 1]
-    ARGV[at + 1] = '4' .. call('XADD', lane, entry or next_entry(4), 'i', id, 't', task, 'm', body)
+    added = call('XADD', lane, entry or next_entry(4), 'i', id, 't', task, 'm', body)
+    ARGV[at + 1] = '4' .. added
+    if #body > SMALL then
+      largest = math.max(largest or 0, #body)
+    end
   end
   call('HSET', IDS, unpack(ARGV, FIRST + 1))
+  note_size(META, 4, added, largest or 0)
   remember()
   return answers
 end
@@ -75,13 +81,19 @@ end
 -- The common case of the others: new messages without options. (A closure less in this loop is a tenth of its time.)
 if SHAPE == '1' and limit < 0 and OFFSET == 0 and not any_known() then
   local call, lane = redis.call, KEYS[4]
+  local last, largest
   for index = 1, count do
     local at = FIRST + (index - 1) * WIDTH
-    local id = ARGV[at]
+    local id, body = ARGV[at], ARGV[at + 2]
+    last = call('XADD', lane, '*', 'i', id, 't', ARGV[at + 1], 'm', body)
     added[2 * index - 1] = id
-    added[2 * index] = '4' .. call('XADD', lane, '*', 'i', id, 't', ARGV[at + 1], 'm', ARGV[at + 2])
+    added[2 * index] = '4' .. last
+    if #body > SMALL then
+      largest = math.max(largest or 0, #body)
+    end
   end
   call('HSET', IDS, unpack(added))
+  note_size(META, 4, last, largest or 0)
   remember()
   return answers
 end
@@ -151,8 +163,10 @@ local function add(index, id, task, body, options)
     schedule(id, message, ready)
   else
     local lane = HIGH + priority
+    local entry = redis.call('XADD', KEYS[lane], next_entry(lane), unpack(message))
+    note_size(META, lane, entry, #body)
     added[#added + 1] = id
-    added[#added + 1] = lane .. redis.call('XADD', KEYS[lane], next_entry(lane), unpack(message))
+    added[#added + 1] = lane .. entry
   end
   if expired then
     end_owner(expired, tonumber(mark))

@@ -1,81 +1,167 @@
 -- Hands out queued messages, lane by lane over all sources. Lua converts every reply, which costs as much as
 -- the reading itself; so it takes at most `portion` from one lane of one source, and when there is more
--- it says where to go on with a plain command.
+-- it says where to go on with a plain command. It asks for no more at once than have room, however large they are.
+-- Few bytes are read in Lua: a megabyte takes it milliseconds.
 --
 -- keys:    for each source its five lanes and `:meta`, the source whose turn it is first
--- args:    group · consumer · limit · suspects · portion · for each source q, or g: a group of a topic · the lanes
---          after suspect, in order
+-- args:    group · consumer · limit · suspects · bytes · portion · for each source q, or g: a group of a topic · the
+--          lanes after suspect, in order
 -- answers: seconds and microseconds of the clock · the paused sources, from 1 ·
---          {source, lane, entries} for each read · {source, count} for each to go on with · their lane, or 0
+--          {source, lane, entries} for each read · {source, count, bound} for each to go on with: none has more
+--          bytes than the bound · their lane, or 0
 local group, consumer = ARGV[1], ARGV[2]
-local left, suspects, portion = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local left, suspects = tonumber(ARGV[3]), tonumber(ARGV[4])
+local room, portion = tonumber(ARGV[5]), tonumber(ARGV[6])
 local sources = #KEYS / 6
-local reads, paused, open = {}, {}, {}
+local reads, paused, open, large = {}, {}, {}, {}
+
+-- Bytes of a message that is small (see shared/queueing.lua). How many are read here, few at a time, where there
+-- may be large ones, and how many bytes.
+local SMALL, CAREFUL, HERE = 4096, 64, 262144
+local here = math.min(room, HERE)
 
 for source = 1, sources do
-  if redis.call('HGET', KEYS[source * 6], 'paused') == '1' then
+  local meta = redis.call('HMGET', KEYS[source * 6], 'paused', 'large')
+  if meta[1] == '1' then
     paused[#paused + 1] = source
   else
     open[#open + 1] = source
+    large[source] = meta[2] or nil
   end
 end
 
-local function read(source, lane, count)
+-- What no message of this lane exceeds.
+local function bound_of(source, lane)
+  local largest = 0
+  if large[source] then
+    for class in string.gmatch(large[source], 'l' .. lane .. 'c(%d+):') do
+      largest = math.max(largest, tonumber(class))
+    end
+  end
+  return SMALL * 4 ^ largest
+end
+
+local function is_before(one, other)
+  local time, number = string.match(one, '^(%d+)-(%d+)$')
+  local other_time, other_number = string.match(other, '^(%d+)-(%d+)$')
+  time, other_time = tonumber(time), tonumber(other_time)
+  return time < other_time or (time == other_time and tonumber(number) < tonumber(other_number))
+end
+
+-- Forgets what was said of entries that were handed out by now.
+local function pass(source, lane, last)
+  local known = large[source]
+  local rest = known and string.gsub(known, '(l' .. lane .. 'c%d+:)(%S+) ', function(place, entry)
+    return is_before(last, entry) and place .. entry .. ' ' or ''
+  end)
+  if rest ~= known then
+    large[source] = rest ~= '' and rest or nil
+    redis.call('HDEL', KEYS[source * 6], 'large') -- whoever removes first is not refused when memory is short
+    if rest ~= '' then
+      redis.call('HSET', KEYS[source * 6], 'large', rest)
+    end
+  end
+end
+
+local function ask(source, lane, count)
   local key = KEYS[(source - 1) * 6 + lane]
   local reply = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', key, '>')
   if reply and reply.err then
     -- No such group, or no such stream: they begin at the beginning. A topic's group may have been removed.
-    if string.sub(ARGV[6], source, source) == 'g' and redis.call('HEXISTS', KEYS[source * 6], 'position') == 0 then
-      return 0
+    if string.sub(ARGV[7], source, source) == 'g' and redis.call('HEXISTS', KEYS[source * 6], 'position') == 0 then
+      return {}
     end
     redis.call('XGROUP', 'CREATE', key, group, '0', 'MKSTREAM')
     reply = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', key, '>')
   end
-  if not reply then
-    return 0
-  end
-  local entries = reply[1][2]
-  reads[#reads + 1] = { source, lane, entries }
+  return reply and reply[1][2] or {}
+end
+
+local function spend(entries)
   left = left - #entries
-  return #entries
+  for _, entry in ipairs(entries) do
+    for at = 6, #entry[2], 2 do
+      room = room - #entry[2][at]
+      here = here - #entry[2][at]
+    end
+  end
+end
+
+-- How many may be read at once. One that may be too large for what is left is still read while that is plenty.
+local function fitting(source, lane)
+  local count = math.floor(here / bound_of(source, lane))
+  return count == 0 and here > HERE / 2 and room > ARGV[5] / 2 and 1 or count
+end
+
+-- Reads at most so many from a lane, and says whether there may be more.
+local function read(source, lane, limit)
+  while limit > 0 do
+    local count = math.min(limit, fitting(source, lane))
+    if count <= 0 then
+      return true
+    end
+    local entries = ask(source, lane, count)
+    if #entries > 0 then
+      reads[#reads + 1] = { source, lane, entries }
+      spend(entries)
+      pass(source, lane, entries[#entries][1])
+    end
+    if #entries < count then
+      return false
+    end
+    limit = limit - count
+  end
+  return true
 end
 
 local function read_suspects(limit)
+  local before = left
   for _, source in ipairs(open) do
-    if limit > 0 then
-      limit = limit - read(source, 1, limit)
-    end
+    read(source, 1, limit - before + left)
   end
+end
+
+-- How many a source is asked for in one lane: few where they cost a look each.
+local function most_of(source, lane)
+  return bound_of(source, lane) * portion > HERE and math.max(portion, CAREFUL) or portion
 end
 
 -- Reads one lane; answers what is to be read further, if anything is.
 local function read_lane(lane)
   local further = {}
   for _, source in ipairs(open) do
-    local count = math.min(left, portion)
-    if count > 0 and read(source, lane, count) == portion then
-      further[#further + 1] = { source, 0 }
+    local count = math.min(left, most_of(source, lane))
+    if count > 0 and read(source, lane, count) then
+      further[#further + 1] = { source, 0, 0 }
     end
   end
   return further
 end
 
-local function shares(further)
+-- Shares out what is left, as far as it is worth a command.
+local function shares(further, lane)
+  local worthwhile = {}
   for index, share in ipairs(further) do
-    share[2] = math.ceil(left / (#further - index + 1))
-    left = left - share[2]
+    local others = #further - index + 1
+    local bound = bound_of(share[1], lane)
+    local fits = math.floor(room / others / bound)
+    if fits >= portion or fits * bound >= HERE then
+      share[2], share[3] = math.min(math.ceil(left / others), fits), bound
+      left, room = left - share[2], room - share[2] * bound
+      worthwhile[#worthwhile + 1] = share
+    end
   end
-  return further
+  return worthwhile
 end
 
 local time = redis.call('TIME')
 read_suspects(math.min(suspects, left))
-for at = 7, #ARGV do
+for at = 8, #ARGV do
   local lane = tonumber(ARGV[at])
-  if left > 0 then
+  if left > 0 and room > 0 then
     local further = read_lane(lane)
     if left > 0 and #further > 0 then
-      return { time[1], time[2], paused, reads, shares(further), lane }
+      return { time[1], time[2], paused, reads, shares(further, lane), lane }
     end
   end
 end

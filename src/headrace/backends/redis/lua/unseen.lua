@@ -1,25 +1,42 @@
 -- What a consumer holds beyond the entries it has seen: handed out by a read whose answer was lost. Raises no
 -- count.
 --
--- requires: queue place
--- keys:     those of the queue
--- args:     consumer · limit · for each lane the last entry that was seen, or empty
--- answers:  {lane, entries} for each lane
-local consumer, limit = ARGV[5], tonumber(ARGV[6])
+-- keys:     lanes
+-- args:     group · consumer · limit · bytes after which it stops · for each lane the last entry that was seen, or
+--           empty
+-- answers:  1 when there may be more · {index of the lane, entries} for each
+local group, consumer = ARGV[1], ARGV[2]
+local left, room = tonumber(ARGV[3]), tonumber(ARGV[4])
 local found = {}
-for lane = 1, 5 do
-  local seen = ARGV[6 + lane]
+
+local function size_of(message)
+  local size = 0
+  for at = 2, #message, 2 do
+    size = size + #message[at]
+  end
+  return size
+end
+
+local function look(index)
+  local seen = ARGV[4 + index]
   local start = seen == '' and '-' or '(' .. seen
   local entries = {}
-  if limit > 0 then
-    for _, row in ipairs(redis.pcall('XPENDING', KEYS[lane], GROUP, start, '+', limit, consumer)) do
-      local message = message_in(lane, row[1])
-      if message then
-        entries[#entries + 1] = { row[1], message }
-      end
+  for _, row in ipairs(redis.pcall('XPENDING', KEYS[index], group, start, '+', left, consumer)) do
+    local entry = room > 0 and redis.call('XRANGE', KEYS[index], row[1], row[1])[1]
+    if entry then
+      entries[#entries + 1] = entry
+      room = room - size_of(entry[2])
     end
   end
-  limit = limit - #entries
-  found[lane] = { lane, entries }
+  left = left - #entries
+  if #entries > 0 then
+    found[#found + 1] = { index, entries }
+  end
 end
-return found
+
+for index = 1, #KEYS do
+  if left > 0 and room > 0 then
+    look(index)
+  end
+end
+return { (left <= 0 or room <= 0) and 1 or 0, found }

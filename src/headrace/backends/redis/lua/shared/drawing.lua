@@ -160,6 +160,7 @@ local function copy_to_lane(group, copies, event, unique, late)
     put(message, 'a', late and event[8])
     entry = redis.call('XADD', lane, entry, unpack(message))
   end
+  note_size(group.meta, 4, entry, #event[6])
   add(copies.places, id, '4' .. entry)
 end
 

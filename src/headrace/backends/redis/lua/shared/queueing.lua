@@ -32,9 +32,29 @@ local function next_entry(lane)
   return next_entry_of(KEYS[lane])
 end
 
+-- A claim must know how large messages can be before it reads them. So `large` in `:meta` names for each lane
+-- the last entries that are not small: 'l<lane>c<class>:<entry> ' for each class. What is small has at most SMALL bytes,
+-- and the bound of each class is four times that of the one before.
+local SMALL = 4096
+
+local function note_size(meta, lane, entry, size)
+  if size <= SMALL then
+    return
+  end
+  local class = math.ceil(math.log(size / SMALL) / math.log(4))
+  local place = 'l' .. lane .. 'c' .. class .. ':'
+  local others = string.gsub(redis.call('HGET', meta, 'large') or '', place .. '%S+ ', '')
+  redis.call('HSET', meta, 'large', others .. place .. entry .. ' ')
+end
+
+local function size_of(message)
+  return #get(message, 'm') + #(get(message, 's') or '')
+end
+
 local function enqueue(id, flags, message, returned)
   local lane = lane_of(message, returned)
   local entry = redis.call('XADD', KEYS[lane], next_entry(lane), unpack(message))
+  note_size(META, lane, entry, size_of(message))
   set_place(id, lane .. entry, flags)
 end
 
