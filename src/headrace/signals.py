@@ -3,6 +3,7 @@
 from headrace.core.signals import (
     BackendError,
     CleanupFailed,
+    ClockStepped,
     EventDied,
     EventExpired,
     EventFailed,
@@ -36,6 +37,7 @@ from headrace.core.signals import (
 __all__ = [
     "BackendError",
     "CleanupFailed",
+    "ClockStepped",
     "EventDied",
     "EventExpired",
     "EventFailed",

@@ -13,6 +13,7 @@ import msgspec
 from headrace.core.signals import (
     BackendError,
     CleanupFailed,
+    ClockStepped,
     EventDied,
     EventExpired,
     EventFailed,
@@ -63,6 +64,7 @@ def log_signals(on: On) -> None:
         LeaseLost,
         LeaseChanged,
         ThreadOverdue,
+        ClockStepped,
         CleanupFailed,
         EventDied,
         EventExpired,
@@ -201,8 +203,16 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
             return logging.WARNING, f"the lease of {queue} is now {span(lease)} for all, was {span(previous)}"
         case BackendError(service=service, error=error, delay=delay):
             return logging.WARNING, f"the {service} could not go on, tries again in {span(delay)}: {error}"
+        case ClockStepped(seconds=seconds):
+            return logging.WARNING, _said_of_clock(seconds)
         case CleanupFailed(resource=resource, error=error):
             return logging.ERROR, f"{resource} did not end well: {error}"
+        case _:
+            return _topic_line(signal)
+
+
+def _topic_line(signal: Signal) -> tuple[int, str]:
+    match signal:
         case TopicHeld(topic=topic, group=group):
             return logging.WARNING, f"group {group} lags: {topic} keeps events beyond its retention for it"
         case GroupPassed(topic=topic, group=group):
@@ -210,6 +220,12 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
             return logging.WARNING, text
         case _:
             return _detail_line(signal)
+
+
+def _said_of_clock(seconds: float) -> str:
+    if seconds < 0:
+        return f"the store's clock was set back by {span(-seconds)}: delayed jobs wait that much longer"
+    return f"the store's clock was set forward by {span(seconds)}: nothing is recovered for one lease"
 
 
 def _detail_line(signal: Signal) -> tuple[int, str]:
