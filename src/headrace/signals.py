@@ -3,6 +3,7 @@
 from headrace.core.signals import (
     BackendError,
     CleanupFailed,
+    ClockStepped,
     EventDied,
     EventExpired,
     EventFailed,
@@ -37,6 +38,7 @@ from headrace.core.signals import (
 __all__ = [
     "BackendError",
     "CleanupFailed",
+    "ClockStepped",
     "EventDied",
     "EventExpired",
     "EventFailed",

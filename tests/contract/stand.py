@@ -89,6 +89,12 @@ class Stand:
         if hasattr(self.inner, "_age_pending"):
             await cast(AgesPending, self.inner)._age_pending(seconds)
 
+    async def step(self, seconds: float) -> None:
+        """Have somebody set the store's clock. A server's own leases seem older by a step forward."""
+        self.clock.step(seconds)
+        if seconds > 0 and hasattr(self.inner, "_age_pending"):
+            await cast(AgesPending, self.inner)._age_pending(seconds)
+
     def now_us(self) -> int:
         return self.clock.now_us()
 
@@ -237,13 +243,13 @@ class Stand:
         assert recovery.id == claim.id
         return recovery
 
-    async def renew(self, *claims: Claim) -> list[Renewal]:
+    async def renew(self, *claims: Claim, after_outage: bool = False) -> list[Renewal]:
         """As a keeper does it: in a thread of its own, on a connection of its own."""
         renewer = self.backend.renewer()
 
         def renew() -> list[Renewal]:
             try:
-                return renewer.renew(claims)
+                return renewer.renew(claims, after_outage=after_outage)
             finally:
                 renewer.close()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.core.backend import CRASH_LIMIT, Reclaimed
+from headrace.core.backend import CRASH_LIMIT, Reclaimed, Renewal
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.message import FRESH, LOW, Source, Stream, Trouble
 from headrace.core.outcome import Done, Released, Verdict
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, LEASE, Stand, retry
+from tests.waiting import wait_until
 
 
 async def test_a_lease_that_has_not_run_out_is_left_alone(stand: Stand) -> None:
@@ -194,6 +195,94 @@ async def test_the_second_run_may_succeed(stand: Stand) -> None:
     again = await stand.claim_one(claim.id, consumer="worker-2")
     assert await stand.settle(again, Done()) is Verdict.KEPT
     assert await stand.status(claim.id) is JobStatus.UNKNOWN
+
+
+# --- one scan for all ------------------------------------------------------------------------------------
+
+
+async def test_workers_take_turns_and_whoever_has_none_does_nothing(stand: Stand) -> None:
+    backends = [stand.backend, await stand.other()]
+    claim = await stand.running()
+    await stand.advance(LEASE + 1)
+    looks: list[Reclaimed] = []
+
+    async def is_recovered() -> bool:
+        for backend in backends:
+            looks.append(await backend.reclaim([stand.source], limit=10, every_us=50_000))
+        return any(look.recovered for look in looks)
+
+    await wait_until(is_recovered)
+    assert [recovery.id for look in looks for recovery in look.recovered] == [claim.id]
+    assert not any(look.recovered or look.more for look in looks if look.others_turn)
+
+
+# --- outages, and clocks that are set --------------------------------------------------------------------
+
+
+async def test_after_an_outage_nobody_takes_anything_for_one_lease(stand: Stand) -> None:
+    other = await stand.other()
+    claim = await stand.running()
+    await stand.advance(LEASE + 1)
+    assert (await other.reclaim([stand.source], limit=10, after_outage=True)).recovered == ()
+    assert await stand.reclaim() == []
+    await stand.advance(LEASE - 1)
+    assert await stand.reclaim() == []
+    await stand.advance(2)
+    assert [recovery.id for recovery in await stand.reclaim()] == [claim.id]
+
+
+async def test_a_renewal_after_an_outage_keeps_what_the_others_hold(stand: Stand) -> None:
+    mine, theirs = await stand.running(), await stand.running()
+    elsewhere = await stand.queue("elsewhere")
+    await stand.add(source=elsewhere)
+    await stand.claim(sources=[elsewhere])
+    await stand.advance(LEASE + 1)
+    assert await stand.renew(mine, after_outage=True) == [Renewal.KEPT]
+    parts = [theirs.id] if stand.parts > 1 else []  # another part may not have heard of it
+    assert {recovery.id for recovery in await stand.reclaim()} <= set(parts)
+    assert len(await stand.reclaim(sources=[elsewhere])) == 1, "in its streams alone"
+    assert await stand.renew(theirs) == [Renewal.KEPT] or parts
+    await stand.advance(LEASE + 1)
+    assert mine.id in {recovery.id for recovery in await stand.reclaim()}
+
+
+async def test_when_the_clock_is_set_forward_nothing_is_taken_for_one_lease(stand: Stand) -> None:
+    claim = await stand.running()
+    assert await stand.reclaim() == []
+    await stand.step(3600)
+    seen = await stand.backend.reclaim([stand.source], limit=10)
+    assert seen.recovered == ()
+    assert abs(seen.stepped_us - microseconds(3600)) < SECOND
+    assert await stand.backend.reclaim([stand.source], limit=10) == Reclaimed()
+    await stand.advance(LEASE - 1)
+    assert await stand.renew(claim) == [Renewal.KEPT]
+    await stand.advance(LEASE - 1)
+    assert await stand.reclaim() == []
+    await stand.advance(2)
+    assert [recovery.id for recovery in await stand.reclaim()] == [claim.id]
+
+
+async def test_when_the_clock_is_set_back_leases_run_out_from_the_new_time(stand: Stand) -> None:
+    claim = await stand.running()
+    assert await stand.reclaim() == []
+    await stand.step(-3600)
+    seen = await stand.backend.reclaim([stand.source], limit=10)
+    assert seen.recovered == ()
+    assert abs(seen.stepped_us + microseconds(3600)) < SECOND
+    await stand.advance(LEASE - 1)
+    assert await stand.reclaim() == []
+    await stand.advance(2)
+    assert [recovery.id for recovery in await stand.reclaim()] == [claim.id]
+
+
+async def test_who_comes_after_the_clock_was_set_back_takes_what_ran_out(stand: Stand) -> None:
+    claim = await stand.running()
+    await stand.reclaim()
+    await stand.step(-3600)
+    other = await stand.other()
+    await other.reclaim([stand.source], limit=10)
+    await stand.advance(LEASE + 1)
+    assert [each.id for each in (await other.reclaim([stand.source], limit=10)).recovered] == [claim.id]
 
 
 # --- the lease belongs to the stream ----------------------------------------------------------------------

@@ -239,3 +239,19 @@ async def test_an_unknown_schedule_cannot_be_paused(stand: Stand) -> None:
     assert not await stand.backend.pause_schedule(stand.stream, NAME, paused=True)
     assert not await stand.backend.pause_schedule(Stream("queue", "nowhere"), NAME, paused=True)
     assert not await stand.backend.remove_schedule(Stream("queue", "nowhere"), NAME)
+
+
+# --- a clock that is set back -------------------------------------------------------------------------------
+
+
+async def test_after_the_clock_was_set_back_a_schedule_begins_anew_and_fires(stand: Stand) -> None:
+    last_us = await established(stand)
+    fired_us = last_us + 10 * SECOND
+    assert await tick(stand, last_us, fired_us, message(stand, fired_us))
+    await stand.step(-3600)
+    now_us = (await stand.backend.schedules([stand.stream])).now_us
+    assert await tick(stand, fired_us, now_us)
+    await stand.advance(11)
+    again_us = now_us + 10 * SECOND
+    assert await tick(stand, now_us, again_us, message(stand, again_us))
+    assert len(await stand.claim()) == 2

@@ -68,6 +68,7 @@ NAMES = [
 SIGNALS = [
     "BackendError",
     "CleanupFailed",
+    "ClockStepped",
     "EventDied",
     "EventExpired",
     "EventFailed",

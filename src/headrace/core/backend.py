@@ -128,10 +128,16 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class Reclaimed(msgspec.Struct, frozen=True):
-    """What one step of `reclaim` found; `more`: the scan has not come round yet, call again."""
+    """What one step of `reclaim` found.
+
+    `more`: the scan has not come round yet, call again. `others_turn`: nothing was done, because another
+    worker looks. `stepped_us`: since this process last asked, somebody has set the store's clock by so much.
+    """
 
     recovered: tuple[Recovery, ...] = ()
     more: bool = False
+    others_turn: bool = False
+    stepped_us: int = 0
 
 
 class Renewal(StrEnum):
@@ -139,6 +145,7 @@ class Renewal(StrEnum):
 
     KEPT = "kept"
     LOST = "lost"
+    UNKNOWN = "unknown"  # a part of the store could not be asked: nothing is assumed, try again soon
     CANCELLED = "cancelled"  # still held, but its cancellation was asked for
 
 
@@ -169,10 +176,12 @@ class Renewer(ABC):
     """Extends leases, synchronously, from the keeper's own thread, on a connection of its own."""
 
     @abstractmethod
-    def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
+    def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
         """Extend each lease to a full one from now, and answer each.
 
         Fenced: a claim that is no longer held is answered `LOST` and nothing is changed. Raises no count.
+        `after_outage`: renewals in the streams of these claims were refused for half a lease or longer; in
+        the same step `reclaim` is made to wait there, as its own `after_outage` does.
         """
 
     @abstractmethod
@@ -352,8 +361,19 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
         """A new renewer for a keeper's thread."""
 
     @abstractmethod
-    async def reclaim(self, sources: Sequence[Source], *, limit: int) -> Reclaimed:
+    async def reclaim(
+        self, sources: Sequence[Source], *, limit: int, every_us: int = 0, after_outage: bool = False
+    ) -> Reclaimed:
         """Take messages whose lease ran out from workers that are gone, at most `limit` in one step.
+
+        One scan in `every_us` is enough for all workers that serve these sources: whoever asks sooner is told
+        that it is another's turn, and nothing is done; a store that looks for next to nothing may look all
+        the same. A scan that was begun is carried on without a turn. One that knows which workers are gone
+        may look at their streams alone, and at the others by and by.
+
+        `after_outage`: the caller could not reach the store for half a lease or longer. Then nothing is taken
+        from these streams for one lease from now, by any process, so that the living renew first. The same
+        holds after a restart of the store, and when its clock was set.
 
         Each counts one crash more and is queued again with a `Trouble` in its trail: as returned work after
         its first crash, which any worker with room takes at once, later as a suspect. At `CRASH_LIMIT` it

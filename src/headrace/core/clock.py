@@ -1,18 +1,26 @@
-"""Time as a parameter: the clock that stores and loops are given, and one that tests can move."""
+"""Time as a parameter: the clock that stores and loops are given, and one that tests can move. `ClockWatch`
+tells when somebody has set a clock."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 #: Microseconds in a second; the unit of every time that is stored.
 SECOND = 1_000_000
+
+#: Two clocks may differ by so much, and by this share of the time between two looks, before one was set.
+STEP_LEAST_US, STEP_SHARE = SECOND, 0.001
 
 
 class Clock(Protocol):
     """Wall time in microseconds since 1970, as the store counts it."""
 
     def now_us(self) -> int: ...
+
+    def elapsed_us(self) -> int:
+        """Microseconds since some moment, on a clock that nobody can set."""
 
 
 class SystemClock:
@@ -21,18 +29,58 @@ class SystemClock:
     def now_us(self) -> int:
         return time.time_ns() // 1000
 
+    def elapsed_us(self) -> int:
+        return _elapsed_ns() // 1000
+
 
 class MovableClock:
-    """The machine's clock plus an offset that a test advances."""
+    """The machine's clock plus an offset that a test changes: `advance` as if time had passed, `step` as if
+    somebody had set the clock."""
 
     def __init__(self) -> None:
         self.offset_us = 0
+        self._stepped_us = 0
 
     def now_us(self) -> int:
         return time.time_ns() // 1000 + self.offset_us
 
+    def elapsed_us(self) -> int:
+        return _elapsed_ns() // 1000 + self.offset_us - self._stepped_us
+
     def advance(self, seconds: float) -> None:
         self.offset_us += round(seconds * SECOND)
+
+    def step(self, seconds: float) -> None:
+        self._stepped_us += round(seconds * SECOND)
+        self.offset_us += round(seconds * SECOND)
+
+
+class ClockWatch:
+    """Compares readings of a clock that somebody may set with a clock that nobody can."""
+
+    def __init__(self, elapsed_us: Callable[[], int]) -> None:
+        self.elapsed_us = elapsed_us
+        self._last: tuple[int, int, int] | None = None  # the reading, and when it was asked for and answered
+
+    def step_us(self, now_us: int, asked_us: int) -> int:
+        """How far the clock was set since the last reading; below 0: back. `asked_us` is when this one was
+        asked for, on the other clock: an answer may be late, which is no step."""
+        answered_us = self.elapsed_us()
+        last, self._last = self._last, (now_us, asked_us, answered_us)
+        if last is None:
+            return 0
+        last_us, last_asked_us, last_answered_us = last
+        most_us, least_us = answered_us - last_asked_us, asked_us - last_answered_us
+        tolerance_us = STEP_LEAST_US + most_us * STEP_SHARE
+        if not least_us - tolerance_us <= now_us - last_us <= most_us + tolerance_us:
+            return now_us - last_us - (answered_us - last_answered_us)
+        return 0
+
+
+def _elapsed_ns() -> int:
+    """Goes on while the machine sleeps, where the system has such a clock."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic_ns() if boot is None else time.clock_gettime_ns(boot)
 
 
 def microseconds(seconds: float) -> int:

@@ -9,6 +9,9 @@ from .clock import SECOND
 #: The lease of a stream that nobody has ensured yet, in microseconds.
 DEFAULT_LEASE = 15 * SECOND
 
+#: Longer than any claim is held, in microseconds.
+FOREVER = 1 << 52
+
 
 class Lease(msgspec.Struct, frozen=True):
     """A lease in microseconds; None: nobody has ensured the stream yet.
@@ -28,6 +31,10 @@ class Lease(msgspec.Struct, frozen=True):
             return Lease(us)
         until_us = now_us + self.us if us < self.us else 0
         return Lease(us, held_us, max(until_us, self.longer_until_us))
+
+    def restarted(self, now_us: int) -> Lease:
+        """So that no claim runs out for one lease from now."""
+        return Lease(self.us, FOREVER, now_us + (DEFAULT_LEASE if self.us is None else self.us))
 
     def at(self, now_us: int) -> int:
         """What a claim can count on now."""

@@ -122,6 +122,8 @@ def upcoming(timing: Timing, last_us: int, now_us: int) -> int | None:
 def due(schedule: Schedule, last_us: int, now_us: int) -> Firing | None:
     """What is to be done at `now_us` when everything up to `last_us` is; None: nothing yet."""
     timing = schedule.timing
+    if timing.every_us and last_us > now_us + SECOND:
+        return Firing(now_us)  # the clock was set back: the interval begins anew
     following = next_after(timing, last_us)
     if following is None or following > now_us:
         return None

@@ -232,6 +232,14 @@ class CleanupFailed(Signal, frozen=True):
     error: str
 
 
+class ClockStepped(Signal, frozen=True):
+    """Somebody has set the store's clock by so many seconds; below 0: back. Leases count from now on, and
+    nothing is recovered for one lease. Delayed jobs keep their due times: after a step back they wait for
+    longer."""
+
+    seconds: float
+
+
 class BackendError(Signal, frozen=True):
     """The store failed a service of the worker, which tries again after `delay` seconds."""
 

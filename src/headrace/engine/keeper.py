@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 
 from headrace.core.backend import Renewal, Renewer
 from headrace.core.claim import Claim
 from headrace.core.errors import HeadraceError
+from headrace.core.message import Stream
 from headrace.core.signals import BackendError
 
 from .emitter import Emitter
@@ -23,7 +25,8 @@ BATCH = 500
 
 
 class Keeper:
-    """While the store cannot be reached nothing is assumed lost; the keeper only tries again."""
+    """While the store cannot be reached nothing is assumed lost; the keeper only tries again, soon. After
+    half a lease of refusals, the renewal that gets through has reclaim wait for one lease."""
 
     def __init__(
         self,
@@ -43,6 +46,8 @@ class Keeper:
         self._loop = asyncio.get_running_loop()
         self._stopping = False
         self._urgent = False  # renew also what is not due yet
+        self._refused: dict[Stream, float] = {}  # streams whose renewals are refused, and since when
+        self._failures = 0  # rounds in a row in which some were
         self._woken = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace keeper", daemon=True)
 
@@ -62,18 +67,17 @@ class Keeper:
         self._woken.set()
 
     def _run(self) -> None:
-        failures = 0
+        due = time.monotonic() + self._interval
         pause = self._interval
         while self._rest(pause):
-            try:
-                self._renew()
-            except Exception as error:
-                failures += 1
-                pause = min(self._interval, backoff(failures))
-                self._complain(error, pause)
-            else:
-                failures = 0
-                pause = self._interval
+            now = time.monotonic()
+            whole = self._urgent or now >= due
+            if whole:
+                due = now + self._interval
+            self._renew(whole=whole)
+            pause = max(0.0, due - time.monotonic())
+            if self._refused:
+                pause = min(pause, backoff(self._failures))
         self._renewer.close()
 
     def _rest(self, pause: float) -> bool:
@@ -82,18 +86,60 @@ class Keeper:
         self._woken.clear()
         return not self._stopping
 
-    def _renew(self) -> None:
+    def _renew(self, *, whole: bool = True) -> None:
+        """One round: over all that is held, or only where the last one was refused."""
         urgent = self._urgent
         claims = self._holdings.older_than(0.0 if urgent else self._interval)
-        for start in range(0, len(claims), BATCH):
-            batch = claims[start : start + BATCH]
-            answers = zip(batch, self._renewer.renew(batch), strict=True)
-            self.renewed += len(batch)
-            notable = [(claim, renewal) for claim, renewal in answers if renewal is not Renewal.KEPT]
-            if notable:
-                self._on_loop(self._report, notable)
-        if urgent:
+        if not whole:
+            claims = [claim for claim in claims if claim.source.stream in self._refused]
+        refused = self._renew_all(claims)
+        before = time.monotonic() - self._interval  # when they were last renewed, at the latest
+        self._refused = {stream: self._refused.get(stream, before) for stream in refused}
+        self._failures = self._failures + 1 if refused else 0
+        if urgent and not refused:
             self._urgent = False
+
+    def _renew_all(self, claims: list[Claim]) -> set[Stream]:
+        """Answers the streams where renewals were refused."""
+        batches = self._batches(claims)
+        refused: set[Stream] = set()
+        while batches:
+            batch, after_outage = batches[0]
+            try:
+                renewals = self._renewer.renew(batch, after_outage=after_outage)
+            except Exception as error:
+                self._complain(error, min(self._interval, backoff(self._failures + 1)))
+                return refused.union(claim.source.stream for rest, _ in batches for claim in rest)
+            refused |= self._heed(list(zip(batch, renewals, strict=True)))
+            del batches[0]
+        return refused
+
+    def _batches(self, claims: list[Claim]) -> list[tuple[list[Claim], bool]]:
+        """Each with whether its streams come back from an outage: half a lease of refusals, or more."""
+        since = time.monotonic() - self._interval * BEATS / 2
+        back = {stream for stream, refused_at in self._refused.items() if refused_at <= since}
+        parts = {
+            True: [claim for claim in claims if claim.source.stream in back],
+            False: [claim for claim in claims if claim.source.stream not in back],
+        }
+        return [
+            (part[start : start + BATCH], after_outage)
+            for after_outage, part in parts.items()
+            for start in range(0, len(part), BATCH)
+        ]
+
+    def _heed(self, answers: list[tuple[Claim, Renewal]]) -> set[Stream]:
+        """Pass on what is notable; answers the streams that could not be asked."""
+        unknown = {claim.source.stream for claim, renewal in answers if renewal is Renewal.UNKNOWN}
+        self.renewed += sum(renewal is not Renewal.UNKNOWN for _, renewal in answers)
+        notable = [
+            (claim, renewal)
+            for claim, renewal in answers
+            if renewal is not Renewal.KEPT and renewal is not Renewal.UNKNOWN
+        ]
+        if notable:
+            self._on_loop(self._report, notable)
+        return unknown
 
     def _complain(self, error: Exception, delay: float) -> None:
         text = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.core.backend import Backend, Recovery
-from headrace.core.clock import SECOND
+from headrace.core.clock import SECOND, SystemClock, microseconds
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import DeadReason
 from headrace.core.record import JobStatus, WorkerInfo
-from headrace.core.signals import EventDied, EventRecovered, JobDied, JobRecovered, Signal
+from headrace.core.signals import ClockStepped, EventDied, EventRecovered, JobDied, JobRecovered, Signal
 
 from .emitter import Emitter
 from .service import Service
@@ -21,6 +20,9 @@ from .service import Service
 PROMOTE_BATCH = 200
 RECLAIM_BATCH = 100
 PRUNE_BATCH = 1000
+
+#: In each lease the fleet looks so often for those that ran out.
+RECLAIMS = 5
 
 #: Seconds. Promotion sleeps until the next due time; this is for announcements that went missing.
 PROMOTE_FALLBACK = 5.0
@@ -51,8 +53,9 @@ class Maintenance:
         self._describe = describe
         self._paused = paused
         self._leases = leases
-        self._reached_at: float | None = None  # when the reclaimer last got through
-        self._patient_until = 0.0
+        self._elapsed_us = SystemClock().elapsed_us
+        self._reached_us: int | None = None  # when the reclaimer last got through
+        self._refused = False  # it was refused since then
         steps = {
             "promoter": self._promote,
             "reclaimer": self._reclaim,
@@ -87,32 +90,34 @@ class Maintenance:
         return min(PROMOTE_FALLBACK, max(0, promoted.next_in_us) / SECOND)
 
     async def _reclaim(self) -> float | None:
-        if await self._is_patient():
-            return self._pause()
-        reclaimed = await self._backend.reclaim(list(self._sources), limit=RECLAIM_BATCH)
-        self._reached_at = time.time()
+        every = self._lease / RECLAIMS
+        try:
+            reclaimed = await self._backend.reclaim(
+                list(self._sources),
+                limit=RECLAIM_BATCH,
+                every_us=microseconds(every),
+                after_outage=self._was_away(),
+            )
+        except Exception:
+            self._refused = True
+            raise
+        self._reached_us, self._refused = self._elapsed_us(), False
+        if reclaimed.stepped_us:
+            self._emitter.emit(ClockStepped(reclaimed.stepped_us / SECOND))
         for recovery in reclaimed.recovered:
             self._announce(recovery)
-        return None if reclaimed.more else self._pause()
+        if reclaimed.more:
+            return None
+        # Whoever has the turn keeps it. The others look later, and so take over when it is gone.
+        return every * (random.uniform(1.0, 2.0) if reclaimed.others_turn else random.uniform(0.95, 1.05))
 
-    async def _is_patient(self) -> bool:
-        """Within a lease after an outage: whoever is alive shall renew before anybody is robbed.
-
-        An outage is a gap of more than a lease since this loop last got through, whatever made it: the store
-        away, this process stopped, the machine asleep, its clock set forward. The lease begins when the store
-        answers again, so it is asked for something, which raises while it is away.
-        """
-        was_away = self._reached_at is not None and time.time() - self._reached_at > self._lease
-        if not was_away and time.monotonic() >= self._patient_until:
+    def _was_away(self) -> bool:
+        """Whether this comes after an outage: only refusals for half a lease, or a gap of more than a lease
+        since this loop last got through, whatever made it: this process stopped, the machine asleep."""
+        if self._reached_us is None:
             return False
-        await self._beat()
-        if was_away:
-            self._patient_until = time.monotonic() + self._lease
-        self._reached_at = time.time()
-        return True
-
-    def _pause(self) -> float:
-        return self._lease / 5 * random.uniform(0.5, 1.5)
+        gap = (self._elapsed_us() - self._reached_us) / SECOND
+        return gap > self._lease or (self._refused and gap >= self._lease / 2)
 
     def _announce(self, recovery: Recovery) -> None:
         signal = recovered_event(recovery) if recovery.source.stream.kind == "group" else recovered(recovery)

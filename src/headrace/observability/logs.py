@@ -13,6 +13,7 @@ import msgspec
 from headrace.core.signals import (
     BackendError,
     CleanupFailed,
+    ClockStepped,
     EventDied,
     EventExpired,
     EventFailed,
@@ -64,6 +65,7 @@ def log_signals(on: On) -> None:
         LeaseLost,
         LeaseChanged,
         ThreadOverdue,
+        ClockStepped,
         CleanupFailed,
         EventDied,
         EventExpired,
@@ -203,6 +205,8 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
             return logging.WARNING, f"the lease of {queue} is now {span(lease)} for all, was {span(previous)}"
         case BackendError(service=service, error=error, delay=delay):
             return logging.WARNING, f"the {service} could not go on, tries again in {span(delay)}: {error}"
+        case ClockStepped(seconds=seconds):
+            return logging.WARNING, _said_of_clock(seconds)
         case CleanupFailed(resource=resource, error=error):
             return logging.ERROR, f"{resource} did not end well: {error}"
         case _:
@@ -221,6 +225,12 @@ def _topic_line(signal: Signal) -> tuple[int, str]:
             return logging.WARNING, text
         case _:
             return _detail_line(signal)
+
+
+def _said_of_clock(seconds: float) -> str:
+    if seconds < 0:
+        return f"the store's clock was set back by {span(-seconds)}: delayed jobs wait that much longer"
+    return f"the store's clock was set forward by {span(seconds)}: nothing is recovered for one lease"
 
 
 def _detail_line(signal: Signal) -> tuple[int, str]:

@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from headrace import signals
 from headrace.core.backend import CancelAnswer, Renewal, Renewer
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
+from headrace.core.message import Source, Stream
 from headrace.core.outcome import DONE, Settlement
 from headrace.engine import keeper as keeper_module
 from headrace.engine.keeper import Keeper
@@ -30,14 +32,21 @@ class Watched(Renewer):
         self.rounds: list[list[Claim]] = []
         self.threads: set[str] = set()
         self.away = False
+        self.refusing: set[Stream] = set()
+        self.after_outages: list[set[str]] = []
         self.closed = False
 
-    def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
+    def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
         self.rounds.append(list(claims))
         self.threads.add(threading.current_thread().name)
         if self.away:
             raise BackendUnavailable("away")
-        return self._renewer.renew(claims)
+        if after_outage and not self.refusing.intersection(claim.source.stream for claim in claims):
+            self.after_outages.append({claim.id for claim in claims})
+        return [
+            Renewal.UNKNOWN if claim.source.stream in self.refusing else renewal
+            for claim, renewal in zip(claims, self._renewer.renew(claims), strict=True)
+        ]
 
     def close(self) -> None:
         self.closed = True
@@ -130,6 +139,38 @@ async def test_while_the_store_is_away_nothing_is_lost_and_it_is_tried_again(ben
     first = bench.heard[0]
     assert isinstance(first, signals.BackendError)
     assert (first.service, first.error) == ("keeper", "away")
+
+
+async def test_where_renewals_are_refused_they_are_tried_again_soon_and_told_of_as_an_outage(
+    bench: Bench,
+) -> None:
+    watch = Watch(bench, lease=LEASE)
+    elsewhere = Source(Stream("queue", "elsewhere"))
+    [there], [here] = await bench.claims(), await bench.claims()
+    refused = msgspec.structs.replace(there, source=elsewhere)
+    bench.holdings.take([refused, here])
+    watch.keeper._interval = 0.0
+    watch.renewer.refusing = {elsewhere.stream}
+    watch.keeper._renew()
+    watch.keeper._renew(whole=False)
+    assert watch.renewer.rounds == [[refused, here], [refused]], "the others wait for the next round"
+    watch.renewer.refusing = set()
+    watch.keeper._renew()
+    assert watch.renewer.after_outages == [{refused.id}]
+    watch.keeper._renew()
+    assert watch.renewer.after_outages == [{refused.id}], "once is enough"
+    assert watch.reported == [], "nothing is assumed lost"
+
+
+async def test_a_short_refusal_is_no_outage(bench: Bench) -> None:
+    watch = Watch(bench, lease=LEASE)
+    bench.holdings.take(await bench.claims())
+    watch.keeper._urgent = True
+    watch.renewer.away = True
+    watch.keeper._renew()
+    watch.renewer.away = False
+    watch.keeper._renew()
+    assert watch.renewer.after_outages == []
 
 
 async def test_many_claims_are_renewed_in_batches(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

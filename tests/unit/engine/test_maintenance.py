@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
 
 import pytest
 
@@ -105,7 +104,7 @@ async def test_a_lost_job_is_recovered_and_announced(bench: Bench, desk: Desk) -
     bench.clock.advance(LEASE + 1)
     pause = await desk.maintenance._reclaim()
     assert pause is not None
-    assert 0.5 * LEASE / 5 <= pause <= 1.5 * LEASE / 5
+    assert pause == pytest.approx(LEASE / 5, rel=0.1)
     assert bench.heard == [signals.JobRecovered(claim.id, "task", "work", crashes=1, worker="worker")]
 
 
@@ -134,84 +133,80 @@ async def test_the_third_crash_is_announced_as_a_death(bench: Bench, desk: Desk)
     ]
 
 
-class Time:
-    """The wall and the monotonic clock, moved together."""
+class Outage:
+    """The store as the reclaimer finds it, and a clock for the time between."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._wall, self._monotonic = time.time(), time.monotonic()
-        monkeypatch.setattr(time, "time", lambda: self._wall)
-        monkeypatch.setattr(time, "monotonic", lambda: self._monotonic)
+    def __init__(self, bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.away = False
+        self.told: list[bool] = []  # of each call that got through: whether it came after an outage
+        self._now_us = 0
+        self._maintenance = desk.maintenance
+        self._reclaim = bench.backend.reclaim
+        monkeypatch.setattr(desk.maintenance, "_elapsed_us", lambda: self._now_us)
+        monkeypatch.setattr(bench.backend, "reclaim", self._watched)
 
-    def pass_by(self, seconds: float) -> None:
-        self._wall += seconds
-        self._monotonic += seconds
+    async def _watched(
+        self, sources: Sequence[Source], *, limit: int, every_us: int, after_outage: bool
+    ) -> Reclaimed:
+        if self.away:
+            raise BackendUnavailable("away")
+        self.told.append(after_outage)
+        return await self._reclaim(sources, limit=limit, every_us=every_us, after_outage=after_outage)
+
+    async def look(self, *, after: float) -> None:
+        self._now_us += microseconds(after)
+        with contextlib.suppress(BackendUnavailable):
+            await self._maintenance._reclaim()
 
 
 @pytest.fixture
-def reclaims(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    counted: list[int] = []
-    reclaim = bench.backend.reclaim
-
-    async def watched(sources: Sequence[Source], *, limit: int) -> Reclaimed:
-        counted.append(limit)
-        return await reclaim(sources, limit=limit)
-
-    monkeypatch.setattr(bench.backend, "reclaim", watched)
-    return counted
+async def outage(bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Outage:
+    return Outage(bench, desk, monkeypatch)
 
 
-async def test_after_an_outage_reclaim_waits_one_lease(
-    desk: Desk, reclaims: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Time(monkeypatch)
-    await desk.maintenance._reclaim()
-    clock.pass_by(LEASE * 1.5)
+async def test_after_half_a_lease_of_refusals_the_store_is_told_of_an_outage_once(outage: Outage) -> None:
+    await outage.look(after=0)
+    outage.away = True
     for _ in range(5):
-        await desk.maintenance._reclaim()
-        clock.pass_by(LEASE / 5 - 0.01)
-    assert len(reclaims) == 1
-    clock.pass_by(LEASE / 5)
+        await outage.look(after=LEASE / 10)
+    outage.away = False
+    await outage.look(after=0)
+    await outage.look(after=LEASE / 5)
+    assert outage.told == [False, True, False]
+
+
+async def test_a_gap_of_more_than_a_lease_is_an_outage_whatever_made_it(outage: Outage) -> None:
+    await outage.look(after=0)
+    await outage.look(after=LEASE + 1)
+    assert outage.told == [False, True]
+
+
+async def test_neither_a_few_refusals_nor_a_pause_within_the_lease_are_an_outage(outage: Outage) -> None:
+    await outage.look(after=0)
+    outage.away = True
+    await outage.look(after=LEASE / 5)
+    outage.away = False
+    await outage.look(after=LEASE / 5)
+    await outage.look(after=LEASE * 0.9)
+    assert outage.told == [False, False, False]
+
+
+async def test_a_worker_that_has_just_begun_knows_of_no_outage(outage: Outage) -> None:
+    await outage.look(after=LEASE * 10)
+    assert outage.told == [False]
+
+
+async def test_the_step_of_a_clock_is_announced(bench: Bench, desk: Desk) -> None:
     await desk.maintenance._reclaim()
-    assert len(reclaims) == 2
-
-
-async def test_the_lease_to_wait_begins_when_the_store_is_back(
-    bench: Bench, desk: Desk, reclaims: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def away(*_: object, **__: object) -> NoReturn:
-        raise BackendUnavailable("away")
-
-    clock = Time(monkeypatch)
+    bench.clock.step(3600)
     await desk.maintenance._reclaim()
-    with monkeypatch.context() as outage:
-        outage.setattr(bench.backend, "reclaim", away)
-        outage.setattr(bench.backend, "beat", away)
-        for _ in range(15):
-            clock.pass_by(LEASE / 5)
-            with pytest.raises(BackendUnavailable):
-                await desk.maintenance._reclaim()
-    for _ in range(5):
-        await desk.maintenance._reclaim()
-        clock.pass_by(LEASE / 5 - 0.01)
-    assert len(reclaims) == 1
-    clock.pass_by(LEASE / 5)
+    bench.clock.step(-3600)
     await desk.maintenance._reclaim()
-    assert len(reclaims) == 2
-
-
-async def test_a_pause_within_the_lease_is_no_outage(
-    desk: Desk, reclaims: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Time(monkeypatch)
-    for _ in range(5):
-        await desk.maintenance._reclaim()
-        clock.pass_by(LEASE * 0.9)
-    assert len(reclaims) == 5
-
-
-async def test_a_worker_that_has_just_begun_reclaims_at_once(desk: Desk, reclaims: list[int]) -> None:
-    await desk.maintenance._reclaim()
-    assert len(reclaims) == 1
+    forward, back = bench.heard
+    assert isinstance(forward, signals.ClockStepped)
+    assert forward.seconds == pytest.approx(3600, abs=1)
+    assert isinstance(back, signals.ClockStepped)
+    assert back.seconds == pytest.approx(-3600, abs=1)
 
 
 # --- the rest -----------------------------------------------------------------------------------------------

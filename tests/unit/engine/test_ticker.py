@@ -241,3 +241,15 @@ async def test_what_is_fired_is_announced(bench: Bench) -> None:
     await settled(tick)
     [job] = await jobs(bench)
     assert signals.JobEnqueued(job.id, "tidy", "work") in bench.heard
+
+
+async def test_an_interval_goes_on_from_now_when_the_clock_was_set_back(bench: Bench) -> None:
+    ticker = await begun(bench, EVERY_TEN)
+    bench.clock.advance(10.1)
+    await settled(ticker)
+    assert len(await jobs(bench)) == 1
+    bench.clock.step(-3600)
+    assert await settled(ticker) <= 10
+    bench.clock.advance(10.1)
+    await settled(ticker)
+    assert len(await jobs(bench)) == 2

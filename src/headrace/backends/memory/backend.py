@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from time import monotonic
 
+import msgspec
+
 from headrace.core.backend import (
     Answer,
     Backend,
@@ -19,7 +21,7 @@ from headrace.core.backend import (
     ReplayAnswer,
 )
 from headrace.core.claim import Claim, Report
-from headrace.core.clock import Clock
+from headrace.core.clock import Clock, ClockWatch
 from headrace.core.errors import BackendUnavailable
 from headrace.core.examination import Finding, ok
 from headrace.core.message import Batch, Message, Source, Stream
@@ -56,6 +58,7 @@ class MemoryBackend(MemoryLayouts, Backend):
         self._lock = store.lock
         self._name = name
         self._now_us = clock.now_us
+        self._watch = ClockWatch(clock.elapsed_us)
         self._turns = count(1)
         self._waiting: defaultdict[str, set[Bell[None]]] = defaultdict(set)  # claims and readers
         self._woken: set[str] = set()
@@ -150,9 +153,16 @@ class MemoryBackend(MemoryLayouts, Backend):
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
-    async def reclaim(self, sources: Sequence[Source], *, limit: int) -> Reclaimed:
+    async def reclaim(
+        self, sources: Sequence[Source], *, limit: int, every_us: int = 0, after_outage: bool = False
+    ) -> Reclaimed:
         with self._lock:
-            return self._store.reclaim(sources, limit, self._now_us())
+            now_us = self._now_us()
+            stepped_us = self._watch.step_us(now_us, self._watch.elapsed_us())
+            if stepped_us or after_outage:
+                self._store.restart_leases([source.stream for source in sources], now_us)
+            reclaimed = self._store.reclaim(sources, limit, now_us)
+            return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
 
     async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
         with self._lock:
@@ -374,9 +384,11 @@ class MemoryRenewer(Renewer):
         self._store = store
         self._now_us = now_us
 
-    def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
+    def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
         with self._store.lock:
             now_us = self._now_us()
+            if after_outage:
+                self._store.restart_leases({claim.source.stream for claim in claims}, now_us)
             return [self._store.shelf(claim.source.stream).renew(claim, now_us) for claim in claims]
 
     def close(self) -> None:

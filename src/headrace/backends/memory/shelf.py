@@ -228,7 +228,15 @@ class Shelf(Stock):
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
+    def restart_leases(self, now_us: int) -> None:
+        """Nothing is recovered for one lease from now, whatever the clock was before."""
+        self.lease = self.lease.restarted(now_us)
+        for entry in self.running.values():
+            entry.leased_us = min(entry.leased_us, now_us)
+
     def recover(self, source: Source, limit: int, now_us: int) -> list[Recovery]:
+        if self._is_ahead(now_us):
+            self.restart_leases(now_us)
         if not self.overdue(now_us):
             return []
         since_us = now_us - self.lease.at(now_us)
@@ -237,6 +245,11 @@ class Shelf(Stock):
         for token, _ in overdue:
             del self.running[token]
         return [self._recover(source, entry, now_us) for _, entry in overdue]
+
+    def _is_ahead(self, now_us: int) -> bool:
+        """Whether a lease seems to begin in the future: the clock was set back."""
+        first = next(iter(self.running.values()), None)
+        return first is not None and first.leased_us > now_us
 
     def overdue(self, now_us: int) -> bool:
         """Whether a lease ran out. All are equally long, so the one not renewed for longest tells it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
 import msgspec
@@ -237,6 +237,10 @@ class Store:
         return [
             shelf(each.claim.source.stream).settle(each.claim, each.outcome, now_us) for each in settlements
         ]
+
+    def restart_leases(self, streams: Iterable[Stream], now_us: int) -> None:
+        for stream in streams:
+            self.shelf(stream).restart_leases(now_us)
 
     def reclaim(self, sources: Sequence[Source], limit: int, now_us: int) -> Reclaimed:
         recovered: list[Recovery] = []

@@ -196,8 +196,13 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
-    async def reclaim(self, sources: Sequence[Source], *, limit: int) -> Reclaimed:
-        return recovered_of_whole(await self._inner.reclaim(await self._sources(sources), limit=limit))
+    async def reclaim(
+        self, sources: Sequence[Source], *, limit: int, every_us: int = 0, after_outage: bool = False
+    ) -> Reclaimed:
+        reclaimed = await self._inner.reclaim(
+            await self._sources(sources), limit=limit, every_us=every_us, after_outage=after_outage
+        )
+        return recovered_of_whole(reclaimed)
 
     async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
         return await self._inner.promote(await self._sources(sources), limit=limit)

@@ -57,8 +57,8 @@ class PartitionedRenewer(Renewer):
     def __init__(self, inner: Renewer) -> None:
         self._inner = inner
 
-    def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
-        return self._inner.renew([unwrap(claim) for claim in claims])
+    def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
+        return self._inner.renew([unwrap(claim) for claim in claims], after_outage=after_outage)
 
     def close(self) -> None:
         self._inner.close()

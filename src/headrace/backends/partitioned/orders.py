@@ -37,7 +37,7 @@ def order_of_whole(order: Order) -> Order | None:
 
 
 def recovered_of_whole(reclaimed: Reclaimed) -> Reclaimed:
-    return Reclaimed(tuple(map(_recovery, reclaimed.recovered)), reclaimed.more)
+    return msgspec.structs.replace(reclaimed, recovered=tuple(map(_recovery, reclaimed.recovered)))
 
 
 def _recovery(recovery: Recovery) -> Recovery:

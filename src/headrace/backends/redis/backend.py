@@ -214,8 +214,10 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
-    async def reclaim(self, sources: Sequence[Source], *, limit: int) -> Reclaimed:
-        return await self._recoverer.reclaim(sources, limit)
+    async def reclaim(
+        self, sources: Sequence[Source], *, limit: int, every_us: int = 0, after_outage: bool = False
+    ) -> Reclaimed:
+        return await self._recoverer.reclaim(sources, limit, every_us, after_outage=after_outage)
 
     async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
         promoted = 0

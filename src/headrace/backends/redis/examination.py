@@ -11,6 +11,7 @@ import msgspec
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, HeadraceError
 from headrace.core.examination import Examination, Finding, Level, fail, ok, warn
+from headrace.core.lease import DEFAULT_LEASE
 from headrace.core.message import Stream
 
 from . import health
@@ -19,7 +20,6 @@ from .durability import CONFIRMATIONS, Confirmation
 from .inspector import RedisInspector
 from .keys import GROUP
 from .permissions import rules_for
-from .recovery import DEFAULT_LEASE
 from .server import facts_of, settings_of
 
 #: Round trips to measure, and the seconds that they may take together.

@@ -18,7 +18,9 @@ namespace.
     :p:                    the part is sealed, no producer may append         stays
     :confirmed             written before a confirmation is waited for        time to live
     :meta                  hash: lease, longer and until (of one that was     stays
-                           shortened), paused, run (of the server), patient,
+                           shortened), paused, run (of the server), patient
+                           (until when nothing is reclaimed), looked (when it
+                           was last looked for leases that ran out),
                            layout (of a stream that was split), large (what is
                            not small, see lua/shared/queueing.lua)
     :sched                 hash: of each schedule l:<name> last moment,       stays
@@ -41,12 +43,15 @@ and its name with a slash, which no name holds: `{headrace:t:orders}:g:billing/s
 
     <namespace>:streams    set of all streams                                 stays
     <namespace>:traffic:<minute>  hash: what was done and failed              time to live
+    <namespace>:turn:<digest of streams>  held by who looks for what ran out  time to live
     <namespace>:workers    hash: consumer → until when, and what it says      stays
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterable
 
 from headrace.core.message import Stream, StreamKind
 
@@ -132,6 +137,11 @@ class NamespaceKeys:
     def traffic(self, minute: int) -> str:
         """What was done in one minute."""
         return f"{self._namespace}:traffic:{minute}"
+
+    def turn(self, streams: Iterable[Stream]) -> str:
+        """Held by the worker whose turn it is to look for leases that ran out in these streams."""
+        labels = " ".join(sorted(map(label_of, streams)))
+        return f"{self._namespace}:turn:{hashlib.sha1(labels.encode(), usedforsecurity=False).hexdigest()}"
 
     def waiter(self, nonce: str) -> str:
         """The channel of one process that waits for messages to end."""

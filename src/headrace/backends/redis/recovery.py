@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from headrace.core.backend import CRASH_LIMIT, CRASHED, Reclaimed, Recovery
-from headrace.core.clock import SECOND
+from headrace.core.clock import SECOND, ClockWatch
 from headrace.core.errors import BackendUnavailable
+from headrace.core.lease import DEFAULT_LEASE
 from headrace.core.message import Source, State, Stream, Trouble, encode_state
 from headrace.core.outcome import DeadReason
 from headrace.core.record import JobStatus
@@ -17,14 +18,15 @@ from headrace.core.record import JobStatus
 from .connection import Word
 from .entries import message_of, read_said, state_of
 from .queue import Queue
-from .scripts import OVERDUE, RECOVER
+from .scripts import OVERDUE, REBASE, RECOVER
 from .store import Store
+from .turns import HELD_SHARE, LEASE_OF_TURNS, Turns
 
-#: The lease of a stream that nobody has ensured yet, in microseconds.
-DEFAULT_LEASE = 15 * SECOND
+#: Bytes of bodies that one step moves, and held entries that it rebases.
+BYTES, REBASE_LIMIT = 1 << 20, 500
 
-#: Held entries that one step looks at, and bytes of bodies that it moves.
-SCAN_LIMIT, BYTES = 500, 1 << 20
+#: Half a lease is so many times as long as the time between two turns.
+HALF_LEASE_OF_TURNS = LEASE_OF_TURNS / 2
 
 _FAILURE = msgspec.msgpack.encode(CRASHED)
 
@@ -45,47 +47,133 @@ class Overdue(msgspec.Struct, frozen=True):
         return self.lane, self.entry, self.message.get(b"i", b""), encode_state(self.state), *buried
 
 
+class Found(msgspec.Struct, frozen=True):
+    """What a look at a stream found, and where it goes on."""
+
+    lease_ms: int
+    lane: int
+    after: bytes
+    messages: list[Overdue]
+    stepped_us: int
+
+
 class Recoverer:
-    """The scan keeps its place: the queue it has come to, and in that queue the lane and entry."""
+    """The scan keeps its place: the streams that are left, and in the first of them the lane and entry."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._done: set[Stream] = set()  # queues looked through since the scan last came round
+        self._turns = Turns(store)
+        self._left: list[Source] = []  # to be looked at in this scan
         self._places: dict[Stream, tuple[int, bytes]] = {}
+        self._every_us = 0
+        self._after_outage = False
+        self._away: dict[Stream, int] = {}  # streams that cannot be looked at, and since when
+        self._watches: dict[str, ClockWatch] = {}  # the clock of each server, by the id of its run
+        self._stepped_us = 0
 
-    async def reclaim(self, sources: Sequence[Source], limit: int) -> Reclaimed:
+    async def reclaim(
+        self, sources: Sequence[Source], limit: int, every_us: int, *, after_outage: bool
+    ) -> Reclaimed:
+        self._left = [] if after_outage else [source for source in self._left if source in sources]
+        if not self._left and not await self._begin(sources, every_us, after_outage=after_outage):
+            return Reclaimed(others_turn=True, stepped_us=self._seen_step())
+        recovered = await self._look(limit)
+        return Reclaimed(tuple(recovered), bool(self._left), stepped_us=self._seen_step())
+
+    async def _begin(self, sources: Sequence[Source], every_us: int, *, after_outage: bool) -> bool:
+        """Begin a scan; False: another worker makes one."""
+        if not sources:
+            return True
+        stepped = await self._has_stepped(sources[0])
+        is_turn = not every_us or await self._turns.take(sources, every_us)
+        if not is_turn and not after_outage:
+            return False
+        self._every_us, self._after_outage = every_us, after_outage or stepped
+        if self._after_outage or not every_us:
+            self._left = list(sources)
+        else:
+            self._left = await self._turns.streams(sources, self._away)
+        return True
+
+    async def _look(self, limit: int) -> list[Recovery]:
         recovered: list[Recovery] = []
         troubles: list[BackendUnavailable] = []
-        waiting = [source for source in sources if source.stream not in self._done]
-        for source in waiting:
+        looked_at = 0
+        while self._left and len(recovered) < limit:
+            source = self._left[0]
+            looked_at += 1
             try:
                 recovered += await self._step(source, limit - len(recovered))
+                self._away.pop(source.stream, None)
             except BackendUnavailable as error:
+                self._places.pop(source.stream, None)
                 self._store.pass_over(self._store.queue(source.stream), error)
+                self._away.setdefault(source.stream, self._store.elapsed_us() - self._every_us)
                 troubles.append(error)
-                self._done.add(source.stream)
-            if len(recovered) >= limit or source.stream not in self._done:
+            if source.stream in self._places:
                 break
-        more = any(source.stream not in self._done for source in sources)
-        if not more:
-            self._done.difference_update(source.stream for source in sources)
-        if troubles and len(troubles) == len(waiting):
+            self._left.pop(0)
+        if troubles and len(troubles) == looked_at:
             raise troubles[0]
-        return Reclaimed(tuple(recovered), more)
+        return recovered
 
     async def _step(self, source: Source, limit: int) -> list[Recovery]:
         queue = self._store.queue(source.stream)
-        lane, after = self._places.pop(source.stream, (1, b""))
         # First connect, if need be: the id must be that of the run which gets the call.
         run_id = await self._store.run_id(queue)
-        call = queue.call(OVERDUE, run_id, lane, after, limit, SCAN_LIMIT, DEFAULT_LEASE, BYTES)
-        now_us, lease_ms, lane, after, rows = await self._store.run(call)
-        recovered = await self._take(queue, source, lease_ms, [_overdue(row, now_us) for row in rows])
-        if lane:
-            self._places[source.stream] = (lane, after)
-        else:
-            self._done.add(source.stream)
-        return recovered
+        found = await self._overdue(queue, run_id, limit, after_outage=self._is_after_outage(source.stream))
+        if found.stepped_us:
+            self._stepped_us = found.stepped_us
+            found = await self._overdue(queue, run_id, limit, after_outage=True)
+        if found.lane < 0 or self._stepped_us < 0:
+            await self._rebase(queue)
+            return []
+        if found.lane:
+            self._places[source.stream] = (found.lane, found.after)
+        return await self._take(queue, source, found.lease_ms, found.messages)
+
+    async def _overdue(self, queue: Queue, run_id: str, limit: int, *, after_outage: bool) -> Found:
+        lane, after = self._places.pop(queue.stream, (1, b""))
+        enough_us = round(self._every_us * HELD_SHARE)
+        args = (lane, after, limit, DEFAULT_LEASE, BYTES, enough_us, int(after_outage))
+        asked_us = self._store.elapsed_us()
+        now_us, lease_ms, lane, after, rows = await self._store.run(queue.call(OVERDUE, run_id, *args))
+        stepped_us = self._watch(run_id).step_us(now_us, asked_us) if now_us else 0
+        return Found(lease_ms, lane, after, [_overdue(row, now_us) for row in rows], stepped_us)
+
+    async def _rebase(self, queue: Queue) -> None:
+        lane, after = 1, b""
+        while lane:
+            call = queue.call(REBASE, lane, after, REBASE_LIMIT, DEFAULT_LEASE)
+            lane, after = await self._store.run(call)
+
+    # --- outages and clocks ------------------------------------------------------------------------------
+
+    def _is_after_outage(self, stream: Stream) -> bool:
+        """Also when this one alone could not be looked at for half a lease, as on a node that was away."""
+        since_us = self._away.get(stream)
+        half_us = HALF_LEASE_OF_TURNS * self._every_us or DEFAULT_LEASE // 2
+        return self._after_outage or (since_us is not None and self._store.elapsed_us() - since_us >= half_us)
+
+    async def _has_stepped(self, source: Source) -> bool:
+        """Whether the server's clock was set. On a cluster each node tells when it is looked at."""
+        if self._store.is_cluster:
+            return False
+        run_id = await self._store.run_id(self._store.queue(source.stream))
+        asked_us = self._store.elapsed_us()
+        seconds, microseconds = await self._store.command("TIME")
+        self._store.learn_time(seconds, microseconds)
+        now_us = int(seconds) * SECOND + int(microseconds) + self._store.offset_us()
+        # One that was seen before, and could not be told because of an error, counts as well.
+        self._stepped_us = self._watch(run_id).step_us(now_us, asked_us) or self._stepped_us
+        return self._stepped_us != 0
+
+    def _watch(self, run_id: str) -> ClockWatch:
+        return self._watches.setdefault(run_id, ClockWatch(self._store.elapsed_us))
+
+    def _seen_step(self) -> int:
+        stepped_us, self._stepped_us = (self._stepped_us, 0) if not self._left else (0, self._stepped_us)
+        return stepped_us
 
     async def _take(
         self, queue: Queue, source: Source, lease_ms: int, overdue: list[Overdue]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from headrace.core.backend import Renewal, Renewer
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
+from headrace.core.lease import DEFAULT_LEASE
 from headrace.core.message import Stream
 
 from .connection import Word
@@ -17,7 +18,13 @@ from .store import Store
 #: Claims in one script.
 ITEMS = 500
 
-_RENEWALS = {b"k": Renewal.KEPT, b"l": Renewal.LOST, b"c": Renewal.CANCELLED}
+_UNKNOWN = b""
+_RENEWALS = {
+    b"k": Renewal.KEPT,
+    b"l": Renewal.LOST,
+    b"c": Renewal.CANCELLED,
+    _UNKNOWN: Renewal.UNKNOWN,
+}
 
 
 class RedisRenewer(Renewer):
@@ -26,37 +33,32 @@ class RedisRenewer(Renewer):
         self._connection = store.connect_synchronously()
         self._notices = Notices()
 
-    def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
+    def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
         renewals = [Renewal.LOST] * len(claims)
+        default_lease: Word = DEFAULT_LEASE if after_outage else ""
         chunks = list(_chunks(claims))
         troubles: list[BackendUnavailable] = []
         for stream, chunk in chunks:
-            for index, renewal in zip(chunk, self._answers(stream, claims, chunk, troubles), strict=True):
-                renewals[index] = renewal
+            try:
+                answers = self._renew(stream, [claims[index] for index in chunk], default_lease)
+            except BackendUnavailable as error:
+                # A node of a cluster that is away must not cost the leases on all others.
+                if not self._store.is_cluster:
+                    raise
+                self._notices.warn(f"leases of {stream.name!r} are not renewed: {error}")
+                troubles.append(error)
+                answers = [_UNKNOWN] * len(chunk)
+            for index, answer in zip(chunk, answers, strict=True):
+                renewals[index] = _RENEWALS[answer]
         if troubles and len(troubles) == len(chunks):
             raise troubles[0]
         return renewals
 
-    def _answers(
-        self, stream: Stream, claims: Sequence[Claim], chunk: list[int], troubles: list[BackendUnavailable]
-    ) -> list[Renewal]:
-        """A node of a cluster that is away must not cost the leases on all others. Nothing is assumed to be
-        lost there, as when a store is away as a whole."""
-        try:
-            answers = self._renew(stream, [claims[index] for index in chunk])
-        except BackendUnavailable as error:
-            if not self._store.is_cluster:
-                raise
-            self._notices.warn(f"leases of {stream.name!r} are not renewed: {error}")
-            troubles.append(error)
-            return [Renewal.KEPT] * len(chunk)
-        return [_RENEWALS[answer] for answer in answers]
-
     def close(self) -> None:
         self._connection.close()
 
-    def _renew(self, stream: Stream, claims: list[Claim]) -> list[bytes]:
-        words: list[Word] = []
+    def _renew(self, stream: Stream, claims: list[Claim], default_lease: Word) -> list[bytes]:
+        words: list[Word] = [default_lease]
         for claim in claims:
             token = claim.token
             words += (claim.id, token.lane, token.entry, token.consumer)

@@ -108,6 +108,10 @@ class Store:
         offset: int = getattr(self._clock, "offset_us", 0)
         return offset
 
+    def elapsed_us(self) -> int:
+        """On a clock that nobody can set."""
+        return self._clock.elapsed_us()
+
     def now_us(self) -> int:
         """The store's clock as estimated from its last answer: close enough to show, not to decide by."""
         return time.time_ns() // 1000 + self._ahead_us + self.offset_us()

@@ -10,6 +10,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
+import msgspec
+
 from headrace.core.backend import (
     Answer,
     Backend,
@@ -21,7 +23,7 @@ from headrace.core.backend import (
     ReplayAnswer,
 )
 from headrace.core.claim import Claim, Report
-from headrace.core.clock import Clock
+from headrace.core.clock import Clock, ClockWatch
 from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.orders import Order, Standing
 from headrace.core.outcome import Settlement, Verdict
@@ -43,6 +45,7 @@ from .session import Session
 from .settlements import hand_back, parts_of, report, settle
 from .step import Answered, Step
 from .topics import SqliteTopics
+from .transaction import Transaction
 
 T = TypeVar("T")
 
@@ -52,6 +55,8 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
         super().__init__(path, namespace=namespace, clock=clock)
         self._synchronous: Synchronous = synchronous
         self._turns = count(1)
+        self._clock_watch = ClockWatch(clock.elapsed_us)
+        self._stepped_us = 0  # seen, and not yet dealt with
 
     @property
     def description(self) -> str:
@@ -170,18 +175,26 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
-    async def reclaim(self, sources: Sequence[Source], *, limit: int) -> Reclaimed:
+    async def reclaim(
+        self, sources: Sequence[Source], *, limit: int, every_us: int = 0, after_outage: bool = False
+    ) -> Reclaimed:
+        watch = self._clock_watch
+        self._stepped_us += watch.step_us(self._clock.now_us(), watch.elapsed_us())
+        restart = after_outage or self._stepped_us != 0
+
         def nothing(connection: Connection) -> Answered[Reclaimed] | None:
             now_us = self._clock.now_us()
-            overdue = recovery.is_something_overdue(connection, self._namespace, sources, now_us)
+            overdue = restart or recovery.is_something_overdue(connection, self._namespace, sources, now_us)
             return None if overdue else Answered(Reclaimed())
 
-        return await self._write(
-            lambda transaction: recovery.reclaim(transaction, sources, limit),
-            shortcut=nothing,
-            durable=False,
-            weight=limit,
-        )
+        def take(transaction: Transaction) -> Reclaimed:
+            if restart:
+                recovery.restart_leases(transaction, sources)
+            return recovery.reclaim(transaction, sources, limit)
+
+        reclaimed = await self._write(take, shortcut=nothing, durable=False, weight=limit)
+        stepped_us, self._stepped_us = self._stepped_us, 0
+        return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
 
     async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
         def nothing(connection: Connection) -> Answered[Promoted] | None:

@@ -266,6 +266,13 @@ WHERE seq IN (SELECT value FROM json_each(?)) AND place = 7
 # [seq, ...]
 RENEW = "UPDATE headrace_messages SET at_us = ?2 WHERE seq IN (SELECT value FROM json_each(?1))"
 
+# [seq, ...], now, longer than any lease, the lease where none is stored; as `Lease.restarted`
+RESTART_LEASES = """
+UPDATE headrace_streams SET longer_lease_us = ?3, longer_until_us = ?2 + coalesce(lease_us, ?4)
+WHERE stream IN (
+    SELECT stream FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?1)))
+"""
+
 # [[seq, claim, fraction, text, log's start and length], ...], now
 REPORT = """
 INSERT OR REPLACE INTO headrace_progress (seq, claim, fraction, text, at_us, log)

@@ -39,6 +39,15 @@ def is_something_overdue(
     return bool(connection.value(queries.IS_SOMETHING_OVERDUE, (_overdue(streams, now_us), now_us)))
 
 
+def restart_leases(transaction: Transaction, sources: Sequence[Source]) -> None:
+    """Nothing is reclaimed for one lease from now, whatever the clock was before."""
+    now_us = transaction.now_us
+    for stream in resolve(transaction.connection, transaction.namespace, sources):
+        lease = stream.lease.restarted(now_us)
+        row = (lease.us, lease.longer_us, lease.longer_until_us, stream.number)
+        transaction.connection.change(queries.WRITE_LEASE, row)
+
+
 def reclaim(transaction: Transaction, sources: Sequence[Source], limit: int) -> Reclaimed:
     connection, now_us = transaction.connection, transaction.now_us
     streams = {stream.number: stream for stream in resolve(connection, transaction.namespace, sources)}

@@ -11,6 +11,7 @@ import apsw
 from headrace.core.backend import Renewal, Renewer
 from headrace.core.claim import Claim
 from headrace.core.clock import Clock
+from headrace.core.lease import DEFAULT_LEASE, FOREVER
 
 from . import queries
 from .connection import Connection
@@ -29,10 +30,10 @@ class SqliteRenewer(Renewer):
             path, synchronous="NORMAL", busy_timeout=BUSY_TIMEOUT, prepare=bring_up_to_date
         )
 
-    def renew(self, claims: Sequence[Claim]) -> list[Renewal]:
+    def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
         with self._connection.in_use:
             try:
-                return self._renew(claims) if claims else []
+                return self._renew(claims, after_outage=after_outage) if claims else []
             except apsw.Error as error:
                 raise self._connection.failed(error) from error
             finally:
@@ -42,7 +43,7 @@ class SqliteRenewer(Renewer):
         with self._connection.in_use:
             self._connection.close()
 
-    def _renew(self, claims: Sequence[Claim]) -> list[Renewal]:
+    def _renew(self, claims: Sequence[Claim], *, after_outage: bool) -> list[Renewal]:
         connection = self._connection
         connection.open()
         connection.begin()
@@ -57,6 +58,8 @@ class SqliteRenewer(Renewer):
         ]
         if kept:
             connection.change(queries.RENEW, (listed(kept), self._clock.now_us()))
+        if after_outage:
+            connection.change(queries.RESTART_LEASES, (seqs, self._clock.now_us(), FOREVER, DEFAULT_LEASE))
         connection.commit()
         return answers
 

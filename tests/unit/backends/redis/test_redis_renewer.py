@@ -52,7 +52,7 @@ def test_what_is_lost_elsewhere_is_told_however_much_is_held_at_a_node_that_is_a
     renewer: RedisRenewer,
 ) -> None:
     told = renewer.renew([*claims(AWAY, 3), *claims(THERE, 1)])
-    assert told == [*3 * [Renewal.KEPT], Renewal.LOST]
+    assert told == [*3 * [Renewal.UNKNOWN], Renewal.LOST]
 
 
 def test_when_none_is_there_nothing_is_told(renewer: RedisRenewer) -> None:

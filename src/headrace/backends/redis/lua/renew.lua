@@ -5,7 +5,8 @@
 --
 -- requires: queue place
 -- keys:     those of the queue
--- args:     for each claim: id · lane · entry · consumer
+-- args:     empty, or after an outage the lease of a queue that has none: then nothing is taken for one lease ·
+--           for each claim: id · lane · entry · consumer
 -- answers:  for each: k kept, l lost, c kept, but its cancellation was asked for
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -22,7 +23,12 @@ local function renew(id, lane, entry, consumer)
 end
 
 local answers = {}
-for at = 5, #ARGV, 4 do
+for at = 6, #ARGV, 4 do
   answers[#answers + 1] = renew(ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3])
+end
+if ARGV[5] ~= '' then
+  local lease = tonumber(redis.call('HGET', META, 'lease') or ARGV[5])
+  redis.call('HDEL', META, 'patient') -- whoever removes first is not refused when memory is short
+  redis.call('HSET', META, 'patient', digits(clock() + lease))
 end
 return answers
