@@ -239,3 +239,20 @@ async def test_an_unknown_schedule_cannot_be_paused(stand: Stand) -> None:
     assert not await stand.backend.pause_schedule(stand.stream, NAME, paused=True)
     assert not await stand.backend.pause_schedule(Stream("queue", "nowhere"), NAME, paused=True)
     assert not await stand.backend.remove_schedule(Stream("queue", "nowhere"), NAME)
+
+
+async def test_the_timetable_that_a_schedule_is_fired_by_is_kept(stand: Stand) -> None:
+    last = await established(stand)
+    for timing, kept in (("b a", "b a"), (None, "b a"), ("c", "c")):
+        assert await stand.backend.tick(
+            stand.stream, NAME, expected_us=last, next_us=last + 1, messages=(), timing=timing
+        )
+        last += 1
+        assert await record(stand) == ScheduleRecord(stand.stream, NAME, last, timing=kept)
+    assert not await stand.backend.tick(
+        stand.stream, NAME, expected_us=last - 1, next_us=last + 1, messages=(), timing="d"
+    )
+    assert (await record(stand)).timing == "c"
+    await stand.backend.remove_schedule(stand.stream, NAME)
+    await stand.backend.establish(stand.stream, [NAME])
+    assert (await record(stand)).timing == ""

@@ -21,6 +21,7 @@ SCRIPTS: Final[tuple[str, ...]] = tuple(
         "schema-traffic.sql",
         "schema-layouts.sql",
         "schema-job-logs.sql",
+        "schema-timings.sql",
     )
 )
 
