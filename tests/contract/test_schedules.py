@@ -255,3 +255,20 @@ async def test_after_the_clock_was_set_back_a_schedule_begins_anew_and_fires(sta
     again_us = now_us + 10 * SECOND
     assert await tick(stand, now_us, again_us, message(stand, again_us))
     assert len(await stand.claim()) == 2
+
+
+async def test_the_timetable_that_a_schedule_is_fired_by_is_kept(stand: Stand) -> None:
+    last = await established(stand)
+    for timing, kept in (("b a", "b a"), (None, "b a"), ("c", "c")):
+        assert await stand.backend.tick(
+            stand.stream, NAME, expected_us=last, next_us=last + 1, messages=(), timing=timing
+        )
+        last += 1
+        assert await record(stand) == ScheduleRecord(stand.stream, NAME, last, timing=kept)
+    assert not await stand.backend.tick(
+        stand.stream, NAME, expected_us=last - 1, next_us=last + 1, messages=(), timing="d"
+    )
+    assert (await record(stand)).timing == "c"
+    await stand.backend.remove_schedule(stand.stream, NAME)
+    await stand.backend.establish(stand.stream, [NAME])
+    assert (await record(stand)).timing == ""

@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.hints import hints_of
+from headrace.core.models import is_secret_of_pydantic, secret_of_pydantic
 from headrace.core.values import is_secret, secret_of
 from headrace.events.topic import Topic
 from headrace.jobs.task import Call, Task
@@ -97,6 +98,8 @@ def _restored(wanted: Any, value: Any) -> Any:
     """What msgspec does not know: pydantic's models, which read JSON themselves, and secrets."""
     if is_secret(wanted):
         return secret_of(wanted, value, _restored, str_keys=True)
+    if is_secret_of_pydantic(wanted):
+        return secret_of_pydantic(wanted, value)
     if hasattr(wanted, "model_validate_json"):
         return wanted.model_validate_json(msgspec.json.encode(value))
     raise ValueError(f"a {getattr(wanted, '__name__', wanted)} cannot be made from JSON")

@@ -59,8 +59,8 @@ error of a client library leaves a backend, and nothing is lost by one: the call
 who look, wait and steer do (`engine/patience.py`), so a store does not, and tells soon.
 
 **Schedules** (`core/scheduling.py`) belong to a stream and have a name. A store keeps the last moment that is
-dealt with and whether it is paused; of those made at run time also the definition. `tick` is a
-compare-and-set that advances a schedule and appends its messages in one step.
+dealt with, by which timetable, and whether it is paused; of those made at run time also the definition.
+`tick` is a compare-and-set that advances a schedule and appends its messages in one step.
 
 **Layouts** (`core/layout.py`). A queue or topic may be split into parts, each a stream of its own for the
 store. Who calls a store through `open_backend` sees the whole: `backends/partitioned` spreads and gathers.

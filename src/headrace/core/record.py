@@ -105,6 +105,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     polled_us: int = 0  # the last successful claim
     running: tuple[RunningJob, ...] = ()
     groups: tuple[str, ...] = ()  # streams of groups that it serves: `orders/billing`
+    timings: tuple[str, ...] = ()  # of the declared schedules that it fires: see `ScheduleRecord`
 
     @property
     def streams(self) -> list[Stream]:

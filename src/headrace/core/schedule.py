@@ -41,6 +41,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _FIRST_WINDOW_US = 60 * SECOND
 
+#: Within this time clocks are changed once at most.
+_NO_TWO_CHANGES = timedelta(days=1)
+
 
 class Timing(msgspec.Struct, frozen=True):
     """When: a cron expression in a time zone, or every so many microseconds."""
@@ -135,6 +138,13 @@ def due(schedule: Schedule, last_us: int, now_us: int) -> Firing | None:
     if timing.catch_up == "skip" and _is_missed(timing, latest, now_us):
         return Firing(latest)
     return Firing(latest, (latest,))
+
+
+def timing_of(schedule: Schedule) -> str:
+    """A short name for when a schedule fires. Its arguments, jitter and `catch_up` are not a part of that."""
+    timing = schedule.timing
+    when = (schedule.queue, schedule.name, " ".join(timing.cron.split()), str(timing.every_us), timing.tz)
+    return hashlib.blake2b("\n".join(when).encode(), digest_size=6).hexdigest()
 
 
 def message_at(schedule: Schedule, moment_us: int, now_us: int) -> Message:
@@ -236,39 +246,46 @@ def _instant(named: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _real(expression: str, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-    """Every instant at which clocks in the zone show a time that the expression fits."""
+    """Every instant at which clocks in the zone show a time that the expression fits.
+
+    From one change of the clocks to the next they are equally far from UTC: each time is one instant.
+    """
     while True:
-        found = _next_real(expression, after, zone)
-        if found is None:
+        start = after + _SECOND
+        offset = _offset(start, zone)
+        local = next(CronSim(expression, (after + offset).replace(tzinfo=None)), None)
+        if local is None:
             return
-        yield found
-        after = found
+        found = local.replace(tzinfo=UTC) - offset
+        change = _first_change(start, found, zone)
+        if change is None:
+            yield found
+        after = found if change is None else change - _SECOND
 
 
-def _next_real(expression: str, after: datetime, zone: ZoneInfo) -> datetime | None:
-    offset = after.astimezone(zone).utcoffset()
-    found = next(CronSim(expression, after.astimezone(zone)), None)
-    if found is None:
-        return None
-    found = found.astimezone(UTC)
-    if found.astimezone(zone).utcoffset() == offset:
-        return found
-    # The clocks change on the way there. Up to then look by the old time, from then on by the new.
-    change = _change_between(after, found, zone)
-    before = next(CronSim(expression, (after + (offset or timedelta())).replace(tzinfo=None)), None)
-    if before is not None and (moment := before.replace(tzinfo=UTC) - (offset or timedelta())) < change:
-        return moment
-    return _next_real(expression, change - _SECOND, zone) if change - _SECOND > after else found
+def _first_change(start: datetime, end: datetime, zone: ZoneInfo) -> datetime | None:
+    """The first whole second after `start`, up to `end`, at which clocks in the zone are changed."""
+    offset = _offset(start, zone)
+    while start < end:
+        following = min(start + _NO_TWO_CHANGES, end)
+        if _offset(following, zone) != offset:
+            return _change_between(start, following, zone)
+        start = following
+    return None
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta()
 
 
 def _change_between(start: datetime, end: datetime, zone: ZoneInfo) -> datetime:
     """The first whole second after `start` by which clocks in the zone have changed to what they show at
     `end`."""
-    offset = end.astimezone(zone).utcoffset()
+    offset = _offset(end, zone)
     low, high = 0, round((end - start).total_seconds())
     while high - low > 1:
         middle = (low + high) // 2
-        if (start + middle * _SECOND).astimezone(zone).utcoffset() == offset:
+        if _offset(start + middle * _SECOND, zone) == offset:
             high = middle
         else:
             low = middle

@@ -16,6 +16,7 @@ class ScheduleRecord(msgspec.Struct, frozen=True):
     `last_us` is the moment up to which everything is dealt with: the last that was fired or skipped, or when
     the schedule was first seen or resumed. `fired_us` is the last that was fired; 0: none yet. `definition`
     is None for a schedule that the code declares, else the whole of it, as `core/schedule.py` encodes it.
+    `timing` says by which timetable a declared one is fired, as `tick` was told; empty: nobody has said yet.
     """
 
     stream: Stream
@@ -24,6 +25,7 @@ class ScheduleRecord(msgspec.Struct, frozen=True):
     fired_us: int = 0
     paused: bool = False
     definition: bytes | None = None
+    timing: str = ""
 
 
 class Timetable(msgspec.Struct, frozen=True):
@@ -61,7 +63,14 @@ class Scheduling(ABC):
 
     @abstractmethod
     async def tick(
-        self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
+        self,
+        stream: Stream,
+        name: str,
+        *,
+        expected_us: int,
+        next_us: int,
+        messages: Sequence[Message],
+        timing: str | None = None,
     ) -> bool:
         """Advance a schedule from `expected_us` to the moment `next_us` and append its messages, all in one
         step or not at all.
@@ -69,6 +78,6 @@ class Scheduling(ABC):
         False, and nothing is changed, when the schedule's last moment is not `expected_us` (somebody else was
         first), when it is paused or gone, or when `next_us` is still to come on the store's clock. Without
         messages the moment is skipped: `fired_us` stays. A message whose id is known or whose unique key is
-        held is left out, as `append` would; limits do not hold here. Repeatable: the second time finds
-        another last moment.
+        held is left out, as `append` would; limits do not hold here. A `timing` is kept in the record, None
+        leaves what is there. Repeatable: the second time finds another last moment.
         """

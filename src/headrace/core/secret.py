@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, NoReturn, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, NoReturn, TypeVar, get_args
 
 import msgspec
 
@@ -47,6 +48,30 @@ class Secret(Generic[T_co]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Secret, (self._value,)  # for copies: `dataclasses.asdict` makes some
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """As a field of a pydantic model: takes a secret or a plain value, and is masked in JSON."""
+        from pydantic_core import PydanticCustomError, core_schema
+
+        [inner] = get_args(source) or (Any,)
+
+        def wrap(value: Any, validate: Callable[[Any], T]) -> Secret[T]:
+            try:
+                return Secret(validate(value.reveal() if isinstance(value, Secret) else value))
+            except ValueError:
+                name = inner.__name__ if isinstance(inner, type) else str(inner)
+                raise PydanticCustomError(
+                    "secret", "The value of a Secret is no `{name}`", {"name": name}
+                ) from None
+
+        return core_schema.no_info_wrap_validator_function(
+            wrap,
+            handler.generate_schema(inner),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda secret, info: MASK if info.mode == "json" else secret, info_arg=True
+            ),
+        )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("a Secret cannot be changed")

@@ -8,7 +8,12 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from .errors import ConfigurationError, InvalidPayload
+from .models import Reducer, difference, is_model, is_secret_of_pydantic, secret_of_pydantic, validated
+from .models import holds_secrets as model_holds_secrets
 from .secret import SECRET_CODE, Secret
+
+#: One of the two encoders below.
+Encode = Callable[[Any], bytes]
 
 #: What decoding hostile or damaged bytes can raise.
 DECODE_ERRORS = (msgspec.DecodeError, RecursionError, MemoryError, ValueError, NotImplementedError, TypeError)
@@ -16,25 +21,64 @@ DECODE_ERRORS = (msgspec.DecodeError, RecursionError, MemoryError, ValueError, N
 
 def _reduce(value: Any) -> Any:
     """What MessagePack does not know: pydantic's models as plain data, secrets as an extension."""
-    return _reduced(value, lambda secret: _encoder.encode(secret))
+    return _reduced(value, lambda data: _encoder.encode(data), _reducer)
 
 
 def _reduce_ordered(value: Any) -> Any:
-    return _reduced(value, lambda secret: _ordered.encode(secret))
+    return _reduced(value, lambda data: _ordered.encode(data), _ordered_reducer)
 
 
-def _reduced(value: Any, encode_secret: Callable[[Any], bytes]) -> Any:
-    if isinstance(value, Secret):
-        try:
-            return msgspec.msgpack.Ext(SECRET_CODE, encode_secret(value.reveal()))
-        except Exception:
-            # Without the reason, which may quote the value.
-            raise NotImplementedError("the value of a Secret cannot be sent") from None
-    dump = getattr(value, "model_dump", None)
-    if dump is not None:
-        # As it will be read again: under the names that validation knows, and without what is computed.
-        return dump(mode="json", by_alias=True, round_trip=True)
+def _reduced(value: Any, encode: Encode, reducer: Reducer) -> Any:
+    if isinstance(value, Secret) or is_secret_of_pydantic(type(value)):
+        return _sealed(value, encode)
+    if is_model(type(value)):
+        return _model(value, reducer)
     raise NotImplementedError(f"{type(value).__name__} objects cannot be sent")
+
+
+def _sealed(secret: Any, encode: Encode) -> msgspec.msgpack.Ext:
+    try:
+        plain = secret.reveal() if isinstance(secret, Secret) else secret.get_secret_value()
+        return msgspec.msgpack.Ext(SECRET_CODE, encode(plain))
+    except Exception:
+        # Without the reason, which may quote the value.
+        raise NotImplementedError("the value of a Secret cannot be sent") from None
+
+
+def _model(model: Any, reducer: Reducer) -> msgspec.Raw:
+    """The bytes of a model that comes back from them as it is; else it is refused."""
+    kind: type = type(model)
+    # Its own serializers are quick and mostly right, and know types that nobody else does. But sets have no
+    # order in what they make, and secrets may have no mask.
+    dumped = None if reducer.in_order or model_holds_secrets(kind) else _as_dumped(model)
+    if dumped is not None:
+        return msgspec.Raw(dumped)
+    try:
+        return msgspec.Raw(_made_sure(model, reducer.data_of(model)))
+    except RecursionError:
+        raise
+    except Exception as error:
+        reason = error
+    if reducer.in_order and not model_holds_secrets(kind) and (dumped := _as_dumped(model)) is not None:
+        return msgspec.Raw(dumped)
+    raise NotImplementedError(f"a {kind.__name__} would not arrive as it is: {reason}")
+
+
+def _as_dumped(model: Any) -> bytes | None:
+    try:
+        return _made_sure(
+            model, model.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
+        )
+    except Exception:
+        return None
+
+
+def _made_sure(model: Any, data: Any) -> bytes:
+    encoded = _encoder.encode(data)
+    arrived = validated(type(model), _anything.decode(encoded))
+    if arrived != model and (found := difference(model, arrived)) is not None:
+        raise ValueError(f"{found or 'it'} would be another value")
+    return encoded
 
 
 def _restore(wanted: Any, value: Any) -> Any:
@@ -42,13 +86,11 @@ def _restore(wanted: Any, value: Any) -> Any:
         return secret_of(wanted, value, _restore)
     if isinstance(wanted, type) and isinstance(value, wanted):
         return value  # `object`, say: anything will do
-    if not hasattr(wanted, "model_validate"):
+    if is_secret_of_pydantic(wanted):
+        return secret_of_pydantic(wanted, value)
+    if not is_model(wanted):
         raise NotImplementedError(f"a {wanted.__name__} cannot be made from what was sent")
-    try:
-        return wanted.model_validate(value)
-    except ValueError:
-        # A strict model takes a date or an enumeration from text only when it knows that this was JSON.
-        return wanted.model_validate_json(msgspec.json.encode(value))
+    return validated(wanted, value)
 
 
 def is_secret(wanted: Any) -> bool:
@@ -75,6 +117,8 @@ def _extension(code: int, data: memoryview) -> object:
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_reduce)
 _ordered = msgspec.msgpack.Encoder(enc_hook=_reduce_ordered, order="deterministic")
+_reducer = Reducer(lambda secret: _sealed(secret, _encoder.encode))
+_ordered_reducer = Reducer(lambda secret: _sealed(secret, _ordered.encode), in_order=True)
 _anything = msgspec.msgpack.Decoder(ext_hook=_extension)
 
 
@@ -114,7 +158,7 @@ def holds_secrets(wanted: Any) -> bool:
 
 def _mentions_secret(info: Any, seen: set[int]) -> bool:
     if isinstance(info, msgspec.inspect.CustomType):
-        return info.cls is Secret
+        return model_holds_secrets(info.cls)
     if isinstance(info, tuple):
         return any(_mentions_secret(each, seen) for each in info)
     if not isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field) or id(info) in seen:

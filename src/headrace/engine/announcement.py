@@ -24,6 +24,7 @@ def announcement(
     started_us: int,
     polled_at: float,
     groups: tuple[str, ...],
+    timings: tuple[str, ...],
     running: Iterable[Run],
 ) -> WorkerInfo:
     return WorkerInfo(
@@ -35,5 +36,6 @@ def announcement(
         concurrency=options.concurrency,
         polled_us=round(polled_at * SECOND),
         groups=groups,
+        timings=timings,
         running=tuple(RunningJob(run.id, run.task, run.claim.claimed_us) for run in islice(running, NAMED)),
     )

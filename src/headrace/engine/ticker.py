@@ -18,6 +18,7 @@ from headrace.core.signals import BackendError, JobEnqueued
 
 from .emitter import Emitter
 from .service import Service
+from .timings import Timings
 
 #: Seconds. It sleeps until the next moment; these are for announcements that went missing.
 LOOK, LOOK_IDLE = 5.0, 30.0
@@ -45,6 +46,7 @@ class Ticker:
             for each in declared
             if (stream := Stream("queue", each.queue)) in self._streams
         }
+        self._timings = Timings(backend, self._declared)
         self._emitter = emitter
         self._mark_us = mark_us
         self._service = Service("ticker", self._look, emitter=emitter)
@@ -52,10 +54,15 @@ class Ticker:
         self.stop = self._service.stop
         self.poke = self._service.poke
 
+    @property
+    def timings(self) -> tuple[str, ...]:
+        """By which timetables it fires, as its worker announces them."""
+        return self._timings.own
+
     async def _look(self) -> float | None:
         """Fire what is due; answers seconds until something may be due again."""
         table = await self._backend.schedules(self._streams)
-        if await self._establish(table):
+        if await self._establish(table) or await self._timings.bring_in(table):
             return None
         pause = LOOK if table.records else LOOK_IDLE
         firings: list[Coroutine[Any, Any, bool]] = []
@@ -82,7 +89,7 @@ class Ticker:
     def _standing(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
         for record in table.records:
             schedule = self._declared.get((record.stream, record.name)) or _read(record)
-            if schedule is not None and not record.paused:
+            if schedule is not None and not record.paused and self._timings.holds(record):
                 yield schedule, record
 
     def _plan(self, schedule: Schedule, record: ScheduleRecord, now_us: int) -> Firing | float:

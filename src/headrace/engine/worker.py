@@ -386,6 +386,7 @@ class Worker:
             started_us=self._started_us,
             polled_at=self.last_poll,
             groups=self._subscribers.groups,
+            timings=self._ticker.timings if self._fires else (),
             running=self._executor.running.values(),
         )
 

@@ -123,8 +123,11 @@ class EventLetters:
 
     def _payload(self, value: object) -> bytes:
         encoded = values.encode(value)
-        if self._wanted is not Any and not (self._is_class and isinstance(value, self._wanted)):
-            self._check(encoded)
+        if self._secret:
+            # Once more, through the type: where a field says so, a plain value is a secret too.
+            encoded = values.encode(self._checked(encoded))
+        elif self._wanted is not Any and not (self._is_class and isinstance(value, self._wanted)):
+            self._checked(encoded)
         payload = encoded if self._codec is None else self._codec.encode(encoded)
         if len(payload) > self._max_payload:
             raise PayloadTooLarge(
@@ -133,12 +136,16 @@ class EventLetters:
             )
         return payload
 
-    def _check(self, encoded: bytes) -> None:
+    def _checked(self, encoded: bytes) -> Any:
         """What no subscriber could read is refused here, where somebody can mend it."""
         try:
-            self._decoder.decode(encoded)
+            return self._decoder.decode(encoded)
         except values.DECODE_ERRORS as error:
             raise InvalidPayload(f"the event is no {self._kind}: {error}") from error
+
+    @cached_property
+    def _secret(self) -> bool:
+        return values.holds_secrets(self._wanted)
 
     @cached_property
     def _decoder(self) -> msgspec.msgpack.Decoder[Any]:

@@ -38,7 +38,11 @@ class Declared:
         self.decode = arguments.decode if codec is None else self._decode_wrapped
 
     def encode_result(self, value: object) -> bytes:
-        return self._wrap(values.encode(value))
+        encoded = values.encode(value)
+        if self._secret_result:
+            # Once more, through the type: where it says so, a plain value is a secret too.
+            encoded = values.encode(decoded(self._result_decoder, encoded, self.options.name))
+        return self._wrap(encoded)
 
     def decode_result(self, result: bytes) -> Any:
         """A stored result in the type that the function is annotated to return."""
@@ -52,6 +56,10 @@ class Declared:
 
     def _wrap(self, payload: bytes) -> bytes:
         return payload if self._codec is None else self._codec.encode(payload)
+
+    @cached_property
+    def _secret_result(self) -> bool:
+        return values.holds_secrets(self.arguments.hints.get("return", Any))
 
     @cached_property
     def _result_decoder(self) -> msgspec.msgpack.Decoder[Any]:

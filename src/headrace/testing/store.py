@@ -94,10 +94,19 @@ class KitStore(MemoryBackend):
         self._seen[topic] = number
 
     async def tick(
-        self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
+        self,
+        stream: Stream,
+        name: str,
+        *,
+        expected_us: int,
+        next_us: int,
+        messages: Sequence[Message],
+        timing: str | None = None,
     ) -> bool:
         fresh = [each for each in messages if await self.look(stream, each.id) is None]
-        fired = await super().tick(stream, name, expected_us=expected_us, next_us=next_us, messages=messages)
+        fired = await super().tick(
+            stream, name, expected_us=expected_us, next_us=next_us, messages=messages, timing=timing
+        )
         for message in fresh if fired else ():
             record = await self.look(stream, message.id)
             if record is not None:

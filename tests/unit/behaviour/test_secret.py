@@ -7,11 +7,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from pydantic import BaseModel, SecretStr
 
 from headrace import App, InvalidPayload, JobStatus, RetryPolicy, Secret
 from tests.unit.behaviour.work import drain
 
 WORD = "swordfish"
+
+
+class Login(BaseModel):
+    user: str
+    password: SecretStr
+    token: Secret[str]
 
 
 @pytest.mark.parametrize("given", [WORD, Secret(WORD)])
@@ -51,6 +58,32 @@ async def test_a_result_may_be_one(app: App) -> None:
     await drain(app)
     assert await job.result() == Secret(WORD)
     assert repr(await App.job(app, job.id).result()) == "Secret(***)"
+
+
+async def test_a_model_may_hold_them(app: App) -> None:
+    @app.task(name="change")
+    async def change(login: Login) -> Login:
+        password = SecretStr(login.password.get_secret_value()[::-1])
+        return Login(user=login.user, password=password, token=login.token)
+
+    heard: list[Login] = []
+    logins = app.topic("logins", Login)
+
+    @logins.subscribe(group="audit", start="beginning")
+    async def audit(login: Login) -> None:
+        heard.append(login)
+
+    login = Login(user="ada", password=SecretStr(WORD), token=Secret(WORD))
+    job, event = await change.enqueue(login), await logins.publish(login)
+    plain = await logins.publish({"user": "ada", "password": WORD, "token": WORD})  # type: ignore[arg-type]
+    contents = await app.admin.contents(job.id)
+    assert contents is not None
+    assert contents.args == ({"user": "ada", "password": "***", "token": "***"},)
+    await drain(app)
+    assert (await job.result()).password.get_secret_value() == WORD[::-1]
+    assert heard == [login, login]
+    for id in (job.id, event, plain):
+        assert WORD not in repr(await app.admin.contents(id))
 
 
 async def test_unique_jobs_are_told_apart_by_its_value(app: App) -> None:

@@ -145,6 +145,43 @@ def test_with_a_star_real_intervals_are_kept(name: str) -> None:
             assert found == expected, (change, expression)
 
 
+#: Half an hour, two hours, at midnight, by a day: and all that a rule says of it.
+ODD_ZONES = [
+    "Australia/Lord_Howe", "Antarctica/Troll", "America/Sao_Paulo", "Pacific/Apia", "Africa/Casablanca",
+    "America/Caracas", "Asia/Pyongyang", "America/Havana", "Asia/Gaza", "Pacific/Chatham",
+]  # fmt: skip
+
+
+@given(data=st.data())
+def test_around_a_change_every_instant_that_fits_comes_once(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(ODD_ZONES))
+    change = data.draw(st.sampled_from(changes(name)))
+    minutes = data.draw(st.sampled_from(["*", "*/5", "*/7", "0", "5", "35", "5,35", "*/30"]))
+    hours = data.draw(st.sampled_from(["*", "*/2", "*/3", "0", "1", "2", "1-3", "23,0", "0-4"]))
+    if not (minutes.startswith("*") or hours.startswith("*")):
+        hours = "*"
+    zone, start = ZoneInfo(name), change - timedelta(hours=data.draw(st.integers(1, 30)))
+    expected = [
+        us(moment)
+        for n in range(1, 3 * 1440)
+        for moment in [start + timedelta(minutes=n)]
+        for local in [moment.astimezone(zone)]
+        if local.minute in named(minutes, 60) and local.hour in named(hours, 24)
+    ]
+    timing = Timing(cron=f"{minutes} {hours} * * *", tz=name)
+    assert list(islice(moments(timing, us(start)), len(expected))) == expected
+
+
+def named(field: str, size: int) -> set[int]:
+    """The numbers that a part of an expression fits."""
+    found: set[int] = set()
+    for part in field.split(","):
+        span, _, step = part.partition("/")
+        first, _, last = ("0", "", str(size - 1)) if span == "*" else span.partition("-")
+        found |= set(range(int(first), int(last or first) + 1, int(step or 1)))
+    return found
+
+
 def test_a_star_in_the_minutes_follows_the_hours_that_are_named() -> None:
     timing = Timing(cron="*/30 1 * * *", tz="Europe/London")
     # 1:00 to 1:59 is skipped on 29 March 2026, and comes twice on 25 October.

@@ -12,9 +12,10 @@ from headrace import signals
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
-from headrace.core.record import Record
-from headrace.core.schedule import Schedule, Template, Timing, encode_schedule, message_at
+from headrace.core.record import Record, WorkerInfo
+from headrace.core.schedule import CatchUp, Schedule, Template, Timing, encode_schedule, message_at
 from headrace.core.scheduling import ScheduleRecord
+from headrace.engine import timings
 from headrace.engine.ticker import BEATEN, LOOK, LOOK_IDLE, Ticker
 from tests.unit.engine.bench import SOURCE, Bench
 
@@ -135,7 +136,8 @@ async def test_missed_moments_are_skipped(bench: Bench) -> None:
     bench.clock.advance(1006)
     await settled(tick)
     assert await jobs(bench) == []
-    assert await record(bench) == ScheduleRecord(STREAM, "tidy", first + 1000 * SECOND)
+    skipped = await record(bench)
+    assert (skipped.last_us, skipped.fired_us) == (first + 1000 * SECOND, 0)
     bench.clock.advance(5)
     await settled(tick)
     assert len(await jobs(bench)) == 1
@@ -253,3 +255,91 @@ async def test_an_interval_goes_on_from_now_when_the_clock_was_set_back(bench: B
     bench.clock.advance(10.1)
     await settled(ticker)
     assert len(await jobs(bench)) == 2
+
+
+# --- another timetable -----------------------------------------------------------------------------------
+
+
+def hourly(minute: int, catch_up: CatchUp = "all", **others: Any) -> Schedule:
+    return schedule(Timing(cron=f"{minute} * * * *", catch_up=catch_up, **others))
+
+
+async def fired(bench: Bench) -> int:
+    """How many jobs there are since it was last asked."""
+    return await bench.backend.purge(STREAM, mark_us=0, limit=2000)
+
+
+async def alive(bench: Bench, worker: Ticker, name: str = "worker-1") -> None:
+    info = WorkerInfo(name, "host", 1, 0, ("work",), 1, timings=worker.timings)
+    await bench.backend.beat(info)
+
+
+@pytest.mark.parametrize(
+    "changed", [schedule(Timing(cron="* * * * *", catch_up="all")), hourly(0, tz="Europe/London"), EVERY_TEN]
+)
+async def test_a_definition_that_changed_starts_from_now(bench: Bench, changed: Schedule) -> None:
+    await begun(bench, hourly(0))
+    bench.clock.advance(100_000)
+    await settled(ticker(bench, changed))
+    assert await fired(bench) == 0
+    assert bench.clock.now_us() - (await record(bench)).last_us < 10 * SECOND
+    bench.clock.advance(3601)
+    await settled(ticker(bench, changed))
+    assert await fired(bench) > 0
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [hourly(0, "one"), hourly(0, jitter_us=SECOND), schedule(Timing(cron=" 0  * * * *", catch_up="all"))],
+)
+async def test_what_is_no_other_timetable_goes_on(bench: Bench, changed: Schedule) -> None:
+    await begun(bench, hourly(0))
+    bench.clock.advance(7200)
+    await settled(ticker(bench, changed))
+    assert await fired(bench) == (1 if changed.timing.catch_up == "one" else 2)
+
+
+async def test_a_record_in_which_no_timetable_is_said_goes_on(bench: Bench) -> None:
+    """It was made by an older version."""
+    await bench.backend.establish(STREAM, ["tidy"])
+    bench.clock.advance(7200)
+    await settled(ticker(bench, hourly(0)))
+    assert await fired(bench) == 2
+
+
+async def test_old_code_beside_new_code_fires_nothing_and_changes_nothing(bench: Bench) -> None:
+    old, new = await begun(bench, hourly(0)), ticker(bench, hourly(30))
+    await settled(new)
+    await alive(bench, new)
+    standing = await record(bench)
+    for _ in range(10):
+        bench.clock.advance(3600)
+        await alive(bench, new)
+        for each in (old, new, old):
+            await settled(each)
+        assert await fired(bench) == 1
+    assert (await record(bench)).timing == standing.timing
+
+
+async def test_old_code_comes_back_from_now_on_when_the_new_is_gone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = await begun(bench, hourly(0)), ticker(bench, hourly(30))
+    await settled(new)
+    bench.clock.advance(36_000)  # of the new one's worker nothing is heard any more
+    await settled(old)
+    assert await fired(bench) == 0  # it may only be about to announce itself
+    monkeypatch.setattr(timings, "UNCLAIMED", 0)
+    await settled(old)
+    assert await fired(bench) == 0
+    await alive(bench, old, "worker-2")
+    for _ in range(3):
+        bench.clock.advance(3600)
+        await alive(bench, old, "worker-2")
+        for each in (old, new):
+            await settled(each)
+        assert await fired(bench) == 1
+
+
+async def test_a_worker_announces_its_timetables(bench: Bench) -> None:
+    assert len(set(ticker(bench, hourly(0), EVERY_TEN, schedule(EVERY_TEN.timing, "other")).timings)) == 2

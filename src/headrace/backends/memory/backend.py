@@ -235,11 +235,26 @@ class MemoryBackend(MemoryLayouts, Backend):
             return self._store.shelf(stream).schedules.pop(name, None) is not None
 
     async def tick(
-        self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
+        self,
+        stream: Stream,
+        name: str,
+        *,
+        expected_us: int,
+        next_us: int,
+        messages: Sequence[Message],
+        timing: str | None = None,
     ) -> bool:
         with self._lock:
             shelf = self._store.shelf(stream)
-            return timetable.tick(shelf, name, expected_us, next_us, messages, self._now_us())
+            return timetable.tick(
+                shelf,
+                name,
+                expected_us=expected_us,
+                next_us=next_us,
+                messages=messages,
+                timing=timing,
+                now_us=self._now_us(),
+            )
 
     # --- topics and groups -------------------------------------------------------------------------------
 

@@ -41,13 +41,23 @@ def pause(shelf: Shelf, name: str, *, paused: bool, now_us: int) -> bool:
 
 
 def tick(
-    shelf: Shelf, name: str, expected_us: int, next_us: int, messages: Sequence[Message], now_us: int
+    shelf: Shelf,
+    name: str,
+    *,
+    expected_us: int,
+    next_us: int,
+    messages: Sequence[Message],
+    timing: str | None,
+    now_us: int,
 ) -> bool:
     record = shelf.schedules.get(name)
     if record is None or record.paused or record.last_us != expected_us or next_us > now_us:
         return False
     shelf.schedules[name] = replace(
-        record, last_us=next_us, fired_us=next_us if messages else record.fired_us
+        record,
+        last_us=next_us,
+        fired_us=next_us if messages else record.fired_us,
+        timing=record.timing if timing is None else timing,
     )
     if messages:
         batch = Batch(shelf.stream, f"schedule:{name}", next_us, list(messages))

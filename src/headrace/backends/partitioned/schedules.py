@@ -31,7 +31,14 @@ class PartitionedScheduling(Desk, Scheduling):
         return await self._inner.remove_schedule(stream, name)
 
     async def tick(
-        self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
+        self,
+        stream: Stream,
+        name: str,
+        *,
+        expected_us: int,
+        next_us: int,
+        messages: Sequence[Message],
+        timing: str | None = None,
     ) -> bool:
         return await self._inner.tick(
             stream,
@@ -39,6 +46,7 @@ class PartitionedScheduling(Desk, Scheduling):
             expected_us=expected_us,
             next_us=next_us,
             messages=await self._unhindered(stream, messages),
+            timing=timing,
         )
 
     async def _unhindered(self, stream: Stream, messages: Sequence[Message]) -> Sequence[Message]:

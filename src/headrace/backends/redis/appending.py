@@ -34,11 +34,13 @@ def calls_of(queue: Queue, batch: Batch) -> list[Call]:
     return [_call(queue, batch, number, chunk) for number, chunk in enumerate(_chunks(batch.messages))]
 
 
-def tick_call(queue: Queue, batch: Batch, name: str, expected_us: int, next_us: int) -> Call:
+def tick_call(
+    queue: Queue, batch: Batch, name: str, expected_us: int, next_us: int, timing: str | None
+) -> Call:
     """The messages of a schedule's moments. It is refused by the moment when it is repeated, so that its
     answers need not be remembered."""
     words = _words(batch, 0, batch.messages, BRIEFLY) if batch.messages else ()
-    return queue.call(TICK, *words, name, expected_us, next_us)
+    return queue.call(TICK, *words, name, expected_us, next_us, timing or "")
 
 
 def answers_of(batch: Batch, replies: Sequence[Any]) -> list[Answer]:

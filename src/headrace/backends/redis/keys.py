@@ -24,7 +24,8 @@ namespace.
                            layout (of a stream that was split), large (what is
                            not small, see lua/shared/queueing.lua)
     :sched                 hash: of each schedule l:<name> last moment,       stays
-                           f: last fired, p: paused, d: definition
+                           f: last fired, p: paused, d: definition,
+                           t: by which timetable
 
 A part of a stream that was split is a stream of its own, with its own hash tag: `{namespace:q:emails#1.3}` is
 part 3 of generation 1 (core/layout.py).

@@ -48,11 +48,18 @@ class RedisScheduling(Scheduling):
         return bool(await self._store.run(self._store.queue(stream).call(UNSCHEDULE, name)))
 
     async def tick(
-        self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
+        self,
+        stream: Stream,
+        name: str,
+        *,
+        expected_us: int,
+        next_us: int,
+        messages: Sequence[Message],
+        timing: str | None = None,
     ) -> bool:
         # Not confirmed as appends are: a server that loses the job loses the step with it, and fires again.
         batch = Batch(stream, f"schedule:{name}:{next_us}", 1, list(messages))
-        call = tick_call(self._store.queue(stream), batch, name, expected_us, next_us)
+        call = tick_call(self._store.queue(stream), batch, name, expected_us, next_us, timing)
         answer: Any = await self._store.run(call)
         return isinstance(answer, list)
 
@@ -66,7 +73,9 @@ def _records(stream: Stream, fields: list[bytes]) -> list[ScheduleRecord]:
     known = dict(zip(fields[::2], fields[1::2], strict=True))
     names = sorted(field[2:] for field in known if field.startswith(b"l:"))
     return [
-        _record(stream, name.decode(), *(known.get(kind + name) for kind in (b"l:", b"f:", b"p:", b"d:")))
+        _record(
+            stream, name.decode(), *(known.get(kind + name) for kind in (b"l:", b"f:", b"p:", b"d:", b"t:"))
+        )
         for name in names
     ]
 
@@ -78,5 +87,7 @@ def _record(
     fired: bytes | None,
     paused: bytes | None,
     definition: bytes | None,
+    timing: bytes | None = None,
 ) -> ScheduleRecord:
-    return ScheduleRecord(stream, name, int(last or 0), int(fired or 0), paused is not None, definition)
+    said = (timing or b"").decode()
+    return ScheduleRecord(stream, name, int(last or 0), int(fired or 0), paused is not None, definition, said)

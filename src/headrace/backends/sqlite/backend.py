@@ -261,7 +261,14 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
         return await self._write(lambda transaction: schedules.remove(transaction, stream, name))
 
     async def tick(
-        self, stream: Stream, name: str, *, expected_us: int, next_us: int, messages: Sequence[Message]
+        self,
+        stream: Stream,
+        name: str,
+        *,
+        expected_us: int,
+        next_us: int,
+        messages: Sequence[Message],
+        timing: str | None = None,
     ) -> bool:
         def refused(connection: Connection) -> Answered[bool] | None:
             record = schedules.find(connection, self._namespace, stream, name)
@@ -275,6 +282,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
             expected_us=expected_us,
             next_us=next_us,
             messages=messages,
+            timing=timing,
         )
         return await self._write(step, shortcut=refused, weight=max(1, len(messages)))
 

@@ -15,7 +15,9 @@ from .parcel import listed
 from .publishing import publish
 from .transaction import Transaction
 
-_COLUMNS: Final = "kind, streams.name, schedules.name, last_us, fired_us, schedules.paused, definition"
+_COLUMNS: Final = (
+    "kind, streams.name, schedules.name, last_us, fired_us, schedules.paused, definition, timing"
+)
 
 # [[kind, name], ...]
 LIST: Final = f"""
@@ -43,7 +45,10 @@ WHERE stream = ?1 AND name = ?2
 
 REMOVE: Final = "DELETE FROM headrace_schedules WHERE stream = ? AND name = ?"
 
-ADVANCE: Final = "UPDATE headrace_schedules SET last_us = ?3, fired_us = ?4 WHERE stream = ?1 AND name = ?2"
+ADVANCE: Final = """
+UPDATE headrace_schedules SET last_us = ?3, fired_us = ?4, timing = coalesce(?5, timing)
+WHERE stream = ?1 AND name = ?2
+"""
 
 
 def read(connection: Connection, namespace: str, streams: Sequence[Stream]) -> tuple[ScheduleRecord, ...]:
@@ -99,20 +104,28 @@ def tick(
     expected_us: int,
     next_us: int,
     messages: Sequence[Message],
+    timing: str | None,
 ) -> bool:
     record = find(transaction.connection, transaction.namespace, stream, name)
     if record is None or not may_tick(record, expected_us, next_us, transaction.now_us):
         return False
     number = transaction.stream(stream).number
     fired_us = next_us if messages else record.fired_us
-    transaction.connection.change(ADVANCE, (number, name, next_us, fired_us))
+    transaction.connection.change(ADVANCE, (number, name, next_us, fired_us, timing))
     add = publish if stream.kind == "topic" else append
     add(transaction, Batch(stream, f"schedule:{name}", next_us, list(messages)), ticking=True)
     return True
 
 
 def _record(
-    kind: str, queue: str, name: str, last_us: int, fired_us: int, paused: int, definition: bytes | None
+    kind: str,
+    queue: str,
+    name: str,
+    last_us: int,
+    fired_us: int,
+    paused: int,
+    definition: bytes | None,
+    timing: str,
 ) -> ScheduleRecord:
     stream = Stream("topic" if kind == "topic" else "queue", queue)
-    return ScheduleRecord(stream, name, last_us, fired_us, bool(paused), definition)
+    return ScheduleRecord(stream, name, last_us, fired_us, bool(paused), definition, timing)

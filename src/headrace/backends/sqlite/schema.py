@@ -23,6 +23,7 @@ SCRIPTS: Final[tuple[str, ...]] = tuple(
         "schema-job-logs.sql",
         "schema-children.sql",
         "schema-ordering.sql",
+        "schema-timings.sql",
     )
 )
 
