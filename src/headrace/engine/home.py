@@ -185,9 +185,10 @@ class Home:
         self._open = False
 
     async def _opened(self) -> None:
-        while self._opening is not None and self._opening.cancelling():
-            await asyncio.wait([self._opening])  # nobody waited for it any more
-        opening = self._opening
+        while (opening := self._opening) is not None and opening.cancelling():
+            await asyncio.wait([opening])  # nobody waited for it any more
+            if self._opening is opening:
+                self._opening = None
         if opening is None:
             opening = self._opening = asyncio.get_running_loop().create_task(self._do_open())
         self._openers += 1
