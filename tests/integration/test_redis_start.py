@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,14 @@ from headrace.backends import open_store
 from headrace.backends.redis import notices
 from headrace.backends.redis.permissions import rules_for
 from headrace.core.backend import Backend, DeadFilter, Renewal
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.ids import new_id
 from headrace.core.message import Message, Trouble, UniqueKey
 from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Retry, Verdict
 from headrace.core.record import JobStatus, WorkerInfo
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
+from tests.integration.workshop import Workshop
 from tests.servers import HOST, Server, require
 from tests.waiting import wait_until
 
@@ -179,3 +182,52 @@ async def test_a_server_that_may_forget_is_told_of_once(
     said = [record.getMessage() for record in caplog.records if record.name == "headrace"]
     assert len(said) == (words is not None)
     assert words is None or words in said[0]
+
+
+@pytest.mark.parametrize("kind", ["redis-7.0", "valkey-9.1"])
+async def test_of_a_server_that_loads_its_file_it_is_not_said_that_it_keeps_none(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Server(require(kind), directory=tmp_path, appendonly=True) as server:
+        server.command("EVAL", "for key = 1, 20000 do redis.call('SET', key, '') end", 0)
+    slowly = Server(require(kind), directory=tmp_path, appendonly=True, arguments=["--key-load-delay", "100"])
+    slowly._port = server.port
+    starting = asyncio.create_task(asyncio.to_thread(slowly.start))
+    try:
+        backend = open_store(server.url)
+        await wait_until(lambda: _is_loading(server))
+        with pytest.raises(BackendUnavailable, match="loading"):
+            await backend.open()
+        await starting
+        await backend.open()
+        await backend.close()
+        assert "are gone" not in caplog.text
+    finally:
+        await starting
+        slowly.kill()
+
+
+def _is_loading(server: Server) -> bool:
+    with contextlib.suppress(OSError):
+        return b"loading:1" in str(server.command("INFO", "persistence")).encode()
+    return False
+
+
+async def test_a_worker_process_waits_for_a_server_that_is_not_up_yet(tmp_path: Path) -> None:
+    server = Server(require("valkey-9.1"), directory=tmp_path / "server")
+    with server:
+        pass  # it has its port
+    workshop = Workshop(server.url, tmp_path)
+    try:
+        stopped, waiting = workshop.start(), workshop.start()
+        for worker in (stopped, waiting):
+            await workshop.until(lambda worker=worker: "waits for the store" in worker.output)
+        stopped.send(signal.SIGTERM)
+        assert stopped.exit_code(timeout=5) == 0
+        with server:
+            job = await workshop.task("quick").enqueue(7)
+            await job.wait(timeout=20)
+            waiting.send(signal.SIGTERM)
+            assert waiting.exit_code() == 0
+    finally:
+        await workshop.close()

@@ -148,8 +148,11 @@ async def _serve(
 ) -> None:
     if banner:
         _banner(app, target, worker)
-    async with app, metrics_port(app, worker, *metrics), Pulse(worker):
-        await worker.run(burst=burst)
+    try:
+        async with metrics_port(app, worker, *metrics), Pulse(worker):
+            await worker.run(burst=burst)
+    finally:
+        await app.close()
 
 
 def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -101,8 +101,12 @@ class Home:
         self, *, within: float | None = None, trouble: Callable[[BackendUnavailable], None] | None = None
     ) -> None:
         """Open the store, if that is still to be done; while it is away this is tried again."""
-        if not self._open or self._closing:
-            await self.ask(_nothing, within=within, trouble=trouble)
+        if not self._open or self._closing or self.loop is None:
+            try:
+                await self.ask(_nothing, within=within, trouble=trouble)
+            except BackendUnavailable as error:
+                error.uncertain = False  # whatever the caller wants was not sent
+                raise
 
     async def carry_out(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """The same for what must not be repeated as a whole: only the opening of the store is."""
@@ -181,9 +185,10 @@ class Home:
         self._open = False
 
     async def _opened(self) -> None:
-        while self._opening is not None and self._opening.cancelling():
-            await asyncio.wait([self._opening])  # nobody waited for it any more
-        opening = self._opening
+        while (opening := self._opening) is not None and opening.cancelling():
+            await asyncio.wait([opening])  # nobody waited for it any more
+            if self._opening is opening:
+                self._opening = None
         if opening is None:
             opening = self._opening = asyncio.get_running_loop().create_task(self._do_open())
         self._openers += 1

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -33,6 +34,7 @@ class _Request(msgspec.Struct):
     messages: list[Message]
     total: int
     future: asyncio.Future[list[Answer]]
+    since: float  # when it was made
     taken: int = 0
     answers: list[Answer] = []
 
@@ -69,6 +71,7 @@ class _Sender:
         self.name = name
         self.number = 0
         self.task: asyncio.Task[None] | None = None
+        self.parts: list[tuple[_Request, list[Message]]] = []  # of the batch under way
 
 
 class _Lane:
@@ -84,6 +87,11 @@ class _Lane:
         self.starting = False  # a sender is about to take what is there
         self.crowded = False  # in the last batch there were several: more will come with the next
         self.alone = False  # a caller sends its own message, since the line was empty
+        self.caller: asyncio.Task[Any] | None = None  # who does, and since when it waits
+        self.since = 0.0
+        self.given_up: int | None = None  # it is out of time; how often it was cancelled before
+        self.answered_at = 0.0  # while the store takes what comes before, nobody is out of time
+        self.trouble: BackendUnavailable | None = None  # the last one
         self.left: asyncio.Future[None] | None = None  # somebody waits for the end of that
 
     @property
@@ -91,8 +99,34 @@ class _Lane:
         return not self.alone and not self.tasks
 
     @property
+    def waiting(self) -> list[_Request]:
+        """Who has no answer yet, of those in the line and those whose messages are under way."""
+        sent = [request for sender in self.senders for request, _ in sender.parts]
+        known = [*self.requests, *sent]
+        return [request for request in known if not request.future.done()]
+
+    def until(self, since: float) -> float:
+        """When one who has waited since then is told that there is no answer."""
+        return max(since, self.answered_at) + PATIENCE
+
+    def out_of_time(self) -> BackendUnavailable:
+        why = self.trouble or f"the store has not answered within {PATIENCE:g} s"
+        return BackendUnavailable(str(why), uncertain=True, transient=True)
+
+    @property
     def tasks(self) -> list[asyncio.Task[None]]:
         return [sender.task for sender in self.senders if sender.task is not None]
+
+    def give_up(self) -> None:
+        """End what the caller waits for."""
+        if self.caller is not None and self.given_up is None:
+            self.given_up = self.caller.cancelling()
+            self.caller.cancel()
+
+    def is_given_up(self) -> bool:
+        """Whether the caller was ended for that, and for nothing else. Its task then goes on as before."""
+        before, self.given_up = self.given_up, None
+        return before is not None and self.caller is not None and self.caller.uncancel() <= before
 
     def batch(self, sender: _Sender, messages: list[Message]) -> Batch:
         sender.number += 1
@@ -114,13 +148,20 @@ class Producer:
         self._backend = backend
         self._id = new_identity()
         self._lanes: dict[tuple[Stream, int | None], _Lane] = {}
+        self._watchdog: asyncio.TimerHandle | None = None
 
-    def append(self, stream: Stream, messages: list[Message], limit: int | None) -> Awaitable[list[Answer]]:
-        """Store the messages, in order; one answer each."""
+    def append(
+        self, stream: Stream, messages: list[Message], limit: int | None, since: float | None = None
+    ) -> Awaitable[list[Answer]]:
+        """Store the messages, in order; one answer each, or `BackendUnavailable` when there is none within
+        `PATIENCE` from now, or from `since`."""
         lane = self._lane(stream, limit)
+        since = time.monotonic() if since is None else since
+        if self._watchdog is None:
+            self._watch(since + PATIENCE)
         if len(messages) == 1 and not lane.crowded and lane.idle:
-            return self._send_alone(lane, lane.batch(lane.first, messages))
-        request = _new_request(messages, len(messages))
+            return self._send_alone(lane, lane.batch(lane.first, messages), since)
+        request = _new_request(messages, len(messages), since)
         if messages:
             self._submit(request, lane)
         else:
@@ -133,7 +174,9 @@ class Producer:
         """The same for `total` messages that are still to be written: the store is at work on a batch while
         the pages of the next are made, and whatever else the loop has to do is done between two pages."""
         lane = self._lane(stream, limit)
-        request = _new_request([], total)
+        request = _new_request([], total, time.monotonic())
+        if self._watchdog is None:
+            self._watch(request.since + PATIENCE)
         written: list[Message] = []
         for page in pages:
             if request.future.done():  # it failed: the rest is not sent
@@ -153,11 +196,15 @@ class Producer:
                 await asyncio.shield(lane.left)
         while tasks := [task for lane in self._lanes.values() for task in lane.tasks]:
             await asyncio.gather(*tasks, return_exceptions=True)
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None
 
     def forget(self) -> None:
         """The loop that the lanes lived on is gone; begin anew under another name."""
         self._id = new_identity()
         self._lanes.clear()
+        self._watchdog = None
 
     def _lane(self, stream: Stream, limit: int | None) -> _Lane:
         lane = self._lanes.get((stream, limit))
@@ -194,16 +241,23 @@ class Producer:
         sending = self._send_all(lane, sender, torn)
         sender.task = asyncio.get_running_loop().create_task(sending, name="headrace producer")
 
-    async def _send_alone(self, lane: _Lane, batch: Batch) -> list[Answer]:
-        lane.alone = True
+    async def _send_alone(self, lane: _Lane, batch: Batch, since: float) -> list[Answer]:
+        lane.alone, lane.caller, lane.since, lane.trouble = True, asyncio.current_task(), since, None
         torn: Batch | None = None
         try:
-            return await self._append_patiently(batch)
+            answers = await self._append_patiently(lane, batch, since)
+            if lane.requests:
+                lane.answered_at = time.monotonic()
+            return answers
         except asyncio.CancelledError:
+            if lane.is_given_up():
+                raise lane.out_of_time() from None
             torn = batch
             raise
         finally:
             lane.alone = False
+            if lane.given_up is not None:  # the store was the quicker
+                lane.is_given_up()
             if torn or lane.requests:
                 self._start(lane, lane.first, torn)
             if lane.left is not None:
@@ -218,17 +272,21 @@ class Producer:
                 lane.starting = False
                 messages = [message for request, part in parts for message in part]
                 lane.crowded = len(messages) > 1
+                sender.parts = parts
                 await self._send(lane, lane.batch(sender, messages), parts)
         finally:
             lane.starting = False
-            sender.task = None
+            sender.task, sender.parts = None, []
 
     async def _send(self, lane: _Lane, batch: Batch, parts: list[tuple[_Request, list[Message]]]) -> None:
+        since = parts[-1][0].since if parts else time.monotonic()
         try:
-            answers = await self._append_patiently(batch)
+            answers = await self._append_patiently(lane, batch, since)
+            lane.answered_at, lane.trouble = time.monotonic(), None
             if len(answers) != len(batch.messages):  # a bug in a store: better heard of than waited for
                 raise RuntimeError(f"{len(batch.messages)} messages were appended, {len(answers)} answered")
         except NotDurable as error:
+            lane.answered_at = time.monotonic()
             _fail_each(parts, error)
             return
         except Exception as error:
@@ -237,8 +295,7 @@ class Producer:
             return
         await _answer_in_turns(lane, parts, answers)
 
-    async def _append_patiently(self, batch: Batch) -> list[Answer]:
-        deadline = time.monotonic() + PATIENCE
+    async def _append_patiently(self, lane: _Lane, batch: Batch, since: float) -> list[Answer]:
         failures = 0
         uncertain = False
         while True:
@@ -250,14 +307,39 @@ class Producer:
                 uncertain = uncertain or error.uncertain
                 failures += 1
                 pause = backoff(failures)
-                if not (uncertain or error.transient) or time.monotonic() + pause > deadline:
+                passes = uncertain or error.transient
+                if not passes or time.monotonic() + pause > lane.until(since):
                     error.uncertain = uncertain
                     raise
+                lane.trouble = error
                 await asyncio.sleep(pause)
 
+    def _watch(self, until: float) -> None:
+        """Look then for those who are out of time, also when the store leaves its answer open. One timer for
+        all: one for each would cost more than some stores do."""
+        delay = max(0.0, until - time.monotonic())
+        self._watchdog = asyncio.get_running_loop().call_later(delay, self._look_for_late)
 
-def _new_request(messages: list[Message], total: int) -> _Request:
-    return _Request(messages, total, asyncio.get_running_loop().create_future())
+    def _look_for_late(self) -> None:
+        self._watchdog = None
+        now = time.monotonic()
+        left: list[float] = []
+        for lane in self._lanes.values():
+            if lane.alone and lane.until(lane.since) <= now:
+                lane.give_up()
+            elif lane.alone:
+                left.append(lane.until(lane.since))
+            for request in lane.waiting:
+                if lane.until(request.since) <= now:
+                    request.fail(lane.out_of_time())
+                else:
+                    left.append(lane.until(request.since))
+        if left:
+            self._watch(min(left))
+
+
+def _new_request(messages: list[Message], total: int, since: float) -> _Request:
+    return _Request(messages, total, asyncio.get_running_loop().create_future(), since)
 
 
 def _next_batch(requests: deque[_Request], *, lone: bool) -> list[tuple[_Request, list[Message]]]:

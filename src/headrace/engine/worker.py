@@ -13,7 +13,7 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Verdict
 from headrace.core.record import WorkerInfo
-from headrace.core.signals import CleanupFailed, WorkerStarted, WorkerStopped, WorkerStopping
+from headrace.core.signals import BackendError, CleanupFailed, WorkerStarted, WorkerStopped, WorkerStopping
 
 from .accounts import Accounts
 from .announcement import announcement
@@ -51,6 +51,9 @@ from .worker_options import WorkerOptions
 
 #: Seconds that the last writes of a stopping worker may take; what is not written by then is recovered.
 LAST_WRITES = 5.0
+
+#: Seconds that a worker waits for its store when it starts, and between two times that it says so.
+START_PATIENCE, SAY_EVERY = 60.0, 3.0
 
 
 class Worker:
@@ -115,7 +118,7 @@ class Worker:
     async def __aenter__(self) -> Worker:
         if self._state != "new":
             raise ConfigurationError("a worker can be started once; ask app.worker() for another")
-        await self._home.move_here()
+        await self._wait_for_store()
         await self._home.call(self._start)
         return self
 
@@ -130,10 +133,14 @@ class Worker:
 
     async def run(self, *, burst: bool = False) -> None:
         """Work until SIGTERM or SIGINT; a second one cuts the grace short. With `burst`, until nothing is
-        queued, running, retrying or due; schedules do not fire."""
+        queued, running, retrying or due; schedules do not fire. A store that is not there yet is waited for,
+        for up to a minute."""
         asked = asyncio.Event()
         self._fires = not burst
         with StopSignals(first=asked.set, second=self._hurry.set):
+            await first_of(self._wait_for_store(), asked.wait())
+            if asked.is_set():
+                return
             async with self:
                 if burst:
                     await first_of(asked.wait(), self._until_drained())
@@ -180,6 +187,25 @@ class Worker:
         self._state = "stopped"
         self._stopped.set()
         self._emitter.emit(WorkerStopped(self.id, self.processed, self._accounts.released))
+
+    async def _wait_for_store(self) -> None:
+        await self._home.move_here()
+        began = said_at = time.monotonic()
+
+        def say(error: BackendUnavailable) -> None:
+            nonlocal said_at
+            now = time.monotonic()
+            if error.transient and (said_at == began or now - said_at >= SAY_EVERY):
+                said_at = now
+                left = max(0.0, began + START_PATIENCE - now)
+                self._emitter.emit(BackendError(service="start", error=str(error), delay=left))
+
+        try:
+            await self._home.opened(within=START_PATIENCE, trouble=say)
+        except BackendUnavailable as error:
+            if said_at > began:
+                error.args = (f"{error}; the worker has waited for its store for {START_PATIENCE:g} s",)
+            raise
 
     async def _start(self) -> None:
         backend = self._backend = self._home.backend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
@@ -20,7 +21,7 @@ from headrace.core.signals import EventPublished
 from headrace.core.topics import Start
 from headrace.engine.emitter import Emitter
 from headrace.engine.home import Home
-from headrace.engine.patience import patiently
+from headrace.engine.patience import PATIENCE, patiently
 from headrace.engine.producer import Producer
 from headrace.engine.registry import Registry
 from headrace.engine.subscription import FAN_OUT_MARK, Subscription
@@ -171,8 +172,10 @@ class Events:
         if heritage is None and self.around is not None:
             return await self._publish_wrapped(self.around, topic, letters, draft)
         message = letters.write(draft, heritage or letters.inherit())
+        since = time.monotonic()
+        await self._home.opened()
         try:
-            [answer] = await self._home.call(self._append, topic, [message])
+            [answer] = await self._home.call(self._append, topic, [message], since)
         except NotDurable as error:
             error.job = error.job[0].id
             raise
@@ -186,11 +189,11 @@ class Events:
     ) -> list[Outcome]:
         heritage = letters.inherit()
         if self.around is None or not drafts:
-            return await self._home.call(self._publish_many, topic, letters, drafts, heritage)
+            return await self._home.carry_out(self._publish_many, topic, letters, drafts, heritage)
         sending = Sending("event", topic.name, len(drafts), headers=drafts[0].headers or {})
         with self.around(sending):
             heritage = (sending.carried.get(TRACEPARENT) or heritage[0], heritage[1])
-            outcomes = await self._home.call(self._publish_many, topic, letters, drafts, heritage)
+            outcomes = await self._home.carry_out(self._publish_many, topic, letters, drafts, heritage)
             sending.ids = [each.id for each in outcomes if not isinstance(each, Refused)]
             return outcomes
 
@@ -243,12 +246,16 @@ class Events:
             return [refused if isinstance(each, Message) else each for each in page]
         return [_outcome(next(answers)) if isinstance(each, Message) else each for each in page]
 
-    async def _append(self, topic: TopicOptions, messages: list[Message]) -> list[Answer]:
+    async def _append(
+        self, topic: TopicOptions, messages: list[Message], since: float | None = None
+    ) -> list[Answer]:
+        since = time.monotonic() if since is None else since
         stream = Stream("topic", topic.name)
         if topic.name not in self._arranged:
-            await patiently(lambda: self._home.backend.arrange(stream, topic.rules))
+            left = since + PATIENCE - time.monotonic()
+            await patiently(lambda: self._home.backend.arrange(stream, topic.rules), within=max(0.0, left))
             self._arranged.add(topic.name)
-        answers = await self._producer.append(stream, messages, None)
+        answers = await self._producer.append(stream, messages, None, since)
         if EventPublished in self._emitter.wanted:
             for message, answer in zip(messages, answers, strict=True):
                 if answer.verdict != "full":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -119,7 +120,7 @@ class Jobs:
         keeps = self._keeps_result(call)
         if self._home.is_here:
             return await self._store(stream, message, keeps)
-        return await self._home.call(self._store, stream, message, keeps)
+        return await self._store_at_home(stream, message, keeps)
 
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
         """Store many jobs of any tasks; the jobs in the order of the calls."""
@@ -133,13 +134,13 @@ class Jobs:
         parts: dict[Stream, list[int]] = {}
         for place, draft in enumerate(drafts):
             parts.setdefault(draft.stream, []).append(place)
-        return await self._home.call(self._enqueue_many, calls, drafts, parts)
+        return await self._home.carry_out(self._enqueue_many, calls, drafts, parts)
 
     async def _enqueue_wrapped(self, around: SendingWrapper, call: Call[R]) -> Job[R]:
         sending = sending_of([call])
         with around(sending):
             stream, message = self.letter(carrying(call, sending.carried))
-            job = await self._home.call(self._store, stream, message, self._keeps_result(call))
+            job = await self._store_at_home(stream, message, self._keeps_result(call))
             sending.ids = (job.id,)
             return job
 
@@ -161,10 +162,18 @@ class Jobs:
         """Store a job whose message was made before, maybe by other code. On the app's loop."""
         return await self._store(stream, message, None)
 
-    async def _store(self, stream: Stream, message: Message, keeps: bool | None) -> Job[Any]:
+    async def _store_at_home(self, stream: Stream, message: Message, keeps: bool | None) -> Job[Any]:
+        """On the app's loop, with the store open; both count toward the time that the whole may take."""
+        since = time.monotonic()
+        await self._home.opened()
+        return await self._home.call(self._store, stream, message, keeps, since)
+
+    async def _store(
+        self, stream: Stream, message: Message, keeps: bool | None, since: float | None = None
+    ) -> Job[Any]:
         """`keeps` tells whether its result will be kept, where that is known."""
         try:
-            [answer] = await self._producer.append(stream, [message], self._queue_limit)
+            [answer] = await self._producer.append(stream, [message], self._queue_limit, since)
         except NotDurable as error:
             error.job = self._job(stream, message.task, error.job[0], keeps)
             self._announce([error.job])

@@ -203,8 +203,8 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
             return logging.INFO, f"stopped after {processed:,} jobs, {released:,} handed back"
         case LeaseChanged(queue=queue, previous=previous, lease=lease):
             return logging.WARNING, f"the lease of {queue} is now {span(lease)} for all, was {span(previous)}"
-        case BackendError(service=service, error=error, delay=delay):
-            return logging.WARNING, f"the {service} could not go on, tries again in {span(delay)}: {error}"
+        case BackendError():
+            return logging.WARNING, _trouble(signal)
         case ClockStepped(seconds=seconds):
             return logging.WARNING, _said_of_clock(seconds)
         case CleanupFailed(resource=resource, error=error):
@@ -243,6 +243,12 @@ def _detail_line(signal: Signal) -> tuple[int, str]:
             return logging.DEBUG, f"{task} {id} raised\n{traceback}"
         case _:
             return logging.DEBUG, repr(signal)
+
+
+def _trouble(signal: BackendError) -> str:
+    if signal.service == "start":
+        return f"waits for the store, for up to {signal.delay:.0f} s more: {signal.error}"
+    return f"the {signal.service} could not go on, tries again in {span(signal.delay)}: {signal.error}"
 
 
 def span(seconds: float) -> str:

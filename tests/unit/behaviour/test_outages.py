@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from headrace import App, AppClosed, BackendUnavailable, JobStatus
+from headrace import App, AppClosed, BackendUnavailable, ConfigurationError, JobStatus, signals
 from headrace.engine import patience
+from headrace.engine import worker as worker_module
+from tests.unit.behaviour.work import of
 from tests.waiting import wait_until
 
 Verb = Callable[..., Coroutine[Any, Any, Any]]
@@ -158,3 +162,72 @@ async def test_an_app_that_is_closed_is_not_opened_again_for_whoever_waits(app: 
     await app.close()
     with pytest.raises(AppClosed):
         await looking
+
+
+# --- a worker that starts before its store ---------------------------------------------------------------
+
+
+async def test_a_worker_waits_for_its_store_and_says_so(
+    app: App, outage: Outage, heard: list[signals.Signal]
+) -> None:
+    outage.of("open", times=3)
+    async with app.worker():
+        [said, *_] = of(signals.BackendError, heard)
+        assert (said.service, said.error) == ("start", "away")
+        assert of(signals.WorkerStarted, heard)
+
+
+async def test_a_worker_that_waits_in_vain_says_for_how_long(
+    app: App, outage: Outage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "START_PATIENCE", 0.2)
+    outage.of("open", times=1_000_000)
+    with pytest.raises(BackendUnavailable, match=r"away; the worker has waited for its store for 0\.2 s"):
+        await app.worker().run()
+
+
+async def test_a_worker_that_waits_for_its_store_heeds_a_signal(
+    app: App, outage: Outage, heard: list[signals.Signal]
+) -> None:
+    outage.of("open", times=1_000_000)
+    running = asyncio.create_task(app.worker().run())
+    await wait_until(lambda: of(signals.BackendError, heard))
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(5):
+        await running
+    assert not of(signals.WorkerStarted, heard)
+
+
+async def test_a_worker_does_not_wait_where_that_is_of_no_use(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse() -> None:
+        raise ConfigurationError("wrong password")
+
+    monkeypatch.setattr(app._home.backend, "open", refuse)
+    with pytest.raises(ConfigurationError, match="wrong password"):
+        await app.worker().run()
+
+
+async def test_whoever_is_the_last_to_wait_for_the_store_ends_its_opening(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that leaving need not wait for a server that does not answer."""
+    ended = asyncio.Event()
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with monkeypatch.context() as hanging:
+        hanging.setattr(app._home.backend, "open", hang)
+        opening = [asyncio.create_task(app.open()) for _ in range(2)]
+        await wait_until(lambda: app._home._openers == 2)
+        opening[0].cancel()
+        await asyncio.gather(opening[0], return_exceptions=True)
+        assert not ended.is_set()
+        opening[1].cancel()
+        await ended.wait()
+    await app.open()

@@ -206,6 +206,74 @@ async def test_patience_ends_and_the_caller_is_told(desk: Desk, monkeypatch: pyt
     assert raised.value.uncertain
 
 
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_store_that_hangs_is_given_up_in_time(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    shorten_patience(monkeypatch)
+    desk.gate.clear()
+    sending = [asyncio.create_task(desk.append(message())) for _ in range(count)]
+    for each in sending:
+        with pytest.raises(BackendUnavailable, match="has not answered") as raised:
+            await each
+        assert raised.value.uncertain
+        assert not each.cancelling()
+    desk.gate.set()
+    await desk.append(message())
+
+
+async def test_a_caller_that_is_cancelled_when_its_time_is_up_is_cancelled(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_patience(monkeypatch)
+
+    async def cancelled_meanwhile(batch: Batch) -> list[Answer]:
+        never: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+        try:
+            return await never
+        except asyncio.CancelledError:
+            sending.cancel()
+            raise
+
+    monkeypatch.setattr(desk.backend, "append", cancelled_meanwhile)
+    sending = asyncio.create_task(desk.append(message()))
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+
+
+async def test_whoever_waits_in_a_line_that_moves_is_not_out_of_time(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_patience(monkeypatch)
+    append, loop = desk.backend.append, asyncio.get_running_loop()
+
+    async def slow(batch: Batch) -> list[Answer]:
+        until = loop.time() + 0.03
+        await wait_until(lambda: loop.time() > until)
+        return await append(batch)
+
+    monkeypatch.setattr(desk.backend, "append", slow)
+    monkeypatch.setattr(producer_module, "BATCH_MESSAGES", 1)
+    await asyncio.gather(*(desk.append(message()) for _ in range(8)))
+    assert await desk.stored() == 8
+
+
+async def test_each_in_a_line_that_stands_still_has_its_own_time(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_patience(monkeypatch)
+    desk.gate.clear()
+    first = asyncio.create_task(desk.append(message()))
+    await wait_until(lambda: desk.batches)
+    second = asyncio.create_task(desk.append(message()))
+    began = asyncio.get_running_loop().time()
+    assert [type(each) for each in await asyncio.gather(first, second, return_exceptions=True)] == [
+        BackendUnavailable
+    ] * 2
+    assert asyncio.get_running_loop().time() - began < 5 * producer_module.PATIENCE
+    desk.gate.set()
+
+
 async def test_a_request_that_failed_does_not_hold_up_the_next(desk: Desk) -> None:
     desk.troubles = [BackendUnavailable("the disk is full")]
     with pytest.raises(BackendUnavailable):

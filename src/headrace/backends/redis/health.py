@@ -79,6 +79,8 @@ def connection_finding(address: Address) -> Finding:
 
 def persistence_finding(facts: Facts, config: Mapping[str, str]) -> Finding:
     """How much the server forgets when it stops. `config` is empty where CONFIG is not allowed."""
+    if facts.get("loading") == "1":  # until it is done the server says that it keeps no append-only file
+        return ok("persistence", "not told while it loads its data")
     if facts.get("aof_enabled") == "1":
         return _append_only_finding(facts, config)
     if "aof_enabled" not in facts:

@@ -15,7 +15,7 @@ from headrace.core.message import Stream
 
 from .address import Address, Place
 from .connection import Greeting, Hearing, Link, Wire, Word, pack
-from .faults import error_of, is_error, leads_elsewhere
+from .faults import error_of, is_error, leads_elsewhere, lost
 from .keys import NamespaceKeys
 from .life import Life
 from .nodes import Nodes
@@ -251,6 +251,8 @@ class Store:
         # Where INFO is not allowed the checks cannot be made, which is no reason to refuse.
         if isinstance(info, bytes):
             told = info.decode(errors="replace")
+            if "\nloading:1" in told:
+                raise lost(f"{self.server_name} is still loading its data")
             self.server = check_server(told, self.server_name, in_cluster=self.is_cluster)
             warn_of_risks(told, config, wire.address, self.server_name)
         self.listed.clear()
