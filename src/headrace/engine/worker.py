@@ -115,8 +115,8 @@ class Worker:
     async def __aenter__(self) -> Worker:
         if self._state != "new":
             raise ConfigurationError("a worker can be started once; ask app.worker() for another")
-        await self._home.move_here()
-        await self._home.call(self._start)
+        await self._home.open_here()
+        await self._start()
         return self
 
     async def __aexit__(
@@ -176,7 +176,7 @@ class Worker:
         await self._executor.close()
         await self._resources.close(self._hurry)
         await self._retire()
-        self._home.leave(self)
+        self._home.move_out(self)
         self._state = "stopped"
         self._stopped.set()
         self._emitter.emit(WorkerStopped(self.id, self.processed, self._accounts.released))
@@ -195,7 +195,7 @@ class Worker:
             await self._executor.close()
             raise
         self._started_us = round(time.time() * SECOND)
-        self._home.enter(self)
+        self._home.move_in(self)
         self._silence = backend.listen(self._orders.obey)
         self._slots.start()
         self._settler.start()

@@ -51,6 +51,10 @@ class Store:
         #: Groups that this process joined as ordered, for when the server has lost them.
         self._ordered: set[Stream] = set()
 
+    def twin(self) -> Store:
+        """The same server for another event loop."""
+        return type(self)(self.address, self.namespace, self._clock)
+
     def new_link(
         self,
         *,
