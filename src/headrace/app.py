@@ -28,7 +28,6 @@ from headrace.core.sending import SendingWrapper
 from headrace.core.signals import Signal
 from headrace.engine.emitter import Emitter
 from headrace.engine.home import Home
-from headrace.engine.producer import Producer
 from headrace.engine.registry import Middleware, Registry
 from headrace.engine.resources import bound_lifespan
 from headrace.engine.served import chosen_queues, chosen_subscriptions
@@ -100,15 +99,10 @@ class App:
         bound = None if lifespan is None else bound_lifespan(lifespan, self)
         self._registry = Registry(bound, checked_lines(job_logs))
         self._home = Home(backend)
-        producer = Producer(backend)
         self._home.before_close(self._emitter.settle)
-        self._home.before_close(producer.close)
-        self._home.when_abandoned(self._emitter.forget)
-        self._home.when_abandoned(producer.forget)
         self._jobs = Jobs(
             home=self._home,
             registry=self._registry,
-            producer=producer,
             emitter=self._emitter,
             clock=self._clock,
             codec=checked_codec(codec),
@@ -120,7 +114,6 @@ class App:
         self._events = Events(
             home=self._home,
             registry=self._registry,
-            producer=producer,
             emitter=self._emitter,
             clock=self._clock,
             codec=codec,
@@ -129,7 +122,6 @@ class App:
             inherit=inherited,
         )
         portal = Portal(self._home)
-        self._home.when_forked(portal.forget)
         self.admin = Admin(
             self._home, self._registry, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec
         )
@@ -357,14 +349,14 @@ class App:
 
     async def open(self) -> None:
         """Open the store now instead of on first use. One that is away is waited for, for up to 10 s."""
-        await self._home.opened()
+        await self._home.open_here()
 
     async def close(self) -> None:
         """Finish what is under way and close the store."""
         await self._home.close()
 
     async def __aenter__(self) -> App:
-        await self.open()
+        await self._home.enter()
         return self
 
     async def __aexit__(
@@ -373,7 +365,7 @@ class App:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close()
+        await self._home.leave()
 
     def _scheduled(
         self, timing: Timing, name: str | None, local_names: Mapping[str, Any]

@@ -6,6 +6,8 @@ import asyncio
 
 from headrace.backends import open_backend
 from headrace.core.clock import microseconds
+from headrace.core.ids import new_id
+from headrace.core.message import Batch
 from headrace.core.outcome import Verdict
 from headrace.core.record import Counts, JobStatus
 from tests.contract.stand import LEASE, Stand
@@ -37,6 +39,20 @@ async def test_closing_one_backend_leaves_the_others_alone(stand: Stand) -> None
     id = await stand.add()
     await other.close()
     assert await stand.claim_ids() == [id]
+
+
+async def test_a_twin_is_the_same_store_with_a_life_of_its_own(stand: Stand) -> None:
+    def elsewhere() -> None:
+        async def add() -> None:
+            twin = stand.backend.twin()
+            await twin.open()
+            await twin.append(Batch(stand.stream, new_id(), 1, [stand.message("added")]))
+            await twin.close()
+
+        asyncio.run(add())
+
+    await asyncio.to_thread(elsewhere)
+    assert await stand.claim_ids() == ["added"]
 
 
 async def test_another_namespace_is_another_store(stand: Stand, store_url: str) -> None:

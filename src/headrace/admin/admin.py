@@ -58,21 +58,17 @@ class Admin:
 
     @property
     def _backend(self) -> Backend:
-        return self._home.backend  # asked for each time: a test may have given the app another
-
-    @property
-    def _letters(self) -> DeadLetters:
-        return DeadLetters(self._home.backend)
+        return self._home.backend  # asked for each time: every event loop has its own
 
     # --- looking -----------------------------------------------------------------------------------------
 
     async def queues(self) -> list[QueueInfo]:
         """Every queue the store knows, by name."""
-        return await self._home.ask(self._queues)
+        return await self._home.repeat(self._queues)
 
     async def topics(self) -> list[TopicInfo]:
         """Every topic the store knows, by name, each with its groups."""
-        return [topic_info(record) for record in await self._home.ask(self._backend.topics)]
+        return [topic_info(record) for record in await self._home.ask(lambda store: store.topics())]
 
     async def jobs(
         self,
@@ -90,37 +86,41 @@ class Admin:
         stream = _one_stream(place(queue, topic, group))
         status = None if state is None else _status(state)
         limit = positive_number("limit", limit)
-        listing = partial(self._backend.records, status=status, task=task, cursor=cursor, limit=limit)
-        page = await self._home.ask(listing, stream)
+        page = await self._home.ask(
+            lambda store: store.records(stream, status=status, task=task, cursor=cursor, limit=limit)
+        )
         return Page(tuple(job_info(record) for record in page), page.cursor)
 
     async def job(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> JobInfo | None:
         """All that is known of one job, or of an event that a group has in hand; None: nothing."""
-        found = await self._home.ask(place(queue, topic, group).find, self._backend, id)
+        where = place(queue, topic, group)
+        found = await self._home.ask(lambda store: where.find(store, id))
         return job_info(found[0]) if found else None
 
     async def holder(self, key: str, *, queue: str | None = None) -> JobInfo | None:
         """The job that holds a unique key now, in a queue or in any; None: nobody does."""
-        found = await self._home.ask(self._holder, key, place(queue, None, None))
+        found = await self._home.repeat(self._holder, key, place(queue, None, None))
         return job_info(found) if found else None
 
     async def contents(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> Contents | None:
         """What a job or an event carries; None when it is unknown, or over and its contents are gone."""
-        found = await self._home.ask(place(queue, topic, group).find, self._backend, id)
+        where = place(queue, topic, group)
+        found = await self._home.ask(lambda store: where.find(store, id))
         return contents_of(found[0], self._codec) if found else None
 
     async def workers(self) -> list[WorkerInfo]:
         """Workers that announced themselves within the last minute."""
-        return await self._home.ask(self._backend.workers)
+        return await self._home.ask(lambda store: store.workers())
 
     async def traffic(self, minutes: int = 60) -> list[Traffic]:
         """What was done and what failed in each of the last minutes, at most two hours."""
         minutes = min(positive_number("minutes", minutes), KEPT_MINUTES)
-        return [traffic_of(record) for record in await self._home.ask(self._backend.traffic, minutes)]
+        records = await self._home.ask(lambda store: store.traffic(minutes))
+        return [traffic_of(record) for record in records]
 
     async def doctor(self) -> list[Finding]:
         """How the store is, and what queues, topics and workers suffer from: a line each, with the remedy. A
@@ -150,10 +150,12 @@ class Admin:
 
     async def pause(self, queue: str) -> None:
         """Start no more jobs of this queue anywhere. Running ones go on."""
-        await self._home.ask(partial(self._backend.pause, paused=True), _queue(queue))
+        stream = _queue(queue)
+        await self._home.ask(lambda store: store.pause(stream, paused=True))
 
     async def resume(self, queue: str) -> None:
-        await self._home.ask(partial(self._backend.pause, paused=False), _queue(queue))
+        stream = _queue(queue)
+        await self._home.ask(lambda store: store.pause(stream, paused=False))
 
     async def purge(self, queue: str) -> Counted:
         """Cancel everything of this queue that waits, is scheduled or retrying; answers how many."""
@@ -163,20 +165,21 @@ class Admin:
         """Have new jobs of a queue go to so many parts, while it is in use. What waits already stays where it
         is and is run from there. Carried out when this returns; if it is cut short, whoever enqueues next
         finishes it."""
-        await self._home.ask(self._backend.propose, _queue(queue), checked_partitions(partitions))
+        stream, parts = _queue(queue), checked_partitions(partitions)
+        await self._home.ask(lambda store: store.propose(stream, parts))
 
     async def pause_group(self, topic: str, group: str) -> None:
         """Hand no more events to this group anywhere. Those in hand are handled; the others wait for it."""
-        await self._home.ask(partial(self._pause_group, paused=True), _group(topic, group))
+        await self._home.repeat(partial(self._pause_group, paused=True), _group(topic, group))
 
     async def resume_group(self, topic: str, group: str) -> None:
-        await self._home.ask(partial(self._pause_group, paused=False), _group(topic, group))
+        await self._home.repeat(partial(self._pause_group, paused=False), _group(topic, group))
 
     async def reset_group(self, topic: str, group: str, *, to: StartAt) -> None:
         """Have a group go on from there: from `new` events, the `beginning` of what is kept, an event's id,
         or a time. What it has in hand stays with it and is not given to it twice."""
         stream, start = _group(topic, group), start_of(to, "to")
-        if not await self._home.ask(self._backend.reset, stream, start):
+        if not await self._home.ask(lambda store: store.reset(stream, start)):
             raise no_such_group(topic, group)
 
     async def remove_group(self, topic: str, group: str) -> bool:
@@ -187,8 +190,8 @@ class Admin:
     async def split_topic(self, topic: str, partitions: int) -> None:
         """Have new events of a topic go to so many parts, while it is in use. What was published before stays
         where it is and is handled first by ordered groups; it goes by the retention of the topic."""
-        stream = Stream("topic", checked_name("topic", topic))
-        await self._home.ask(self._backend.propose, stream, checked_partitions(partitions))
+        stream, parts = Stream("topic", checked_name("topic", topic)), checked_partitions(partitions)
+        await self._home.ask(lambda store: store.propose(stream, parts))
 
     # --- dead letters ------------------------------------------------------------------------------------
 
@@ -206,7 +209,8 @@ class Admin:
         """Dead letters of queues, then of groups, the latest of each first. The `task` of an event is its
         kind."""
         where, only = place(queue, topic, group), dead_filter(task, reason)
-        return await self._home.ask(self._letters.list, where, only, cursor, positive_number("limit", limit))
+        limit = positive_number("limit", limit)
+        return await self._home.ask(lambda store: DeadLetters(store).list(where, only, cursor, limit))
 
     async def replay(
         self,
@@ -221,7 +225,7 @@ class Admin:
         """Run dead letters again, those of `ids` or those that match; each keeps its id and starts afresh.
         An event goes to the group in which it died, and to no other."""
         chosen = chosen_letters(ids, place(queue, topic, group), task, reason)
-        return await self._home.carry_out(self._letters.replay, chosen)
+        return await self._home.carry_out(lambda: DeadLetters(self._backend).replay(chosen))
 
     async def discard(
         self,
@@ -235,7 +239,7 @@ class Admin:
     ) -> Counted:
         """Forget dead letters for good; answers how many."""
         chosen = chosen_letters(ids, place(queue, topic, group), task, reason)
-        return await self._home.carry_out(self._letters.discard, chosen)
+        return await self._home.carry_out(lambda: DeadLetters(self._backend).discard(chosen))
 
     # --- one job, or one event in the hands of a group ---------------------------------------------------
 

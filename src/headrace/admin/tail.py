@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Self
 
+from headrace.core.backend import Backend
 from headrace.core.codec import Codec
 from headrace.core.errors import AppClosed
 from headrace.core.ids import new_id
@@ -45,6 +46,7 @@ class Tail:
         self._consumer = f"tail:{new_id()}"
         self._read: deque[EventInfo] = deque()
         self._ended = False
+        self._backend: Backend | None = None  # that of the event loop that the last read was on
 
     def __aiter__(self) -> Self:
         return self
@@ -59,11 +61,12 @@ class Tail:
     async def stop(self) -> None:
         """End it, also for one who waits for the next event just now."""
         self._ended = True
-        self._home.backend.wake(self._consumer)
+        if self._backend is not None:
+            self._backend.wake(self._consumer)
 
     async def _more(self) -> None:
         try:
-            await self._home.ask(self._look, waits=True)
+            await self._home.repeat(self._look, waits=True)
         except AppClosed:
             self._ended = True
 
@@ -71,9 +74,10 @@ class Tail:
         if self._group is not None:
             self._position, self._group = await self._place_of(self._group), None
         # While it waits it lives in the app: closing that ends it, where it would open the store anew.
-        self._home.enter(self)
+        self._home.move_in(self)
+        self._backend = self._home.backend
         try:
-            reading = await self._home.backend.read(
+            reading = await self._backend.read(
                 self._topic,
                 self._position,
                 consumer=self._consumer,
@@ -81,7 +85,7 @@ class Tail:
                 wait=BLOCK if self._follow else 0.0,
             )
         finally:
-            self._home.leave(self)
+            self._home.move_out(self)
         self._position = reading.position
         self._read.extend(read_event(entry, self._topic.name, self._codec) for entry in reading.entries)
         if not self._follow and not reading.entries:

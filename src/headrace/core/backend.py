@@ -271,6 +271,11 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
         """The store in a few words for a person, without a password."""
 
     @abstractmethod
+    def twin(self) -> Backend:
+        """The same store for another event loop, not opened yet: `open` and `close` of one do not concern the
+        other. What was declared of streams holds for both."""
+
+    @abstractmethod
     async def open(self) -> None:
         """Connect, check that the store can do its work, prepare it. May be called again after `close`."""
 

@@ -52,13 +52,16 @@ class Emitter:
                 _complain(listener, signal)
 
     async def settle(self) -> None:
-        """Wait for listeners that are still at work."""
-        while self._under_way:
-            await asyncio.gather(*self._under_way, return_exceptions=True)
+        """Wait for listeners that are still at work on this loop."""
+        while tasks := self._here():
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def forget(self) -> None:
-        """The loop that listeners were at work on is gone, and they with it."""
-        self._under_way.clear()
+    def _here(self) -> list[asyncio.Task[None]]:
+        """Those on this loop; of loops that are gone nobody is at work any more."""
+        loop = asyncio.get_running_loop()
+        tasks = list(self._under_way)
+        self._under_way.difference_update([task for task in tasks if task.get_loop().is_closed()])
+        return [task for task in tasks if task.get_loop() is loop and not task.done()]
 
     def _changed(self) -> None:
         self._by_type.clear()

@@ -119,7 +119,7 @@ class Worker:
         if self._state != "new":
             raise ConfigurationError("a worker can be started once; ask app.worker() for another")
         await self._wait_for_store()
-        await self._home.call(self._start)
+        await self._start()
         return self
 
     async def __aexit__(
@@ -183,13 +183,12 @@ class Worker:
         await self._executor.close()
         await self._resources.close(self._hurry)
         await self._retire()
-        self._home.leave(self)
+        self._home.move_out(self)
         self._state = "stopped"
         self._stopped.set()
         self._emitter.emit(WorkerStopped(self.id, self.processed, self._accounts.released))
 
     async def _wait_for_store(self) -> None:
-        await self._home.move_here()
         began = said_at = time.monotonic()
 
         def say(error: BackendUnavailable) -> None:
@@ -201,7 +200,7 @@ class Worker:
                 self._emitter.emit(BackendError(service="start", error=str(error), delay=left))
 
         try:
-            await self._home.opened(within=START_PATIENCE, trouble=say)
+            await self._home.open_here(within=START_PATIENCE, trouble=say)
         except BackendUnavailable as error:
             if said_at > began:
                 error.args = (f"{error}; the worker has waited for its store for {START_PATIENCE:g} s",)
@@ -221,7 +220,7 @@ class Worker:
             await self._executor.close()
             raise
         self._started_us = round(time.time() * SECOND)
-        self._home.enter(self)
+        self._home.move_in(self)
         self._silence = backend.listen(self._orders.obey)
         self._slots.start()
         self._settler.start()

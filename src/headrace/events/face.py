@@ -22,7 +22,6 @@ from headrace.core.topics import Start
 from headrace.engine.emitter import Emitter
 from headrace.engine.home import Home
 from headrace.engine.patience import PATIENCE, patiently
-from headrace.engine.producer import Producer
 from headrace.engine.registry import Registry
 from headrace.engine.subscription import FAN_OUT_MARK, Subscription
 
@@ -44,7 +43,6 @@ class Events:
         *,
         home: Home,
         registry: Registry,
-        producer: Producer,
         emitter: Emitter,
         clock: Clock,
         codec: Codec | None,
@@ -54,7 +52,6 @@ class Events:
     ) -> None:
         self._home = home
         self._registry = registry
-        self._producer = producer
         self._emitter = emitter
         self._clock = clock
         self._codec = codec
@@ -210,7 +207,7 @@ class Events:
 
     async def replay(self, topic: str, group: str, start: Start) -> None:
         stream = group_stream(topic, checked_name("group", group))
-        if not await self._home.ask(self._home.backend.reset, stream, start):
+        if not await self._home.ask(lambda store: store.reset(stream, start)):
             raise ConfigurationError(f"topic {topic!r} has no group {group!r}")
 
     async def _publish_many(
@@ -255,12 +252,13 @@ class Events:
             left = since + PATIENCE - time.monotonic()
             await patiently(lambda: self._home.backend.arrange(stream, topic.rules), within=max(0.0, left))
             self._arranged.add(topic.name)
-        answers = await self._producer.append(stream, messages, None, since)
+        answers = await self._home.producer.append(stream, messages, None, since)
         if EventPublished in self._emitter.wanted:
             for message, answer in zip(messages, answers, strict=True):
                 if answer.verdict != "full":
                     duplicate = answer.verdict == "duplicate"
-                    self._emitter.emit(EventPublished(answer.id, topic.name, message.task, duplicate))
+                    signal = EventPublished(answer.id, topic.name, message.task, duplicate)
+                    self._home.tell(self._emitter.emit, signal)
         return answers
 
 

@@ -21,7 +21,6 @@ from headrace.core.signals import JobEnqueued
 from headrace.engine.dependencies import needs_of
 from headrace.engine.emitter import Emitter
 from headrace.engine.home import Home
-from headrace.engine.producer import Producer
 from headrace.engine.provided import provided
 from headrace.engine.registry import Handler, Registry
 
@@ -48,7 +47,6 @@ class Jobs:
         *,
         home: Home,
         registry: Registry,
-        producer: Producer,
         emitter: Emitter,
         clock: Clock,
         codec: Codec | None,
@@ -59,7 +57,6 @@ class Jobs:
     ) -> None:
         self._home = home
         self._registry = registry
-        self._producer = producer
         self._emitter = emitter
         self._codec = codec
         self._queue_limit = queue_limit
@@ -173,7 +170,7 @@ class Jobs:
     ) -> Job[Any]:
         """`keeps` tells whether its result will be kept, where that is known."""
         try:
-            [answer] = await self._producer.append(stream, [message], self._queue_limit, since)
+            [answer] = await self._home.producer.append(stream, [message], self._queue_limit, since)
         except NotDurable as error:
             error.job = self._job(stream, message.task, error.job[0], keeps)
             self._announce([error.job])
@@ -222,7 +219,7 @@ class Jobs:
         return declared
 
     def _append(self, stream: Stream, drafts: list[Draft]) -> Coroutine[Any, Any, list[Answer]]:
-        return self._producer.append_pages(stream, self._pages(drafts), len(drafts), self._queue_limit)
+        return self._home.producer.append_pages(stream, self._pages(drafts), len(drafts), self._queue_limit)
 
     def _pages(self, drafts: list[Draft]) -> Iterator[list[Message]]:
         finished = self._letters.finished
@@ -256,9 +253,8 @@ class Jobs:
     def _announce(self, jobs: Sequence[Job[Any]]) -> None:
         if JobEnqueued in self._emitter.wanted:
             for job in jobs:
-                self._emitter.emit(
-                    JobEnqueued(job.id, job.task or "", job.queue or "", duplicate=job.duplicate)
-                )
+                signal = JobEnqueued(job.id, job.task or "", job.queue or "", duplicate=job.duplicate)
+                self._home.tell(self._emitter.emit, signal)
 
     def _job(self, stream: Stream, task: str, answer: Answer, keeps: bool | None) -> Job[Any]:
         duplicate = answer.verdict == "duplicate"

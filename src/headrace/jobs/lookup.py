@@ -37,23 +37,23 @@ class JobLookup:
 
     async def find(self, id: str, queue: str | None, timeout: float | None = None) -> Record | None:
         """All that is known of a job; a store that is away is asked for up to `timeout` seconds."""
-        return await self._home.ask(self._find, id, queue, within=timeout)
+        return await self._home.repeat(self._find, id, queue, within=timeout)
 
     async def ended(self, id: str, queue: str | None, timeout: float | None) -> Record | None:
         """Wait for a job's end; None after `timeout` seconds."""
         if timeout is None:
-            return await self._home.ask(self._ended, id, queue, None, waits=True)
+            return await self._home.repeat(self._ended, id, queue, None, waits=True)
         until = time.monotonic() + timeout
         try:
             async with asyncio.timeout(timeout + LATEST):
-                return await self._home.ask(self._ended, id, queue, until, within=timeout, waits=True)
+                return await self._home.repeat(self._ended, id, queue, until, within=timeout, waits=True)
         except TimeoutError:
             return None
 
     async def cancel(self, id: str, queue: str | None) -> bool:
         """Cancel a job; False when it is over."""
         doubts: list[BackendUnavailable] = []
-        cancelled = await self._home.ask(self._cancel, id, queue, trouble=doubts.append)
+        cancelled = await self._home.repeat(self._cancel, id, queue, trouble=doubts.append)
         if not cancelled and any(error.uncertain for error in doubts):
             # It may have been a try whose answer was lost that has ended it.
             record = await self.find(id, queue)

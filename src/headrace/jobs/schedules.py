@@ -123,19 +123,19 @@ class Schedules:
         schedule = self._schedule(name, call, timing_of(cron, every, tz, catch_up, jitter))
         if name in self._declared:
             raise _taken(name)
-        return await self._home.ask(self._add, schedule)
+        return await self._home.repeat(self._add, schedule)
 
     async def list(self) -> builtins.list[ScheduleInfo]:
         """Every schedule that the store or the code knows, by name."""
-        return await self._home.ask(self._list)
+        return await self._home.repeat(self._list)
 
     async def pause(self, name: str) -> None:
         """Fire no more of its moments until it is resumed; jobs that it made go on."""
-        await self._home.ask(partial(self._pause, paused=True), name)
+        await self._home.repeat(partial(self._pause, paused=True), name)
 
     async def resume(self, name: str) -> None:
         """Go on with the moments from now on; what passed meanwhile is not made up for."""
-        await self._home.ask(partial(self._pause, paused=False), name)
+        await self._home.repeat(partial(self._pause, paused=False), name)
 
     async def run_now(self, name: str) -> Job[Any]:
         """Enqueue its job once, now, whatever its times and also while it is paused."""
@@ -148,9 +148,9 @@ class Schedules:
             raise ConfigurationError(
                 f"schedule {name!r} is declared in the code: pause it, or take it out of the code"
             )
-        record = await self._home.ask(self._find, name)
+        record = await self._home.repeat(self._find, name)
         # Apart from the finding: when it is repeated after a lost answer, there is nothing left to find.
-        await self._home.ask(self._home.backend.remove_schedule, record.stream, name)
+        await self._home.ask(lambda store: store.remove_schedule(record.stream, name))
 
     def _schedule(self, name: str, call: Call[Any], timing: Timing) -> Schedule:
         checked_name("schedule", name)
@@ -221,13 +221,13 @@ class Schedules:
         await self._home.backend.pause_schedule(record.stream, name, paused=paused)
 
     async def _run_stored(self, name: str) -> Job[Any]:
-        record = await self._home.ask(self._find, name)
+        record = await self._home.repeat(self._find, name)
         schedule = _read(record)
         if schedule is None:
             raise ConfigurationError(
                 f"schedule {name!r} is declared in code that is not at hand here: use its app, as module:app"
             )
-        timetable = await self._home.ask(self._home.backend.schedules, [record.stream])
+        timetable = await self._home.ask(lambda store: store.schedules([record.stream]))
         message = message_of(schedule, new_id(), timetable.now_us)
         return await self._home.call(self._jobs.post, record.stream, message)
 

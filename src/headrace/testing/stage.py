@@ -10,7 +10,6 @@ from headrace.app import App
 from headrace.core.backend import Backend
 from headrace.core.clock import Clock
 from headrace.core.errors import ConfigurationError
-from headrace.engine.producer import Producer
 from headrace.engine.registry import Middleware
 
 T = TypeVar("T")
@@ -22,21 +21,15 @@ def staged(app: App, backend: Backend, clock: Clock, attend: Middleware) -> Iter
     store is neither opened nor touched meanwhile, and is back afterwards."""
     _check_unused(app)
     home, jobs, events = app._home, app._jobs, app._events
-    home._abandon()  # what a loop that is gone left behind
-    # A producer of its own: what is still on its way when the test ends must never reach the real store.
-    producer = Producer(backend)
     with ExitStack() as undo:
-        undo.enter_context(replaced(home, backend=backend, _left_open=False))
-        undo.enter_context(replaced(jobs, _producer=producer))
+        undo.enter_context(replaced(home, _main=backend, _sessions={}, _left=[], _short_lived=False))
         undo.enter_context(replaced(jobs._letters, _now_us=clock.now_us))
-        undo.enter_context(replaced(events, _producer=producer, _clock=clock, _arranged=set()))
+        undo.enter_context(replaced(events, _clock=clock, _arranged=set()))
         for topic in events.topics.values():
             undo.enter_context(replaced(topic._letters, _now_us=clock.now_us))
         undo.enter_context(replaced(app, _clock=clock))
-        undo.enter_context(_first_in(home._closers, producer.close))
-        undo.enter_context(_first_in(home._forgetters, producer.forget))
         undo.enter_context(_first_in(app._registry._middleware, attend))
-        undo.callback(_vacate, app, threaded=_has_thread(app))
+        undo.callback(_vacate, app)
         yield
 
 
@@ -67,24 +60,15 @@ def _first_in(these: list[T], one: T) -> Iterator[None]:
 
 
 def _check_unused(app: App) -> None:
-    home = app._home
-    in_use = home._open or home._closing or home._opening is not None
-    if in_use and home.loop is not None and home.loop.is_running():
+    if app._home.in_use:
         raise ConfigurationError(
             f"{app!r} is open: begin before it is first used, or close it first, with `await app.close()` "
             "or `app.sync.close()`"
         )
 
 
-def _has_thread(app: App) -> bool:
-    return app.sync._portal._own is not None
-
-
-def _vacate(app: App, *, threaded: bool) -> None:
-    """Let go of the loop; a thread that `app.sync` started meanwhile ends."""
-    home = app._home
-    if home.loop is not app.sync._portal._own:
-        home._abandon()
-    if _has_thread(app) and not threaded:
+def _vacate(app: App) -> None:
+    """Let go of the test's loop; the thread that the app started meanwhile ends."""
+    app._home.forget_loops()
+    if app._home.has_thread:
         app.sync.close()
-    home._abandon()

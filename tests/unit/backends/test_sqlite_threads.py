@@ -297,9 +297,9 @@ def test_an_app_used_from_loop_after_loop_leaves_no_threads(url: str) -> None:
     threads: list[int] = []
     for _ in range(3):
         asyncio.run(greet.enqueue())
-        wait_until_sync(lambda: len(set(threading.enumerate()) - before) <= 2, message="the first ones ended")
+        wait_until_sync(lambda: len(set(threading.enumerate()) - before) <= 3, message="the first ones ended")
         threads.append(len(set(threading.enumerate()) - before))
-    assert threads == [2, 2, 2]
+    assert threads == [2, 3, 3]  # with the app's own, which serves short-lived loops from the second on
     asyncio.run(app.close())
     wait_until_sync(lambda: set(threading.enumerate()) == before, message="all have ended")
 

@@ -131,5 +131,4 @@ def test_listeners_of_a_loop_that_is_gone_are_not_waited_for() -> None:
         emitter.emit(DIED)
 
     asyncio.run(emit())
-    emitter.forget()
     asyncio.run(emitter.settle())

@@ -1,4 +1,4 @@
-"""The loop that an app lives on: bound on first use, reached from everywhere, let go when it is gone."""
+"""Where an app has its store open: on the first loop, on those that enter it, in a thread for others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from concurrent.futures import Future
 
 import pytest
 
-from headrace import AppClosed, BackendUnavailable, ConfigurationError
+from headrace import AppClosed, BackendUnavailable
 from headrace.backends import open_backend
+from headrace.core.backend import Backend
 from headrace.engine.home import Home
+from tests.waiting import wait_until
 
 
 class House:
@@ -28,6 +30,7 @@ class House:
         self.troubles: list[Exception] = []
         monkeypatch.setattr(self.backend, "open", self._open)
         monkeypatch.setattr(self.backend, "close", self._close)
+        monkeypatch.setattr(self.backend, "twin", self._twin)
 
     async def _open(self) -> None:
         await asyncio.sleep(0)
@@ -38,6 +41,10 @@ class House:
     async def _close(self) -> None:
         await self.gate.wait()
         self.events.append("close")
+
+    def _twin(self) -> Backend:
+        self.events.append("twin")
+        return open_backend("memory://")
 
     async def wait_forever(self) -> int:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -83,14 +90,14 @@ def elsewhere() -> Iterator[Elsewhere]:
 
 async def test_nothing_is_opened_before_the_first_use(house: House) -> None:
     assert house.events == []
-    assert house.home.loop is None
+    assert not house.home.in_use
 
 
 async def test_the_first_use_opens_the_store_and_binds_the_loop(house: House) -> None:
     await house.home.call(house.ask)
     await house.home.call(house.ask)
     assert house.events == ["open"]
-    assert house.home.loop is asyncio.get_running_loop()
+    assert house.home.is_here
 
 
 async def test_first_uses_at_the_same_time_open_it_once(house: House) -> None:
@@ -116,16 +123,15 @@ async def test_a_caller_that_goes_away_while_it_opens_spoils_it_for_nobody(house
     assert first.cancelled()
 
 
-async def test_closing_closes_in_the_reverse_order_and_the_store_last(house: House) -> None:
+async def test_closing_waits_for_what_is_under_way_and_closes_the_store_last(house: House) -> None:
     async def closer(name: str) -> None:
         house.events.append(name)
 
-    house.home.before_close(lambda: closer("first added"))
-    house.home.before_close(lambda: closer("last added"))
+    house.home.before_close(lambda: closer("what is under way"))
     await house.home.call(house.ask)
     await house.home.close()
-    assert house.events == ["open", "last added", "first added", "close"]
-    assert house.home.loop is None
+    assert house.events == ["open", "what is under way", "close"]
+    assert not house.home.in_use
 
 
 async def test_after_closing_it_may_be_used_again(house: House) -> None:
@@ -163,10 +169,14 @@ async def test_closing_while_it_opens_waits_for_that(house: House) -> None:
 # --- other loops ---------------------------------------------------------------------------------------
 
 
-async def test_calls_from_another_loop_are_carried_home(house: House, elsewhere: Elsewhere) -> None:
+async def test_calls_from_another_loop_are_served_by_a_thread_of_the_apps_own(
+    house: House, elsewhere: Elsewhere
+) -> None:
     await house.home.call(house.ask)
-    asked = elsewhere.run(house.home.call(house.ask))
-    assert await asyncio.wrap_future(asked) == threading.get_ident()
+    asked = await asyncio.wrap_future(elsewhere.run(house.home.call(house.ask)))
+    assert asked not in (threading.get_ident(), elsewhere.thread.ident)
+    assert house.events == ["open", "twin"]
+    await house.home.close()
 
 
 async def test_errors_are_carried_back(house: House, elsewhere: Elsewhere) -> None:
@@ -176,10 +186,11 @@ async def test_errors_are_carried_back(house: House, elsewhere: Elsewhere) -> No
     await house.home.call(house.ask)
     with pytest.raises(ValueError, match="no"):
         await asyncio.wrap_future(elsewhere.run(house.home.call(fail)))
+    await house.home.close()
 
 
-async def test_a_cancellation_is_carried_home(house: House, elsewhere: Elsewhere) -> None:
-    inside, cancelled = asyncio.Event(), asyncio.Event()
+async def test_a_cancellation_is_carried_there(house: House, elsewhere: Elsewhere) -> None:
+    inside, cancelled = threading.Event(), threading.Event()
 
     async def wait() -> int:
         inside.set()
@@ -191,26 +202,58 @@ async def test_a_cancellation_is_carried_home(house: House, elsewhere: Elsewhere
 
     await house.home.call(house.ask)
     asked = elsewhere.run(house.home.call(wait))
-    await inside.wait()
+    await wait_until(inside.is_set)
     asked.cancel()
-    await asyncio.wait_for(cancelled.wait(), 10)
+    await wait_until(cancelled.is_set)
+    await house.home.close()
 
 
 async def test_it_is_closed_from_another_loop_as_from_its_own(house: House, elsewhere: Elsewhere) -> None:
     elsewhere.run(house.home.call(house.ask)).result(10)
-    assert house.home.loop is elsewhere.loop
     await house.home.close()
     assert house.events == ["open", "close"]
 
 
+async def test_leaving_closes_it_on_this_loop_alone(house: House, elsewhere: Elsewhere) -> None:
+    elsewhere.run(house.home.enter()).result(10)
+    await house.home.enter()
+    await house.home.enter()
+    await house.home.leave()
+    assert house.home.is_here
+    await house.home.leave()
+    assert not house.home.is_here
+    assert house.events == ["open", "twin"]
+    await asyncio.wrap_future(elsewhere.run(house.home.leave()))
+    assert house.events == ["open", "twin", "close"]
+
+
+async def test_the_last_to_leave_ends_the_thread_unless_somebody_waits_there(house: House) -> None:
+    inside, end = threading.Event(), threading.Event()
+
+    async def wait() -> int:
+        inside.set()
+        await wait_until(end.is_set)
+        return 1
+
+    await house.home.enter()
+    waiting = house.home.submit(wait)
+    await wait_until(inside.is_set)
+    await house.home.leave()
+    assert house.home.has_thread
+    end.set()
+    assert await asyncio.wrap_future(waiting) == 1
+    await house.home.enter()
+    await house.home.leave()
+    assert not house.home.has_thread
+
+
 def test_a_closed_loop_is_let_go_and_the_store_opened_anew(house: House) -> None:
-    forgotten: list[str] = []
-    house.home.when_abandoned(lambda: forgotten.append("forgotten"))
     asyncio.run(self_contained(house))
-    assert house.home.loop is None
+    assert not house.home.in_use
     asyncio.run(self_contained(house))
-    assert forgotten == ["forgotten"]
     assert house.events == ["open", "close", "open"]
+    assert house.home.has_thread, "the next loop may be as short-lived"
+    asyncio.run(house.home.close())
 
 
 async def self_contained(house: House) -> None:
@@ -226,48 +269,46 @@ def test_closing_after_the_loop_died_closes_what_it_left_open(house: House) -> N
     assert house.events == ["open", "close", "open"]
 
 
-def test_a_loop_that_stands_still_is_let_go_too(house: House) -> None:
+def test_a_loop_that_stands_still_keeps_nobody_waiting(house: House) -> None:
     loop = asyncio.new_event_loop()
     loop.run_until_complete(house.home.call(house.ask))
     asyncio.run(self_contained(house))
+    asyncio.run(house.home.close())
     loop.close()
-    assert house.events == ["open", "close", "open"]
+    assert house.events == ["open", "twin", "close"]
 
 
-async def test_whoever_waits_for_a_loop_that_ends_is_told(house: House, elsewhere: Elsewhere) -> None:
+async def test_whoever_waits_while_it_is_closed_is_told(house: House, elsewhere: Elsewhere) -> None:
     inside = threading.Event()
 
     async def wait() -> int:
         inside.set()
         return await house.wait_forever()
 
-    elsewhere.run(house.home.call(house.ask)).result(10)
-    waiting = asyncio.create_task(house.home.call(wait))
-    await asyncio.to_thread(inside.wait, 10)
-
-    def end_everything() -> None:
-        for task in asyncio.all_tasks(elsewhere.loop):
-            task.cancel()
-
-    elsewhere.loop.call_soon_threadsafe(end_everything)
-    with pytest.raises(AppClosed, match="ended before it answered"):
-        await waiting
+    await house.home.call(house.ask)
+    waiting = elsewhere.run(house.home.call(wait))
+    await wait_until(inside.is_set)
+    await house.home.close()
+    with pytest.raises(AppClosed, match="closed before it answered"):
+        await asyncio.wrap_future(waiting)
 
 
 # --- residents -----------------------------------------------------------------------------------------
 
 
-async def test_moving_in_takes_the_app_from_the_loop_it_was_on(house: House, elsewhere: Elsewhere) -> None:
+async def test_a_worker_has_the_store_on_its_own_loop_whoever_else_has_it(
+    house: House, elsewhere: Elsewhere
+) -> None:
     elsewhere.run(house.home.call(house.ask)).result(10)
-    await house.home.move_here()
-    await house.home.call(house.ask)
-    assert house.home.loop is asyncio.get_running_loop()
-    assert house.events == ["open", "close", "open"]
+    await house.home.open_here()
+    assert house.home.is_here
+    assert house.events == ["open", "twin"]
+    await house.home.close()
 
 
-async def test_moving_where_it_already_lives_changes_nothing(house: House) -> None:
+async def test_opening_where_it_is_open_changes_nothing(house: House) -> None:
     await house.home.call(house.ask)
-    await house.home.move_here()
+    await house.home.open_here()
     assert house.events == ["open"]
 
 
@@ -284,32 +325,12 @@ class Lodger:
 async def test_whoever_lives_there_is_stopped_before_the_store_is_closed(house: House) -> None:
     await house.home.call(house.ask)
     worker = Lodger()
-    house.home.enter(worker)
+    house.home.move_in(worker)
     await house.home.close()
     assert worker.stops == 1
 
 
-async def test_a_worker_on_another_loop_is_not_moved_out(house: House, elsewhere: Elsewhere) -> None:
-    elsewhere.run(house.home.call(house.ask)).result(10)
-    worker = Lodger()
-    house.home.enter(worker)
-    with pytest.raises(ConfigurationError, match="another event loop"):
-        await house.home.move_here()
-    house.home.leave(worker)
-    await house.home.move_here()
-
-
 # --- forks ---------------------------------------------------------------------------------------------
-
-
-async def test_a_child_process_begins_anew(house: House) -> None:
-    forgotten: list[str] = []
-    house.home.when_forked(lambda: forgotten.append("threads"))
-    house.home.when_abandoned(lambda: forgotten.append("loop"))
-    await house.home.call(house.ask)
-    house.home.forget_parent()
-    assert forgotten == ["threads", "loop"]
-    assert house.home.loop is None
 
 
 FORK = """

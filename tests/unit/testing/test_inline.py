@@ -286,7 +286,7 @@ def test_so_does_one_that_such_a_job_enqueues(app: App) -> None:
     with run_inline(app):
         app.sync.enqueue(root.call())
     main = threading.current_thread().name
-    assert names == [main, "headrace portal", main, main]
+    assert names == [main, "headrace loop", main, main]
 
 
 def test_errors_come_back_to_plain_code(app: App) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from copy import copy
 from itertools import count
 from time import monotonic
 
@@ -68,6 +69,11 @@ class MemoryBackend(MemoryLayouts, Backend):
     @property
     def description(self) -> str:
         return f"memory ({self._name or 'private'})"
+
+    def twin(self) -> Backend:
+        twin = copy(self)
+        twin._waiting, twin._woken, twin._watching = defaultdict(set), set(), set()
+        return twin
 
     async def open(self) -> None:
         """There is nothing to connect to."""

@@ -68,6 +68,11 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
     def description(self) -> str:
         return self._inner.description
 
+    def twin(self) -> Backend:
+        twin = Partitioned(self._inner.twin())
+        twin._declarations.parts = self._declarations.parts
+        return twin
+
     async def open(self) -> None:
         await self._inner.open()
 

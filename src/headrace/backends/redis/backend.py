@@ -74,6 +74,9 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         what = " cluster" if self._store.is_cluster else ""
         return f"{self._store.server}{what} at {self._store.address}"
 
+    def twin(self) -> Backend:
+        return RedisBackend(self._store.twin(), self._confirmation)
+
     async def open(self) -> None:
         if self._store.life.at_home:
             return

@@ -51,6 +51,10 @@ class Store:
         #: Whether this process wants the groups that it joined to be ordered.
         self._wants_order: dict[Stream, bool] = {}
 
+    def twin(self) -> Store:
+        """The same server for another event loop."""
+        return type(self)(self.address, self.namespace, self._clock)
+
     def new_link(
         self,
         *,

@@ -62,6 +62,11 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
     def description(self) -> str:
         return f"SQLite file {self._path}"
 
+    def twin(self) -> Backend:
+        return SqliteBackend(
+            self._path, namespace=self._namespace, synchronous=self._synchronous, clock=self._clock
+        )
+
     async def open(self) -> None:
         if self._session is not None:
             if self._session.at_home:
