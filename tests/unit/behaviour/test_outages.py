@@ -224,7 +224,7 @@ async def test_whoever_is_the_last_to_wait_for_the_store_ends_its_opening(
     with monkeypatch.context() as hanging:
         hanging.setattr(app._home.backend, "open", hang)
         opening = [asyncio.create_task(app.open()) for _ in range(2)]
-        await wait_until(lambda: app._home._sessions[asyncio.get_running_loop()]._openers == 2)
+        await wait_until(lambda: sum(each._openers for each in app._home._sessions.values()) == 2)
         opening[0].cancel()
         await asyncio.gather(opening[0], return_exceptions=True)
         assert not ended.is_set()
