@@ -12,11 +12,11 @@ from headrace.core.message import Stream
 from headrace.core.record import DeadLetter, JobStatus, Page, Record
 
 from .entries import dead_letter_of, record_of
-from .keys import LANES
+from .keys import CHILD_LANES, LANES
 from .scripts import LIST, LOOK
 from .store import Store
 
-_LANES = range(1, len(LANES) + 1)
+_LANES = (*range(1, len(LANES) + 1), *CHILD_LANES)
 MARKS = "M"
 PARKED = "K"  # of groups alone
 
@@ -31,6 +31,7 @@ PARTS: dict[str, JobStatus | None] = {
     "D": JobStatus.DEAD,
     MARKS: None,
 }
+OF_CHILDREN = frozenset(f"{kind}{lane}" for kind in "QX" for lane in CHILD_LANES)
 _MARKED = (JobStatus.SUCCEEDED, JobStatus.CANCELLED, JobStatus.EXPIRED)
 
 #: Rows and bytes of bodies asked for at once, however large the page, and requests made for one page.
@@ -67,6 +68,9 @@ class Lister:
         parts = [part for part in PARTS if _holds(part, status)]
         if stream.kind != "group" and PARKED in parts:
             parts.remove(PARKED)
+        queue = self._store.queue(stream)
+        if not await self._store.command("HGET", queue.keys.meta, "child"):
+            parts = [part for part in parts if part not in OF_CHILDREN]
         place = read_cursor(cursor) if cursor else None
         if place is not None:
             parts = parts[parts.index(place.part) :] if place.part in parts else []

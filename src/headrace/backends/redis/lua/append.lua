@@ -7,8 +7,8 @@
 --           what the messages are:
 --             f: fresh, of one task, without options; then task, and for each message: id · body
 --             1: all ids are different and no message has options, or 0: anything; then for each message: id ·
---             task · body · options, empty or 'priority delay due lifetime kind window key' (kind: f, s, e or -
---             of the unique key)
+--             task · body · options, empty or 'priority child delay due lifetime kind window key' (child: 1 or 0;
+--             kind: f, s, e or - of the unique key)
 -- answers:  three for each message that was not accepted: its index from 0 · d or f · the id that stands there
 local SHAPE, FIRST, WIDTH = ARGV[9], 10, 4
 local producer, number, limit, memory = PRODUCER .. ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
@@ -100,6 +100,7 @@ end
 local room = limit >= 0 and limit - waiting() - redis.call('ZCARD', DUE) or math.huge
 local fresh = {}
 local before, soonest
+local has_children = false
 
 local function has_mark(id)
   local value = redis.call('GET', MARK .. id)
@@ -154,8 +155,8 @@ local function schedule(id, message, ready)
 end
 
 local function add(index, id, task, body, options)
-  local priority, delay, due, lifetime, kind, window, key =
-    string.match(options, '^(%d+) (%d+) (%d+) (%d+) ([fse-]) (%d+) (.*)$')
+  local priority, child, delay, due, lifetime, kind, window, key =
+    string.match(options, '^(%d+) ([01]) (%d+) (%d+) (%d+) ([fse-]) (%d+) (.*)$')
   local standing = kind ~= '-' and holder_of(key)
   if standing then
     return refuse(index, 'd', standing)
@@ -165,14 +166,16 @@ local function add(index, id, task, body, options)
   local ready = math.max(now + delay, tonumber(due))
   local message = { 'i', id, 't', task, 'm', body }
   put(message, 'p', priority ~= '1' and priority)
+  put(message, 'c', child == '1' and child)
   put(message, 'e', lifetime ~= '0' and digits(ready + lifetime))
   put(message, 'u', kind ~= '-' and kind .. key)
   if ready > now then
     schedule(id, message, ready)
   else
-    local lane = HIGH + priority
-    local entry = redis.call('XADD', KEYS[lane], next_entry(lane), unpack(message))
+    local lane = lane_of(message)
+    local entry = redis.call('XADD', lane_key(lane), next_entry(lane), unpack(message))
     note_size(META, lane, entry, #body)
+    has_children = has_children or child == '1'
     added[#added + 1] = id
     added[#added + 1] = lane .. entry
   end
@@ -189,12 +192,15 @@ for index = 1, count do
   if is_known(index, id) then
     refuse(index, 'd', id)
   else
-    add(index, id, ARGV[at + 1], ARGV[at + 2], options ~= '' and options or '1 0 0 0 - 0 ')
+    add(index, id, ARGV[at + 1], ARGV[at + 2], options ~= '' and options or '1 0 0 0 0 - 0 ')
   end
 end
 
 if #added > 0 then
   redis.call('HSET', IDS, unpack(added))
+end
+if has_children then
+  note_child()
 end
 announce_if_sooner(before, soonest)
 remember()

@@ -5,9 +5,12 @@
 -- keys:     those of the queue
 -- args:     lease in microseconds, or empty: only the groups
 -- answers:  the lease that stood there before
-for lane = 1, 5 do
+for _, lane in ipairs(lanes()) do
   -- It may be there. Queues are read from the beginning: what is done is deleted.
-  redis.pcall('XGROUP', 'CREATE', KEYS[lane], GROUP, '0', 'MKSTREAM')
+  redis.pcall('XGROUP', 'CREATE', lane_key(lane), GROUP, '0', 'MKSTREAM')
+end
+if redis.call('EXISTS', lane_key(0), lane_key(6), lane_key(7), lane_key(8), lane_key(9)) > 0 then
+  redis.call('HSET', META, 'child', '1') -- somebody may have deleted it by hand
 end
 local meta = redis.call('HMGET', META, 'lease', 'longer', 'until')
 local before = meta[1]

@@ -3,13 +3,13 @@
 --
 -- requires: queue message place
 -- keys:     those of the queue
--- args:     run id of the server, or empty · lane and entry to go on after · how many to find ·
+-- args:     run id of the server, or empty · place of a lane, and entry to go on after · how many to find ·
 --           how many to look at · the lease of a queue that has none, in microseconds · bytes of bodies after
 --           which it stops: they will be moved
--- answers:  now · lease in milliseconds · lane and entry to go on after, lane 0 when all were looked at ·
+-- answers:  now · lease in milliseconds · place of a lane, and entry to go on after, 0 when all were looked at ·
 --           {lane, entry, consumer, message without its body, what its run said of itself} for each that was
 --           found
-local run, lane, after = ARGV[5], tonumber(ARGV[6]), ARGV[7]
+local run, at, after = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local limit, budget, bytes = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[11])
 if redis.call('HLEN', IDS) == 0 then
   return { 0, 0, 0, '', {} }
@@ -33,7 +33,8 @@ if now < patient then
   return { 0, 0, 0, '', {} }
 end
 
-local found = {}
+local found, order = {}, lanes()
+local lane = order[at]
 local function note(entry, consumer)
   local message = message_in(lane, entry) or {}
   local said = said_of(get(message, 'i') or '', lane .. entry) or ''
@@ -42,20 +43,21 @@ local function note(entry, consumer)
   found[#found + 1] = { lane, entry, consumer, message, said }
 end
 
-while lane <= 5 and budget > 0 do
+while lane and budget > 0 do
   local start = after == '' and '-' or '(' .. after
-  local rows = redis.pcall('XPENDING', KEYS[lane], GROUP, start, '+', budget)
+  local rows = redis.pcall('XPENDING', lane_key(lane), GROUP, start, '+', budget)
   for _, row in ipairs(rows) do
     after, budget = row[1], budget - 1
     if row[3] * 1000 >= lease then
       note(row[1], row[2])
       if #found == limit or bytes <= 0 then
-        return { now, math.floor(lease / 1000), lane, after, found }
+        return { now, math.floor(lease / 1000), at, after, found }
       end
     end
   end
   if budget > 0 then
-    lane, after = lane + 1, ''
+    at, after = at + 1, ''
+    lane = order[at]
   end
 end
-return { now, math.floor(lease / 1000), lane <= 5 and lane or 0, after, found }
+return { now, math.floor(lease / 1000), lane and at or 0, after, found }

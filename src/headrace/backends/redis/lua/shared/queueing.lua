@@ -1,5 +1,5 @@
 -- Puts messages into lanes and onto the agenda.
-local function lane_of(message, returned)
+local function lane_of_kind(message, returned)
   local state = get(message, 's')
   if state and cmsgpack.unpack(state)[2] > 0 then
     return SUSPECT
@@ -7,6 +7,19 @@ local function lane_of(message, returned)
     return RETURNED
   end
   return HIGH + (tonumber(get(message, 'p')) or 1)
+end
+
+local function lane_of(message, returned)
+  local lane = lane_of_kind(message, returned)
+  return get(message, 'c') and child_lane_of(lane) or lane
+end
+
+-- Child work has come into its lanes: claims read them from now on, also those that wait.
+local function note_child()
+  if not redis.call('HGET', META, 'child') then
+    redis.call('HSET', META, 'child', '1')
+    redis.call('PUBLISH', ORDERS, 'child ' .. LABEL)
+  end
 end
 
 -- The id for an entry: the server makes it, from its clock. Where a test has moved time it is made here.
@@ -29,7 +42,7 @@ local function next_entry_of(key)
 end
 
 local function next_entry(lane)
-  return next_entry_of(KEYS[lane])
+  return next_entry_of(lane_key(lane))
 end
 
 -- A claim must know how large messages can be before it reads them. So `large` in `:meta` names for each lane
@@ -53,8 +66,11 @@ end
 
 local function enqueue(id, flags, message, returned)
   local lane = lane_of(message, returned)
-  local entry = redis.call('XADD', KEYS[lane], next_entry(lane), unpack(message))
+  local entry = redis.call('XADD', lane_key(lane), next_entry(lane), unpack(message))
   note_size(META, lane, entry, size_of(message))
+  if get(message, 'c') then
+    note_child()
+  end
   set_place(id, lane .. entry, flags)
 end
 
