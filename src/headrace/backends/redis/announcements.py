@@ -48,10 +48,10 @@ class Announcements:
     whoever waits for an end asks again as soon as it stands."""
 
     def __init__(
-        self, store: Store, has_children: Callable[[Stream], None], missed: Callable[[], None]
+        self, store: Store, use_lanes: Callable[[Stream, str], None], missed: Callable[[], None]
     ) -> None:
         self._store = store
-        self._has_children = has_children
+        self._use_lanes = use_lanes
         self._missed = missed
         self._link = store.new_link(greet=self._subscribe, hear=self._receive)
         self._channel = store.keys.waiter(secrets.token_hex(8))
@@ -110,8 +110,8 @@ class Announcements:
             else:
                 self._end(stream_of(words[0]), words[1])
             return
-        if words[0] == "child":
-            asyncio.get_running_loop().call_soon(self._has_children, stream_of(words[1]))
+        if words[0] == "lane":
+            asyncio.get_running_loop().call_soon(self._use_lanes, stream_of(words[1]), words[2])
         order = _order(words)
         if order is not None:
             loop = asyncio.get_running_loop()

@@ -59,7 +59,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         self._confirmation = confirmation
         # An append and its confirmation have a connection of their own: nobody else shall wait for that.
         self._append_way = store.new_way() if confirmation else None
-        self._announcements = Announcements(store, self._hear_of_children, self._stir)
+        self._announcements = Announcements(store, self._hear_of_lanes, self._stir)
         self._recoverer = Recoverer(store)
         self._readers: dict[str, Reader | Readers] = {}
         self._tails: dict[str, Tail] = {}
@@ -109,9 +109,9 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         if isinstance(order, PauseOrder):
             self._set_paused(self._paused | {order.stream} if order.paused else self._paused - {order.stream})
 
-    def _hear_of_children(self, stream: Stream) -> None:
-        """Child work has come to a queue for the first time: whoever waits must wait there, too."""
-        self._store.with_children.add(self._store.queue(stream))
+    def _hear_of_lanes(self, stream: Stream, lanes: str) -> None:
+        """Something has come into a lane that was not in use: whoever waits must wait there, too."""
+        self._store.lanes[self._store.queue(stream)] = lanes
         self._stir()
 
     def _stir(self) -> None:

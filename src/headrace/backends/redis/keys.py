@@ -6,7 +6,7 @@ they are gone, or have a time to live, once the messages are over. The others st
 namespace.
 
     :s:suspect … :s:low    the five lanes, streams read by one group          stays
-    :s:suspect/child …     the same for child work, where there was any       stays
+    :s:suspect/child …     the same for child work                            stays
     :ids                   hash: id → place and flags                         job
     :msg                   hash: id → message, of what is not in a lane       job
     :due  :retry  :dead    sorted sets: id by due time, or time of death      job
@@ -20,9 +20,9 @@ namespace.
     :confirmed             written before a confirmation is waited for        time to live
     :meta                  hash: lease, longer and until (of one that was     stays
                            shortened), paused, run (of the server), patient,
-                           layout (of a stream that was split), child (1: it
-                           held child work), large (what is not small, see
-                           lua/shared/queueing.lua)
+                           layout (of a stream that was split), lanes (in use,
+                           beside that of normal priority), large (what is not
+                           small, see lua/shared/queueing.lua)
     :sched                 hash: of each schedule l:<name> last moment,       stays
                            f: last fired, p: paused, d: definition
 
@@ -54,7 +54,7 @@ from headrace.core.message import Stream, StreamKind
 #: The lanes in the order in which they are claimed; scripts number them from 1.
 LANES = ("suspect", "returned", "high", "normal", "low")
 CHILD_LANES = (0, 6, 7, 8, 9)
-SUSPECT, RETURNED = 1, 2
+SUSPECTS, RETURNED, NORMAL_LANE = (1, 0), 2, 4
 TOP_DOWN, BOTTOM_UP = (3, 4, 5), (5, 4, 3)
 
 #: The group that reads the lanes, of every queue and of every group of a topic.

@@ -12,7 +12,7 @@ from headrace.core.message import Stream
 from headrace.core.record import DeadLetter, JobStatus, Page, Record
 
 from .entries import dead_letter_of, record_of
-from .keys import CHILD_LANES, LANES
+from .keys import CHILD_LANES, LANES, NORMAL_LANE
 from .scripts import LIST, LOOK
 from .store import Store
 
@@ -31,7 +31,6 @@ PARTS: dict[str, JobStatus | None] = {
     "D": JobStatus.DEAD,
     MARKS: None,
 }
-OF_CHILDREN = frozenset(f"{kind}{lane}" for kind in "QX" for lane in CHILD_LANES)
 _MARKED = (JobStatus.SUCCEEDED, JobStatus.CANCELLED, JobStatus.EXPIRED)
 
 #: Rows and bytes of bodies asked for at once, however large the page, and requests made for one page.
@@ -69,8 +68,11 @@ class Lister:
         if stream.kind != "group" and PARKED in parts:
             parts.remove(PARKED)
         queue = self._store.queue(stream)
-        if not await self._store.command("HGET", queue.keys.meta, "child"):
-            parts = [part for part in parts if part not in OF_CHILDREN]
+        used = await self._store.command("HGET", queue.keys.meta, "lanes") or b""
+        unused = {f"{kind}{lane}" for kind in "QX" for lane in _LANES if lane != NORMAL_LANE} - {
+            f"{kind}{lane}" for kind in "QX" for lane in used.decode()
+        }
+        parts = [part for part in parts if part not in unused]
         place = read_cursor(cursor) if cursor else None
         if place is not None:
             parts = parts[parts.index(place.part) :] if place.part in parts else []

@@ -25,7 +25,7 @@ from .connection import Wire, Word, pack
 from .drawing import Drawer
 from .entries import claims_of
 from .faults import can_heal, is_out_of_memory
-from .keys import BOTTOM_UP, CHILD_LANES, GROUP, LANES, RETURNED, SUSPECT, TOP_DOWN
+from .keys import BOTTOM_UP, CHILD_LANES, GROUP, NORMAL_LANE, RETURNED, SUSPECTS, TOP_DOWN
 from .notices import Notices
 from .queue import Call, Queue
 from .scripts import AGAIN, CLAIM, ENSURE, STARTED, UNSEEN
@@ -270,11 +270,11 @@ class Reader:
         self._is_far = time.monotonic() > asked_at + FRESH
         self._store.check([reply], self._link)
         drawn = await self._drawer.note(wanted.queues, draws)
-        seconds, microseconds, paused, with_children, reads, further, lane = reply
+        seconds, microseconds, paused, used, reads, further, lane = reply
         self._store.learn_time(seconds, microseconds)
         self._paused.difference_update(queue.stream for queue in wanted.queues)
         self._paused.update(wanted.queues[source - 1].stream for source in paused)
-        self._store.with_children.update(wanted.queues[source - 1] for source in with_children)
+        self._store.lanes.update((wanted.queues[source - 1], lanes.decode()) for source, lanes in used)
         claims: list[Claim] = []
         for source, read_lane, entries in reads:
             claims += self._claims(wanted.queues[source - 1], read_lane, entries)
@@ -341,12 +341,13 @@ class Reader:
         open_queues = [
             queue for queue in wanted.queues if queue.stream not in self._paused and queue not in closed
         ]
-        first = SUSPECT if wanted.suspects > 0 else RETURNED
-        lanes = [(queue, lane) for lane in range(first, len(LANES) + 1) for queue in open_queues]
-        if wanted.children > 0:
-            with_children = self._store.with_children.intersection(open_queues)
-            lanes += [(queue, lane) for lane in CHILD_LANES[first - 1 :] for queue in with_children]
-        return {queue.keys.by_lane[lane]: (queue, lane) for queue, lane in lanes}
+        unwanted = {*([] if wanted.suspects > 0 else SUSPECTS), *([] if wanted.children > 0 else CHILD_LANES)}
+        return {
+            queue.keys.by_lane[lane]: (queue, lane)
+            for queue in open_queues
+            for lane in self._lanes_of(queue)
+            if lane not in unwanted
+        }
 
     async def _ask_blocking(self, data: bytes, seconds: float) -> list[Any]:
         wire = await self._link.connected()
@@ -405,8 +406,9 @@ class Reader:
                 return claims, True
         return [], False
 
-    def _lanes_of(self, queue: Queue) -> Iterable[int]:
-        return queue.keys.by_lane if queue in self._store.with_children else range(1, len(LANES) + 1)
+    def _lanes_of(self, queue: Queue) -> list[int]:
+        """Those that are in use, as far as is known."""
+        return [NORMAL_LANE, *map(int, self._store.lanes.get(queue, ""))]
 
     async def trim(self, claims: list[Claim], wanted: Wanted) -> list[Claim]:
         """Hand back what goes beyond what was wanted: a blocking read takes one from each lane."""
@@ -414,7 +416,7 @@ class Reader:
         surplus: list[Claim] = []
         suspects, children = wanted.suspects, wanted.children
         for claim in claims:
-            suspect = claim.token.lane in (SUSPECT, CHILD_LANES[0])
+            suspect = claim.token.lane in SUSPECTS
             fits = len(taken) < wanted.limit and suspects >= suspect and children >= claim.child
             if fits and claim.source.stream not in self._paused:
                 taken.append(claim)

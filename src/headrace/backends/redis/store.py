@@ -48,8 +48,8 @@ class Store:
         self._queues: dict[Stream, Queue] = {}
         #: Streams that this process has written into the set of all.
         self.listed: set[Stream] = set()
-        #: Queues that have held work for child processes, as far as this process has heard.
-        self.with_children: set[Queue] = set()
+        #: The lanes of each queue that are in use beside that of normal priority, as far as was heard.
+        self.lanes: dict[Queue, str] = {}
         #: Groups that this process joined as ordered, for when the server has lost them.
         self._ordered: set[Stream] = set()
 

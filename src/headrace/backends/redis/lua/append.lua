@@ -100,7 +100,6 @@ end
 local room = limit >= 0 and limit - waiting() - redis.call('ZCARD', DUE) or math.huge
 local fresh = {}
 local before, soonest
-local has_children = false
 
 local function has_mark(id)
   local value = redis.call('GET', MARK .. id)
@@ -175,7 +174,7 @@ local function add(index, id, task, body, options)
     local lane = lane_of(message)
     local entry = redis.call('XADD', lane_key(lane), next_entry(lane), unpack(message))
     note_size(META, lane, entry, #body)
-    has_children = has_children or child == '1'
+    note_lane(lane)
     added[#added + 1] = id
     added[#added + 1] = lane .. entry
   end
@@ -198,9 +197,6 @@ end
 
 if #added > 0 then
   redis.call('HSET', IDS, unpack(added))
-end
-if has_children then
-  note_child()
 end
 announce_if_sooner(before, soonest)
 remember()

@@ -6,7 +6,8 @@
 -- keys:    for each source its five lanes and `:meta`, the source whose turn it is first
 -- args:    group · consumer · limit · suspects · bytes · portion · for each source q, or g: a group of a topic ·
 --          how much child work · 1 or 0: that is first · the lanes after suspect, in order
--- answers: seconds and microseconds of the clock · the paused sources, from 1 · those that held child work ·
+-- answers: seconds and microseconds of the clock · the paused sources, from 1 · {source, lanes} for
+--          each that uses more than that of normal priority ·
 --          {source, lane, entries} for each read · {source, count, bound} for each to go on with: none has more
 --          bytes than the bound · their lane, or 0
 local group, consumer = ARGV[1], ARGV[2]
@@ -15,7 +16,7 @@ local room, portion = tonumber(ARGV[5]), tonumber(ARGV[6])
 local sources = #KEYS / 6
 local children, children_first = tonumber(ARGV[8]), ARGV[9] == '1'
 local reads, paused, open, large = {}, {}, {}, {}
-local with_children = {} -- the open sources that held child work
+local used = {} -- lanes of sources, beside that of normal priority
 
 -- Bytes of a message that is small (see shared/queueing.lua). How many are read here, few at a time, where there
 -- may be large ones, and how many bytes.
@@ -23,14 +24,14 @@ local SMALL, CAREFUL, HERE = 4096, 64, 262144
 local here = math.min(room, HERE)
 
 for source = 1, sources do
-  local meta = redis.call('HMGET', KEYS[source * 6], 'paused', 'large', 'child')
+  local meta = redis.call('HMGET', KEYS[source * 6], 'paused', 'large', 'lanes')
   if meta[1] == '1' then
     paused[#paused + 1] = source
   else
     open[#open + 1] = source
     large[source] = meta[2] or nil
     if meta[3] then
-      with_children[#with_children + 1] = source
+      used[#used + 1] = { source, meta[3] }
     end
   end
 end
@@ -141,14 +142,20 @@ end
 -- A lane, and the same of child work: in turns one of them is first.
 local function each_kind(lane)
   local child = lane == 1 and 0 or lane + 4
-  if #with_children == 0 then
-    return { lane }
-  end
   return children_first and { child, lane } or { lane, child }
 end
 
 local function sources_of(lane)
-  return is_child(lane) and with_children or open
+  if lane == 4 then
+    return open
+  end
+  local found = {}
+  for _, each in ipairs(used) do
+    if string.find(each[2], lane, 1, true) then
+      found[#found + 1] = each[1]
+    end
+  end
+  return found
 end
 
 local function read_suspects(limit)
@@ -201,9 +208,9 @@ for at = 10, #ARGV do
     if allowed(lane) > 0 and room > 0 then
       local further = read_lane(lane)
       if allowed(lane) > 0 and #further > 0 then
-        return { time[1], time[2], paused, with_children, reads, shares(further, lane), lane }
+        return { time[1], time[2], paused, used, reads, shares(further, lane), lane }
       end
     end
   end
 end
-return { time[1], time[2], paused, with_children, reads, {}, 0 }
+return { time[1], time[2], paused, used, reads, {}, 0 }

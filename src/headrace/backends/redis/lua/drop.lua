@@ -2,7 +2,7 @@
 --
 -- requires: queue
 -- keys:     those of the queue or topic
-for _, lane in ipairs(lanes()) do
+for lane = 0, 9 do
   redis.call('DEL', lane_key(lane))
 end
 redis.call('DEL', META, SCHEDULES, PRODUCER)

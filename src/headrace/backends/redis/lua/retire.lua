@@ -5,7 +5,7 @@
 -- args:     consumer
 -- answers:  in how many lanes it is still needed
 local needed = 0
-for _, lane in ipairs(lanes()) do
+for lane = 0, 9 do
   local rows = redis.pcall('XPENDING', lane_key(lane), GROUP, '-', '+', 1, ARGV[5])
   if #rows == 0 then
     redis.pcall('XGROUP', 'DELCONSUMER', lane_key(lane), GROUP, ARGV[5])

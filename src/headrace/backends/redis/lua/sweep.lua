@@ -1,4 +1,5 @@
--- Forgets consumers that hold nothing and were not seen for long: the names that dead workers leave behind.
+-- Forgets consumers that hold nothing and were not seen for long: the names that dead workers leave behind. A lane
+-- that has become empty is not in use any more, so that claims need not read it.
 --
 -- requires: queue
 -- keys:     those of the queue
@@ -20,7 +21,19 @@ local function sweep(lane)
   end
 end
 
-for _, lane in ipairs(lanes()) do
+for lane = 0, 9 do
   sweep(lane)
+end
+local used = ''
+for _, lane in ipairs(lanes()) do
+  if lane ~= 4 and redis.call('XLEN', lane_key(lane)) > 0 then
+    used = used .. lane
+  end
+end
+if used ~= (redis.call('HGET', META, 'lanes') or '') then
+  redis.call('HDEL', META, 'lanes') -- whoever removes first is not refused when memory is short
+  if used ~= '' then
+    redis.call('HSET', META, 'lanes', used)
+  end
 end
 return count

@@ -26,12 +26,15 @@ local function child_lane_of(lane)
   return lane == SUSPECT and 0 or lane + 4
 end
 
--- The lanes that the stream has: those of child work as soon as it held any.
+-- The lanes that are in use: that of normal priority, and those in which something was.
 local function lanes()
-  if redis.call('HGET', META, 'child') then
-    return { 1, 2, 3, 4, 5, 0, 6, 7, 8, 9 }
+  local used, found = redis.call('HGET', META, 'lanes') or '', {}
+  for lane in string.gmatch('1234506789', '%d') do
+    if lane == '4' or string.find(used, lane, 1, true) then
+      found[#found + 1] = tonumber(lane)
+    end
   end
-  return { 1, 2, 3, 4, 5 }
+  return found
 end
 
 -- A time as text: `..` would cut it to 14 digits.

@@ -14,11 +14,17 @@ local function lane_of(message, returned)
   return get(message, 'c') and child_lane_of(lane) or lane
 end
 
--- Child work has come into its lanes: claims read them from now on, also those that wait.
-local function note_child()
-  if not redis.call('HGET', META, 'child') then
-    redis.call('HSET', META, 'child', '1')
-    redis.call('PUBLISH', ORDERS, 'child ' .. LABEL)
+-- Something has come into a lane: claims read it from now on, also those that wait.
+local noted = { [4] = true }
+local function note_lane(lane)
+  if noted[lane] then
+    return
+  end
+  noted[lane] = true
+  local used = redis.call('HGET', META, 'lanes') or ''
+  if not string.find(used, lane, 1, true) then
+    redis.call('HSET', META, 'lanes', used .. lane)
+    redis.call('PUBLISH', ORDERS, 'lane ' .. LABEL .. ' ' .. used .. lane)
   end
 end
 
@@ -68,9 +74,7 @@ local function enqueue(id, flags, message, returned)
   local lane = lane_of(message, returned)
   local entry = redis.call('XADD', lane_key(lane), next_entry(lane), unpack(message))
   note_size(META, lane, entry, size_of(message))
-  if get(message, 'c') then
-    note_child()
-  end
+  note_lane(lane)
   set_place(id, lane .. entry, flags)
 end
 
