@@ -38,7 +38,17 @@ CONSTELLATIONS: dict[str, tuple[type[Watched | Cluster], str]] = {
 CORE = {
     "sentinel": ("claim", "renew", "results_and_waiters", "topic_read"),
     "cluster": (
-        *("append", "claim", "settle", "reclaim", "renew", "promote", "pause_and_purge", "lifecycle"),
+        *(
+            "append",
+            "claim",
+            "children",
+            "settle",
+            "reclaim",
+            "renew",
+            "promote",
+            "pause_and_purge",
+            "lifecycle",
+        ),
         *("results_and_waiters", "traffic", "group_claim", "topic_read", "topic_listing", "concurrency"),
     ),
 }
@@ -52,9 +62,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         clustered = [f"{SPLIT}cluster"] if module in SPLIT_CORE else []
         split = [] if whole else [*SPLIT_STORES, *clustered]
         stores = [*LOCAL_STORES, *rows(), *several, *split]
-        if module == "test_children":
-            # Redis has no lanes for child work yet: delete this when it has.
-            stores = [store for store in stores if store in (*LOCAL_STORES, f"{SPLIT}memory")]
         metafunc.parametrize("store", stores, scope="session")
 
 

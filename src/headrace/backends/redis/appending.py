@@ -78,7 +78,7 @@ def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> C
 def _words(batch: Batch, number: int, messages: list[Message], remembered: int) -> list[Word]:
     limit = _UNLIMITED if batch.limit is None else batch.limit
     words: list[Word] = [f"{batch.producer}/{number}", batch.number, limit, remembered]
-    if limit == _UNLIMITED and messages[0].priority == NORMAL and are_alike(messages):
+    if limit == _UNLIMITED and _is_plain(messages[0]) and are_alike(messages):
         words += ("f", messages[0].task)
         for message in messages:
             words += (message.id, message.body)
@@ -92,7 +92,7 @@ def _words(batch: Batch, number: int, messages: list[Message], remembered: int) 
 
 def _is_plain(message: Message) -> bool:
     """Whether it has no options."""
-    return message.priority == NORMAL and message.plain
+    return message.priority == NORMAL and not message.child and message.plain
 
 
 def _options(message: Message) -> str:
@@ -102,7 +102,7 @@ def _options(message: Message) -> str:
     unique = message.unique
     kind, key, window = (_KINDS[unique.until], unique.key, unique.window_us) if unique else ("-", "", 0)
     times = f"{max(0, message.delay_us)} {max(0, message.due_us)} {message.lifetime_us}"
-    return f"{message.priority} {times} {kind} {window} {message.mark_us} {key}"
+    return f"{message.priority} {int(message.child)} {times} {kind} {window} {message.mark_us} {key}"
 
 
 def _chunks(messages: list[Message]) -> Iterator[list[Message]]:

@@ -59,7 +59,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         self._confirmation = confirmation
         # An append and its confirmation have a connection of their own: nobody else shall wait for that.
         self._append_way = store.new_way() if confirmation else None
-        self._announcements = Announcements(store)
+        self._announcements = Announcements(store, self._hear_of_lanes, self._stir)
         self._recoverer = Recoverer(store)
         self._readers: dict[str, Reader | Readers] = {}
         self._tails: dict[str, Tail] = {}
@@ -112,13 +112,22 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         if isinstance(order, PauseOrder):
             self._set_paused(self._paused | {order.stream} if order.paused else self._paused - {order.stream})
 
+    def _hear_of_lanes(self, stream: Stream, lanes: str) -> None:
+        """Something has come into a lane that was not in use: whoever waits must wait there, too."""
+        self._store.lanes[self._store.queue(stream)] = lanes
+        self._stir()
+
+    def _stir(self) -> None:
+        """Have those look anew who wait."""
+        for reader in self._readers.values():
+            reader.stir()
+
     def _set_paused(self, paused: set[Stream]) -> None:
         if paused != self._paused:
             # The readers share the set.
             self._paused.clear()
             self._paused.update(paused)
-            for reader in self._readers.values():
-                reader.stir()
+            self._stir()
 
     # --- the path of a message ---------------------------------------------------------------------------
 
@@ -184,7 +193,14 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         queues = [self._store.queue(source.stream) for source in sources]
         reader = self._reader(consumer)
         return await reader.claim(
-            wanted(queues, limit=limit, suspects=suspects, wait=wait, turn=next(self._turns))
+            wanted(
+                queues,
+                limit=limit,
+                suspects=suspects,
+                children=children,
+                wait=wait,
+                turn=next(self._turns),
+            )
         )
 
     def wake(self, consumer: str) -> None:

@@ -69,6 +69,7 @@ def _claim(queue: Queue, lane: int, entry: bytes, fields: list[bytes], consumer:
         state_of(message),
         int(message.get(b"p", NORMAL)),
         int(message.get(b"e", 0)),
+        b"c" in message,
     )
 
 

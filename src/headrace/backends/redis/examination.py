@@ -92,7 +92,10 @@ class RedisExamination(RedisInspector, Examination):
         lease = await self._store.command("HGET", keys.meta, "lease")
         idle_us = max(STALE_LEAST, STALE_LEASES * int(lease or DEFAULT_LEASE))
         rows = await self._store.commands(
-            *(("XPENDING", key, GROUP, "IDLE", idle_us // 1000, "-", "+", HELD) for key in keys.lanes),
+            *(
+                ("XPENDING", key, GROUP, "IDLE", idle_us // 1000, "-", "+", HELD)
+                for key in keys.by_lane.values()
+            ),
             tolerates=lambda reply: True,  # a lane that was never used has no group
         )
         return [row[1].decode() for found in rows if isinstance(found, list) for row in found]

@@ -6,6 +6,7 @@ they are gone, or have a time to live, once the messages are over. The others st
 namespace.
 
     :s:suspect … :s:low    the five lanes, streams read by one group          stays
+    :s:suspect/child …     the same for child work                            stays
     :ids                   hash: id → place and flags                         job
     :msg                   hash: id → message, of what is not in a lane       job
     :due  :retry  :dead    sorted sets: id by due time, or time of death      job
@@ -21,8 +22,9 @@ namespace.
                            shortened), paused, run (of the server), patient
                            (until when nothing is reclaimed), looked (when it
                            was last looked for leases that ran out),
-                           layout (of a stream that was split), large (what is
-                           not small, see lua/shared/queueing.lua)
+                           layout (of a stream that was split), lanes (in use,
+                           beside that of normal priority), large (what is not
+                           small, see lua/shared/queueing.lua)
     :sched                 hash: of each schedule l:<name> last moment,       stays
                            f: last fired, p: paused, d: definition,
                            t: by which timetable
@@ -58,7 +60,8 @@ from headrace.core.message import Stream, StreamKind
 
 #: The lanes in the order in which they are claimed; scripts number them from 1.
 LANES = ("suspect", "returned", "high", "normal", "low")
-SUSPECT, RETURNED = 1, 2
+CHILD_LANES = (0, 6, 7, 8, 9)
+SUSPECTS, RETURNED, NORMAL_LANE = (1, 0), 2, 4
 TOP_DOWN, BOTTOM_UP = (3, 4, 5), (5, 4, 3)
 
 #: The group that reads the lanes, of every queue and of every group of a topic.
@@ -67,7 +70,7 @@ GROUP = "headrace"
 _KINDS: dict[str, StreamKind] = {"queue": "queue", "topic": "topic", "group": "group"}
 
 _PERMANENT = re.compile(
-    r"\{[^}]*\}:(g:[^/]+/)?(s:(suspect|returned|high|normal|low)|meta|sched|p:)"
+    r"\{[^}]*\}:(g:[^/]+/)?(s:(suspect|returned|high|normal|low)(/child)?|meta|sched|p:)"
     r"|\{[^}]*\}:(log|groups)|[^{}]+:(streams|workers)"
 )
 
@@ -78,6 +81,9 @@ class QueueKeys:
     def __init__(self, namespace: str, stream: Stream) -> None:
         self._prefix = _prefix(namespace, stream)
         self.lanes = tuple(self._key(f"s:{lane}") for lane in LANES)
+        children = [lane + b"/child" for lane in self.lanes]
+        self.by_lane = dict(zip(range(1, len(LANES) + 1), self.lanes, strict=True))
+        self.by_lane |= zip(CHILD_LANES, children, strict=True)
         self.meta = self._key("meta")
         self.mark_prefix = self._key("r:")
         self.confirmed = self._key("confirmed")

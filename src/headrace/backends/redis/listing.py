@@ -12,11 +12,11 @@ from headrace.core.message import Stream
 from headrace.core.record import DeadLetter, JobStatus, Page, Record
 
 from .entries import dead_letter_of, record_of
-from .keys import LANES
+from .keys import CHILD_LANES, LANES, NORMAL_LANE
 from .scripts import LIST, LOOK
 from .store import Store
 
-_LANES = range(1, len(LANES) + 1)
+_LANES = (*range(1, len(LANES) + 1), *CHILD_LANES)
 MARKS = "M"
 PARKED = "K"  # of groups alone
 
@@ -67,6 +67,12 @@ class Lister:
         parts = [part for part in PARTS if _holds(part, status)]
         if stream.kind != "group" and PARKED in parts:
             parts.remove(PARKED)
+        queue = self._store.queue(stream)
+        used = await self._store.command("HGET", queue.keys.meta, "lanes") or b""
+        unused = {f"{kind}{lane}" for kind in "QX" for lane in _LANES if lane != NORMAL_LANE} - {
+            f"{kind}{lane}" for kind in "QX" for lane in used.decode()
+        }
+        parts = [part for part in parts if part not in unused]
         place = read_cursor(cursor) if cursor else None
         if place is not None:
             parts = parts[parts.index(place.part) :] if place.part in parts else []

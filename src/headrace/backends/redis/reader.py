@@ -25,7 +25,7 @@ from .connection import Wire, Word, pack
 from .drawing import Drawer
 from .entries import claims_of
 from .faults import can_heal, is_out_of_memory
-from .keys import BOTTOM_UP, GROUP, LANES, RETURNED, SUSPECT, TOP_DOWN
+from .keys import BOTTOM_UP, CHILD_LANES, GROUP, NORMAL_LANE, RETURNED, SUSPECTS, TOP_DOWN
 from .notices import Notices
 from .queue import Call, Queue
 from .scripts import AGAIN, CLAIM, ENSURE, STARTED, UNSEEN
@@ -75,15 +75,27 @@ class Wanted(msgspec.Struct, frozen=True):
     queues: Sequence[Queue]
     limit: int
     suspects: int
+    children: int
     wait: float
     from_bottom: bool
+    children_first: bool
     room: int = CLAIM_BYTES
 
 
-def wanted(queues: Sequence[Queue], *, limit: int, suspects: int, wait: float, turn: int) -> Wanted:
+def wanted(
+    queues: Sequence[Queue], *, limit: int, suspects: int, children: int | None, wait: float, turn: int
+) -> Wanted:
     # Turns that start from the bottom must not all begin with the same queue.
     first = (turn + turn // BOTTOM_TURN) % len(queues) if queues else 0
-    return Wanted((*queues[first:], *queues[:first]), limit, suspects, wait, turn % BOTTOM_TURN == 0)
+    return Wanted(
+        queues=(*queues[first:], *queues[:first]),
+        limit=limit,
+        suspects=suspects,
+        children=limit if children is None else children,
+        wait=wait,
+        from_bottom=turn % BOTTOM_TURN == 0,
+        children_first=turn % 2 == 1,
+    )
 
 
 class Reader:
@@ -102,7 +114,7 @@ class Reader:
         self._wake_asked = False
         self._leaving = False  # nobody waits for the read under way
         self._kept: list[Claim] = []  # read, and not handed out
-        self._seen: dict[Queue, list[bytes]] = {}  # the last entry of each lane
+        self._seen: dict[tuple[Queue, int], bytes] = {}  # the last entry of each lane
         self._doubtful = False  # the answer of a read was lost
         self._idle = False  # the last read waited in vain
         self._is_far = False  # the last answer took long
@@ -258,10 +270,11 @@ class Reader:
         self._is_far = time.monotonic() > asked_at + FRESH
         self._store.check([reply], self._link)
         drawn = await self._drawer.note(wanted.queues, draws)
-        seconds, microseconds, paused, reads, further, lane = reply
+        seconds, microseconds, paused, used, reads, further, lane = reply
         self._store.learn_time(seconds, microseconds)
         self._paused.difference_update(queue.stream for queue in wanted.queues)
         self._paused.update(wanted.queues[source - 1].stream for source in paused)
+        self._store.lanes.update((wanted.queues[source - 1], lanes.decode()) for source, lanes in used)
         claims: list[Claim] = []
         for source, read_lane, entries in reads:
             claims += self._claims(wanted.queues[source - 1], read_lane, entries)
@@ -279,14 +292,16 @@ class Reader:
         lanes = (RETURNED, *(BOTTOM_UP if wanted.from_bottom else TOP_DOWN))
         kinds = "".join(queue.stream.kind[0] for queue in wanted.queues)
         portion = PORTION_AFAR if self._is_far else PORTION
-        args = (GROUP, self._consumer, wanted.limit, wanted.suspects, wanted.room, portion, kinds, *lanes)
+        limits = (wanted.limit, wanted.suspects, wanted.room, portion)
+        children = (wanted.children, int(wanted.children_first))
+        args = (GROUP, self._consumer, *limits, kinds, *children, *lanes)
         return Call(CLAIM, pack((b"EVALSHA", CLAIM.digest, len(keys), *keys, *args)))
 
     async def _poll_further(self, lane: int, shares: Sequence[Share]) -> list[list[Claim]]:
         """What each has."""
         head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT")
         commands = [
-            pack((*head, count, "STREAMS", queue.keys.lanes[lane - 1], ">")) for queue, count, _ in shares
+            pack((*head, count, "STREAMS", queue.keys.by_lane[lane], ">")) for queue, count, _ in shares
         ]
         try:
             replies = await self._link.ask(b"".join(commands), len(commands))
@@ -326,11 +341,12 @@ class Reader:
         open_queues = [
             queue for queue in wanted.queues if queue.stream not in self._paused and queue not in closed
         ]
-        first = SUSPECT if wanted.suspects > 0 else RETURNED
+        unwanted = {*([] if wanted.suspects > 0 else SUSPECTS), *([] if wanted.children > 0 else CHILD_LANES)}
         return {
-            queue.keys.lanes[lane - 1]: (queue, lane)
-            for lane in range(first, len(LANES) + 1)
+            queue.keys.by_lane[lane]: (queue, lane)
             for queue in open_queues
+            for lane in self._lanes_of(queue)
+            if lane not in unwanted
         }
 
     async def _ask_blocking(self, data: bytes, seconds: float) -> list[Any]:
@@ -362,7 +378,7 @@ class Reader:
     def _claims(self, queue: Queue, lane: int, entries: list[Any]) -> list[Claim]:
         if not entries:
             return []
-        self._seen.setdefault(queue, [b""] * len(LANES))[lane - 1] = entries[-1][0]
+        self._seen[queue, lane] = entries[-1][0]
         return claims_of(queue, lane, entries, self._consumer, self._store.now_us())
 
     async def _take_up(self, wanted: Wanted) -> list[Claim]:
@@ -374,11 +390,11 @@ class Reader:
 
     async def _unseen(self, wanted: Wanted) -> tuple[list[Claim], bool]:
         """What a lost answer has brought, and whether there may be more of it."""
-        queues = list(dict.fromkeys((*wanted.queues, *self._seen)))
+        queues = list(dict.fromkeys((*wanted.queues, *(queue for queue, _ in self._seen))))
         for some in batched(queues, WINDOW):
-            lanes = [(queue, lane) for queue in some for lane in range(1, len(LANES) + 1)]
-            keys = [queue.keys.lanes[lane - 1] for queue, lane in lanes]
-            seen = [self._seen[queue][lane - 1] if queue in self._seen else b"" for queue, lane in lanes]
+            lanes = [(queue, lane) for queue in some for lane in self._lanes_of(queue)]
+            keys = [queue.keys.by_lane[lane] for queue, lane in lanes]
+            seen = [self._seen.get(place, b"") for place in lanes]
             args: list[Word] = [GROUP, self._consumer, min(wanted.limit, UNSEEN_MOST), wanted.room, *seen]
             call = Call(UNSEEN, pack((b"EVALSHA", UNSEEN.digest, len(keys), *keys, *args)))
             more, found = await self._store.run(call, self._link)
@@ -390,17 +406,22 @@ class Reader:
                 return claims, True
         return [], False
 
+    def _lanes_of(self, queue: Queue) -> list[int]:
+        """Those that are in use, as far as is known."""
+        return [NORMAL_LANE, *map(int, self._store.lanes.get(queue, ""))]
+
     async def trim(self, claims: list[Claim], wanted: Wanted) -> list[Claim]:
         """Hand back what goes beyond what was wanted: a blocking read takes one from each lane."""
         taken: list[Claim] = []
         surplus: list[Claim] = []
-        suspects = wanted.suspects
+        suspects, children = wanted.suspects, wanted.children
         for claim in claims:
-            suspect = claim.token.lane == SUSPECT
-            fits = len(taken) < wanted.limit and (not suspect or suspects > 0)
+            suspect = claim.token.lane in SUSPECTS
+            fits = len(taken) < wanted.limit and suspects >= suspect and children >= claim.child
             if fits and claim.source.stream not in self._paused:
                 taken.append(claim)
                 suspects -= suspect
+                children -= claim.child
             else:
                 surplus.append(claim)
         await self.hand_back(surplus)

@@ -114,7 +114,7 @@ class Readers:
 
     async def _poll(self, parts: dict[Reader, Wanted], wanted: Wanted) -> list[Claim]:
         claims: list[Claim] = []
-        suspects = wanted.suspects
+        suspects, children = wanted.suspects, wanted.children
         asking = list(parts)
         room = wanted.room
         while asking and len(claims) < wanted.limit and room > wanted.room / 2:
@@ -126,16 +126,23 @@ class Readers:
             }
             # One may take suspects at a time, whose turn it is: all together would take too many.
             allowed = [suspects if place == 0 else 0 for place in range(len(asked))]
+            for_children = _shares(children, len(asked)) + [0] * len(asked)
             answers = await self._ask(
                 [
-                    (reader, msgspec.structs.replace(parts[reader], limit=share, suspects=most, wait=0.0))
-                    for reader, share, most in zip(asked, shares, allowed, strict=True)
+                    (
+                        reader,
+                        msgspec.structs.replace(
+                            parts[reader], limit=share, suspects=most, children=free, wait=0.0
+                        ),
+                    )
+                    for reader, share, most, free in zip(asked, shares, allowed, for_children, strict=False)
                 ]
             )
             for found in answers:
                 claims += found
             room = wanted.room - size_of(claims)
             suspects = max(0, wanted.suspects - sum(claim.suspect for claim in claims))
+            children = wanted.children - sum(claim.child for claim in claims)
             full = [
                 reader
                 for reader, share, found in zip(asked, shares, answers, strict=True)

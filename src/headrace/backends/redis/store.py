@@ -48,6 +48,8 @@ class Store:
         self._queues: dict[Stream, Queue] = {}
         #: Streams that this process has written into the set of all.
         self.listed: set[Stream] = set()
+        #: The lanes of each queue that are in use beside that of normal priority, as far as was heard.
+        self.lanes: dict[Queue, str] = {}
         #: Whether this process wants the groups that it joined to be ordered.
         self._wants_order: dict[Stream, bool] = {}
 

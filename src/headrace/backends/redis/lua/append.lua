@@ -7,9 +7,9 @@
 --           what the messages are:
 --             f: fresh, of one task, without options; then task, and for each message: id · body
 --             1: all ids are different and no message has options, or 0: anything; then for each message: id ·
---             task · body · options, empty or 'priority delay due lifetime kind window mark key' (kind: f, s, e
---             or - of the unique key; mark: microseconds for which that of an expired owner stays), which needs
---             append_unique.lua when there is a key
+--             task · body · options, empty or 'priority child delay due lifetime kind window mark key' (child: 1 or
+--             0; kind: f, s, e or - of the unique key; mark: microseconds for which that of an expired owner
+--             stays), which needs append_unique.lua when there is a key
 -- answers:  three for each message that was not accepted: its index from 0 · d or f · the id that stands there
 local SHAPE, FIRST, WIDTH = ARGV[9], 10, 4
 local producer, number, limit, memory = PRODUCER .. ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
@@ -141,8 +141,8 @@ local function schedule(id, message, ready)
 end
 
 local function add(index, id, task, body, options)
-  local priority, delay, due, lifetime, kind, window, mark, key =
-    string.match(options, '^(%d+) (%d+) (%d+) (%d+) ([fse-]) (%d+) (%d+) (.*)$')
+  local priority, child, delay, due, lifetime, kind, window, mark, key =
+    string.match(options, '^(%d+) ([01]) (%d+) (%d+) (%d+) ([fse-]) (%d+) (%d+) (.*)$')
   local standing, expired
   if kind ~= '-' then
     standing, expired = holder_of(key, now, fresh)
@@ -157,14 +157,16 @@ local function add(index, id, task, body, options)
   local ready = math.max(now + delay, tonumber(due))
   local message = { 'i', id, 't', task, 'm', body }
   put(message, 'p', priority ~= '1' and priority)
+  put(message, 'c', child == '1' and child)
   put(message, 'e', lifetime ~= '0' and digits(ready + lifetime))
   put(message, 'u', kind ~= '-' and kind .. key)
   if ready > now then
     schedule(id, message, ready)
   else
-    local lane = HIGH + priority
-    local entry = redis.call('XADD', KEYS[lane], next_entry(lane), unpack(message))
+    local lane = lane_of(message)
+    local entry = redis.call('XADD', lane_key(lane), next_entry(lane), unpack(message))
     note_size(META, lane, entry, #body)
+    note_lane(lane)
     added[#added + 1] = id
     added[#added + 1] = lane .. entry
   end
@@ -184,7 +186,7 @@ for index = 1, count do
   if is_known(index, id) then
     refuse(index, 'd', id)
   else
-    add(index, id, ARGV[at + 1], ARGV[at + 2], options ~= '' and options or '1 0 0 0 - 0 0 ')
+    add(index, id, ARGV[at + 1], ARGV[at + 2], options ~= '' and options or '1 0 0 0 0 - 0 0 ')
   end
 end
 

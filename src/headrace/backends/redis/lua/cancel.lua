@@ -23,7 +23,7 @@ if lane and holder(lane, entry) then
 end
 
 if lane then
-  redis.call('XDEL', KEYS[lane], entry)
+  redis.call('XDEL', lane_key(lane), entry)
 else
   unpark(id, place)
 end

@@ -1,19 +1,22 @@
--- Hands out queued messages, lane by lane over all sources. Lua converts every reply, which costs as much as
+-- Hands out queued messages, lane by lane over all sources, in each lane child work and the rest in turns. Lua converts every reply, which costs as much as
 -- the reading itself; so it takes at most `portion` from one lane of one source, and when there is more
 -- it says where to go on with a plain command. It asks for no more at once than have room, however large they are.
 -- Few bytes are read in Lua: a megabyte takes it milliseconds.
 --
 -- keys:    for each source its five lanes and `:meta`, the source whose turn it is first
--- args:    group · consumer · limit · suspects · bytes · portion · for each source q, or g: a group of a topic · the
---          lanes after suspect, in order
--- answers: seconds and microseconds of the clock · the paused sources, from 1 ·
+-- args:    group · consumer · limit · suspects · bytes · portion · for each source q, or g: a group of a topic ·
+--          how much child work · 1 or 0: that is first · the lanes after suspect, in order
+-- answers: seconds and microseconds of the clock · the paused sources, from 1 · {source, lanes} for
+--          each that uses more than that of normal priority ·
 --          {source, lane, entries} for each read · {source, count, bound} for each to go on with: none has more
 --          bytes than the bound · their lane, or 0
 local group, consumer = ARGV[1], ARGV[2]
 local left, suspects = tonumber(ARGV[3]), tonumber(ARGV[4])
 local room, portion = tonumber(ARGV[5]), tonumber(ARGV[6])
 local sources = #KEYS / 6
+local children, children_first = tonumber(ARGV[8]), ARGV[9] == '1'
 local reads, paused, open, large = {}, {}, {}, {}
+local used = {} -- lanes of sources, beside that of normal priority
 
 -- Bytes of a message that is small (see shared/queueing.lua). How many are read here, few at a time, where there
 -- may be large ones, and how many bytes.
@@ -21,13 +24,34 @@ local SMALL, CAREFUL, HERE = 4096, 64, 262144
 local here = math.min(room, HERE)
 
 for source = 1, sources do
-  local meta = redis.call('HMGET', KEYS[source * 6], 'paused', 'large')
+  local meta = redis.call('HMGET', KEYS[source * 6], 'paused', 'large', 'lanes')
   if meta[1] == '1' then
     paused[#paused + 1] = source
   else
     open[#open + 1] = source
     large[source] = meta[2] or nil
+    if meta[3] then
+      used[#used + 1] = { source, meta[3] }
+    end
   end
+end
+
+-- Lanes are numbered as in shared/queue.lua.
+local function is_child(lane)
+  return lane == 0 or lane > 5
+end
+
+local function key_of(source, lane)
+  local first = (source - 1) * 6
+  if not is_child(lane) then
+    return KEYS[first + lane]
+  end
+  return KEYS[first + (lane == 0 and 1 or lane - 4)] .. '/child'
+end
+
+-- How many more may be taken from a lane of that kind.
+local function allowed(lane)
+  return is_child(lane) and math.min(left, children) or left
 end
 
 -- What no message of this lane exceeds.
@@ -64,7 +88,7 @@ local function pass(source, lane, last)
 end
 
 local function ask(source, lane, count)
-  local key = KEYS[(source - 1) * 6 + lane]
+  local key = key_of(source, lane)
   local reply = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', key, '>')
   if reply and reply.err then
     -- No such group, or no such stream: they begin at the beginning. A topic's group may have been removed.
@@ -77,8 +101,9 @@ local function ask(source, lane, count)
   return reply and reply[1][2] or {}
 end
 
-local function spend(entries)
+local function spend(entries, lane)
   left = left - #entries
+  children = is_child(lane) and children - #entries or children
   for _, entry in ipairs(entries) do
     for at = 6, #entry[2], 2 do
       room = room - #entry[2][at]
@@ -103,7 +128,7 @@ local function read(source, lane, limit)
     local entries = ask(source, lane, count)
     if #entries > 0 then
       reads[#reads + 1] = { source, lane, entries }
-      spend(entries)
+      spend(entries, lane)
       pass(source, lane, entries[#entries][1])
     end
     if #entries < count then
@@ -114,10 +139,31 @@ local function read(source, lane, limit)
   return true
 end
 
+-- A lane, and the same of child work: in turns one of them is first.
+local function each_kind(lane)
+  local child = lane == 1 and 0 or lane + 4
+  return children_first and { child, lane } or { lane, child }
+end
+
+local function sources_of(lane)
+  if lane == 4 then
+    return open
+  end
+  local found = {}
+  for _, each in ipairs(used) do
+    if string.find(each[2], lane, 1, true) then
+      found[#found + 1] = each[1]
+    end
+  end
+  return found
+end
+
 local function read_suspects(limit)
   local before = left
-  for _, source in ipairs(open) do
-    read(source, 1, limit - before + left)
+  for _, lane in ipairs(each_kind(1)) do
+    for _, source in ipairs(sources_of(lane)) do
+      read(source, lane, math.min(limit - before + left, allowed(lane)))
+    end
   end
 end
 
@@ -129,8 +175,8 @@ end
 -- Reads one lane; answers what is to be read further, if anything is.
 local function read_lane(lane)
   local further = {}
-  for _, source in ipairs(open) do
-    local count = math.min(left, most_of(source, lane))
+  for _, source in ipairs(sources_of(lane)) do
+    local count = math.min(allowed(lane), most_of(source, lane))
     if count > 0 and read(source, lane, count) then
       further[#further + 1] = { source, 0, 0 }
     end
@@ -146,8 +192,9 @@ local function shares(further, lane)
     local bound = bound_of(share[1], lane)
     local fits = math.floor(room / others / bound)
     if fits >= portion or fits * bound >= HERE then
-      share[2], share[3] = math.min(math.ceil(left / others), fits), bound
+      share[2], share[3] = math.min(math.ceil(allowed(lane) / others), fits), bound
       left, room = left - share[2], room - share[2] * bound
+      children = is_child(lane) and children - share[2] or children
       worthwhile[#worthwhile + 1] = share
     end
   end
@@ -156,13 +203,14 @@ end
 
 local time = redis.call('TIME')
 read_suspects(math.min(suspects, left))
-for at = 8, #ARGV do
-  local lane = tonumber(ARGV[at])
-  if left > 0 and room > 0 then
-    local further = read_lane(lane)
-    if left > 0 and #further > 0 then
-      return { time[1], time[2], paused, reads, shares(further, lane), lane }
+for at = 10, #ARGV do
+  for _, lane in ipairs(each_kind(tonumber(ARGV[at]))) do
+    if allowed(lane) > 0 and room > 0 then
+      local further = read_lane(lane)
+      if allowed(lane) > 0 and #further > 0 then
+        return { time[1], time[2], paused, used, reads, shares(further, lane), lane }
+      end
     end
   end
 end
-return { time[1], time[2], paused, reads, {}, 0 }
+return { time[1], time[2], paused, used, reads, {}, 0 }

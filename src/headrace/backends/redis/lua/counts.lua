@@ -7,9 +7,9 @@
 --           of a group: how many of the queued it has not drawn · its position · when the oldest event that
 --           nobody has begun to handle was written · when a member was last seen · 1 when it is ordered
 local queued, running = 0, 0
-for lane = 1, 5 do
+for _, lane in ipairs(lanes()) do
   local _, pending = group_of(lane)
-  queued = queued + redis.call('XLEN', KEYS[lane]) - pending
+  queued = queued + redis.call('XLEN', lane_key(lane)) - pending
   running = running + pending
 end
 local now = digits(clock())

@@ -2,8 +2,8 @@
 --
 -- requires: queue
 -- keys:     those of the queue or topic
-for lane = 1, 5 do
-  redis.call('DEL', KEYS[lane])
+for lane = 0, 9 do
+  redis.call('DEL', lane_key(lane))
 end
 redis.call('DEL', META, SCHEDULES, PRODUCER)
 if KEYS[21] then

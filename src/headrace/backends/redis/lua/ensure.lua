@@ -1,13 +1,23 @@
--- Makes the group of every lane and stores the lease. One that is shortened holds as it was until it would have
+-- Makes the group of every lane that is in use and stores the lease. One that is shortened holds as it was until it would have
 -- run out. Announces a change.
 --
 -- requires: queue
 -- keys:     those of the queue
 -- args:     lease in microseconds, or empty: only the groups
 -- answers:  the lease that stood there before
-for lane = 1, 5 do
+-- Somebody may have deleted by hand what was known of the lanes.
+local used = ''
+for lane = 0, 9 do
+  if lane ~= 4 and redis.call('XLEN', lane_key(lane)) > 0 then
+    used = used .. lane
+  end
+end
+if used ~= '' and not redis.call('HGET', META, 'lanes') then
+  redis.call('HSET', META, 'lanes', used)
+end
+for _, lane in ipairs(lanes()) do
   -- It may be there. Queues are read from the beginning: what is done is deleted.
-  redis.pcall('XGROUP', 'CREATE', KEYS[lane], GROUP, '0', 'MKSTREAM')
+  redis.pcall('XGROUP', 'CREATE', lane_key(lane), GROUP, '0', 'MKSTREAM')
 end
 local meta = redis.call('HMGET', META, 'lease', 'longer', 'until')
 local before = meta[1]

@@ -34,7 +34,7 @@ local function succeed(id, lane, entry, origin, unique, ttl, says)
     if not lane and follow_parked(id, place, origin) then
       return finish(id, flags, unique, ttl, says)
     end
-  elseif not place and redis.call('XACK', KEYS[lane], GROUP, entry) == 0 then
+  elseif not place and redis.call('XACK', lane_key(lane), GROUP, entry) == 0 then
     lane = nil
   end
   if not lane then
@@ -58,7 +58,7 @@ end
 
 local function finish_held(lane, count, entries, ids, marks)
   local flagged = flags_of(ids, ids + count - 1)
-  redis.call('XDEL', KEYS[lane], unpack(ARGV, entries, ids - 1))
+  redis.call('XDEL', lane_key(lane), unpack(ARGV, entries, ids - 1))
   redis.call('HDEL', IDS, unpack(ARGV, ids, ids + count - 1))
   if marks then
     local now = clock()
@@ -78,7 +78,7 @@ local function finish_section(at)
   local entries = at + 3
   local ids = entries + count
   local marks = kept and ids + count
-  if redis.call('XACK', KEYS[lane], GROUP, unpack(ARGV, entries, ids - 1)) == count then
+  if redis.call('XACK', lane_key(lane), GROUP, unpack(ARGV, entries, ids - 1)) == count then
     finish_held(lane, count, entries, ids, marks)
   else
     for number = 0, count - 1 do

@@ -48,7 +48,7 @@ end
 
 local function list_queued(lane)
   local start = after ~= '' and after or group_of(lane) or '0-0'
-  local found = redis.call('XRANGE', KEYS[lane], '(' .. start, '+', 'COUNT', limit)
+  local found = redis.call('XRANGE', lane_key(lane), '(' .. start, '+', 'COUNT', limit)
   for _, row in ipairs(found) do
     after = row[1]
     -- It may have been claimed since the page before.
@@ -61,7 +61,7 @@ end
 
 local function list_running(lane)
   local start = after == '' and '-' or '(' .. after
-  local found = redis.pcall('XPENDING', KEYS[lane], GROUP, start, '+', limit)
+  local found = redis.pcall('XPENDING', lane_key(lane), GROUP, start, '+', limit)
   for _, row in ipairs(found) do
     after = row[1]
     local message = message_in(lane, row[1])

@@ -4,14 +4,14 @@
 --
 -- requires: queue message place
 -- keys:     those of the queue
--- args:     run id of the server, or empty · lane and entry to go on after · how many to find · the lease of a
---           queue that has none, in microseconds · bytes of bodies after which it stops: they will be moved ·
+-- args:     run id of the server, or empty · place of a lane, and entry to go on after · how many to find · the lease
+--           of a queue that has none, in microseconds · bytes of bodies after which it stops: they will be moved ·
 --           microseconds for which the last look is enough, whoever made it · 1: after an outage, or 0
--- answers:  now, or 0 when it did not matter · lease in milliseconds · lane and entry to go on after; lane 0 when
---           all were looked at, or none had to be; -1 when the clock went back and leases must be rebased ·
+-- answers:  now, or 0 when it did not matter · lease in milliseconds · place of a lane, and entry to go on after; 0
+--           when all were looked at, or none had to be; -1 when the clock went back and leases must be rebased ·
 --           {lane, entry, consumer, message without its body, what its run said of itself} for each that was
 --           found
-local run, lane, after = ARGV[5], tonumber(ARGV[6]), ARGV[7]
+local run, at, after = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local limit, bytes, every = tonumber(ARGV[8]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local after_outage = ARGV[12] == '1'
 if redis.call('HLEN', IDS) == 0 then
@@ -34,7 +34,7 @@ local patient = math.min(tonumber(meta[3] or 0), now + lease)
 if after_outage or (run ~= '' and meta[2] and meta[2] ~= run) then
   patient = now + lease
 end
-local begins = lane == 1 and after == ''
+local begins = at == 1 and after == ''
 if begins and not after_outage and looked > now - every then
   return { now, 0, 0, '', {} }
 end
@@ -48,7 +48,8 @@ if now < patient then
   return { now, 0, 0, '', {} }
 end
 
-local found = {}
+local found, order = {}, lanes()
+local lane = order[at]
 local function note(entry, consumer)
   local message = message_in(lane, entry) or {}
   local said = said_of(get(message, 'i') or '', lane .. entry) or ''
@@ -58,17 +59,18 @@ local function note(entry, consumer)
 end
 
 local idle = math.ceil(lease / 1000)
-while lane <= 5 do
+while lane do
   local start = after == '' and '-' or '(' .. after
   -- The server walks over those that are fine: it does so far faster than a script.
-  local rows = redis.pcall('XPENDING', KEYS[lane], GROUP, 'IDLE', idle, start, '+', limit - #found)
+  local rows = redis.pcall('XPENDING', lane_key(lane), GROUP, 'IDLE', idle, start, '+', limit - #found)
   for _, row in ipairs(rows) do
     after = row[1]
     note(row[1], row[2])
     if #found == limit or bytes <= 0 then
-      return { now, math.floor(lease / 1000), lane, after, found }
+      return { now, math.floor(lease / 1000), at, after, found }
     end
   end
-  lane, after = lane + 1, ''
+  at, after = at + 1, ''
+  lane = order[at]
 end
 return { now, math.floor(lease / 1000), 0, '', found }

@@ -20,12 +20,12 @@ local function purge_lane(lane)
   local after = group_of(lane) or '0-0'
   while count < limit and bytes > 0 do
     local fit = math.min(limit - count, 10, math.max(1, math.floor(bytes / largest)))
-    local rows = redis.call('XRANGE', KEYS[lane], '(' .. after, '+', 'COUNT', fit)
+    local rows = redis.call('XRANGE', lane_key(lane), '(' .. after, '+', 'COUNT', fit)
     if #rows == 0 then
       return
     end
     for _, row in ipairs(rows) do
-      redis.call('XDEL', KEYS[lane], row[1])
+      redis.call('XDEL', lane_key(lane), row[1])
       purge(get(row[2], 'i'), row[2])
     end
   end
@@ -46,7 +46,7 @@ end
 if PARKED then
   purge_agenda(PARKED, 'K')
 end
-for lane = 1, 5 do
+for _, lane in ipairs(lanes()) do
   purge_lane(lane)
 end
 purge_agenda(DUE, 'S')

@@ -3,22 +3,24 @@
 --
 -- requires: queue
 -- keys:     those of the queue
--- args:     lane and entry to go on after · how many to look at · the lease of a queue that has none
--- answers:  lane and entry to go on after, lane 0 when all were looked at
-local lane, after, budget = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
-while lane <= 5 do
+-- args:     place of a lane, and entry to go on after · how many to look at · the lease of a queue that has none
+-- answers:  place of a lane, and entry to go on after, 0 when all were looked at
+local at, after, budget = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local order = lanes()
+while order[at] do
+  local lane = lane_key(order[at])
   local start = after == '' and '-' or '(' .. after
-  local rows = redis.pcall('XPENDING', KEYS[lane], GROUP, start, '+', budget)
+  local rows = redis.pcall('XPENDING', lane, GROUP, start, '+', budget)
   for _, row in ipairs(rows) do
     after, budget = row[1], budget - 1
     if row[3] == 0 then
-      redis.call('XCLAIM', KEYS[lane], GROUP, row[2], 0, row[1], 'IDLE', 0, 'JUSTID')
+      redis.call('XCLAIM', lane, GROUP, row[2], 0, row[1], 'IDLE', 0, 'JUSTID')
     end
   end
   if budget == 0 then
-    return { lane, after }
+    return { at, after }
   end
-  lane, after = lane + 1, ''
+  at, after = at + 1, ''
 end
 local now = clock()
 local lease = tonumber(redis.call('HGET', META, 'lease') or ARGV[8])

@@ -18,7 +18,7 @@ local function renew(id, lane, entry, consumer)
     return 'l'
   end
   local claimed = row[4] > 1000000000 and row[4] or now - row[3]
-  redis.call('XCLAIM', KEYS[lane], GROUP, consumer, 0, entry, 'RETRYCOUNT', claimed, 'JUSTID')
+  redis.call('XCLAIM', lane_key(lane), GROUP, consumer, 0, entry, 'RETRYCOUNT', claimed, 'JUSTID')
   return string.find(flags, 'c', 1, true) and 'c' or 'k'
 end
 

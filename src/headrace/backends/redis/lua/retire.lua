@@ -5,10 +5,10 @@
 -- args:     consumer
 -- answers:  in how many lanes it is still needed
 local needed = 0
-for lane = 1, 5 do
-  local rows = redis.pcall('XPENDING', KEYS[lane], GROUP, '-', '+', 1, ARGV[5])
+for lane = 0, 9 do
+  local rows = redis.pcall('XPENDING', lane_key(lane), GROUP, '-', '+', 1, ARGV[5])
   if #rows == 0 then
-    redis.pcall('XGROUP', 'DELCONSUMER', KEYS[lane], GROUP, ARGV[5])
+    redis.pcall('XGROUP', 'DELCONSUMER', lane_key(lane), GROUP, ARGV[5])
   else
     needed = needed + 1
   end

@@ -1,4 +1,5 @@
--- Forgets consumers that hold nothing and were not seen for long: the names that dead workers leave behind.
+-- Forgets consumers that hold nothing and were not seen for long: the names that dead workers leave behind. A lane
+-- that has become empty is not in use any more, so that claims need not read it.
 --
 -- requires: queue
 -- keys:     those of the queue
@@ -8,19 +9,31 @@ local oldest, limit = tonumber(ARGV[5]), tonumber(ARGV[6])
 local count = 0
 
 local function sweep(lane)
-  for _, consumer in ipairs(redis.pcall('XINFO', 'CONSUMERS', KEYS[lane], GROUP)) do
+  for _, consumer in ipairs(redis.pcall('XINFO', 'CONSUMERS', lane_key(lane), GROUP)) do
     local facts = {}
     for at = 1, #consumer, 2 do
       facts[consumer[at]] = consumer[at + 1]
     end
     if count < limit and facts['pending'] == 0 and facts['idle'] >= oldest then
-      redis.call('XGROUP', 'DELCONSUMER', KEYS[lane], GROUP, facts['name'])
+      redis.call('XGROUP', 'DELCONSUMER', lane_key(lane), GROUP, facts['name'])
       count = count + 1
     end
   end
 end
 
-for lane = 1, 5 do
+for lane = 0, 9 do
   sweep(lane)
+end
+local used = ''
+for _, lane in ipairs(lanes()) do
+  if lane ~= 4 and redis.call('XLEN', lane_key(lane)) > 0 then
+    used = used .. lane
+  end
+end
+if used ~= (redis.call('HGET', META, 'lanes') or '') then
+  redis.call('HDEL', META, 'lanes') -- whoever removes first is not refused when memory is short
+  if used ~= '' then
+    redis.call('HSET', META, 'lanes', used)
+  end
 end
 return count

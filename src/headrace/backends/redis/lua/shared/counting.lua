@@ -2,7 +2,7 @@
 
 -- The group of a lane: the entry it handed out last, and how many are held; nil when it does not exist.
 local function group_of(lane)
-  local groups = redis.pcall('XINFO', 'GROUPS', KEYS[lane])
+  local groups = redis.pcall('XINFO', 'GROUPS', lane_key(lane))
   for _, group in ipairs(groups) do
     local facts = {}
     for at = 1, #group, 2 do
@@ -18,9 +18,9 @@ end
 -- When the longest-waiting message of the lanes became ready; nil: none waits.
 local function oldest_in_lanes()
   local oldest
-  for lane = 1, 5 do
+  for _, lane in ipairs(lanes()) do
     local last = group_of(lane)
-    local first = redis.call('XRANGE', KEYS[lane], '(' .. (last or '0-0'), '+', 'COUNT', 1)[1]
+    local first = redis.call('XRANGE', lane_key(lane), '(' .. (last or '0-0'), '+', 'COUNT', 1)[1]
     if first then
       local added = tonumber(string.match(first[1], '^%d+')) * 1000
       oldest = math.min(oldest or added, added)
@@ -32,9 +32,9 @@ end
 -- How many messages are queued: in the lanes, but not held.
 local function waiting()
   local count = 0
-  for lane = 1, 5 do
+  for _, lane in ipairs(lanes()) do
     local _, pending = group_of(lane)
-    count = count + redis.call('XLEN', KEYS[lane]) - pending
+    count = count + redis.call('XLEN', lane_key(lane)) - pending
   end
   return count
 end

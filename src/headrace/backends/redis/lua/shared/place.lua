@@ -26,12 +26,12 @@ end
 
 -- Who holds an entry: {entry, consumer, milliseconds since the last renewal, count}; nil: nobody.
 local function holder(lane, entry)
-  local rows = redis.pcall('XPENDING', KEYS[lane], GROUP, entry, entry, 1)
+  local rows = redis.pcall('XPENDING', lane_key(lane), GROUP, entry, entry, 1)
   return rows[1]
 end
 
 local function message_in(lane, entry)
-  local rows = redis.call('XRANGE', KEYS[lane], entry, entry)
+  local rows = redis.call('XRANGE', lane_key(lane), entry, entry)
   return rows[1] and rows[1][2]
 end
 
@@ -70,6 +70,6 @@ local function said_of(id, place)
 end
 
 local function take_out(lane, entry)
-  redis.call('XACK', KEYS[lane], GROUP, entry)
-  redis.call('XDEL', KEYS[lane], entry)
+  redis.call('XACK', lane_key(lane), GROUP, entry)
+  redis.call('XDEL', lane_key(lane), entry)
 end

@@ -1,5 +1,6 @@
 -- The keys and the first four arguments of every script about one stream, by name (made in keys.py), and the
--- store's clock. KEYS[1] to KEYS[5] are the lanes; a lane's number is its index.
+-- store's clock. KEYS[1] to KEYS[5] are the lanes; a lane's number is its index. Those of child work are 0 (suspect)
+-- and 6 to 9: a number is one digit.
 local IDS, MESSAGES, DUE, RETRY, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local CANCEL, WAITERS, META = KEYS[11], KEYS[12], KEYS[13]
 local MARK, UNIQUE, PRODUCER = KEYS[14], KEYS[15], KEYS[16] -- prefixes
@@ -12,6 +13,28 @@ local SUSPECT, RETURNED, HIGH = 1, 2, 3
 local function clock()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2] + OFFSET
+end
+
+local function lane_key(lane)
+  if lane > 5 then
+    return KEYS[lane - 4] .. '/child'
+  end
+  return lane > 0 and KEYS[lane] or KEYS[SUSPECT] .. '/child'
+end
+
+local function child_lane_of(lane)
+  return lane == SUSPECT and 0 or lane + 4
+end
+
+-- The lanes that are in use: that of normal priority, and those in which something was.
+local function lanes()
+  local used, found = redis.call('HGET', META, 'lanes') or '', {}
+  for lane in string.gmatch('1234506789', '%d') do
+    if lane == '4' or string.find(used, lane, 1, true) then
+      found[#found + 1] = tonumber(lane)
+    end
+  end
+  return found
 end
 
 -- A time as text: `..` would cut it to 14 digits.

@@ -1,5 +1,5 @@
 -- Puts messages into lanes and onto the agenda.
-local function lane_of(message, returned)
+local function lane_of_kind(message, returned)
   local state = get(message, 's')
   if state and cmsgpack.unpack(state)[2] >= SUSPECT_FROM then
     return SUSPECT
@@ -7,6 +7,25 @@ local function lane_of(message, returned)
     return RETURNED
   end
   return HIGH + (tonumber(get(message, 'p')) or 1)
+end
+
+local function lane_of(message, returned)
+  local lane = lane_of_kind(message, returned)
+  return get(message, 'c') and child_lane_of(lane) or lane
+end
+
+-- Something has come into a lane: claims read it from now on, also those that wait.
+local noted = { [4] = true }
+local function note_lane(lane)
+  if noted[lane] then
+    return
+  end
+  noted[lane] = true
+  local used = redis.call('HGET', META, 'lanes') or ''
+  if not string.find(used, lane, 1, true) then
+    redis.call('HSET', META, 'lanes', used .. lane)
+    redis.call('PUBLISH', ORDERS, 'lane ' .. LABEL .. ' ' .. used .. lane)
+  end
 end
 
 -- The id for an entry: the server makes it, from its clock. Where a test has moved time it is made here.
@@ -29,7 +48,7 @@ local function next_entry_of(key)
 end
 
 local function next_entry(lane)
-  return next_entry_of(KEYS[lane])
+  return next_entry_of(lane_key(lane))
 end
 
 -- A claim must know how large messages can be before it reads them. So `large` in `:meta` names for each lane
@@ -53,8 +72,9 @@ end
 
 local function enqueue(id, flags, message, returned)
   local lane = lane_of(message, returned)
-  local entry = redis.call('XADD', KEYS[lane], next_entry(lane), unpack(message))
+  local entry = redis.call('XADD', lane_key(lane), next_entry(lane), unpack(message))
   note_size(META, lane, entry, size_of(message))
+  note_lane(lane)
   set_place(id, lane .. entry, flags)
 end
 

@@ -33,7 +33,7 @@ local function end_owner(owner, ttl)
   local id, place, flags, message = unpack(owner)
   local lane, entry = entry_at(place)
   if lane then
-    redis.call('XDEL', KEYS[lane], entry)
+    redis.call('XDEL', lane_key(lane), entry)
   else
     unpark(id, place)
   end
