@@ -50,7 +50,7 @@ from headrace.core.message import Stream, StreamKind
 
 #: The lanes in the order in which they are claimed; scripts number them from 1.
 LANES = ("suspect", "returned", "high", "normal", "low")
-SUSPECT, RETURNED = 1, 2
+SUSPECT, RETURNED, NORMAL_LANE = 1, 2, 4
 TOP_DOWN, BOTTOM_UP = (3, 4, 5), (5, 4, 3)
 
 #: The group that reads the lanes, of every queue and of every group of a topic.
@@ -73,9 +73,11 @@ class QueueKeys:
         self.meta = self._key("meta")
         self.mark_prefix = self._key("r:")
         self.confirmed = self._key("confirmed")
+        self.ids = self._key("ids")
+        self.producers = self._key("p:")
         self.all = (
             *self.lanes,
-            self._key("ids"),
+            self.ids,
             self._key("msg"),
             self._key("due"),
             self._key("retry"),
@@ -85,7 +87,7 @@ class QueueKeys:
             self.meta,
             self.mark_prefix,
             self._key("u:"),
-            self._key("p:"),
+            self.producers,
             self._key("progress"),
             self._key("sched"),
         )

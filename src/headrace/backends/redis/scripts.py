@@ -54,6 +54,7 @@ def _script(name: str) -> Script:
 AGAIN = _script("again")
 AGE = _script("age")
 APPEND = _script("append")
+APPEND_ONE = _script("append_one")
 ARRANGE = _script("arrange")
 BURY = _script("bury")
 CANCEL = _script("cancel")
