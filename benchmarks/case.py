@@ -12,8 +12,16 @@ from .events import events
 from .measures import measure_all
 from .promises import promises
 from .raw import raw_limit
+from .two_processes import by_hand, two_processes
 
-KINDS = {"store": measure_all, "raw": raw_limit, "promises": promises, "events": events}
+KINDS = {
+    "store": measure_all,
+    "raw": raw_limit,
+    "promises": promises,
+    "events": events,
+    "two-processes": two_processes,
+    "by-hand": by_hand,
+}
 
 
 def main() -> None:

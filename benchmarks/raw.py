@@ -52,13 +52,18 @@ class Wire(asyncio.Protocol):
         self._transport.close()
 
 
-async def raw_limit(url: str, scale: float) -> dict[str, float]:
-    """Single XADD, pipelined XADD with encoding, and a hand-driven drain."""
+async def connect(url: str) -> Wire:
     place = urlsplit(url)
-    loop = asyncio.get_running_loop()
     assert place.hostname is not None
     assert place.port is not None
+    loop = asyncio.get_running_loop()
     _, wire = await loop.create_connection(Wire, place.hostname, place.port)
+    return wire
+
+
+async def raw_limit(url: str, scale: float) -> dict[str, float]:
+    """Single XADD, pipelined XADD with encoding, and a hand-driven drain."""
+    wire = await connect(url)
     await wire.send([("DEL", STREAM), ("XGROUP", "CREATE", STREAM, GROUP, "0", "MKSTREAM")])
     figures = await _singles(wire, max(10, int(3_000 * scale)))
     await _drain(wire)

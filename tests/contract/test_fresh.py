@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from headrace.core.backend import Answer
+from headrace.core.errors import Moved
 from headrace.core.ids import new_id
 from headrace.core.message import HIGH, LOW, NORMAL, Message, UniqueKey, are_alike
 from headrace.core.record import JobStatus
@@ -116,3 +117,41 @@ async def test_an_id_of_another_length_is_kept_as_it_is(stand: Stand) -> None:
     messages = [fresh(stand.message(id)) for id in ("short", "x" * 100, new_id())]
     await stand.append(*messages)
     assert await stand.claim_ids() == [message.id for message in messages]
+
+
+# --- alone, which stores may have a shorter way for --------------------------------------------------------
+
+
+async def test_one_alone_comes_as_it_was_sent(stand: Stand) -> None:
+    message = fresh(stand.message(task="größe", body=b"\r\n$0\r\n"))
+    assert await stand.append(message) == [Answer(message.id)]
+    claim = await stand.claim_one()
+    assert (claim.id, claim.body) == (message.id, message.body)
+    assert (await stand.look(message.id)).task == message.task
+
+
+async def test_one_alone_that_is_sent_again_is_recognised_for_ten_minutes(stand: Stand) -> None:
+    batch = stand.batch(*bulk(stand, 1), number=10)
+    first = await stand.backend.append(batch)
+    assert await (await stand.other()).append(batch) == first
+    await stand.settle_done(await stand.claim_one())
+    await stand.advance(590)
+    assert await stand.backend.append(batch) == first
+    assert await stand.claim() == []
+
+
+async def test_those_alone_are_numbered_as_all_batches_are(stand: Stand) -> None:
+    for number in (9, 10, 11, 100):
+        await stand.backend.append(stand.batch(*bulk(stand, 1 + number % 2), number=number))
+    assert (await stand.counts()).queued == 6
+
+
+@pytest.mark.whole("a part is sealed by itself")
+async def test_a_sealed_part_takes_none_alone_but_knows_the_last(stand: Stand) -> None:
+    first, second = (stand.batch(*bulk(stand, 1), number=number) for number in (1, 2))
+    answers = await stand.inner.append(first)
+    await stand.inner.seal(stand.stream)
+    assert await stand.inner.append(first) == answers
+    with pytest.raises(Moved):
+        await stand.inner.append(second)
+    assert (await stand.counts()).queued == 1

@@ -83,6 +83,16 @@ async def test_a_batch_whose_reply_was_lost_is_answered_the_same(
     assert (await far.backend.counts(STREAM)).queued == number + 1
 
 
+async def test_a_lone_message_whose_reply_was_lost_is_stored_once(far: Bench, proxy: Proxy) -> None:
+    batch = far.batch(Message(new_id(), "greet", b"hello", fresh=True))
+    proxy.lose_reply(to=scripts.APPEND_ONE.digest)
+    with pytest.raises(BackendUnavailable) as caught:
+        await far.backend.append(batch)
+    assert caught.value.uncertain
+    assert [answer.verdict for answer in await far.backend.append(batch)] == ["accepted"]
+    assert (await far.backend.counts(STREAM)).queued == 1
+
+
 async def test_a_settlement_whose_reply_was_lost_may_be_repeated(far: Bench, proxy: Proxy) -> None:
     await far.add(3)
     done, failed, dead = await far.claim()

@@ -28,7 +28,7 @@ READS = {
 
 #: What the story must bring about, so that it loses the replies of all this.
 CHANGES = {
-    *("append", "claim", "XREADGROUP", "started", "renew", "report", "promote", "recover"),
+    *("append", "append_one", "claim", "XREADGROUP", "started", "renew", "report", "promote", "recover"),
     *("finish", "again", "bury", "conclude", "cancel", "watch"),
     *("discard", "hasten", "pause", "purge", "replay", "rewrite"),
     *("schedule", "hold", "tick", "unschedule", "ensure", "retire"),

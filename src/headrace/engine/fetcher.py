@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from math import inf
@@ -96,6 +97,8 @@ class Fetcher:
         self.polled_at = time.time()
         if claims:
             await self._receive(claims)
+            if wait:
+                await asyncio.sleep(0)  # nothing else came: let it begin before the store is asked again
         elif wait:
             self._slots.crowded = False  # nothing came for a while: what comes next may be of another kind
         if len(claims) < room:

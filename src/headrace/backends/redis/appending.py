@@ -11,11 +11,12 @@ from headrace.core.backend import Answer
 from headrace.core.errors import Moved
 from headrace.core.message import NORMAL, Batch, Message, are_alike
 
-from .connection import Word
+from .connection import Word, pack
 from .faults import is_sealed
+from .keys import NORMAL_LANE
 from .publishing import publish_words
 from .queue import Call, Queue
-from .scripts import APPEND, APPEND_UNIQUE, PUBLISH, TICK
+from .scripts import APPEND, APPEND_ONE, APPEND_UNIQUE, PUBLISH, TICK
 
 #: What one script may hold: messages, and bytes of bodies (or a single message).
 ITEMS, BYTES = 500, 1 << 20
@@ -26,7 +27,46 @@ BRIEFLY = 1_000
 
 _UNLIMITED = -1
 _SHAPE = 4  # the word that says what the messages are
+
+#: Bytes of a body that is small: what is larger must be noted by `append` (lua/shared/queueing.lua).
+SMALL = 4096
+
+#: What `append_one` answers to a message that was stored.
+TAKEN = 1
+#: Number, task, id and body, each with its length before it.
+_WORDS_OF_ONE = 4
+_TAIL_OF_ONE = b"$%d\r\n%b\r\n" * _WORDS_OF_ONE
+
 _KINDS = {"finished": "f", "started": "s", "elapsed": "e"}
+
+
+def call_of_one(queue: Queue, batch: Batch) -> Call | None:
+    """The short way for a lone message that nothing can stand in the way of; None: it is none. Unless the
+    answer is `TAKEN` nothing was done, and the calls of the batch are to be made."""
+    messages = batch.messages
+    if len(messages) > 1 or queue.stream.kind != "queue" or not _are_bare(batch.limit, messages):
+        return None
+    if len(messages[0].body) > SMALL:
+        return None
+    if queue.offset_us():  # a test has moved the clock, of which the short way knows nothing
+        return None
+    producer, head = queue.head_of_one
+    if producer != batch.producer:
+        head = _head_of_one(queue, batch.producer)
+        queue.head_of_one = (batch.producer, head)
+    message = messages[0]
+    number, task, id, body = b"%d" % batch.number, message.task.encode(), message.id.encode(), message.body
+    sizes = (len(number), number, len(task), task, len(id), id, len(body), body)
+    return Call(APPEND_ONE, head + _TAIL_OF_ONE % sizes, queue.slot)
+
+
+def _head_of_one(queue: Queue, producer: str) -> bytes:
+    """The call up to what is another each time."""
+    keys = queue.keys
+    of_producer = keys.producers + f"{producer}/0".encode()
+    named = (keys.lanes[NORMAL_LANE - 1], keys.ids, of_producer, keys.producers)
+    head = pack((b"EVALSHA", APPEND_ONE.digest, len(named), *named, REMEMBERED, *[b""] * _WORDS_OF_ONE))
+    return head.removesuffix(b"$0\r\n\r\n" * _WORDS_OF_ONE)
 
 
 def calls_of(queue: Queue, batch: Batch) -> list[Call]:
@@ -78,7 +118,7 @@ def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> C
 def _words(batch: Batch, number: int, messages: list[Message], remembered: int) -> list[Word]:
     limit = _UNLIMITED if batch.limit is None else batch.limit
     words: list[Word] = [f"{batch.producer}/{number}", batch.number, limit, remembered]
-    if limit == _UNLIMITED and _is_plain(messages[0]) and are_alike(messages):
+    if _are_bare(batch.limit, messages):
         words += ("f", messages[0].task)
         for message in messages:
             words += (message.id, message.body)
@@ -88,6 +128,11 @@ def _words(batch: Batch, number: int, messages: list[Message], remembered: int) 
     for message in messages:
         words += (message.id, message.task, message.body, _options(message))
     return words
+
+
+def _are_bare(limit: int | None, messages: list[Message]) -> bool:
+    """Whether the server need look at nothing but the number of the batch."""
+    return limit is None and _is_plain(messages[0]) and are_alike(messages)
 
 
 def _is_plain(message: Message) -> bool:

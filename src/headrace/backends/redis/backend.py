@@ -17,7 +17,7 @@ from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Record, WorkerInfo
 
 from .announcements import Announcements
-from .appending import answers_of, calls_of
+from .appending import TAKEN, answers_of, call_of_one, calls_of
 from .connection import Wire
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
@@ -145,6 +145,14 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
             await self._list(batch.stream)
         queue = self._store.queue(batch.stream)
         wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
+        one = call_of_one(queue, batch)
+        if one is not None:
+            # Whatever is wrong, the server has done nothing: the calls below are to find it out.
+            replies = await self._store.run_all((one,), self._append_way, tolerates=is_per_chunk)
+            if replies[0] == TAKEN:
+                answers = [Answer(batch.messages[0].id)]
+                await self._confirm(queue, wire, answers)
+                return answers
         replies = await self._store.run_all(calls_of(queue, batch), self._append_way, tolerates=is_per_chunk)
         try:
             answers = answers_of(batch, replies)

@@ -87,9 +87,11 @@ class QueueKeys:
         self.meta = self._key("meta")
         self.mark_prefix = self._key("r:")
         self.confirmed = self._key("confirmed")
+        self.ids = self._key("ids")
+        self.producers = self._key("p:")
         self.all = (
             *self.lanes,
-            self._key("ids"),
+            self.ids,
             self._key("msg"),
             self._key("due"),
             self._key("retry"),
@@ -99,7 +101,7 @@ class QueueKeys:
             self.meta,
             self.mark_prefix,
             self._key("u:"),
-            self._key("p:"),
+            self.producers,
             self._key("progress"),
             self._key("sched"),
         )

@@ -29,11 +29,13 @@ class Queue:
         self.keys = QueueKeys(namespace, stream)
         self.label = label_of(stream)
         self.slot = slot_of(self.keys.meta)
-        self._offset_us = offset_us
+        self.offset_us = offset_us
+        #: The producer that last sent a lone message, and what its calls begin with (appending.py).
+        self.head_of_one = ("", b"")
         self._head: tuple[Word, ...] = (len(self.keys.all), *self.keys.all)
         self._context: tuple[Word, ...] = (GROUP, NamespaceKeys(namespace).orders, self.label)
 
     def call(self, script: Script, *args: Word) -> Call:
         """`script` about this queue. What comes before `args` is named in lua/shared/queue.lua."""
-        words = (b"EVALSHA", script.digest, *self._head, self._offset_us(), *self._context, *args)
+        words = (b"EVALSHA", script.digest, *self._head, self.offset_us(), *self._context, *args)
         return Call(script, pack(words), self.slot)

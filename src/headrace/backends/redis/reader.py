@@ -126,17 +126,23 @@ class Reader:
     async def claim(self, wanted: Wanted) -> list[Claim]:
         async with self._turns:
             await self._abandoned()
-            self._task = asyncio.create_task(self._read(wanted))
+            # Not `shield`, which would take one more turn of the event loop.
+            ended = asyncio.get_running_loop().create_future()
+            task = self._task = asyncio.create_task(self._read_to(wanted, ended))
             try:
-                claims = await asyncio.shield(self._task)
+                await ended
             except asyncio.CancelledError:
                 self._leave()
                 raise
-            except BaseException:
-                self._task = None
-                raise
             self._task = None
-            return claims
+            return task.result()
+
+    async def _read_to(self, wanted: Wanted, ended: asyncio.Future[None]) -> list[Claim]:
+        try:
+            return await self._read(wanted)
+        finally:
+            if not ended.done():
+                ended.set_result(None)
 
     def wake(self) -> None:
         self._wake_asked = True

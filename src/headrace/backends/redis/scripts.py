@@ -65,6 +65,7 @@ def _script(name: str) -> Script:
 AGAIN = _script("again")
 AGE = _script("age")
 APPEND = _script("append")
+APPEND_ONE = _script("append_one")
 APPEND_UNIQUE = _script("append_unique")
 ARRANGE = _script("arrange")
 BURY = _script("bury")

@@ -12,7 +12,7 @@ from headrace.backends.redis.permissions import ROLES, Role, rules_for
 
 #: The scripts that the verbs of a role run.
 PRODUCED = (
-    *("APPEND", "ARRANGE", "PUBLISH", "CANCEL", "WATCH", "UNWATCH", "LOOK"),
+    *("APPEND", "APPEND_ONE", "ARRANGE", "PUBLISH", "CANCEL", "WATCH", "UNWATCH", "LOOK"),
     # Whoever meets a change of a layout finishes it.
     *("HOLDERS", "LAYOUT", "PAUSE", "SEAL", "COUNTS", "SURVEY"),
 )
