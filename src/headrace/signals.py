@@ -2,6 +2,7 @@
 
 from headrace.core.signals import (
     BackendError,
+    ChildNotStarted,
     CleanupFailed,
     EventDied,
     EventExpired,
@@ -35,6 +36,7 @@ from headrace.core.signals import (
 
 __all__ = [
     "BackendError",
+    "ChildNotStarted",
     "CleanupFailed",
     "EventDied",
     "EventExpired",

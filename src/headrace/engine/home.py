@@ -15,6 +15,8 @@ from typing import Any, Protocol, TypeVar
 from headrace.core.backend import Backend
 from headrace.core.errors import AppClosed, ConfigurationError
 
+from .main_module import refuse_while_loading
+
 T = TypeVar("T")
 
 _homes: weakref.WeakSet[Home] = weakref.WeakSet()
@@ -120,6 +122,7 @@ class Home:
             self._loop = None
 
     def _bind(self) -> asyncio.AbstractEventLoop:
+        refuse_while_loading()
         if self._closing:
             raise AppClosed("the app is closing; wait for close() to end, then use it again")
         loop = self._loop

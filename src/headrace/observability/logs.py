@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.core.signals import (
     BackendError,
+    ChildNotStarted,
     CleanupFailed,
     EventDied,
     EventExpired,
@@ -63,6 +64,7 @@ def log_signals(on: On) -> None:
         LeaseLost,
         LeaseChanged,
         ThreadOverdue,
+        ChildNotStarted,
         CleanupFailed,
         EventDied,
         EventExpired,
@@ -214,6 +216,8 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
 
 def _detail_line(signal: Signal) -> tuple[int, str]:
     match signal:
+        case ChildNotStarted(error=error, delay=delay):
+            return logging.WARNING, f"no child process could be started ({error}); next try in {delay:g} s"
         case JobStarted(task=task, id=id, attempt=attempt):
             return logging.DEBUG, f"{task} {id} started, attempt {attempt}"
         case JobSucceeded(task=task, id=id, seconds=seconds):
