@@ -2,6 +2,7 @@
 
 from headrace.core.signals import (
     BackendError,
+    ChildNotStarted,
     CleanupFailed,
     ClockStepped,
     EventDied,
@@ -37,6 +38,7 @@ from headrace.core.signals import (
 
 __all__ = [
     "BackendError",
+    "ChildNotStarted",
     "CleanupFailed",
     "ClockStepped",
     "EventDied",

@@ -224,6 +224,14 @@ class ThreadOverdue(JobSignal, frozen=True):
     timeout: float
 
 
+class ChildNotStarted(Signal, frozen=True):
+    """A child process could not be started, and jobs wait for it; it is tried again after `delay` seconds."""
+
+    worker: str
+    error: str
+    delay: float
+
+
 class CleanupFailed(Signal, frozen=True):
     """The lifespan, or a dependency with the worker's scope, failed while it was held or left."""
 

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from .failure import described, failure_of
 from .main_module import MainModule
 from .pipe import Assignment, ChildSetting, Raised, Returned, read_assignment
 from .processes import PATIENCE
-from .registry import Handler, Registry, find_anywhere
+from .registry import Declaration, Handler, Registry, find_declared, forget_what_failed_to_load
 from .resources import Resources
 from .run import Run, current_run
 from .telling import Telling
@@ -62,14 +63,22 @@ class Child:
         os._exit(0)
 
     def _read(self) -> None:
-        while (assignment := read_assignment(self._connection)) is not None:
+        while (assignment := self._next()) is not None:
             self._taken += 1
             self._jobs.put(assignment)
         if self._taken != self._answered:
-            os._exit(0)  # in the middle of a job that is no longer ours
+            os.killpg(
+                0, signal.SIGKILL
+            )  # in the middle of a job that is no longer ours, with what it started
         self._jobs.put(None)
         time.sleep(PATIENCE)
         os._exit(1)  # the leaving takes too long, and perhaps there is no worker to see it
+
+    def _next(self) -> Assignment | None:
+        try:
+            return read_assignment(self._connection)
+        except OSError:
+            return None  # the worker is gone, or the job has closed all descriptors that it found
 
     def _leave(self) -> None:
         for resources in reversed(self._resources.values()):
@@ -77,23 +86,38 @@ class Child:
 
     def _do(self, assignment: Assignment) -> Returned | Raised:
         try:
-            registry, handler = self._handler(assignment)
+            registry, handler = self._handler(assignment.declaration)
             value = self._run(handler, assignment, self._entered(registry))
         except BaseException as error:
-            return _raised(error)
+            return _raised(assignment.number, error)
         try:
-            return Returned(handler.encode(value))
+            return Returned(assignment.number, handler.encode(value))
         except Exception as error:
-            return Returned(None, f"the result cannot be encoded: {error}")
+            return Returned(assignment.number, None, f"the result cannot be encoded: {error}")
 
-    def _handler(self, assignment: Assignment) -> tuple[Registry, Handler]:
-        found = find_anywhere(assignment.task)
+    def _handler(self, declaration: Declaration) -> tuple[Registry, Handler]:
+        main = declaration.module == "__main__"
+        module = self._main.name if main else declaration.module
+        found = find_declared(declaration, module)
         if found is None:
-            self._load(assignment.module)
-            found = find_anywhere(assignment.task)
+            self._load(module, main=main)
+            found = find_declared(declaration, module)
         if found is None:
-            raise LookupError(f"{assignment.module} does not declare a task called {assignment.task}")
+            raise LookupError(
+                f"{module} does not declare {declaration.function} as task {declaration.task} when it is "
+                "imported: declare what runs in a process at the top of its module"
+            )
         return found
+
+    def _load(self, module: str, *, main: bool) -> None:
+        try:
+            if main:
+                self._main.load()
+            else:
+                importlib.import_module(module)
+        except BaseException:
+            forget_what_failed_to_load()
+            raise
 
     def _entered(self, registry: Registry) -> Resources:
         """What the jobs of an app stand on; its lifespan is entered before its first job here."""
@@ -104,27 +128,22 @@ class Child:
             self._resources[registry] = resources
         return resources
 
-    def _load(self, module: str) -> None:
-        if module == "__main__":
-            self._main.load()
-        else:
-            importlib.import_module(module)
-
     def _run(self, handler: Handler, assignment: Assignment, resources: Resources) -> Any:
         source = Source(Stream("queue", assignment.queue))
         claim = Claim(source, assignment.id, assignment.body, None, 0, assignment.state)
         envelope = decode_envelope(assignment.body)
         args, kwargs = handler.decode(envelope.payload)
         run = Run(claim, envelope, handler, args, kwargs, resources)
-        run.tell_progress(self._telling.progress)
+        run.tell_progress(partial(self._telling.progress, assignment.number))
         if handler.job_logs and not self._captures:
             # Not before the program's modules are loaded, which may set up logging.
             self._captures = True
             capture(lambda run: self._telling.log(run.handler.job_logs))
-        if assignment.timeout is not None:
-            run.begin_timeout(assignment.timeout)
         context = copy_context()
         context.run(current_run.set, run)
+        self._telling.begin(assignment.number)
+        if assignment.timeout is not None:
+            run.begin_timeout(assignment.timeout)
         try:
             value = context.run(handler.function, *args, **kwargs)
             if inspect.iscoroutine(value):
@@ -140,10 +159,10 @@ def _print_error(name: str, error: BaseException) -> None:
     sys.stderr.flush()
 
 
-def _raised(error: BaseException) -> Raised:
+def _raised(number: int, error: BaseException) -> Raised:
     directive = type(error).__name__ if type(error).__module__ == "headrace.core.directives" else ""
     delay = error.delay if isinstance(error, RetryLater | Snooze) else 0.0
-    return Raised(failure_of(error), directive, delay)
+    return Raised(number, failure_of(error), directive, delay)
 
 
 def _die_with_parent() -> None:
@@ -158,7 +177,15 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = setting.path
     logging.getLogger().setLevel(setting.level)  # until the program sets up its own
-    Child(socket.socket(fileno=setting.descriptor), setting.main).serve()
+    Child(_own(setting.descriptor), setting.main).serve()
+
+
+def _own(descriptor: int) -> socket.socket:
+    """The connection, for this process alone: neither a program nor a fork that a job starts gets it."""
+    os.set_inheritable(descriptor, False)
+    connection = socket.socket(fileno=descriptor)
+    os.register_at_fork(after_in_child=connection.close)
+    return connection
 
 
 if __name__ == "__main__":

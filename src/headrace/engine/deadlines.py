@@ -6,6 +6,7 @@ import asyncio
 import heapq
 from collections.abc import Callable
 from itertools import count
+from math import inf
 
 from .run import Run
 
@@ -24,13 +25,17 @@ class Deadlines:
         self._sweep_at = SMALLEST_SWEEP
 
     def watch(self, run: Run, timeout: float) -> None:
-        """Strike `run` in `timeout` seconds unless it has ended by then."""
+        """Strike `run` in `timeout` seconds unless it has ended by then; a time set before is void."""
         if len(self._heap) >= self._sweep_at:
             self._sweep()
-        at = asyncio.get_running_loop().time() + timeout
+        at = run.strike_at = asyncio.get_running_loop().time() + timeout
         heapq.heappush(self._heap, (at, next(self._order), run))
         if self._timer is None or at < self._timer.when():
             self._arm(at)
+
+    def pause(self, run: Run) -> None:
+        """Do not strike it until it is watched again."""
+        run.strike_at = inf
 
     def close(self) -> None:
         self._heap.clear()
@@ -55,7 +60,7 @@ class Deadlines:
         self._timer = None
         while self._heap and (self._heap[0][0] <= now or self._heap[0][2].ended):
             _, _, run = heapq.heappop(self._heap)
-            if not run.ended:
+            if not run.ended and run.strike_at <= now:
                 self._strike(run)
         if self._heap:
             self._arm(self._heap[0][0])

@@ -13,17 +13,17 @@ from typing import Any
 from headrace.core.claim import Claim
 from headrace.core.message import ENVELOPE_VERSION, decode_envelope
 from headrace.core.outcome import DONE, Failure, Outcome
-from headrace.core.signals import JobStarted, ThreadOverdue
+from headrace.core.signals import ChildNotStarted, JobStarted, ThreadOverdue
 
 from .capture import capture
 from .deadlines import Deadlines
-from .delegation import assignment_of, hear
+from .delegation import Delegation, EncodedResult, result_of
 from .desk import Desk
 from .emitter import Emitter
+from .failure import described
 from .finished import Finished
 from .judge import Judge
-from .pipe import Raised
-from .processes import EncodedResult, Processes, raised_here
+from .processes import Processes
 from .reception import Reception
 from .registry import Registry
 from .resources import Resources
@@ -51,6 +51,7 @@ class Executor:
     ) -> None:
         self.running: dict[Claim, Run] = {}
         self.on_suspend: Callable[[], None] = lambda: None
+        self.on_child_freed: Callable[[], None] = lambda: None
         self.prepare = Reception(
             registry,
             judge=judge,
@@ -67,7 +68,10 @@ class Executor:
         self._max_payload = max_payload
         self._resources = resources
         self._threads = Threads(concurrency)
-        self._processes = Processes(children)
+        self._registry = registry
+        self.processes = Processes(
+            children, freed=lambda: self.on_child_freed(), not_started=self._announce_no_child
+        )
         self._deadlines = Deadlines(self._strike)
         self._release_logs = capture() if registry.job_logs else lambda: None
 
@@ -214,6 +218,8 @@ class Executor:
             finished = self._raised(run, error, began)
         else:
             finished = self._returned(run, value, began)
+        if run.children:
+            run.kill_children()  # its middleware did not wait for them
         if slot.cancelling() or slot._must_cancel:  # type: ignore[attr-defined]
             await _cleanse(slot)
         return finished
@@ -261,7 +267,7 @@ class Executor:
         self._release_logs()
         self._deadlines.close()
         self._threads.close()
-        await self._processes.close()
+        await self.processes.close()
 
     async def _perform(self, run: Run, slot: asyncio.Task[None]) -> Any:
         """Through the middleware, or away from the loop."""
@@ -292,15 +298,14 @@ class Executor:
 
     async def _in_process(self, run: Run) -> EncodedResult:
         self.on_suspend()
-        child = await self._processes.take()
-        run.begin_in_process(child.kill)
+        self._deadlines.pause(run)  # until the function begins in the child
+        call = Delegation(run, self._registry, self._begin_timeout)
+        run.children += (call,)
+        run.delegated = True
         try:
-            answer = await child.do(assignment_of(run), lambda said: hear(run, said))
+            return result_of(await self.processes.run(call))
         finally:
-            await self._processes.give_back(child)
-        if isinstance(answer, Raised):
-            raise raised_here(answer)
-        return EncodedResult(answer.value, answer.note)
+            run.children = tuple(each for each in run.children if each is not call)
 
     async def _call(self, run: Run) -> object:
         """The innermost of the middleware: the user's function."""
@@ -320,6 +325,9 @@ class Executor:
             self._emitter.emit(
                 JobStarted(*names, run.attempt, self._consumer, waited=waited, late=_lateness(run))
             )
+
+    def _announce_no_child(self, error: Exception, delay: float) -> None:
+        self._emitter.emit(ChildNotStarted(self._consumer, described(error), delay))
 
     def _strike(self, run: Run) -> None:
         run.interrupt("timeout")

@@ -55,10 +55,13 @@ class Fetcher:
         emitter: Emitter,
         too_many: Callable[[list[Claim]], None] = lambda surplus: None,
         lease: Callable[[], float] = lambda: inf,
+        children: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._too_many = too_many
         self.polled_at = 0.0  # when the store last answered, or was not asked because every slot is taken
         self.hungry = False
+        self.childless = False  # a claim is under way that wants no child work
+        self._children = children
         self._backend = backend
         self.sources = sources
         self.consumer = consumer
@@ -84,6 +87,12 @@ class Fetcher:
         """Something ended, so there may be room again."""
         self.hungry = False
         self._service.poke()
+
+    def child_freed(self) -> None:
+        """There may be a free child: a claim that wants no work for it need not wait any longer."""
+        if self.childless and self._children() != 0:
+            self.childless = False
+            self._backend.wake(self.consumer)
 
     async def _step(self) -> float | None:
         ahead = min(AHEAD_MOST, int(self._measured_pace() * AHEAD_SECONDS))
@@ -123,14 +132,19 @@ class Fetcher:
 
     async def _ask(self, limit: int, wait: float) -> list[Claim]:
         suspects = 1 if self._slots.free > 0 and not self._blocking_suspects() else 0
-        return await self._backend.claim(
-            self.sources,
-            consumer=self.consumer,
-            limit=limit,
-            suspects=suspects,
-            children=limit,
-            wait=wait,
-        )
+        children = self._children()
+        self.childless = children == 0
+        try:
+            return await self._backend.claim(
+                self.sources,
+                consumer=self.consumer,
+                limit=limit,
+                suspects=suspects,
+                children=children,
+                wait=wait,
+            )
+        finally:
+            self.childless = False
 
     async def _receive(self, claims: list[Claim]) -> None:
         self._hold(claims)

@@ -21,6 +21,7 @@ from headrace.core.backend import Backend
 from headrace.core.errors import AppClosed, BackendUnavailable
 
 from .loop_thread import LoopThread
+from .main_module import refuse_while_loading
 from .patience import patiently
 from .producer import Producer
 from .session import Resident, Session
@@ -240,6 +241,7 @@ class Home:
         return session
 
     def _new_session(self, *, wanted: bool) -> Session | None:
+        refuse_while_loading()
         loop = asyncio.get_running_loop()
         with self._lock:
             for session in list(self._sessions.values()):

@@ -31,8 +31,9 @@ from headrace.core.outcome import (
 )
 from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
 
+from .child_process import ChildDied
+from .delegation import EncodedResult
 from .failure import failure_of, storable
-from .processes import ChildDied, EncodedResult
 from .run import Abandoned, Run
 
 #: Seconds for which an unknown name or envelope version is handed back before the message is dead.

@@ -1,10 +1,13 @@
-"""What a worker and its child processes say to each other: frames of MessagePack, never a pickle."""
+"""What a worker and its child processes say to each other: frames of MessagePack, never a pickle.
+
+Everything is about one assignment, and bears its number.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import struct
+from collections.abc import Iterator
 
 import msgspec
 
@@ -13,6 +16,10 @@ from headrace.core.message import State
 from headrace.core.outcome import Failure
 
 from .main_module import MainModule
+from .registry import Declaration
+
+#: Bytes of a frame at most. What claims to be longer is no frame.
+FRAME_MOST = 1 << 30
 
 _LENGTH = struct.Struct(">I")
 
@@ -29,8 +36,8 @@ class ChildSetting(msgspec.Struct, frozen=True):
 class Assignment(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A job for a child: the message as it was claimed, and where the task's function is found."""
 
-    module: str
-    task: str
+    number: int
+    declaration: Declaration
     queue: str
     id: str
     body: bytes
@@ -38,9 +45,16 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True, tag=True):
     timeout: float | None
 
 
+class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The function begins: modules are loaded, and the lifespan is entered."""
+
+    number: int
+
+
 class Returned(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The function came to its end; the encoded result, or why it could not be encoded."""
 
+    number: int
     value: bytes | None
     note: str = ""
 
@@ -48,6 +62,7 @@ class Returned(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Raised(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The function raised. `directive` names what it asked for, `delay` when."""
 
+    number: int
     failure: Failure
     directive: str = ""  # "", RetryLater, Snooze or Unrecoverable
     delay: float = 0.0
@@ -56,6 +71,7 @@ class Raised(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How far the function has come."""
 
+    number: int
     fraction: float
     text: str = ""
 
@@ -63,11 +79,12 @@ class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Logged(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What the function has written since the last time, and how many lines of it were left out."""
 
+    number: int
     lines: list[LogLine]
     dropped: int = 0
 
 
-FromChild = Returned | Raised | Progressed | Logged
+FromChild = Started | Returned | Raised | Progressed | Logged
 
 _encoder = msgspec.msgpack.Encoder()
 _from_child: msgspec.msgpack.Decoder[FromChild] = msgspec.msgpack.Decoder(FromChild)
@@ -79,10 +96,35 @@ def frame(message: Assignment | FromChild) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-async def read_from_child(reader: asyncio.StreamReader) -> FromChild:
-    """The next message of a child; `IncompleteReadError` when it is gone."""
-    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-    return _from_child.decode(await reader.readexactly(length))
+class Frames:
+    """Takes bytes as they come and gives whole messages; `MalformedFrame` for what is none."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[FromChild]:
+        self._bytes += data
+        while len(self._bytes) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._bytes)
+            if length > FRAME_MOST:
+                raise MalformedFrame(f"a frame of {length:,} bytes")
+            end = _LENGTH.size + length
+            if len(self._bytes) < end:
+                return
+            body = bytes(self._bytes[_LENGTH.size : end])
+            del self._bytes[:end]
+            yield _decoded(body)
+
+
+class MalformedFrame(Exception):
+    """What a child sent is no message."""
+
+
+def _decoded(body: bytes) -> FromChild:
+    try:
+        return _from_child.decode(body)
+    except msgspec.DecodeError as error:
+        raise MalformedFrame(str(error)) from error
 
 
 def read_assignment(connection: socket.socket) -> Assignment | None:

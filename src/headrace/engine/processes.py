@@ -6,169 +6,209 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import socket
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable
+from itertools import count
+from typing import Protocol
 
-import msgspec
+from .child_process import Call, ChildDied, ChildProcess, Status
+from .pipe import Assignment, Raised, Returned
 
-from headrace.core.directives import RetryLater, Snooze, Unrecoverable
-
-from .failure import CARRIED
-from .main_module import MainModule
-from .pipe import Assignment, ChildSetting, Logged, Progressed, Raised, Returned, frame, read_from_child
-
-#: Seconds that a child which was asked to leave has before it is killed.
+#: Seconds that children which were asked to leave have before they are killed.
 PATIENCE = 5.0
 
+#: Seconds after which a child that could not be started is tried again: twice as long each time.
+FIRST_RETRY, LONGEST_RETRY = 0.1, 5.0
 
-class ChildDied(Exception):
-    """A child process ended under its job."""
-
-
-class RemoteError(Exception):
-    """What a function raised in a child process; it carries the type, message and traceback as text."""
+#: After so many tries in a row a job that waits for a child fails: about half a minute.
+MOST_TRIES = 10
 
 
-class EncodedResult(msgspec.Struct, frozen=True):
-    """A result that the child has encoded already, or why it could not."""
-
-    value: bytes | None
-    note: str = ""
+class NoChild(Exception):
+    """A child process could not be started, again and again."""
 
 
-class Child:
-    """One process, which does one job at a time."""
+class Job(Call, Protocol):
+    """What is to be done by a child. `kill` ends it, whether it has a child or not."""
 
-    def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket) -> None:
-        self._process = process
-        self._connection = connection
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+    child: ChildProcess | None
+    over: bool
 
-    @classmethod
-    def start(cls) -> Child:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            # The same paths as here, so that the child finds the same modules.
-            level = logging.getLogger().level
-            setting = ChildSetting(theirs.fileno(), sys.path, MainModule.here(), level)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "headrace.engine.child", msgspec.json.encode(setting).decode()],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C on the terminal is the worker's business
-            )
-        ours.setblocking(False)
-        return cls(process, ours)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    async def do(
-        self, assignment: Assignment, said: Callable[[Progressed | Logged], None]
-    ) -> Returned | Raised:
-        """Have the child do a job; `ChildDied` when it ends meanwhile."""
-        try:
-            if self._streams is None:
-                self._streams = await asyncio.open_connection(sock=self._connection)
-            reader, writer = self._streams
-            writer.write(frame(assignment))
-            await writer.drain()
-            while True:
-                message = await read_from_child(reader)
-                if not isinstance(message, Progressed | Logged):
-                    return message
-                said(message)
-        except (EOFError, OSError) as error:
-            raise ChildDied(await self._how_it_ended()) from error
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    async def end(self) -> None:
-        """Take the connection away, which is a child's sign to leave."""
-        if self._streams is not None:
-            self._streams[1].close()
-        self._connection.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._wait)
-
-    def _wait(self) -> None:
-        try:
-            self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    async def _how_it_ended(self) -> str:
-        await self.end()
-        code = self._process.returncode
-        return f"its process was ended by signal {-code}" if code < 0 else f"its process exited with {code}"
+    def assignment(self, number: int) -> Assignment: ...
 
 
 class Processes:
-    """At most `size` children; one is started when it is needed and stays for the next job."""
+    """At most `size` children. One is started when it is needed and stays for the next job.
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._idle: list[Child] = []
-        self._count = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+    The pool owns them. A child is idle, or has one job, or has been killed and still counts until its exit
+    was seen. A job that finds nobody idle waits in line; whoever becomes idle is handed to the first in line,
+    and for each that waits a child is started while there may be more.
+    """
 
-    async def take(self) -> Child:
-        """A child that has nothing to do; give it back."""
+    def __init__(
+        self,
+        size: int,
+        *,
+        freed: Callable[[], None] = lambda: None,
+        not_started: Callable[[Exception, float], None] = lambda error, delay: None,
+    ) -> None:
+        self.size = size
+        self._freed = freed
+        self._not_started = not_started
+        self._children: set[ChildProcess] = set()
+        self._idle: list[ChildProcess] = []
+        self._waiting: deque[asyncio.Future[ChildProcess]] = deque()
+        self._starts: set[asyncio.Task[None]] = set()
+        self._engaged = 0  # jobs that have a child or wait for one
+        self._failing = False  # the last try to start a child was in vain
+        self._numbers = count(1)
+        self._closed = False
+        self._nobody = asyncio.Event()
+
+    @property
+    def free(self) -> int:
+        """How many more jobs would get a child at once."""
+        if self._failing or self._closed:
+            return 0
+        ending = sum([child.status is Status.ENDING for child in self._children])
+        return max(0, self.size - ending - self._engaged)
+
+    async def run(self, job: Job) -> Returned | Raised:
+        """Have a child do the job."""
+        self._engaged += 1
+        try:
+            child = await self._take()
+            try:
+                return await self._do(job, child)
+            finally:
+                self._settle(child)
+        finally:
+            self._engaged -= 1
+            self._freed()
+
+    async def close(self) -> None:
+        """End all children: idle ones may leave their lifespan first, the others are killed."""
+        self._closed = True
+        try:
+            for start in self._starts:
+                start.cancel()
+            for turn in self._waiting:
+                turn.cancel()
+            await asyncio.gather(*self._starts, return_exceptions=True)
+            for child in self._children:
+                child.leave()
+            await self._until_gone()
+        finally:
+            for child in self._children:
+                child.kill()
+        await self._until_gone()
+
+    async def _until_gone(self) -> None:
+        if self._children:
+            self._nobody.clear()
+            try:
+                await asyncio.wait_for(self._nobody.wait(), PATIENCE)
+            except TimeoutError:
+                pass
+
+    async def _do(self, job: Job, child: ChildProcess) -> Returned | Raised:
+        if job.over:
+            raise ChildDied("its run was over before it had a child")
+        job.child = child
+        try:
+            return await child.do(job.assignment(next(self._numbers)), job)
+        finally:
+            job.child = None
+
+    # --- who has which child ------------------------------------------------------------------------------
+
+    async def _take(self) -> ChildProcess:
         while True:
-            while self._idle:
-                child = self._idle.pop()
-                if child.alive:
-                    return child
-                await child.end()
-                self._count -= 1
-            if self._count < self._size:
-                self._count += 1
-                return Child.start()
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            await turn
+            child = self._idle.pop() if self._idle else await self._in_line()
+            if child.ready:
+                return child
 
-    async def give_back(self, child: Child) -> None:
-        """The job is over; a child that did not survive it is let go of."""
-        if child.alive:
-            self._idle.append(child)
-        else:
-            self._count -= 1
-            await child.end()
+    async def _in_line(self) -> ChildProcess:
+        if self._closed:
+            raise ChildDied("the worker has stopped")
+        turn: asyncio.Future[ChildProcess] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._start_more()
+        try:
+            return await turn
+        except BaseException:
+            self._leave_line(turn)
+            raise
+
+    def _leave_line(self, turn: asyncio.Future[ChildProcess]) -> None:
+        """Somebody was cancelled while he waited, perhaps in the turn of the loop that gave him a child."""
+        if turn in self._waiting:
+            self._waiting.remove(turn)
+        elif not turn.cancelled() and turn.exception() is None:
+            self._settle(turn.result())
+
+    def _settle(self, child: ChildProcess) -> None:
+        """A child that nobody has any longer. One that is not idle has been killed, and is on its way out."""
+        if child.status is not Status.IDLE:
+            return
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
-                turn.set_result(None)
-                break
+                turn.set_result(child)
+                return
+        self._idle.append(child)
 
-    async def close(self) -> None:
-        """End the idle children. Busy ones were killed or have come back by now."""
-        idle, self._idle = self._idle, []
-        await asyncio.gather(*(child.end() for child in idle))
+    def _gone(self, child: ChildProcess) -> None:
+        self._children.discard(child)
+        if child in self._idle:
+            self._idle.remove(child)
+        if not self._children:
+            self._nobody.set()
+        self._start_more()
+        self._freed()
 
+    # --- starting -----------------------------------------------------------------------------------------
 
-def raised_here(raised: Raised) -> Exception:
-    """The error of a child as one that can be raised in this process."""
-    text = raised.failure.error
-    error: Exception
-    match raised.directive:
-        case "RetryLater":
-            error = RetryLater(raised.delay, text)
-        case "Snooze":
-            error = Snooze(raised.delay, text)
-        case "Unrecoverable":
-            error = Unrecoverable(text)
-        case _:
-            error = RemoteError(f"{raised.failure.error_type}: {text}")
-    setattr(error, CARRIED, raised.failure)
-    return error
+    def _start_more(self) -> None:
+        """One for each that waits and has none on the way, while there may be more."""
+        while (
+            len(self._starts) < len(self._waiting)
+            and len(self._starts) + len(self._children) < self.size
+            and not self._closed
+        ):
+            start = asyncio.get_running_loop().create_task(self._start(), name="headrace child start")
+            self._starts.add(start)
+            start.add_done_callback(self._started)
+
+    def _started(self, start: asyncio.Task[None]) -> None:
+        self._starts.discard(start)
+        self._start_more()  # somebody may have come in line when this one had given up
+        self._freed()
+
+    async def _start(self) -> None:
+        this, tries = asyncio.current_task(), 0
+        assert this is not None
+        try:
+            while self._waiting:
+                try:
+                    child = await ChildProcess.start(self._gone)
+                except Exception as error:
+                    tries += 1
+                    self._failing = True
+                    await self._back_off(error, tries)
+                else:
+                    self._starts.discard(this)
+                    self._children.add(child)
+                    self._settle(child)
+                    return
+        finally:
+            self._failing = False
+
+    async def _back_off(self, error: Exception, tries: int) -> None:
+        if tries >= MOST_TRIES and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_exception(NoChild(f"a child process could not be started: {error}"))
+        delay = min(LONGEST_RETRY, FIRST_RETRY * 2 ** (tries - 1))
+        self._not_started(error, delay)
+        await asyncio.sleep(delay)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -78,7 +79,7 @@ class Registry:
         self._served: dict[Stream, Subscription | None] = {}
         self._serving: dict[int, tuple[Source, Subscription | None]] = {}
         self.find = self.handlers.get
-        _registries.add(self)
+        self.has_children = False  # whether any of its tasks runs in a child process
 
     def add(self, handler: Handler) -> None:
         known = self.handlers.get(handler.name)
@@ -88,6 +89,9 @@ class Registry:
                 f"{_where(handler.function)}; give one of them another name="
             )
         self.handlers[handler.name] = self._logging(handler)
+        if handler.run_in == "process":
+            self.has_children = True
+            _declare(self, handler)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Add a subscription. One group of one topic has one handler."""
@@ -149,13 +153,49 @@ class Registry:
         return call
 
 
-def find_anywhere(name: str) -> tuple[Registry, Handler] | None:
-    """A handler of any app of this process; for children, which only load what they are asked to run."""
-    found = ((registry, registry.find(name)) for registry in list(_registries))
-    return next(((registry, handler) for registry, handler in found if handler is not None), None)
+class Declaration(msgspec.Struct, frozen=True, array_like=True):
+    """How a worker and its children know the same task of the same app: where its function is, and the
+    how-manieth app this is that declares that function under that name."""
+
+    module: str
+    function: str
+    task: str
+    turn: int
 
 
-_registries: weakref.WeakSet[Registry] = weakref.WeakSet()
+def declaration_of(registry: Registry, handler: Handler) -> Declaration:
+    module, function, task = place = _place(handler)
+    turns = [each() is registry for each in _declared[place]]
+    return Declaration(module, function, task, turns.index(True))
+
+
+def find_declared(declaration: Declaration, module: str) -> tuple[Registry, Handler] | None:
+    """The app and its task in this process, whose modules have been loaded in the same order."""
+    declared = _declared.get((module, declaration.function, declaration.task), [])
+    registry = declared[declaration.turn]() if declaration.turn < len(declared) else None
+    handler = registry.find(declaration.task) if registry is not None else None
+    return None if registry is None or handler is None else (registry, handler)
+
+
+def forget_what_failed_to_load() -> None:
+    """A module whose import failed half-way is imported anew the next time, and declares its tasks again."""
+    for place in [place for place in _declared if place[0] not in sys.modules]:
+        del _declared[place]
+
+
+#: The apps that declare a function for child processes, in the order in which they did.
+_declared: dict[tuple[str, str, str], list[weakref.ref[Registry]]] = {}
+
+
+def _declare(registry: Registry, handler: Handler) -> None:
+    declared = _declared.setdefault(_place(handler), [])
+    if not any(each() is registry for each in declared):
+        declared.append(weakref.ref(registry))
+
+
+def _place(handler: Handler) -> tuple[str, str, str]:
+    function = handler.function
+    return function.__module__, getattr(function, "__qualname__", repr(function)), handler.name
 
 
 def _wrapped(middleware: Middleware, call_next: CallNext) -> CallNext:

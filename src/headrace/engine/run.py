@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from math import inf
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
@@ -34,6 +35,12 @@ class Abandoned(BaseException):
     """A thread was left behind at the end of its worker's grace. No middleware may take it for an error."""
 
 
+class Delegated(Protocol):
+    """A call of a run's function in a child process."""
+
+    def kill(self) -> None: ...
+
+
 class Run(msgspec.Struct, eq=False):
     """A job in the hands of a handler. A struct, since one is made for every job: defaults cost nothing."""
 
@@ -57,7 +64,9 @@ class Run(msgspec.Struct, eq=False):
     _asked: Interruption | None = None
     _slot: asyncio.Task[None] | None = None
     _future: asyncio.Future[Any] | None = None
-    _kill: Callable[[], None] | None = None
+    strike_at: float = inf  # when its timeout strikes, on the clock of the loop
+    children: tuple[Delegated, ...] = ()  # its calls in child processes
+    delegated: bool = False  # it has asked for a child
 
     def __repr__(self) -> str:
         return f"<Run of {self.task} {self.id} attempt {self.attempt}>"
@@ -151,10 +160,6 @@ class Run(msgspec.Struct, eq=False):
         """Until the future is done the run is in a thread, which nothing can stop: it is only told."""
         self._future = future
 
-    def begin_in_process(self, kill: Callable[[], None]) -> None:
-        """From now on the run is in a child process, and an interruption kills that."""
-        self._kill = kill
-
     def begin_timeout(self, timeout: float) -> None:
         self.timeout = timeout
         self.timeout_at = time.time() + timeout
@@ -169,10 +174,14 @@ class Run(msgspec.Struct, eq=False):
         self._asked = reason
         if reason == "lost" or self.interruption not in ("cancelled", "lost"):
             self.interruption = reason
-        if self._kill is not None:
-            self._kill()
-        elif self._slot is not None and not self.in_thread:
+        self.kill_children()
+        if self._slot is not None and not self.in_thread:
             self._slot.cancel(f"headrace: {reason}")
+
+    def kill_children(self) -> None:
+        """End what it has under way in child processes, whoever still waits for that."""
+        for call in self.children:
+            call.kill()
 
     @property
     def in_thread(self) -> bool:

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 
-from .pipe import FromChild, Logged, Progressed, Raised, Returned, frame
+from .pipe import FRAME_MOST, FromChild, Logged, Progressed, Raised, Returned, Started, frame
 from .run_log import RunLog
 
 #: Seconds between two messages about progress, however often a function says how far it is.
@@ -20,14 +20,22 @@ class Telling:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._lock = threading.Lock()
+        self._number = 0  # of the assignment under way
         self._latest: Progressed | None = None
         self._log: RunLog | None = None
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def progress(self, fraction: float, text: str) -> None:
+    def begin(self, number: int) -> None:
+        """The function of this assignment begins."""
+        with self._lock:
+            self._number = number
+            self._latest = None
+            self._send(Started(number))
+
+    def progress(self, number: int, fraction: float, text: str) -> None:
         """From any thread of the job."""
-        self._latest = Progressed(fraction, text)
+        self._latest = Progressed(number, fraction, text)
         self._stir()
 
     def log(self, most: int) -> RunLog:
@@ -41,7 +49,7 @@ class Telling:
             self._latest = None
             self._tell_log()
             self._log = None
-            self._send(answer)
+            self._send(_bounded(answer))
 
     def _stir(self) -> None:
         if self._thread is None:
@@ -64,7 +72,13 @@ class Telling:
     def _tell_log(self) -> None:
         if self._log is not None and self._log.unwritten:
             lines, dropped = self._log.taken()
-            self._send(Logged(list(lines), dropped))
+            self._send(Logged(self._number, list(lines), dropped))
 
     def _send(self, message: FromChild) -> None:
         self._connection.sendall(frame(message))
+
+
+def _bounded(answer: Returned | Raised) -> Returned | Raised:
+    if isinstance(answer, Returned) and answer.value is not None and len(answer.value) > FRAME_MOST // 2:
+        return Returned(answer.number, None, f"the result has {len(answer.value):,} bytes")
+    return answer

@@ -272,7 +272,9 @@ class Worker:
             emitter=emitter,
             too_many=self._hand_back,
             lease=lambda: self._leases.shortest,
+            children=self._free_children,
         )
+        self._executor.on_child_freed = self._fetcher.child_freed
         self._orders = Orders(
             worker=self.id,
             running=self._executor.running,
@@ -356,6 +358,17 @@ class Worker:
             self._subscribers.room_made()
         if self._fetcher.hungry:
             self._fetcher.room_made()
+        if self._fetcher.childless:
+            self._fetcher.child_freed()
+
+    def _free_children(self) -> int | None:
+        """How much child work can be begun now; None: no task of this worker needs a child."""
+        if not self._registry.has_children:
+            return None
+        runs = self._executor.running.values()
+        coming = sum([run.handler.run_in == "process" and not run.delegated for run in runs])
+        coming += sum([claim.child for claim in self._slots.ready])
+        return max(0, min(self._executor.processes.free - coming, self._slots.free))
 
     def _written(self, batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
         """The store has answered. `doubtful`: an earlier try may have been carried out unseen."""

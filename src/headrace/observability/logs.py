@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.core.signals import (
     BackendError,
+    ChildNotStarted,
     CleanupFailed,
     ClockStepped,
     EventDied,
@@ -66,6 +67,7 @@ def log_signals(on: On) -> None:
         LeaseChanged,
         ThreadOverdue,
         ClockStepped,
+        ChildNotStarted,
         CleanupFailed,
         EventDied,
         EventExpired,
@@ -235,6 +237,8 @@ def _said_of_clock(seconds: float) -> str:
 
 def _detail_line(signal: Signal) -> tuple[int, str]:
     match signal:
+        case ChildNotStarted(error=error, delay=delay):
+            return logging.WARNING, f"no child process could be started ({error}); next try in {delay:g} s"
         case JobStarted(task=task, id=id, attempt=attempt):
             return logging.DEBUG, f"{task} {id} started, attempt {attempt}"
         case JobSucceeded(task=task, id=id, seconds=seconds):
