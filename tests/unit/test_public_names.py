@@ -78,6 +78,7 @@ SIGNALS = [
     "EventSignal",
     "EventUnsettled",
     "GroupPassed",
+    "GroupStalled",
     "JobCancelled",
     "JobDied",
     "JobEnqueued",

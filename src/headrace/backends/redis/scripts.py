@@ -10,9 +10,13 @@ import msgspec
 
 from headrace.core.topics import (
     DRAWN_AHEAD,
+    HUNGRY_BELOW,
+    KEYS_DEFERRED_MOST,
     LIVE_FOR,
     ORDER_HELD_FOR,
+    PARKED_AGAIN,
     PARKED_MOST,
+    PARKED_OF_KEY,
     TRIMMED_BESIDE,
     TopicRules,
 )
@@ -35,17 +39,23 @@ def rules_text(rules: TopicRules) -> str:
     return f"{rules.retention_us} {length} {int(rules.strict)}"
 
 
-#: What comes before the shared part `topic`: bounds that all stores share.
-_BOUNDS = f"""\
-local DRAWN_AHEAD, PARKED_MOST = {DRAWN_AHEAD}, {PARKED_MOST}
+#: What comes before shared parts: bounds that all stores share.
+_BOUNDS = {
+    "shared/ordering": f"""\
+local HUNGRY_BELOW = {HUNGRY_BELOW}
+""",
+    "shared/topic": f"""\
+local DRAWN_AHEAD, PARKED_MOST, PARKED_OF_KEY = {DRAWN_AHEAD}, {PARKED_MOST}, {PARKED_OF_KEY}
+local PARKED_AGAIN, KEYS_DEFERRED_MOST = {PARKED_AGAIN}, {KEYS_DEFERRED_MOST}
 local LIVE_FOR, ORDER_HELD_FOR, TRIMMED_BESIDE = {LIVE_FOR}, {ORDER_HELD_FOR}, {TRIMMED_BESIDE}
 local RULES = '{rules_text(TopicRules())}'
-"""
+""",
+}
 
 
 def _text(name: str) -> str:
     text = files(__package__).joinpath("lua", *f"{name}.lua".split("/")).read_text(encoding="utf-8")
-    return _BOUNDS + text if name == "shared/topic" else text
+    return _BOUNDS.get(name, "") + text
 
 
 def _script(name: str) -> Script:

@@ -10,7 +10,7 @@ from headrace.core.outcome import DeadReason, Failure
 from . import queries
 from .order import Leaver, pass_on
 from .parcel import Parcel, listed
-from .places import DEAD, PARKED, lane_of
+from .places import DEAD, lane_of
 from .transaction import Transaction
 from .unique_keys import HeldKey, release_keys
 
@@ -117,8 +117,6 @@ class Ledger:
     def _let_go(self, subject: Subject, key: str) -> None:
         if subject.stream.kind == "group":
             self._leavers.append(Leaver(subject.stream, subject.number, key, subject.id))
-            if subject.place == PARKED:
-                self._transaction.news.ready.add(subject.stream)  # there may be room to draw again
         else:
             self._released.append((subject.number, key, subject.id))
 

@@ -64,7 +64,10 @@ def purge(transaction: Transaction, stream: Stream, mark_us: int, limit: int) ->
     if found is None:
         return 0
     if stream.kind == "group":
-        draw(transaction, [stream], limit, paused=True)  # what it has not drawn is queued as well
+        # What it has not drawn is queued as well, but what runs is not handled again after that.
+        transaction.connection.change(topic_queries.MEET_NOTHING_AGAIN, (found.number,))
+        transaction.connection.change(topic_queries.STARVE, (found.number,))
+        draw(transaction, [stream], limit, paused=True)
     rows = unlisted(transaction.connection.value(queries.READ_WAITING, (found.number, limit)))
     subjects = [_subject(stream, row) for row in rows]
     _cancel_all(transaction, subjects, mark_us)
