@@ -79,7 +79,7 @@ async def test_what_a_group_has_is_passed_over_after_a_reset(orders: Orders) -> 
     assert await orders.status(group, "dead") is JobStatus.DEAD
 
 
-async def test_what_is_parked_is_passed_over_after_a_reset(orders: Orders) -> None:
+async def test_what_runs_in_an_ordered_group_comes_again_in_its_turn_after_a_reset(orders: Orders) -> None:
     group = await orders.join(ordered=True)
     await orders.publish("a1", "a2", "a3", key="a")
     running = await orders.claim_one(group, "a1")
@@ -87,7 +87,7 @@ async def test_what_is_parked_is_passed_over_after_a_reset(orders: Orders) -> No
     await orders.backend.reset(group.stream, BEGINNING)
     assert await orders.claim(group) == []
     await orders.done([running])
-    assert await orders.finish(group) == ["a2", "a3"]
+    assert await orders.finish(group) == ["a1", "a2", "a3"]
 
 
 async def test_a_claim_from_before_a_reset_still_holds(orders: Orders) -> None:

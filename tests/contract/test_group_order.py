@@ -13,7 +13,7 @@ from headrace.core.claim import Claim
 from headrace.core.message import Source
 from headrace.core.outcome import Cancelled, Done, Expired, Outcome, Released, Settlement, Snoozed, Verdict
 from headrace.core.record import JobStatus
-from headrace.core.topics import NEW, ORDER_HELD_FOR, PARKED_MOST
+from headrace.core.topics import NEW, ORDER_HELD_FOR
 from headrace.engine.patience import patiently
 from tests.contract.orders import Orders, soon
 from tests.contract.stand import HOUR_US, dead, kept, retry
@@ -312,23 +312,6 @@ async def test_a_group_may_cease_to_be_ordered(orders: Orders, group: Source) ->
     assert await orders.claim_ids(group) == ["a3", "a4"]
     await orders.done([running])
     assert await orders.claim_ids(group) == ["a2"]
-
-
-async def test_too_many_parked_events_stop_a_group_from_drawing(orders: Orders, group: Source) -> None:
-    await orders.publish("first", key="a")
-    running = await orders.claim_one(group, "first")
-    for start in range(0, PARKED_MOST, 500):
-        await orders.publish(*[f"a-{number}" for number in range(start, start + 500)], key="a")
-    await orders.publish("free")
-    for _ in range(100):  # a store need not draw them all at once
-        assert await orders.claim(group) == []
-        if (await orders.group_record(group)).lag == 1:
-            break
-    assert await orders.claim(group) == []
-    record = await orders.group_record(group)
-    assert (record.counts.queued, record.lag) == (PARKED_MOST, 1)
-    await orders.done([running])
-    assert sorted(await orders.claim_ids(group)) == ["a-0", "free"]
 
 
 async def test_members_in_several_processes_keep_the_order_of_every_key(

@@ -44,7 +44,8 @@ class Event:
 
 @dataclass
 class Delivery:
-    """An event that a group has or is to get. `hand_outs` numbers the claims that were made of it."""
+    """An event that a group has or is to get. `hand_outs` numbers the claims that were made of it. `again`:
+    it is owed once more when it has ended, since an ordered group was reset meanwhile; `maybe`: perhaps."""
 
     event: Event
     place: Place = Place.OWED
@@ -52,6 +53,8 @@ class Delivery:
     hand_outs: set[int] = field(default_factory=set)
     crashes: int = 0
     due: int = 0
+    again: bool = False
+    maybe: bool = False
 
 
 class GroupModel:
@@ -116,7 +119,7 @@ class GroupModel:
             settleable = (Place.RUNNING, Place.AGAIN, Place.REPLAYED)
             if delivery is None or number not in delivery.hand_outs or delivery.place not in settleable:
                 return Verdict.GONE
-            del self.deliveries[id]
+            self._end(delivery)
             return Verdict.KEPT
         if delivery is None or delivery.holder != number:
             return Verdict.LOST
@@ -125,16 +128,30 @@ class GroupModel:
             delay = outcome.delay_us // 1_000_000
             delivery.place, delivery.due = (Place.WAITING if delay else Place.AGAIN), now + delay
         elif isinstance(outcome, Dead):
-            delivery.place = Place.DEAD
+            self._bury(delivery)
         else:
-            del self.deliveries[id]
+            self._end(delivery)
         return Verdict.KEPT
+
+    def _bury(self, delivery: Delivery) -> None:
+        """A dead letter is passed over, but it may be none any more when it is met."""
+        delivery.place = Place.DEAD
+        delivery.again, delivery.maybe = False, delivery.again or delivery.maybe
+
+    def _end(self, delivery: Delivery) -> None:
+        del self.deliveries[delivery.event.id]
+        if delivery.again or delivery.maybe:
+            place = Place.OWED if delivery.again else Place.OPEN
+            self.deliveries[delivery.event.id] = Delivery(delivery.event, place)
 
     def recover(self, id: str) -> None:
         delivery = self.deliveries[id]
         delivery.crashes += 1
         delivery.holder = None
-        delivery.place = Place.DEAD if delivery.crashes >= CRASH_LIMIT else Place.AGAIN
+        if delivery.crashes >= CRASH_LIMIT:
+            self._bury(delivery)
+        else:
+            delivery.place = Place.AGAIN
 
     def promote(self, now: int) -> int:
         due = [each for each in self.deliveries.values() if each.place is Place.WAITING and each.due <= now]
@@ -151,16 +168,22 @@ class GroupModel:
     def discard(self, id: str) -> int:
         if id not in self.ids(Place.DEAD):
             return 0
-        del self.deliveries[id]
+        self._end(self.deliveries[id])
         return 1
 
     def reset(self, events: list[Event]) -> None:
-        """From now on these are owed; what was owed and is not among them may have been drawn before."""
+        """From now on these are owed; what was owed and is not among them may have been drawn before. In an
+        ordered group what is in progress is owed again when its turn comes."""
         self.was_reset = True
         for id in self.ids(Place.OWED):
             self.deliveries[id].place = Place.OPEN
+        for delivery in self.deliveries.values():
+            delivery.again, delivery.maybe = False, delivery.again or delivery.maybe
         for event in events:
             self.owe(event)
+            delivery = self.deliveries[event.id]
+            if self.ordered and event.key and delivery.place in (*HOLDING, Place.REPLAYED):
+                delivery.again = True
 
 
 class TopicModel:

@@ -79,6 +79,7 @@ SIGNALS = [
     "EventSignal",
     "EventUnsettled",
     "GroupPassed",
+    "GroupStalled",
     "JobCancelled",
     "JobDied",
     "JobEnqueued",

@@ -183,6 +183,13 @@ class OrderDisputed(Signal, frozen=True):
     group: str
 
 
+class GroupStalled(Signal, frozen=True):
+    """So many keys of this ordered group are stuck that it draws no more events of other keys."""
+
+    topic: str
+    group: str
+
+
 class WorkerStarted(Signal, frozen=True):
     """A worker takes jobs and events from now on. `topics` are its subscriptions, as people call them."""
 

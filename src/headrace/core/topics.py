@@ -16,8 +16,17 @@ group already has (it is waiting, running or dead there) is passed over.
 **Order.** In an ordered group only one event of a key is in the lanes or running; the others of that key are
 **parked** when they are drawn, behind each other, and count as queued. Whatever ends the first (done, dead,
 cancelled, expired) moves the next to its lane in the same step. A retry, a hand-back or a crash keeps the
-key. A dead letter that is replayed takes the key again, or is parked behind those that wait for it. When
-`PARKED_MOST` are parked the group draws no more until some have gone. Events without a key know no order.
+key. A dead letter that is replayed takes the key again, or is parked behind those that wait for it. Events
+without a key know no order.
+
+A key that is stuck delays no other. Of a key at most `PARKED_OF_KEY` events are parked, and of all keys
+together `PARKED_MOST`, but of each key always one. From the next event on the key is **deferred**: drawing
+goes on past its events, and the store remembers the number of the first of them and how many there are. When
+fewer than `HUNGRY_BELOW` are parked, events of the key are drawn from that number on, until `PARKED_AGAIN`
+are parked or the key has caught up with the position. All this holds also when the group is ordered no more.
+What was passed over so is part of the lag, and is held in the log like what is behind the position. With
+`KEYS_DEFERRED_MOST` deferred keys the group is **stalled**: nothing but these is drawn until one has caught
+up.
 
 A group is ordered while a live member asks for it: one that joined with `ordered=True` and was seen, by
 `join` or `tend`, within `ORDER_HELD_FOR`. A member that joins without order changes nothing until then; after
@@ -51,8 +60,16 @@ from .record import Counts
 #: How many events a store may draw for a group before anybody has claimed them, at most.
 DRAWN_AHEAD: Final = 1000
 
-#: So many parked events stop a group from drawing more.
+#: How many events of one key are parked at most, of all keys together, and of a key that was deferred.
+PARKED_OF_KEY: Final = 100
 PARKED_MOST: Final = 1000
+PARKED_AGAIN: Final = 10
+
+#: When fewer of a deferred key are parked, more of it is drawn.
+HUNGRY_BELOW: Final = PARKED_AGAIN // 2
+
+#: So many deferred keys stop a group from drawing more.
+KEYS_DEFERRED_MOST: Final = 1000
 
 #: Microseconds for which a member counts as live, as far as the order of its group is concerned.
 ORDER_HELD_FOR: Final = 60 * SECOND
@@ -142,13 +159,15 @@ class Reading(msgspec.Struct, frozen=True):
 class Tended(msgspec.Struct, frozen=True):
     """What `tend` did. `more`: there is more to trim, call again. `holding`: live groups for whose sake
     events are kept that could go. `passed`: groups without a living member that hold up nothing any more.
-    `disputed`: those of the named groups whose live members disagree about their order."""
+    `disputed`: those of the named groups whose live members disagree about their order. `stalled`: those that
+    have too many deferred keys to draw further."""
 
     trimmed: int = 0
     more: bool = False
     holding: tuple[Stream, ...] = ()
     passed: tuple[Stream, ...] = ()
     disputed: tuple[Stream, ...] = ()
+    stalled: tuple[Stream, ...] = ()
 
 
 class Ordering(msgspec.Struct, frozen=True):
@@ -166,6 +185,11 @@ class Ordering(msgspec.Struct, frozen=True):
 
     def is_disputed(self, now_us: int) -> bool:
         return self.ordered and _is_recent(self.wanted_us, now_us) and _is_recent(self.unwanted_us, now_us)
+
+
+def may_park(of_key: int, in_all: int) -> bool:
+    """Whether one more event of a key may be parked, beside so many of that key and in all."""
+    return of_key == 0 or (of_key < PARKED_OF_KEY and in_all < PARKED_MOST)
 
 
 def _is_recent(time_us: int, now_us: int) -> bool:
@@ -239,9 +263,16 @@ class Topics(ABC):
 
     @abstractmethod
     async def reset(self, group: Stream, start: Start) -> bool:
-        """Move the position of a group, back or forth; False: there is no such group. What it has drawn stays
-        with it, waiting, running or dead, and is passed over when it is met again. `UnknownEvent` as for
-        `join`."""
+        """Move the position of a group, back or forth; False: there is no such group. `UnknownEvent` as for
+        `join`.
+
+        What it has drawn stays with it, waiting, running or dead, and is passed over when it is met again.
+        But in an ordered group the newest event of a key must be the last one also when old ones come again.
+        So of events with a key that lie behind the new position, those that were never handed out are drawn
+        anew, in their turn. Others that wait or run keep their key until they have ended, are handled again
+        when their turn comes, and defer their key until then. A store may carry this out in several steps;
+        nothing is drawn in between.
+        """
 
     @abstractmethod
     async def remove(self, group: Stream) -> bool:

@@ -14,7 +14,7 @@ from headrace.core.backend import Backend
 from headrace.core.claim import Claim
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Done, Retry, Snoozed
-from headrace.core.signals import GroupPassed, OrderDisputed, TopicHeld
+from headrace.core.signals import GroupPassed, GroupStalled, OrderDisputed, TopicHeld
 from headrace.core.topics import BEGINNING, Start, Tended
 
 from .announcer import Announcer
@@ -361,8 +361,13 @@ class Subscribers:
     def _tell(self, tended: Tended) -> None:
         """Once for each group, until it is otherwise."""
         signals: dict[tuple[type, Stream], Any] = {}
-        said = (TopicHeld, tended.holding), (GroupPassed, tended.passed), (OrderDisputed, tended.disputed)
-        for kind, streams in said:
+        said = {
+            TopicHeld: tended.holding,
+            GroupPassed: tended.passed,
+            OrderDisputed: tended.disputed,
+            GroupStalled: tended.stalled,
+        }
+        for kind, streams in said.items():
             signals |= {(kind, stream): kind(stream.topic, stream.group) for stream in streams}
         for key in signals.keys() - self._told:
             self._emitter.emit(signals[key])

@@ -24,6 +24,7 @@ from headrace.core.signals import (
     EventSignal,
     EventUnsettled,
     GroupPassed,
+    GroupStalled,
     JobCancelled,
     JobDied,
     JobExpired,
@@ -77,6 +78,7 @@ def log_signals(on: On) -> None:
         TopicHeld,
         GroupPassed,
         OrderDisputed,
+        GroupStalled,
         WorkerStarted,
         WorkerStopping,
         WorkerStopped,
@@ -224,6 +226,9 @@ def _topic_line(signal: Signal) -> tuple[int, str]:
             return logging.WARNING, text
         case OrderDisputed(topic=topic, group=group):
             text = f"members of group {group} of {topic} disagree about ordered=: it stays ordered for now"
+            return logging.WARNING, text
+        case GroupStalled(topic=topic, group=group):
+            text = f"group {group} of {topic} takes no new events: too many of its keys are stuck"
             return logging.WARNING, text
         case _:
             return _detail_line(signal)

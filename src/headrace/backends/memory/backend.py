@@ -298,7 +298,7 @@ class MemoryBackend(MemoryLayouts, Backend):
 
     async def reset(self, group: Stream, start: Start) -> bool:
         with self._lock:
-            return self._store.group(group).reset(start)
+            return self._store.group(group).reset(start, self._now_us())
 
     async def remove(self, group: Stream) -> bool:
         with self._lock:

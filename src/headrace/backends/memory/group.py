@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from headrace.core.claim import Claim, size_of
+from headrace.core.deferred_keys import DeferredKeys
 from headrace.core.message import NORMAL, Source, Stream
 from headrace.core.orders import Order
 from headrace.core.record import JobStatus, Record
-from headrace.core.topics import BEGINNING, PARKED_MOST, Ordering, Start
+from headrace.core.topics import BEGINNING, PARKED_AGAIN, Ordering, Start, may_park
 
 from .agenda import Agenda
 from .entry import Entry
@@ -39,6 +40,8 @@ class GroupShelf(Shelf):
         self.ordering = Ordering()
         self.seen_us = 0
         self.parking = Parking()
+        self.deferred = DeferredKeys()
+        self.again = 0  # up to this number it may have drawn events before: it was reset
 
     # --- the group ---------------------------------------------------------------------------------------
 
@@ -69,18 +72,33 @@ class GroupShelf(Shelf):
         """It was removed: whoever waits for anything of it need not."""
         self.joined = False
         self.lanes, self.agenda, self.parking = Lanes(), Agenda(), Parking()
+        self.deferred, self.again = DeferredKeys(), 0
         self.entries.clear()
         self.ring()
         for id in list(self.watchers):
             for bell in self.watchers.pop(id):
                 bell.ring(Record(self.stream, id, JobStatus.UNKNOWN))
 
-    def reset(self, start: Start) -> bool:
+    def reset(self, start: Start, now_us: int) -> bool:
         if not self.joined:
             return False
+        self.again = max(self.again, self.position)
         self.position = self.topic.log.position(start)
+        self.deferred = DeferredKeys()
+        self._take_back(now_us)
         self.ring()
         return True
+
+    def _take_back(self, now_us: int) -> None:
+        """Forget what has a key, was never handed out, and is drawn again behind the new position."""
+        untouched = [*self.parking.parked(), *self.lanes.waiting(DRAWING)]
+        for entry in [entry for entry in untouched if not entry.token and self.parking.has(entry)]:
+            event = self.topic.log.get(entry.message.id)
+            if event is not None and event.number > self.position:
+                self._take_out(entry)
+                entry.status = JobStatus.UNKNOWN  # so that the lane knows it for stale
+                del self.entries[entry.message.id]
+                self._hand_on(entry, now_us)
 
     def _begin(self) -> None:
         topic, name = self.topic, self.stream.group
@@ -95,7 +113,18 @@ class GroupShelf(Shelf):
     # --- looking -----------------------------------------------------------------------------------------
 
     def lag(self) -> int:
-        return self.topic.log.lag(self.position) if self.joined else 0
+        log = self.topic.log
+        return log.lag(self.position) + self.deferred.passed(self.position, log.first) if self.joined else 0
+
+    @property
+    def low_water(self) -> int:
+        """Whatever comes after this number may be still to be drawn."""
+        first = self.deferred.first
+        return self.position if first is None else min(self.position, first - 1)
+
+    @property
+    def stalled(self) -> bool:
+        return self.deferred.too_many and self.position < self.topic.log.last
 
     def drawn(self) -> int:
         """How many that it has drawn are queued."""
@@ -116,7 +145,7 @@ class GroupShelf(Shelf):
         return min((time for time in times if time), default=0)
 
     def _oldest_untouched_us(self) -> int:
-        following = self.topic.log.after(self.position) if self.joined else None
+        following = self.topic.log.after(self.low_water) if self.joined else None
         times = self.parking.oldest_us(), following.at_us if following else 0
         return min((time for time in times if time), default=0)
 
@@ -129,26 +158,75 @@ class GroupShelf(Shelf):
         room -= size_of(claims)
         if lane == DRAWING and len(claims) < limit and room > 0:
             for _ in range(limit - len(claims)):
-                entry = self._draw(now_us)
+                entry = self._draw()
                 if entry is None:
                     break
                 self.lanes.put(DRAWING, entry)
             claims += super().take(source, lane, limit - len(claims), room, consumer, now_us)
         return claims
 
-    def _draw(self, now_us: int) -> Entry | None:
-        """The next event that may run; those that may not are parked on the way."""
-        while self.joined and len(self.parking) < PARKED_MOST:
+    def _draw(self) -> Entry | None:
+        """The next event that may run; those that may not are parked or passed over on the way."""
+        if self.deferred.hungry and (entry := self._catch_up()):
+            return entry
+        while self.joined and not self.deferred.too_many:
             event = self.topic.log.after(self.position)
             if event is None:
                 return None
             self.position = event.number
-            if event.message.id in self.entries:
-                continue
-            entry = self._own(event)
-            if not self.ordered or self.parking.let_in(entry):
+            if entry := self._meet(event):
                 return entry
         return None
+
+    def _meet(self, event: Event) -> Entry | None:
+        """The next event of the log, if it may run."""
+        id, key = event.message.id, event.message.key
+        if key in self.deferred.keys:
+            self.deferred.pass_over(key, event.number)
+        elif not self.ordered or not key:
+            return None if id in self.entries else self._own(event)
+        elif id in self.entries:
+            if self._comes_again(event):
+                self.deferred.pass_over(key, event.number)
+        elif self.parking.is_free(key) or may_park(self.parking.count(key), len(self.parking)):
+            entry = self._own(event)
+            return entry if self.parking.let_in(entry) else None
+        else:
+            self.deferred.pass_over(key, event.number)
+        return None
+
+    def _comes_again(self, event: Event) -> bool:
+        """Whether an event that it has is to be handled once more after that: the group was reset."""
+        return event.number <= self.again and self.parking.has(self.entries[event.message.id])
+
+    def _catch_up(self) -> Entry | None:
+        """The next event of a deferred key that may run; others of these keys are parked on the way."""
+        deferred, position = self.deferred, self.position
+        while deferred.hungry:
+            first = min(deferred.keys[key].number for key in deferred.hungry)
+            for number in range(max(first, self.topic.log.first), position + 1):
+                event = self.topic.log[number]
+                key = event.message.key
+                if key not in deferred.hungry or number < deferred.keys[key].number:
+                    continue
+                entry = self._meet_again(event)
+                if entry is not None or not deferred.hungry:
+                    deferred.looked_up_to(number, position)
+                    return entry
+            deferred.looked_up_to(position, position)
+        return None
+
+    def _meet_again(self, event: Event) -> Entry | None:
+        """The next event of a hungry key, if it may run."""
+        id, key = event.message.id, event.message.key
+        if self.parking.count(key) >= PARKED_AGAIN or (id in self.entries and self._comes_again(event)):
+            self.deferred.stop_at(key, event.number)
+            return None
+        self.deferred.met(key, event.number)
+        if id in self.entries:
+            return None
+        entry = self._own(event)
+        return entry if self.parking.let_in(entry) else None
 
     def _own(self, event: Event) -> Entry:
         entry = Entry(event.message, next(self._numbers), JobStatus.QUEUED, event.at_us)
@@ -166,34 +244,44 @@ class GroupShelf(Shelf):
 
     def _take_out(self, entry: Entry) -> None:
         if self.parking.take_out(entry):
-            self._ring()  # there may be room to draw again
+            self._note_room(entry.message.key)
         else:
             super()._take_out(entry)
 
     def _part(self, entry: Entry, now_us: int) -> None:
         super()._part(entry, now_us)
+        self._hand_on(entry, now_us)
+
+    def _hand_on(self, entry: Entry, now_us: int) -> None:
         following = self.parking.pass_on(entry)
         if following is not None:
             self._queue(following, now_us)
+        self._note_room(entry.message.key)
+
+    def _note_room(self, key: str) -> None:
+        if self.deferred.keys and self.deferred.note_room(key, self.parking.count(key)):
+            self._ring()
 
     # --- steering ----------------------------------------------------------------------------------------
 
     def purge(self, mark_us: int, limit: int, now_us: int) -> int:
-        """Also what it has not drawn: that is queued as well."""
+        """Also what it has not drawn: that is queued as well. What runs is not handled again after that."""
+        self.again = 0
+        self.deferred.hungry.update(self.deferred.keys)
         for purged in range(limit):
-            entry = self._next_waiting(now_us)
+            entry = self._next_waiting()
             if entry is None:
                 return purged
             self._end_waiting(entry, mark_us, now_us)
         return limit
 
-    def _next_waiting(self, now_us: int) -> Entry | None:
+    def _next_waiting(self) -> Entry | None:
         if queued := self.lanes.take_any(1):
             return queued[0]
         if self.agenda.first_us() is not None:
             return self.agenda.pop()
-        if drawn := self._draw(now_us):
+        if drawn := self._draw():
             return drawn
         if parked := self.parking.first():  # also what was parked just now, on the way
-            self.parking.take_out(parked)
+            self._take_out(parked)
         return parked

@@ -67,6 +67,9 @@ class Lanes:
         if self._stale >= SWEEP_FROM and self._stale > len(self):
             self._sweep(entry)
 
+    def waiting(self, lane: int) -> list[Entry]:
+        return [entry for entry in self._lanes[lane] if entry.status is _QUEUED]
+
     def oldest_us(self) -> int:
         """When the longest-waiting entry became ready; 0: there is none."""
         return min((entry.since_us for entry in self.fronts()), default=0)

@@ -44,6 +44,9 @@ class Log:
         number = self._numbers.get(id)
         return None if number is None else self._events[number]
 
+    def __getitem__(self, number: int) -> Event:
+        return self._events[number]
+
     def after(self, position: int) -> Event | None:
         """The first that is left behind a position."""
         return self._events.get(max(position + 1, self.first))

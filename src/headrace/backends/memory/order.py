@@ -18,6 +18,21 @@ class Parking:
         """How many are parked."""
         return self._parked
 
+    def count(self, key: str) -> int:
+        """How many are parked of a key."""
+        return len(self._lines.get(key, ()))
+
+    def is_free(self, key: str) -> bool:
+        return key not in self._holders
+
+    def has(self, entry: Entry) -> bool:
+        """Whether it holds its key or is parked."""
+        key, id = entry.message.key, entry.message.id
+        return self._holders.get(key) is entry or id in self._lines.get(key, ())
+
+    def parked(self) -> list[Entry]:
+        return [entry for line in self._lines.values() for entry in line.values()]
+
     def let_in(self, entry: Entry) -> bool:
         """Give it its key; False: another holds that, and the entry is parked."""
         message = entry.message

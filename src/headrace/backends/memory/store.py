@@ -174,6 +174,7 @@ class Store:
             holding=tuple(stream for step in steps for stream in step.holding),
             passed=tuple(stream for step in steps for stream in step.passed),
             disputed=tuple(group.stream for group in groups if group.ordering.is_disputed(now_us)),
+            stalled=tuple(group.stream for group in groups if group.stalled),
         )
 
     # --- the path of a message ---------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class TopicShelf(Shelf):
     def tended(self, trimmed: int, now_us: int) -> Tended:
         """How things stand after so many were trimmed."""
         spare = self._spare(now_us) if self.rules.strict else 0
-        behind = [group for group in self.groups.values() if group.position < spare]
+        behind = [group for group in self.groups.values() if group.low_water < spare]
         kept = spare >= self.log.first
         return Tended(
             trimmed=trimmed,
@@ -119,7 +119,7 @@ class TopicShelf(Shelf):
         spare = self._spare(now_us)
         if not self.rules.strict:
             return spare
-        held = [group.position for group in self.groups.values() if _is_live(group, now_us)]
+        held = [group.low_water for group in self.groups.values() if _is_live(group, now_us)]
         return min([spare, *held])
 
 

@@ -61,6 +61,7 @@ def merged_tended(tended: Tended, logical: Callable[[Stream], Stream]) -> Tended
         # In one part nothing is kept for its sake any more, in another something may be still.
         tuple(each for each in dict.fromkeys(map(logical, tended.passed)) if each not in holding),
         tuple(dict.fromkeys(map(logical, tended.disputed))),
+        tuple(dict.fromkeys(map(logical, tended.stalled))),
     )
 
 

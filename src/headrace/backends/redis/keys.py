@@ -40,9 +40,15 @@ and its name with a slash, which no name holds: `{headrace:t:orders}:g:billing/s
     :meta                  also: last (number), rules, look (when the first   stays
                            event is old enough to go); of a group position,
                            seen, ordered, wanted and unwanted (when a member
-                           was seen that wants order, that does not)
+                           was seen that wants order, that does not), low
+                           and deferring (smallest number and count of
+                           deferred keys), again (up to here it was before a
+                           reset), clearing (how far what a reset draws anew
+                           was taken out)
     :parked                sorted set: id by time, of what waits for its key  job
     :keys                  hash: key → ids, who holds it and who is parked    job
+    :deferred              hash: key → from which number on its events were   job
+                           not drawn, how many, 1 or 0: more can be drawn
 
     <namespace>:streams    set of all streams                                 stays
     <namespace>:traffic:<minute>  hash: what was done and failed              time to live
@@ -107,7 +113,7 @@ class QueueKeys:
         )
         if stream.kind != "queue":
             topic = TopicKeys(namespace, stream.topic)
-            self.all += (self._key("parked"), self._key("keys"), *topic.all)
+            self.all += (self._key("parked"), self._key("keys"), *topic.all, self._key("deferred"))
 
     def _key(self, name: str) -> bytes:
         return f"{self._prefix}{name}".encode()

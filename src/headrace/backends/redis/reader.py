@@ -263,7 +263,7 @@ class Reader:
             return []
         drawn = True
         claims: list[Claim] = []
-        while drawn and not claims:
+        while drawn and not claims and not (self._wake_asked or self._leaving):
             # All that was drawn may have been parked, or taken by others: then there may be more.
             claims, drawn = await self._poll(wanted)
         return claims

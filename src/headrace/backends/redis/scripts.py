@@ -11,9 +11,13 @@ import msgspec
 from headrace.core.message import SUSPECT_FROM
 from headrace.core.topics import (
     DRAWN_AHEAD,
+    HUNGRY_BELOW,
+    KEYS_DEFERRED_MOST,
     LIVE_FOR,
     ORDER_HELD_FOR,
+    PARKED_AGAIN,
     PARKED_MOST,
+    PARKED_OF_KEY,
     TRIMMED_BESIDE,
     TopicRules,
 )
@@ -36,11 +40,13 @@ def rules_text(rules: TopicRules) -> str:
     return f"{rules.retention_us} {length} {int(rules.strict)}"
 
 
-#: What comes before a shared part: bounds that all stores share.
+#: What comes before shared parts: bounds that all stores share.
 _BOUNDS = {
     "shared/queueing": f"local SUSPECT_FROM = {SUSPECT_FROM}\n",
+    "shared/ordering": f"local HUNGRY_BELOW = {HUNGRY_BELOW}\n",
     "shared/topic": f"""\
-local DRAWN_AHEAD, PARKED_MOST = {DRAWN_AHEAD}, {PARKED_MOST}
+local DRAWN_AHEAD, PARKED_MOST, PARKED_OF_KEY = {DRAWN_AHEAD}, {PARKED_MOST}, {PARKED_OF_KEY}
+local PARKED_AGAIN, KEYS_DEFERRED_MOST = {PARKED_AGAIN}, {KEYS_DEFERRED_MOST}
 local LIVE_FOR, ORDER_HELD_FOR, TRIMMED_BESIDE = {LIVE_FOR}, {ORDER_HELD_FOR}, {TRIMMED_BESIDE}
 local RULES = '{rules_text(TopicRules())}'
 """,

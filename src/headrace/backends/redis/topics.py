@@ -30,6 +30,9 @@ from .tail import Tail
 #: Events that one script trims.
 TRIMMED = 1000
 
+#: What the script says that has to be called again.
+UNFINISHED = 2
+
 #: Seconds for which the connection of one who reads no more is kept.
 TAIL_KEPT = 60.0
 
@@ -83,12 +86,13 @@ class RedisTopics(Topics):
             holding=tuple(stream for step in steps for stream in step.holding),
             passed=tuple(stream for step in steps for stream in step.passed),
             disputed=tuple(stream for step in steps for stream in step.disputed),
+            stalled=tuple(stream for step in steps for stream in step.stalled),
         )
 
     async def _tend(self, topic: Stream, groups: list[Stream], limit: int) -> Tended:
         words = [word for group in groups for word in (group.group, self._store.wish(group))]
         total, more = 0, True
-        names: list[list[bytes]] = [[], [], []]
+        names: list[list[bytes]] = []
         while more and total < limit:
             call = self._store.queue(topic).call(TEND, min(limit - total, TRIMMED), *words)
             trimmed, more, back, *names = await self._store.run(call)
@@ -138,7 +142,10 @@ class RedisTopics(Topics):
         if start.at == "event":
             topic = self._store.queue(_topic_of(group))
             words = ("position", await position_of(self._store, topic, start))
-        return bool(await self._store.run(self._store.queue(group).call(RESET, *words)))
+        answer: int = await self._store.run(self._store.queue(group).call(RESET, *words))
+        while answer == UNFINISHED:
+            answer = await self._store.run(self._store.queue(group).call(RESET, "further", 0))
+        return bool(answer)
 
     async def remove(self, group: Stream) -> bool:
         known = bool(await self._store.run(self._store.queue(group).call(REMOVE)))

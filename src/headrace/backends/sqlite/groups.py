@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.core.message import Stream
-from headrace.core.topics import BEGINNING, Ordering, Start
+from headrace.core.topics import BEGINNING, KEYS_DEFERRED_MOST, Ordering, Start
 
-from . import topic_queries
+from . import queries, topic_queries
 from .connection import Connection
-from .log import open_log, position_of
+from .log import Log, open_log, position_of
+from .order import Leaver, pass_on
 from .parcel import listed, unlisted
 from .transaction import Transaction
 
@@ -42,6 +43,7 @@ def join(transaction: Transaction, group: Stream, start: Start, *, ordered: bool
         position = position_of(transaction.connection, log, start)
         row = (stream, log.stream, position, transaction.now_us)
         transaction.connection.change(topic_queries.WRITE_GROUP, row)
+        transaction.connection.change(topic_queries.FORGET_DEFERRED, (stream,))
         _order(transaction, stream, Ordering(), wants_order=ordered)
     else:
         transaction.connection.change(topic_queries.SEE_GROUP, (stream, transaction.now_us))
@@ -67,10 +69,17 @@ def revive(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[S
             join(transaction, group, BEGINNING, ordered=wishes.get(group, False))
 
 
-def see(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> list[Stream]:
-    """These have a living member; gives those whose members disagree about their order."""
+class Seen(NamedTuple):
+    """Groups whose members disagree about their order, and groups that are stalled."""
+
+    disputed: list[Stream]
+    stalled: list[Stream]
+
+
+def see(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> Seen:
+    """These have a living member."""
     revive(transaction, groups, wishes)
-    disputed: list[Stream] = []
+    seen = Seen([], [])
     for group in groups:
         found = find_group(transaction.connection, transaction.namespace, group)
         if found is None or found.removed:
@@ -80,18 +89,33 @@ def see(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stre
         if group in wishes:
             ordering = _order(transaction, found.stream, ordering, wants_order=wishes[group])
         if ordering.is_disputed(transaction.now_us):
-            disputed.append(group)
-    return disputed
+            seen.disputed.append(group)
+        if transaction.connection.value(topic_queries.IS_STALLED, (found.stream, KEYS_DEFERRED_MOST)):
+            seen.stalled.append(group)
+    return seen
 
 
 def reset(transaction: Transaction, group: Stream, start: Start) -> bool:
     found = find_group(transaction.connection, transaction.namespace, group)
     if found is None or found.removed:
         return False
-    position = position_of(transaction.connection, open_log(transaction, group.topic), start)
-    transaction.connection.change(topic_queries.MOVE_GROUP, (found.stream, position))
+    log = open_log(transaction, group.topic)
+    position = position_of(transaction.connection, log, start)
+    transaction.connection.change(topic_queries.RESET_GROUP, (found.stream, position))
+    transaction.connection.change(topic_queries.FORGET_DEFERRED, (found.stream,))
+    _take_back(transaction, group, found.stream, log, position)
     transaction.news.ready.add(group)
     return True
+
+
+def _take_back(transaction: Transaction, group: Stream, stream: int, log: Log, position: int) -> None:
+    """Forget what has a key, was never handed out, and is drawn again behind this position."""
+    bindings = (stream, log.stream, log.event(position))
+    rows = unlisted(transaction.connection.value(topic_queries.LIST_UNTOUCHED, bindings))
+    transaction.connection.change(queries.FORGET, (listed(row[0] for row in rows),))
+    for _, place, _, _ in rows:
+        transaction.count(stream, place, -1)
+    pass_on(transaction, [Leaver(group, stream, key, id) for _, _, key, id in rows])
 
 
 def remove(transaction: Transaction, group: Stream) -> bool:
@@ -104,6 +128,7 @@ def remove(transaction: Transaction, group: Stream) -> bool:
             transaction.ended(group, id)
     connection.change(topic_queries.FORGET_MESSAGES, (found.stream,))
     connection.change(topic_queries.FORGET_KEYS, (found.stream,))
+    connection.change(topic_queries.FORGET_DEFERRED, (found.stream,))
     connection.change(topic_queries.CLEAR_STREAM, (found.stream,))
     connection.change(topic_queries.REMOVE_GROUP, (found.stream,))
     transaction.forget_counts(found.stream)

@@ -10,7 +10,7 @@ from headrace.core.outcome import DeadReason, Failure
 from . import queries
 from .order import Leaver, pass_on
 from .parcel import Parcel, listed
-from .places import DEAD, EXPIRED, PARKED, lane_of
+from .places import DEAD, EXPIRED, lane_of
 from .transaction import Transaction
 from .unique_keys import HeldKey, give_up_keys, release_keys
 
@@ -120,8 +120,6 @@ class Ledger:
     def _let_go(self, subject: Subject, key: str, place: int) -> None:
         if subject.stream.kind == "group":
             self._leavers.append(Leaver(subject.stream, subject.number, key, subject.id))
-            if subject.place == PARKED:
-                self._transaction.news.ready.add(subject.stream)  # there may be room to draw again
         else:
             keys = self._given_up if place == EXPIRED else self._released
             keys.append((subject.number, key, subject.id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headrace.core.message import Stream
+from headrace.core.topics import HUNGRY_BELOW
 
 from . import queries, topic_queries
 from .parcel import listed, unlisted
@@ -32,6 +33,8 @@ def pass_on(transaction: Transaction, leavers: list[Leaver]) -> None:
     if following:
         connection.change(topic_queries.UNPARK, (listed(row[0] for row in following), transaction.now_us))
         connection.change(topic_queries.HAND_OVER_KEYS, (listed(row[1:] for row in following),))
+    if connection.change(topic_queries.NOTE_ROOM, (freed, HUNGRY_BELOW)):
+        transaction.news.ready.update(each.group for each in leavers)
     groups = {each.stream: each.group for each in leavers}
     for _, stream, _, _ in following:
         transaction.count(stream, PARKED, -1)

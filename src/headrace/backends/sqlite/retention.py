@@ -29,7 +29,7 @@ class Drawer(NamedTuple):
 def tend(
     transaction: Transaction, groups: Sequence[Stream], limit: int, wishes: Mapping[Stream, bool]
 ) -> Tended:
-    disputed = see(transaction, [stream for stream in groups if stream.kind == "group"], wishes)
+    seen = see(transaction, [stream for stream in groups if stream.kind == "group"], wishes)
     trimmed, more = 0, False
     holding: list[Stream] = []
     passed: list[Stream] = []
@@ -47,7 +47,7 @@ def tend(
         for drawer in sorted(behind, key=lambda drawer: drawer.name):
             live = drawer.is_live(transaction.now_us)
             (holding if live else passed).append(Stream("group", drawer.name))
-    return Tended(trimmed, more, tuple(holding), tuple(passed), tuple(disputed))
+    return Tended(trimmed, more, tuple(holding), tuple(passed), tuple(seen.disputed), tuple(seen.stalled))
 
 
 def trim(transaction: Transaction, log: Log, limit: int) -> int:

@@ -75,7 +75,10 @@ def purge(transaction: Transaction, stream: Stream, mark_us: int, limit: int) ->
     if found is None:
         return 0
     if stream.kind == "group":
-        draw(transaction, [stream], limit, paused=True)  # what it has not drawn is queued as well
+        # What it has not drawn is queued as well, but what runs is not handled again after that.
+        transaction.connection.change(topic_queries.MEET_NOTHING_AGAIN, (found.number,))
+        transaction.connection.change(topic_queries.STARVE, (found.number,))
+        draw(transaction, [stream], limit, paused=True)
     now_us = transaction.now_us
     rows = unlisted(transaction.connection.value(queries.READ_WAITING, (found.number, limit, now_us)))
     subjects = [_subject(stream, row, now_us) for row in rows]

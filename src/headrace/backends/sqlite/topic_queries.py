@@ -81,7 +81,7 @@ WRITE_GROUP = """
 INSERT INTO headrace_groups (stream, topic, position, seen_us, ordered) VALUES (?1, ?2, ?3, ?4, 0)
 ON CONFLICT DO UPDATE SET
     position = excluded.position, seen_us = excluded.seen_us, ordered = 0, wanted_us = 0, unwanted_us = 0,
-    removed = 0
+    again = 0, removed = 0
 """
 
 ORDER_GROUP = "UPDATE headrace_groups SET ordered = ?2, wanted_us = ?3, unwanted_us = ?4 WHERE stream = ?1"
@@ -89,6 +89,27 @@ ORDER_GROUP = "UPDATE headrace_groups SET ordered = ?2, wanted_us = ?3, unwanted
 SEE_GROUP = "UPDATE headrace_groups SET seen_us = ?2 WHERE stream = ?1"
 
 MOVE_GROUP = "UPDATE headrace_groups SET position = ?2 WHERE stream = ?1"
+
+# What it has drawn so far may be met again.
+RESET_GROUP = "UPDATE headrace_groups SET position = ?2, again = max(again, position) WHERE stream = ?1"
+
+MEET_NOTHING_AGAIN = "UPDATE headrace_groups SET again = 0 WHERE stream = ?"
+
+# What has a key, was never handed out, and lies behind an event of the topic: [[seq, place, key, id], ...]
+LIST_UNTOUCHED = """
+SELECT json_group_array(json_array(seq, place, unique_key, message.id))
+FROM json_each('[1, 5]') AS waiting CROSS JOIN headrace_messages AS message
+WHERE message.stream = ?1 AND place = waiting.value AND worker = 1 << 40 AND unique_key IS NOT NULL
+    AND EXISTS (
+        SELECT 1 FROM headrace_events AS events
+        WHERE events.stream = ?2 AND events.id = message.id AND event > ?3)
+"""
+
+IS_STALLED = """
+SELECT last > position AND (SELECT count(*) FROM headrace_deferred_keys AS keys WHERE keys.stream = ?1) >= ?2
+FROM headrace_groups AS groups CROSS JOIN headrace_topics AS topics
+WHERE groups.stream = ?1 AND topics.stream = topic
+"""
 
 REMOVE_GROUP = "UPDATE headrace_groups SET removed = 1 WHERE stream = ?"
 
@@ -104,21 +125,27 @@ FORGET_MESSAGES = "DELETE FROM headrace_messages WHERE stream = ?"
 
 FORGET_KEYS = "DELETE FROM headrace_unique_keys WHERE stream = ?"
 
+FORGET_DEFERRED = "DELETE FROM headrace_deferred_keys WHERE stream = ?"
+
 LIST_IDS = """
 SELECT json_group_array(id) FROM headrace_messages INDEXED BY headrace_messages_place
 WHERE stream = ? AND place <= 9
 """
 
-# → [stream, name, position, seen_us] of each of a topic's groups
+# → [stream, name, the number after which something may be left to draw, seen_us] of each of a topic's groups
 LIST_GROUPS = """
-SELECT groups.stream, name, position, seen_us
+SELECT groups.stream, name,
+    min(position, coalesce((
+        SELECT min(number) - 1 FROM headrace_deferred_keys AS keys
+        WHERE keys.stream = groups.stream), position)),
+    seen_us
 FROM headrace_groups AS groups CROSS JOIN headrace_streams AS streams
 WHERE topic = ? AND NOT removed AND streams.stream = groups.stream
 """
 
 # --- drawing ---------------------------------------------------------------------------------------------
 
-# [name, ...], how many may be parked: whether one of these would draw something, or is not there at all.
+# [name, ...], how many deferred keys are too many: whether one of these would draw, or is not there at all.
 IS_A_GROUP_BEHIND = """
 SELECT EXISTS (
     SELECT 1 FROM json_each(?2) AS wanted
@@ -127,20 +154,27 @@ SELECT EXISTS (
         LEFT JOIN headrace_groups AS groups ON groups.stream = streams.stream
         LEFT JOIN headrace_topics AS topics ON topics.stream = groups.topic
     WHERE groups.stream IS NULL
-        OR (NOT removed AND NOT paused AND parked < ?3 AND last > position))
+        OR (NOT removed AND NOT paused AND (
+            (last > position AND (
+                SELECT count(*) FROM headrace_deferred_keys AS keys WHERE keys.stream = groups.stream) < ?3)
+            OR EXISTS (
+                SELECT 1 FROM headrace_deferred_keys AS keys
+                WHERE keys.stream = groups.stream AND hungry))))
 """
 
 # [name, ...], how many are wanted of each, whether to leave out those that are paused
-# → [its index, stream, the topic's, position, last, ordered, parked, how many are ready], ...
+# → [its index, stream, the topic's, position, last, ordered, again, parked, how many are ready], ...
 LIST_BEHIND = """
-SELECT wanted.key, groups.stream, topic, position, last, ordered, parked,
+SELECT wanted.key, groups.stream, topic, position, last, ordered, again, parked,
     (SELECT count(*) FROM (
         SELECT 1 FROM headrace_messages
         WHERE headrace_messages.stream = groups.stream AND place BETWEEN 3 AND 6 LIMIT ?3))
 FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams
     CROSS JOIN headrace_groups AS groups CROSS JOIN headrace_topics AS topics
 WHERE namespace = ?1 AND kind = 'group' AND streams.name = wanted.value AND groups.stream = streams.stream
-    AND topics.stream = groups.topic AND NOT removed AND NOT (paused AND ?4) AND last > position
+    AND topics.stream = groups.topic AND NOT removed AND NOT (paused AND ?4)
+    AND (last > position OR EXISTS (
+        SELECT 1 FROM headrace_deferred_keys AS keys WHERE keys.stream = groups.stream AND hungry))
 """
 
 # [name, ...] → the indexes of those that are there, removed or not
@@ -168,17 +202,37 @@ DELETE FROM headrace_messages INDEXED BY headrace_messages_id WHERE stream = ?1 
     SELECT id FROM headrace_events WHERE event > ?2 AND event <= ?3)
 """
 
+# [id, ...]
+FORGET_MARKS_OF = """
+DELETE FROM headrace_messages INDEXED BY headrace_messages_id WHERE stream = ?1 AND place >= 11 AND id IN (
+    SELECT value FROM json_each(?2))
+"""
+
 # The stream, part of the log
-# → [[event, id, key, length of its body, whether the group has it, whether its key is held], ...]
+# → [[event, id, key, length of its body, whether the group has it (2: it waits or runs, and has or awaits its
+#   key), whether its key is held], ...]
 LOOK_AHEAD = """
 SELECT json_group_array(json_array(
     event, ahead.id, ahead.key, size,
-    EXISTS (SELECT 1 FROM headrace_messages AS message
-        WHERE message.stream = ?1 AND message.id = ahead.id AND place <= 10),
+    coalesce((SELECT 1 + (place < 10 AND unique_key IS ahead.key) FROM headrace_messages AS message
+        WHERE message.stream = ?1 AND message.id = ahead.id AND place <= 10), 0),
     EXISTS (SELECT 1 FROM headrace_unique_keys AS keys WHERE keys.stream = ?1 AND keys.key = ahead.key)))
 FROM (
     SELECT event, id, key, length(body) AS size FROM headrace_events
     WHERE event > ?2 AND event <= ?3 ORDER BY event LIMIT ?4) AS ahead
+"""
+
+# The same for certain keys: [key, ...]
+LOOK_BACK = LOOK_AHEAD.replace(
+    "event <= ?3 ORDER", "event <= ?3 AND key IN (SELECT value FROM json_each(?5)) ORDER"
+)
+
+# [key, ...] → [[key, how many are parked], ...]
+COUNT_PARKED = """
+SELECT json_group_array(json_array(wanted.value, (
+    SELECT count(*) FROM headrace_messages AS parked
+    WHERE parked.stream = ?1 AND parked.unique_key = wanted.value AND place = 1)))
+FROM json_each(?2) AS wanted
 """
 
 # [[event, its place], ...], the time of those that are ready, of those that are parked, number, whether their
@@ -223,6 +277,32 @@ INSERT INTO headrace_unique_keys (stream, key, id)
 SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)
 """
 
+LIST_DEFERRED = """
+SELECT json_group_array(json_array(key, number, passed, hungry)) FROM headrace_deferred_keys WHERE stream = ?
+"""
+
+# [[key, number, passed, hungry], ...]
+WRITE_DEFERRED = """
+INSERT OR REPLACE INTO headrace_deferred_keys (stream, key, number, passed, hungry)
+SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?2)
+"""
+
+# [key, ...]
+DROP_DEFERRED = """
+DELETE FROM headrace_deferred_keys WHERE stream = ?1 AND key IN (SELECT value FROM json_each(?2))
+"""
+
+# [[stream, key], ...], how few must be parked
+NOTE_ROOM = """
+UPDATE headrace_deferred_keys SET hungry = 1
+WHERE (stream, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) AND NOT hungry AND (
+    SELECT count(*) FROM headrace_messages AS parked
+    WHERE parked.stream = headrace_deferred_keys.stream
+        AND parked.unique_key = headrace_deferred_keys.key AND place = 1) < ?2
+"""
+
+STARVE = "UPDATE headrace_deferred_keys SET hungry = 1 WHERE stream = ?"
+
 LAST_PARKED = "SELECT max(at_us) FROM headrace_messages WHERE stream = ? AND place = 1"
 
 # --- looking ---------------------------------------------------------------------------------------------
@@ -239,14 +319,19 @@ WHERE namespace = ?1 AND kind = 'topic' AND (?2 IS NULL OR name IN (SELECT value
 ORDER BY name
 """
 
-DESCRIBE_GROUPS = """
-SELECT name, position, max(last - max(position, first - 1), 0), seen_us, ordered, groups.stream
+# Events of deferred keys before the position, as far as they are left.
+_PASSED = """coalesce((
+    SELECT max(min(sum(passed), position - max(min(number), first) + 1), 0)
+    FROM headrace_deferred_keys AS keys WHERE keys.stream = groups.stream), 0)"""
+
+DESCRIBE_GROUPS = f"""
+SELECT name, position, max(last - max(position, first - 1), 0) + {_PASSED}, seen_us, ordered, groups.stream
 FROM headrace_groups AS groups CROSS JOIN headrace_topics AS topics CROSS JOIN headrace_streams AS streams
 WHERE topic = ? AND NOT removed AND topics.stream = topic AND streams.stream = groups.stream
 """
 
-COUNT_LAG = """
-SELECT max(last - max(position, first - 1), 0)
+COUNT_LAG = f"""
+SELECT max(last - max(position, first - 1), 0) + {_PASSED}
 FROM headrace_groups AS groups CROSS JOIN headrace_topics AS topics
 WHERE groups.stream = ? AND NOT removed AND topics.stream = topic
 """
@@ -264,8 +349,9 @@ SELECT min(at_us) FROM (
     UNION ALL
     SELECT (
         SELECT at_us FROM headrace_groups AS groups CROSS JOIN headrace_events
-        WHERE groups.stream = ?1 AND NOT removed AND event > (topic << 40) + position
-            AND event < (topic + 1) << 40
+        WHERE groups.stream = ?1 AND NOT removed AND event < (topic + 1) << 40
+            AND event > (topic << 40) + min(position, coalesce((
+                SELECT min(number) - 1 FROM headrace_deferred_keys AS keys WHERE keys.stream = ?1), position))
         ORDER BY event LIMIT 1))
 """
 

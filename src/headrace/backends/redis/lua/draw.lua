@@ -1,7 +1,7 @@
 -- Draws events for a group from the log of its topic, as many as are wanted beyond those that lie in its lane, and
 -- some more. A group that was lost comes back at the beginning; one that was removed does not.
 --
--- requires: queue message place queueing ordering topic drawing
+-- requires: queue message place queueing counting ordering topic drawing catching_up clearing
 -- keys:     those of the group
 -- args:     how many are wanted · 1, 0 or empty: the member wants order, if it comes back · milliseconds for which somebody
 --           will wait if there is nothing · 1 or 0: look for keys that nobody holds any more
@@ -46,18 +46,30 @@ end
 if group.ordered and ARGV[8] == '1' then
   free_keys(clock())
 end
+if group.clearing then
+  clear_step(group)
+  return { standing, 1, 1 }
+end
 if group.position > last then
-  group.position = 0 -- the log was deleted by hand and begins anew
+  begin_anew(group)
 end
 if group.position == last and ARGV[7] ~= '0' then
   redis.call('HSET', META, 'awaited', digits(clock() - OFFSET + ARGV[7] * 1000))
 end
-if group.position >= last or group.paused then
+if (group.position >= last and not group.low) or group.paused then
   return { standing, 0, 0 }
 end
 local ahead = drawn_ahead(group)
 if ahead >= wanted then
   return { standing, 0, 1 } -- others may take those before the one who asks
 end
-local drawn, more = draw(group, last, math.max(wanted, DRAWN_AHEAD) - ahead)
-return { standing, drawn, more and 1 or 0 }
+local items, bytes = DRAWN_ITEMS, DRAWN_BYTES
+local caught, further, drawn, more = 0, false, 0, false
+if group.low then
+  items, bytes = items / 2, bytes / 2
+  caught, further = catch_up(group, items, bytes, ARGV[8] == '1')
+end
+if group.position < last and group.deferring < KEYS_DEFERRED_MOST then
+  drawn, more = draw(group, last, math.min(math.max(wanted, DRAWN_AHEAD) - ahead, items), bytes)
+end
+return { standing, caught + drawn, (further or more) and 1 or 0 }

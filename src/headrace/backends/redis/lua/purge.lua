@@ -51,4 +51,14 @@ for _, lane in ipairs(lanes()) do
 end
 purge_agenda(DUE, 'S')
 purge_agenda(RETRY, 'R')
+
+-- What a group has passed over is drawn next; what runs is not handled again after that.
+if count == 0 and DEFERRED and redis.call('EXISTS', DEFERRED) == 1 then
+  redis.call('HDEL', META, 'again')
+  local deferred = redis.call('HGETALL', DEFERRED)
+  for at = 2, #deferred, 2 do
+    deferred[at] = string.sub(deferred[at], 1, -2) .. '1'
+  end
+  redis.call('HSET', DEFERRED, unpack(deferred))
+end
 return count

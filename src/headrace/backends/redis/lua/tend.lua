@@ -5,10 +5,10 @@
 -- args:     limit · for each group: name · 1, 0 or empty: its member wants order
 -- answers:  how many events were trimmed · 1 when there are more to trim · names of groups that came back · of live
 --           groups for whose sake events stay · of groups that hold up nothing any more, though they have not
---           drawn them · of those whose live members disagree about their order
+--           drawn them · of those whose live members disagree about their order · of those that are stalled
 local limit, now = tonumber(ARGV[5]), clock()
 local topic = topic_now()
-local back, disputed = {}, {}
+local back, disputed, stalled = {}, {}, {}
 for at = 6, #ARGV, 2 do
   local group = group_named(ARGV[at])
   if redis.call('HGET', GROUPS, ARGV[at]) ~= '0' then
@@ -18,6 +18,9 @@ for at = 6, #ARGV, 2 do
     if not group.position then
       back[#back + 1] = ARGV[at]
       redis.call('HSET', group.meta, 'position', 0)
+    end
+    if group.deferring >= KEYS_DEFERRED_MOST and group.position < topic.last then
+      stalled[#stalled + 1] = ARGV[at]
     end
     if is_disputed then
       disputed[#disputed + 1] = ARGV[at]
@@ -31,7 +34,7 @@ local trimmed, more, could = trim(topic, groups, limit, now)
 local _, first = event_from(1)
 local holding, passed = {}, {}
 for _, group in ipairs(topic.strict and groups or {}) do
-  if (group.position or 0) < could then
+  if low_water(group) < could then
     if not is_live(group, now) then
       passed[#passed + 1] = group.name
     elseif first and first <= could then
@@ -39,4 +42,4 @@ for _, group in ipairs(topic.strict and groups or {}) do
     end
   end
 end
-return { trimmed, more and 1 or 0, back, holding, passed, disputed }
+return { trimmed, more and 1 or 0, back, holding, passed, disputed, stalled }

@@ -20,14 +20,30 @@ local function untouched_in_lanes()
   end
 end
 
+-- How many events of deferred keys were passed over before the position, as far as they are left.
+local function passed_over(position, low)
+  local passed = 0
+  local deferred = redis.call('HGETALL', DEFERRED)
+  for at = 2, #deferred, 2 do
+    passed = passed + tonumber(string.match(deferred[at], '^%d+ (%-?%d+)'))
+  end
+  local event, first = event_from(low)
+  local left = event and position - first + 1 or 0
+  return math.max(0, math.min(passed, left)), left > 0 and written_at(event) or nil
+end
+
 local function add_behind_group(counts)
-  local meta = redis.call('HMGET', META, 'position', 'seen', 'ordered')
+  local meta = redis.call('HMGET', META, 'position', 'seen', 'ordered', 'low')
   local position = tonumber(meta[1] or 0)
   local last = last_number(redis.call('HGET', TOPIC, 'last'))
   local event, number = event_from(position > last and 1 or position + 1)
   local lag = meta[1] and event and last - number + 1 or 0
   local parked = tonumber(redis.call('ZRANGE', PARKED, 0, 0, 'WITHSCORES')[2])
   local undrawn = sooner(parked, lag > 0 and written_at(event) or nil)
+  if meta[4] then
+    local passed, written = passed_over(position, tonumber(meta[4]))
+    lag, undrawn = lag + passed, sooner(undrawn, written)
+  end
   local ready = counts[7] > 0 and counts[7] or nil
   counts[1] = counts[1] + redis.call('ZCARD', PARKED) + lag
   counts[7] = sooner(ready, undrawn) or 0

@@ -1,12 +1,18 @@
 -- Copies events from the log of a topic into the stream of a group, where they are messages like any other. An
 -- event that the group already has is passed over; in an ordered group one whose key is held is parked.
+--
+-- A key of which too many are parked is deferred: its events are passed over, and `:deferred` holds for the key
+-- '<number> <passed> <hungry>': from this number on none was drawn, so many of them lie before the position, and 1
+-- when more can be drawn since few are parked. `low` of the group is the smallest of these numbers (nil: no key is
+-- deferred), `deferring` how many keys there are.
 
 -- What one script may copy: events, and bytes of their bodies.
 local DRAWN_ITEMS, DRAWN_BYTES = 500, 1048576
 
 -- The group whose keys these are: its keys, and how it stands (nil: it has no position).
-local function group_with(lanes, ids, messages, meta, parked, lines)
-  local known = redis.call('HMGET', meta, 'position', 'ordered', 'seen', 'paused', 'awaited')
+local function group_with(lanes, ids, messages, meta, parked, lines, deferred)
+  local fields = { 'position', 'ordered', 'seen', 'paused', 'awaited', 'low', 'deferring', 'again', 'clearing' }
+  local known = redis.call('HMGET', meta, unpack(fields))
   return {
     lanes = lanes,
     ids = ids,
@@ -14,17 +20,22 @@ local function group_with(lanes, ids, messages, meta, parked, lines)
     meta = meta,
     parked = parked,
     lines = lines,
+    deferred = deferred,
     position = tonumber(known[1]),
     ordered = known[2] == '1',
     seen = tonumber(known[3] or 0),
     paused = known[4] == '1',
     awaited = tonumber(known[5] or 0),
+    low = tonumber(known[6] or nil),
+    deferring = tonumber(known[7] or 0),
+    again = tonumber(known[8] or 0), -- up to here it may meet what it has drawn before: it was reset
+    clearing = known[9], -- it draws nothing before that is over: see clearing.lua
   }
 end
 
 -- The group that a script about it is called with.
 local function own_group()
-  return group_with({ KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5] }, IDS, MESSAGES, META, PARKED, LINES)
+  return group_with({ KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5] }, IDS, MESSAGES, META, PARKED, LINES, DEFERRED)
 end
 
 -- A group by its name, in a script about its topic: its keys are named as those of the topic, behind a prefix.
@@ -37,13 +48,26 @@ local function group_named(name)
   for lane = 1, 5 do
     lanes[lane] = own(KEYS[lane])
   end
-  return group_with(lanes, own(IDS), own(MESSAGES), own(META), own(PARKED), own(LINES))
+  return group_with(lanes, own(IDS), own(MESSAGES), own(META), own(PARKED), own(LINES), own(DEFERRED))
 end
 
 -- Whether a member waits for events, so that they must come into a lane to wake it. Real time, whatever a test
 -- says.
 local function is_awaited(group, now)
-  return group.awaited > now - OFFSET and not group.paused
+  return group.awaited > now - OFFSET and not group.paused and not group.clearing
+end
+
+-- The log was deleted by hand and begins anew.
+local function begin_anew(group)
+  group.position, group.low, group.deferring, group.again = 0, nil, 0, 0
+  redis.call('DEL', group.deferred)
+  redis.call('HDEL', group.meta, 'low', 'deferring', 'again')
+  redis.call('HSET', group.meta, 'position', 0)
+end
+
+-- The number after which something may be left to draw.
+local function low_water(group)
+  return math.min(group.position or 0, group.low and group.low - 1 or math.huge)
 end
 
 -- How many wait in the lane that events are drawn into.
@@ -104,9 +128,38 @@ local function is_held(group, line)
   return value and stands(group, head, value)
 end
 
+-- How many are parked behind the head of a line.
+local function parked_in(line)
+  return select(2, string.gsub(line, ' ', ''))
+end
+
+local function is_in(line, id)
+  return string.find(' ' .. line .. ' ', ' ' .. id .. ' ', 1, true) ~= nil
+end
+
+-- What is known of deferred keys, by key. Reads all of them, or only those that are named.
+local function deferred_keys(group, names)
+  local deferred, rows = {}, {}
+  if names then
+    for index, value in ipairs(redis.call('HMGET', group.deferred, unpack(names))) do
+      rows[#rows + 1] = names[index]
+      rows[#rows + 1] = value
+    end
+  else
+    rows = redis.call('HGETALL', group.deferred)
+  end
+  for at = 1, #rows, 2 do
+    if rows[at + 1] then
+      local number, passed, hungry = string.match(rows[at + 1], '^(%d+) (%-?%d+) ([01])$')
+      deferred[rows[at]] = { number = tonumber(number), passed = tonumber(passed), hungry = hungry == '1' }
+    end
+  end
+  return deferred
+end
+
 -- Collects what is written, so that it is written in few commands.
 local function new_copies()
-  return { places = {}, bodies = {}, parked = {}, lines = {} }
+  return { places = {}, bodies = {}, parked = {}, lines = {}, counts = {}, deferred = {} }
 end
 
 local function add(list, one, other)
@@ -142,10 +195,20 @@ local function write_copies(group, copies)
   if #lines > 0 then
     set_fields(group.lines, lines)
   end
+  local deferred = {}
+  for key, each in pairs(copies.deferred) do
+    local value = string.format('%.0f %.0f %d', each.number, each.passed, each.hungry and 1 or 0)
+    add(deferred, key, value)
+    group.low = math.min(group.low or each.number, each.number)
+  end
+  if #deferred > 0 then
+    set_fields(group.deferred, deferred)
+    redis.call('HSET', group.meta, 'low', digits(group.low), 'deferring', group.deferring)
+  end
   redis.call('HSET', group.meta, 'position', group.position)
 end
 
-local function copy_to_lane(group, copies, event, unique, late)
+local function copy_to_lane(group, copies, event, unique, late, number)
   local id, lane = event[2], group.lanes[4]
   local entry = next_entry_of(lane)
   local expiry = #event > 8 and get(event, 'e')
@@ -158,56 +221,113 @@ local function copy_to_lane(group, copies, event, unique, late)
     put(message, 'e', expiry)
     put(message, 'u', unique)
     put(message, 'a', late and event[8])
+    put(message, 'l', unique and number)
     entry = redis.call('XADD', lane, entry, unpack(message))
   end
   note_size(group.meta, 4, entry, #event[6])
   add(copies.places, id, '4' .. entry)
 end
 
-local function copy_to_parking(group, copies, event, unique)
+local function copy_to_parking(group, copies, event, unique, number)
   local id = event[2]
   local message = { 'i', id, 't', event[4], 'm', event[6], 'u', unique, 'a', event[8] }
   put(message, 'e', get(event, 'e'))
+  put(message, 'l', number)
   add(copies.bodies, id, cmsgpack.pack(message))
   add(copies.parked, event[8], id)
   add(copies.places, id, 'K')
   group.parked_now = group.parked_now + 1
 end
 
-local function copy_in_order(group, copies, lines, event, late)
-  local key, id = get(event, 'k'), event[2]
-  if not key then
-    return copy_to_lane(group, copies, event, nil, late)
-  end
+-- The line of the key of an event that is drawn, and how many are parked in it.
+local function line_of(group, copies, lines, key)
   local line = copies.lines[key] or lines[key]
   -- A line of one whose head is gone is free. Behind a longer one it is parked all the same: draw.lua mends it.
-  if line ~= '' and (copies.lines[key] or string.find(line, ' ', 1, true) or is_held(group, line)) then
-    copy_to_parking(group, copies, event, 'k' .. key)
-    copies.lines[key] = line .. ' ' .. id
+  if not copies.lines[key] and line ~= '' and not string.find(line, ' ', 1, true) and not is_held(group, line) then
+    line = ''
+  end
+  copies.counts[key] = copies.counts[key] or parked_in(line)
+  return line, copies.counts[key]
+end
+
+local function copy_with_key(group, copies, line, key, event, late, number)
+  if line == '' then
+    copy_to_lane(group, copies, event, 'k' .. key, late, number)
+    copies.lines[key] = event[2]
   else
-    copy_to_lane(group, copies, event, 'k' .. key, late)
-    copies.lines[key] = id
+    copy_to_parking(group, copies, event, 'k' .. key, number)
+    copies.lines[key] = line .. ' ' .. event[2]
+    copies.counts[key] = copies.counts[key] + 1
   end
 end
 
--- Takes the events `from` to `to`, whose numbers follow the position, until too many are parked. `fresh`: nobody
--- can know their ids. `late`: they were written a while ago. Answers how many of them are left to take.
+-- An event that the group waits for or runs is handled once more after that, when the group was reset.
+local function comes_again(group, line, id, number)
+  return number <= group.again and is_in(line, id)
+end
+
+local function pass_over(group, copies, deferred, key, number)
+  if not deferred[key] then
+    deferred[key] = { number = number, passed = 0, hungry = false }
+    group.deferring = group.deferring + 1
+  end
+  deferred[key].passed = deferred[key].passed + 1
+  copies.deferred[key] = deferred[key]
+end
+
+-- The next event of an ordered group, or of one that has deferred keys.
+local function copy_in_order(group, copies, lines, deferred, event, late, number, is_known)
+  local key, id = get(event, 'k'), event[2]
+  if key and deferred[key] then
+    return pass_over(group, copies, deferred, key, number)
+  elseif not key or not group.ordered then
+    return not is_known and copy_to_lane(group, copies, event, nil, late)
+  end
+  local line, count = line_of(group, copies, lines, key)
+  if is_known then
+    if comes_again(group, line, id, number) then
+      pass_over(group, copies, deferred, key, number)
+    end
+    return
+  end
+  if count == 0 or (count < PARKED_OF_KEY and group.parked_now < PARKED_MOST) then
+    copy_with_key(group, copies, line, key, event, late, number)
+  else
+    pass_over(group, copies, deferred, key, number)
+  end
+end
+
+-- The lines of the keys of events, and what is known of those that are deferred.
+local function standing_of_keys(group, events, from, to)
+  local lines, names = lines_for(group, events, from, to), {}
+  if group.low then
+    for key in pairs(lines) do
+      names[#names + 1] = key
+    end
+  end
+  return lines, #names > 0 and deferred_keys(group, names) or {}
+end
+
+-- Takes the events `from` to `to`, whose numbers follow the position, until too many keys are deferred. `fresh`:
+-- nobody can know their ids. `late`: they were written a while ago. Answers how many of them are left to take.
 local function take_in(group, events, from, to, fresh, late)
   local known = fresh and {} or known_among(group, events, from, to)
-  local lines = group.ordered and lines_for(group, events, from, to)
+  local lines, deferred
+  if group.ordered or group.low then
+    lines, deferred = standing_of_keys(group, events, from, to)
+  end
   local copies = new_copies()
   group.parked_now = group.parked_now or (group.ordered and redis.call('ZCARD', group.parked) or 0)
   local index = from
-  while index <= to and group.parked_now < PARKED_MOST do
+  while index <= to and group.deferring < KEYS_DEFERRED_MOST do
     local event = events[index]
-    if not known[event[2]] then
-      known[event[2]] = true
-      if lines then
-        copy_in_order(group, copies, lines, event, late)
-      else
-        copy_to_lane(group, copies, event, nil, late)
-      end
+    local is_known = known[event[2]]
+    if lines then
+      copy_in_order(group, copies, lines, deferred, event, late, group.position + index - from + 1, is_known)
+    elseif not is_known then
+      copy_to_lane(group, copies, event, nil, late)
     end
+    known[event[2]] = true
     index = index + 1
   end
   group.position = group.position + index - from
@@ -217,8 +337,8 @@ end
 
 -- Events of the log behind a position, and the number of the first. How large they are is not known before, so
 -- it reads a few and then more.
-local function read_log(position, items)
-  local events, first, bytes, piece, largest = {}, nil, DRAWN_BYTES, 2, 1
+local function read_log(position, items, bytes)
+  local events, first, piece, largest = {}, nil, 2, 1
   while #events < items and bytes > 0 do
     local count = math.min(piece, items - #events, math.max(1, math.floor(bytes / largest)))
     local rows = redis.call('XRANGE', LOG, position + 1, '+', 'COUNT', count)
@@ -239,16 +359,8 @@ end
 
 -- Draws events from the log, at most so many. Answers how many were taken from it, and whether there are more
 -- that could be.
-local function draw(group, last, items)
-  items = math.min(items, DRAWN_ITEMS)
-  if group.ordered then
-    group.parked_now = redis.call('ZCARD', group.parked)
-    items = math.min(items, PARKED_MOST - group.parked_now)
-    if items <= 0 then
-      return 0, false
-    end
-  end
-  local events, first = read_log(group.position, items)
+local function draw(group, last, items, bytes)
+  local events, first = read_log(group.position, math.min(items, DRAWN_ITEMS), bytes or DRAWN_BYTES)
   if not first then
     group.position = last
     redis.call('HSET', group.meta, 'position', last)

@@ -1,6 +1,20 @@
 -- Keys of an ordered group. `:keys` holds for each key the ids that have it, with blanks between: who holds it,
 -- from the moment it is in a lane until its end, then those that are parked behind, in order.
 
+-- Of a key that is deferred more can be drawn again once few are parked: `:deferred` says so behind the last blank
+-- (see drawing.lua).
+local has_deferred
+
+local function note_room(key, line)
+  if has_deferred == nil then
+    has_deferred = redis.call('EXISTS', DEFERRED) == 1
+  end
+  local value = has_deferred and redis.call('HGET', DEFERRED, key)
+  if value and string.sub(value, -1) == '0' and select(2, string.gsub(line, ' ', '')) < HUNGRY_BELOW then
+    redis.call('HSET', DEFERRED, key, string.sub(value, 1, -2) .. '1')
+  end
+end
+
 -- The first of a line, and what comes behind it. (A pattern would walk over the whole line.)
 local function cut(line)
   local blank = string.find(line, ' ', 1, true)
@@ -25,6 +39,7 @@ end
 -- Lets the first of those that are parked into its lane; without one the key is free.
 local function let_next_in(key, line)
   local id, packed, left = next_in(line)
+  note_room(key, left or '')
   if not id then
     redis.call('HDEL', LINES, key)
     return
@@ -48,7 +63,9 @@ local function hand_on(key, id)
   end
   local from, to = string.find(line .. ' ', ' ' .. id .. ' ', 1, true)
   if from then
-    redis.call('HSET', LINES, key, string.sub(line, 1, from - 1) .. string.sub(line, to))
+    line = string.sub(line, 1, from - 1) .. string.sub(line, to)
+    redis.call('HSET', LINES, key, line)
+    note_room(key, line)
   end
 end
 

@@ -42,9 +42,7 @@ local function spread(topic, before, fresh, now)
   local share = share_of(#groups)
   for _, group in ipairs(groups) do
     if group.position and group.position > before then
-      -- The log was deleted by hand and begins anew.
-      group.position = 0
-      redis.call('HSET', group.meta, 'position', 0)
+      begin_anew(group)
     elseif group.position == before and is_awaited(group, now) then
       local items = math.min(share, DRAWN_AHEAD - drawn_ahead(group))
       if items > 0 then

@@ -39,7 +39,7 @@ local function trim(topic, groups, limit, now)
   if topic.strict then
     for _, group in ipairs(groups) do
       if is_live(group, now) then
-        free = math.min(free, group.position or 0)
+        free = math.min(free, low_water(group))
       end
     end
   end
