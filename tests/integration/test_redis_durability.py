@@ -114,6 +114,28 @@ async def test_a_batch_that_is_sent_again_on_a_new_connection_is_not_confirmed_b
                 await backend.close()
 
 
+async def test_as_many_replicas_confirm_it_as_the_server_demands(primary: Server, tmp_path: Path) -> None:
+    """Whichever of them is promoted then has it."""
+    arguments = ["--replicaof", f"{HOST} {primary.port}", "--repl-diskless-sync-delay", "0"]
+    first, second = (
+        Server(require("valkey-9.1"), directory=tmp_path / name, arguments=arguments)
+        for name in ("first", "second")
+    )
+    with first, second:
+        await wait_until(lambda: _replication(primary).count(b"state=online") == 2, timeout=20)
+        primary.command("CONFIG", "SET", "min-replicas-to-write", 2)
+        backend = open_store(primary.url, durability="replicated")
+        await backend.open()
+        try:
+            await backend.append(Batch(STREAM, "p", 1, [Message(new_id(), "", b"")]))
+            os.kill(second.pid, signal.SIGSTOP)  # it still counts as one that follows
+            with pytest.raises(NotDurable, match="not all 2 replicas"):
+                await backend.append(Batch(STREAM, "p", 2, [Message(new_id(), "", b"")]))
+        finally:
+            os.kill(second.pid, signal.SIGCONT)
+            await backend.close()
+
+
 async def test_what_one_server_has_taken_is_not_confirmed_by_the_next(
     backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -120,6 +121,43 @@ async def test_a_failover_that_somebody_asks_for_is_followed(watched: Watched, w
         watched.sentinels[0].command("SENTINEL", "FAILOVER", MASTER)
         assert await load.until_work_goes_on(await promoted(watched, old)) <= SOON
         await load.until_accepted(50)
+
+
+@pytest.mark.parametrize("way", ["all replicas are demanded", "writes are paused"])
+async def test_nothing_reported_safe_is_lost_by_a_failover_that_somebody_asks_for(
+    watched: Watched, way: str
+) -> None:
+    """Sentinels promote a replica while the old primary still takes jobs, which the other one confirms."""
+    old = watched.primary()
+    for server in watched.data:
+        demanded = 2 if way == "all replicas are demanded" else 1
+        server.command("CONFIG", "SET", "min-replicas-to-write", demanded)
+    async with App(watched.url, durability="replicated") as app:
+
+        @app.task(name="note")
+        async def note() -> None: ...
+
+        safe: list[str] = []
+
+        async def feed() -> None:
+            while True:
+                with contextlib.suppress(BackendUnavailable):
+                    safe.append((await note.enqueue()).id)
+
+        async with asyncio.TaskGroup() as feeders:
+            feeding = [feeders.create_task(feed()) for _ in range(10)]
+            await wait_until(lambda: len(safe) > 1000)
+            if way == "writes are paused":
+                old.command("CLIENT", "PAUSE", 20_000, "WRITE")
+            watched.sentinels[0].command("SENTINEL", "FAILOVER", MASTER)
+            await promoted(watched, old, replicas=demanded)
+            before = len(safe)
+            await wait_until(lambda: len(safe) > before + 1000, timeout=30)
+            for feeder in feeding:
+                feeder.cancel()
+        stored = watched.primary().command("HKEYS", "{headrace:q:default}:ids")
+        assert isinstance(stored, list)
+        assert {id.encode() for id in safe} <= set(stored)
 
 
 # --- whoever looks and waits -----------------------------------------------------------------------------

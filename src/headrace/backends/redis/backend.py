@@ -58,7 +58,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         super().__init__(store)
         self._confirmation = confirmation
         # An append and its confirmation have a connection of their own: nobody else shall wait for that.
-        self._append_way = store.new_way() if confirmation else None
+        self._append_way = store.new_way(confirmation.greet) if confirmation else None
         self._announcements = Announcements(store, self._hear_of_lanes, self._stir)
         self._recoverer = Recoverer(store)
         self._readers: dict[str, Reader | Readers] = {}

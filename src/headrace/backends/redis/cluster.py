@@ -54,8 +54,8 @@ class ClusterStore(Store):
             finder, greet = Owner(self._slots, self.address, queue.slot), self._accompany
         return self._add(Link(self.address, finder=finder, greet=greet, hear=hear, life=self.life))
 
-    def new_way(self) -> Nodes:
-        return Nodes(self._slots, lambda place: self._node_link(place, None))
+    def new_way(self, greet: Greeting) -> Nodes:
+        return Nodes(self._slots, lambda place: self._node_link(place, greet))
 
     async def wire_to(self, queue: Queue, way: Link | Nodes) -> Wire:
         assert isinstance(way, Nodes)

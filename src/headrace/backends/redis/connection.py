@@ -88,6 +88,7 @@ class Wire(asyncio.Protocol):
         self.address = address
         self.closed = False
         self.client_id = 0  # 0: the server does not tell
+        self.replicas = 1  # so many must confirm what was written here, where that is asked for
         self._server = server
         self._hear = hear
         self._loop = asyncio.get_running_loop()

@@ -18,25 +18,46 @@ PATIENCE = 2000
 
 
 class Confirmation(msgspec.Struct, frozen=True):
-    """A command that waits, on the connection that made the append: it is about what that one has written."""
+    """A command that waits, on the connection that made the append: it is about what that one has written.
+    `by_replicas`: behind its name comes how many of them must confirm it."""
 
-    command: tuple[Word, ...]
+    name: str
+    arguments: tuple[Word, ...]
     missing: str
     advice: str
+    by_replicas: bool = False
 
-    def is_given(self, reply: Any) -> bool:
+    def command(self, wire: Wire) -> tuple[Word, ...]:
+        return (self.name, *((wire.replicas,) if self.by_replicas else ()), *self.arguments)
+
+    def is_given(self, reply: Any, wire: Wire) -> bool:
         number = reply[0] if isinstance(reply, list) else reply
-        return isinstance(number, int) and number >= 1
+        return isinstance(number, int) and number >= (wire.replicas if self.by_replicas else 1)
+
+    async def greet(self, wire: Wire) -> None:
+        """On each new connection: as many replicas as the server itself demands for a write, at least one. A
+        promotion that nobody has to wait for can only be outlived where that is all of them."""
+        if self.by_replicas:
+            [reply] = await wire.send(pack(("CONFIG", "GET", "min-replicas-to-write")))
+            if isinstance(reply, list) and len(reply) == 2:  # else this user may not ask
+                wire.replicas = max(1, int(reply[1]))
 
 
-#: A replica has it: survives the loss of the server, as far as failover picks that replica.
+#: Replicas have it: survives the loss of the server, as far as failover picks one of them.
 REPLICATED = Confirmation(
-    ("WAIT", 1, PATIENCE), "no replica has confirmed it within 2 s", "see that one follows the server"
+    "WAIT",
+    (PATIENCE,),
+    "no replica has confirmed it within 2 s",
+    "see that enough of them follow the server (its min-replicas-to-write, at least one)",
+    by_replicas=True,
 )
 
 #: It is on the server's disk: survives a power failure there.
 SYNCED = Confirmation(
-    ("WAITAOF", 1, 0, PATIENCE), "it was not on disk within 2 s", "see appendonly, appendfsync and the disk"
+    "WAITAOF",
+    (1, 0, PATIENCE),
+    "it was not on disk within 2 s",
+    "see appendonly, appendfsync and the disk",
 )
 
 CONFIRMATIONS = {"default": None, "replicated": REPLICATED, "fsync": SYNCED}
@@ -58,16 +79,19 @@ async def confirm(confirmation: Confirmation, wire: Wire, key: bytes, answers: l
     The server waits for what this very connection has written. A batch that is sent again on a new one writes
     nothing, and would be confirmed by nobody at once; hence a write, which comes after whatever was before.
     """
-    commands = (("SET", key, "", "PX", 60_000), confirmation.command)
+    commands = (("SET", key, "", "PX", 60_000), confirmation.command(wire))
     if wire.closed:
         raise lost("the connection was lost before the jobs were confirmed", uncertain=True)
     written, reply = await wire.send(b"".join(map(pack, commands)), len(commands), patience=PATIENCE / 1000)
     if _was_replaced(written) or _was_replaced(reply):
         wire.close()  # it would go on answering what it remembers of this batch
         raise lost("another server has taken over before the jobs were confirmed", uncertain=True)
-    if isinstance(written, ReplyError) or not confirmation.is_given(reply):
+    if isinstance(written, ReplyError) or not confirmation.is_given(reply, wire):
         why = written if isinstance(written, ReplyError) else reply
-        what = f"the store has taken the job, which may run, but {confirmation.missing} ({why})"
+        missing = confirmation.missing
+        if confirmation.by_replicas and wire.replicas > 1:
+            missing = f"not all {wire.replicas} replicas that it demands have confirmed it within 2 s"
+        what = f"the store has taken the job, which may run, but {missing} ({why})"
         raise NotDurable(f"{what}: {confirmation.advice}", job=answers)
 
 

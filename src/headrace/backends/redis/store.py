@@ -72,9 +72,9 @@ class Store:
         self._links.add(link)
         return link
 
-    def new_way(self) -> Link | Nodes:
+    def new_way(self, greet: Greeting) -> Link | Nodes:
         """A second way for everything but claims."""
-        return self.new_link()
+        return self.new_link(greet=greet)
 
     async def wire_to(self, queue: Queue, way: Link | Nodes) -> Wire:
         """The connection that calls about this queue take."""
