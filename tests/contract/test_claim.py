@@ -159,6 +159,24 @@ async def test_a_waiting_claim_is_woken_by_an_append_of_another_process(stand: S
     assert await _ids(waiting) == [message.id]
 
 
+async def test_none_of_many_sources_waits_for_the_others_to_run_dry(stand: Stand) -> None:
+    sources = [await stand.queue(f"queue-{number}") for number in range(150)]
+    for source in sources:
+        await stand.append(*[stand.message() for _ in range(3)], source=source)
+    served = {claim.source for _ in range(170) for claim in await stand.claim(2, sources=sources)}
+    assert len(served) >= 130
+
+
+async def test_a_waiting_claim_is_woken_by_one_of_many_sources(stand: Stand) -> None:
+    sources = [await stand.queue(f"queue-{number}") for number in range(150)]
+    waiting = await _start_claiming(stand, sources=sources)
+    for source in (sources[0], sources[140]):
+        id = await stand.add(source=source)
+        assert await _ids(waiting) == [id]
+        waiting = await _start_claiming(stand, sources=sources)
+    waiting.cancel()
+
+
 @pytest.mark.parametrize("name", ["first", "second", "third"])
 async def test_a_waiting_claim_is_woken_by_any_of_its_sources(stand: Stand, name: str) -> None:
     sources = [await stand.queue(each) for each in ("first", "second", "third")]

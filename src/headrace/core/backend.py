@@ -73,7 +73,7 @@ Limits by key: a `Limiter` of two verbs, asked by the claim step.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal
 
@@ -110,10 +110,13 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Promoted(msgspec.Struct, frozen=True):
-    """How many became ready, and microseconds until the next is due (None: nothing is scheduled)."""
+    """How many became ready, and microseconds until the next is due (None: nothing is scheduled). The same
+    for each stream in which something is scheduled, by a store that is asked for each; None: it need not be.
+    """
 
     count: int
     next_in_us: int | None
+    by_stream: Mapping[Stream, int] | None = None
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -406,7 +409,8 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
     @abstractmethod
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
         """Have `hear` called, on the event loop, for every order announced from now on by any process; the
-        answer ends it. An announcement may be missed when the store is away: see `beat` and `Renewer`."""
+        answer ends it. An announcement may be missed when the store is away: then `MissedOrder` is heard once
+        it is back, and `beat` and `Renewer` say how things stand."""
 
     @abstractmethod
     async def look(self, stream: Stream, id: str) -> Record | None:

@@ -47,11 +47,16 @@ class LayoutOrder(msgspec.Struct, frozen=True):
     stream: Stream
 
 
-Order = CancelOrder | PauseOrder | DueOrder | LeaseOrder | ScheduleOrder | LayoutOrder
+class MissedOrder(msgspec.Struct, frozen=True):
+    """Orders may have been missed, of whatever stream: what they were about should be looked at anew."""
+
+
+Order = CancelOrder | PauseOrder | DueOrder | LeaseOrder | ScheduleOrder | LayoutOrder | MissedOrder
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Orders as they stand now, of the queues that the worker named at least; leases are in microseconds.
+    """Orders as they stand now, of the queues that the worker named, or of some in turns where it named many;
+    leases are in microseconds.
     They are for a worker that may have missed an announcement. `layouts` are of those queues of which the
     store can say it in the same breath; the others are asked for."""
 

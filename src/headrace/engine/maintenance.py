@@ -13,6 +13,7 @@ from headrace.core.outcome import DeadReason
 from headrace.core.record import JobStatus, WorkerInfo
 from headrace.core.signals import ClockStepped, EventDied, EventRecovered, JobDied, JobRecovered, Signal
 
+from .agenda import Agenda
 from .emitter import Emitter
 from .service import Service
 
@@ -47,6 +48,7 @@ class Maintenance:
     ) -> None:
         self._backend = backend
         self._sources = sources
+        self._agenda = Agenda()
         self._due = due  # where else messages wait for their time
         self._lease = lease
         self._emitter = emitter
@@ -72,8 +74,9 @@ class Maintenance:
         for service in self._services.values():
             await service.stop()
 
-    def something_is_due(self) -> None:
-        """Something was scheduled that may be due before the promoter meant to look again."""
+    def something_is_due(self, stream: Stream | None = None) -> None:
+        """Something was scheduled that may be due before the promoter meant to look again; None: anywhere."""
+        self._agenda.heed(stream)
         self._services["promoter"].poke()
 
     def follow(self, lease: float) -> None:
@@ -82,7 +85,16 @@ class Maintenance:
         self._services["reclaimer"].poke()
 
     async def _promote(self) -> float | None:
-        promoted = await self._backend.promote([*self._sources, *self._due], limit=PROMOTE_BATCH)
+        asked = self._agenda.choose([*self._sources, *self._due])
+        if not asked:
+            return self._agenda.seconds_left()
+        self._agenda.forget(asked)
+        promoted = await self._backend.promote(asked, limit=PROMOTE_BATCH)
+        if promoted.by_stream is None:
+            self._agenda.heed(None)  # all are asked every time
+        else:
+            self._agenda.note(asked, promoted.by_stream)
+            return None if promoted.count >= PROMOTE_BATCH else self._agenda.seconds_left()
         if promoted.count >= PROMOTE_BATCH:
             return None
         if promoted.next_in_us is None:

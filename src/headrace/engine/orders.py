@@ -12,6 +12,7 @@ from headrace.core.orders import (
     DueOrder,
     LayoutOrder,
     LeaseOrder,
+    MissedOrder,
     Order,
     PauseOrder,
     ScheduleOrder,
@@ -51,9 +52,9 @@ class Orders:
         self,
         *,
         resumed: Callable[[], None],
-        due: Callable[[], None],
+        due: Callable[[Stream | None], None],
         leases: Callable[[Mapping[Stream, int]], None],
-        schedules: Callable[[], None],
+        schedules: Callable[[Stream | None], None],
     ) -> None:
         self._resumed = resumed
         self._due = due
@@ -68,12 +69,15 @@ class Orders:
                 self.heed_pauses(frozenset({stream}))
             case PauseOrder():
                 self._resumed()
-            case DueOrder():
-                self._due()
+            case DueOrder(stream=stream):
+                self._due(stream)
             case LeaseOrder(stream=stream, lease_us=lease_us):
                 self._leases({stream: lease_us})
-            case ScheduleOrder():
-                self._schedules()
+            case ScheduleOrder(stream=stream):
+                self._schedules(stream)
+            case MissedOrder():
+                self._due(None)
+                self._schedules(None)
             case LayoutOrder():
                 pass  # whoever stands in front of the store has seen to it
 

@@ -12,6 +12,7 @@ import msgspec
 from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.message import EXPIRED_MARK_US, Message, Source, Stream
+from headrace.core.rotation import Rotation
 from headrace.core.schedule import Firing, Schedule, decode_schedule, due, message_at, next_after
 from headrace.core.scheduling import ScheduleRecord, Timetable
 from headrace.core.signals import BackendError, JobEnqueued
@@ -53,6 +54,21 @@ class Ticker:
         self.start = self._service.start
         self.stop = self._service.stop
         self.poke = self._service.poke
+        self._with_records: set[Stream] = set()
+        self._announced: set[Stream] = set(self._streams)
+        self._rotation: Rotation[Stream] = Rotation()
+
+    def heed(self, stream: Stream | None) -> None:
+        """A schedule was added, changed or removed; None: anywhere."""
+        self._announced.update(self._streams if stream is None else (stream,))
+        self._service.poke()
+
+    def _streams_to_look_at(self) -> list[Stream]:
+        """Those that have schedules, or may have new ones; of many others some in turns."""
+        some = {*self._rotation.some(self._streams), *self._announced, *self._with_records}
+        some.update(stream for stream, _ in self._declared)
+        self._announced = set()
+        return [stream for stream in self._streams if stream in some]
 
     @property
     def timings(self) -> tuple[str, ...]:
@@ -61,7 +77,14 @@ class Ticker:
 
     async def _look(self) -> float | None:
         """Fire what is due; answers seconds until something may be due again."""
-        table = await self._backend.schedules(self._streams)
+        streams = self._streams_to_look_at()
+        try:
+            table = await self._backend.schedules(streams)
+        except BaseException:
+            self._announced.update(streams)
+            raise
+        self._with_records.difference_update(streams)
+        self._with_records.update(record.stream for record in table.records)
         if await self._establish(table) or await self._timings.bring_in(table):
             return None
         pause = LOOK if table.records else LOOK_IDLE

@@ -334,7 +334,7 @@ class Worker:
             resumed=self._wake_readers,
             due=self._maintenance.something_is_due,
             leases=self._leases.heed,
-            schedules=self._ticker.poke,
+            schedules=self._ticker.heed,
         )
         self._tallier = Tallier(backend, emitter=emitter)
         self._accounts = Accounts(

@@ -29,6 +29,7 @@ from .inspector import PartitionedInspector
 from .layouts import KnownLayouts, base_of
 from .orders import (
     order_of_whole,
+    promoted_of_whole,
     record_of_whole,
     recovered_of_whole,
     standing_of_whole,
@@ -42,6 +43,9 @@ from .topics import PartitionedTopics
 
 #: Every so many beats of a worker layouts are read again.
 REFRESH_EVERY: Final = 2
+
+#: So many at once, those that were not read for the longest.
+REFRESHED: Final = 4
 
 
 class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling, Backend):
@@ -210,7 +214,7 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         return recovered_of_whole(reclaimed)
 
     async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
-        return await self._inner.promote(await self._sources(sources), limit=limit)
+        return promoted_of_whole(await self._inner.promote(await self._sources(sources), limit=limit))
 
     async def prune(self, *, limit: int) -> int:
         await self._trimming.trim_what_is_sealed()
@@ -328,4 +332,4 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
     async def _refresh_all(self) -> None:
         """An announcement may have been missed."""
         old = [stream for stream in self._layouts.known() if self._layouts.age(stream) > RECENT]
-        await asyncio.gather(*map(self._refresh, old))
+        await asyncio.gather(*map(self._refresh, sorted(old, key=self._layouts.age)[-REFRESHED:]))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from headrace.core.backend import Reclaimed, Recovery
+from headrace.core.backend import Promoted, Reclaimed, Recovery
 from headrace.core.layout import whole_stream
 from headrace.core.message import Source, Stream
 from headrace.core.orders import (
@@ -14,6 +14,7 @@ from headrace.core.orders import (
     DueOrder,
     LayoutOrder,
     LeaseOrder,
+    MissedOrder,
     Order,
     PauseOrder,
     ScheduleOrder,
@@ -24,6 +25,8 @@ from headrace.core.record import Counts, Record, WorkerInfo
 
 def order_of_whole(order: Order) -> Order | None:
     """None: it is said of the whole as well, by an order of its own, or concerns nobody outside."""
+    if isinstance(order, MissedOrder):
+        return order
     whole = whole_stream(order.stream)
     if whole == order.stream:
         return None if isinstance(order, LayoutOrder) else order
@@ -34,6 +37,16 @@ def order_of_whole(order: Order) -> Order | None:
             return DueOrder(whole)
         case LayoutOrder() | LeaseOrder() | PauseOrder() | ScheduleOrder():
             return None
+
+
+def promoted_of_whole(promoted: Promoted) -> Promoted:
+    if promoted.by_stream is None:
+        return promoted
+    due_in_us: dict[Stream, int] = {}
+    for part, in_us in promoted.by_stream.items():
+        whole = whole_stream(part)
+        due_in_us[whole] = min(in_us, due_in_us.get(whole, in_us))
+    return msgspec.structs.replace(promoted, by_stream=due_in_us)
 
 
 def recovered_of_whole(reclaimed: Reclaimed) -> Reclaimed:

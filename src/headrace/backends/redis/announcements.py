@@ -18,6 +18,7 @@ from headrace.core.orders import (
     DueOrder,
     LayoutOrder,
     LeaseOrder,
+    MissedOrder,
     Order,
     PauseOrder,
     ScheduleOrder,
@@ -48,12 +49,9 @@ class Announcements:
     """The connection is kept up by a task, from `open` to `close`. While it is down announcements are missed:
     whoever waits for an end asks again as soon as it stands."""
 
-    def __init__(
-        self, store: Store, use_lanes: Callable[[Stream, str], None], missed: Callable[[], None]
-    ) -> None:
+    def __init__(self, store: Store, use_lanes: Callable[[Stream, str], None]) -> None:
         self._store = store
         self._use_lanes = use_lanes
-        self._missed = missed
         self._link = store.new_link(greet=self._subscribe, hear=self._receive)
         self._channel = store.keys.waiter(secrets.token_hex(8))
         self._task: asyncio.Task[None] | None = None
@@ -115,9 +113,12 @@ class Announcements:
             asyncio.get_running_loop().call_soon(self._use_lanes, stream_of(words[1]), words[2])
         order = _order(words)
         if order is not None:
-            loop = asyncio.get_running_loop()
-            for hear in self._listeners:
-                loop.call_soon(hear, order)  # an error in one of them is not the connection's
+            self._tell(order)
+
+    def _tell(self, order: Order) -> None:
+        loop = asyncio.get_running_loop()
+        for hear in self._listeners:
+            loop.call_soon(hear, order)  # an error in one of them is not the connection's
 
     # --- ends --------------------------------------------------------------------------------------------
 
@@ -182,7 +183,7 @@ class Announcements:
             try:
                 wire = await self._link.connected()
                 self._ask_again()
-                self._missed()
+                self._tell(MissedOrder())
                 while not await wire.ended(PULSE):
                     await wire.send(pack(("PING",)))
                     await self._listen_to_another(wire)

@@ -9,12 +9,14 @@ from itertools import count
 
 from headrace.core.backend import Answer, Backend, CancelAnswer, Promoted, Reclaimed, Renewer
 from headrace.core.claim import Claim, Report
+from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotDurable
 from headrace.core.layout import decode_layout
 from headrace.core.message import Batch, Source, Stream
-from headrace.core.orders import Order, PauseOrder, Standing
+from headrace.core.orders import MissedOrder, Order, PauseOrder, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Record, WorkerInfo
+from headrace.core.rotation import Rotation
 
 from .announcements import Announcements
 from .appending import TAKEN, answers_of, call_of_one, calls_of
@@ -47,6 +49,9 @@ PROMOTE_BYTES = 1 << 20
 #: Queues that are asked at once for what is due.
 PROMOTE_AT_ONCE = 32
 
+#: Microseconds after which a queue is asked again that could not be reached.
+RETRY_AFTER = SECOND
+
 #: Milliseconds after which the name of a consumer that holds nothing is forgotten.
 CONSUMER_IDLE = 3_600_000
 
@@ -59,7 +64,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         self._confirmation = confirmation
         # An append and its confirmation have a connection of their own: nobody else shall wait for that.
         self._append_way = store.new_way(confirmation.greet) if confirmation else None
-        self._announcements = Announcements(store, self._hear_of_lanes, self._stir)
+        self._announcements = Announcements(store, self._hear_of_lanes)
         self._recoverer = Recoverer(store)
         self._readers: dict[str, Reader | Readers] = {}
         self._tails: dict[str, Tail] = {}
@@ -67,6 +72,9 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         self._ensured: dict[Stream, tuple[Source, int]] = {}
         self._notices = Notices()
         self._turns = count(1)
+        self._looks: Rotation[Stream] = Rotation()
+        self._swept: Rotation[Stream] = Rotation()
+        self._standing_unknown = True  # orders may have been missed
         self._silence: Callable[[], None] | None = None
 
     @property
@@ -109,7 +117,10 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         self._store.leave()
 
     def _hear(self, order: Order) -> None:
-        if isinstance(order, PauseOrder):
+        if isinstance(order, MissedOrder):
+            self._standing_unknown = True
+            self._stir()
+        elif isinstance(order, PauseOrder):
             self._set_paused(self._paused | {order.stream} if order.paused else self._paused - {order.stream})
 
     def _hear_of_lanes(self, stream: Stream, lanes: str) -> None:
@@ -260,13 +271,16 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
                 if isinstance(answer, BackendUnavailable):
                     self._store.pass_over(queue, answer)
                     troubles.append(answer)
+                    waits[queue] = RETRY_AFTER
                     continue
                 number, waits[queue] = answer
                 promoted += number
                 queues += [queue] if number and not waits[queue] else []  # more of it is due
         if troubles and len(troubles) == len(sources):
             raise troubles[0]
-        return Promoted(promoted, min((each for each in waits.values() if each >= 0), default=None))
+        due_in_us = {queue.stream: in_us for queue, in_us in waits.items() if in_us >= 0}
+        due_in_us.update((queue.stream, 0) for queue in queues)  # there was no room for them
+        return Promoted(promoted, min(due_in_us.values(), default=None), due_in_us)
 
     async def _promote_all(
         self, queues: list[Queue], limit: int
@@ -302,7 +316,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
             await self._store.command("HDEL", self._store.keys.workers, *gone)
         calls = [
             self._store.queue(stream).call(SWEEP, CONSUMER_IDLE, limit)
-            for stream in await self.streams()
+            for stream in self._swept.some(sorted(await self.streams(), key=label_of))
             if stream.kind != "topic"
         ]
         if calls:
@@ -311,7 +325,8 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
 
     async def beat(self, worker: WorkerInfo) -> Standing:
         seen = encode_seen(Seen(self._store.now_us() + WORKER_TTL, worker))
-        streams = worker.streams
+        streams = worker.streams if self._standing_unknown else self._looks.some(worker.streams)
+        self._standing_unknown = False
         metas = [self._store.queue(stream).keys.meta for stream in streams]
         _, *rows = await self._store.commands(
             ("HSET", self._store.keys.workers, worker.consumer, seen),
@@ -334,6 +349,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
                 self._notices.warn(
                     f"{self._store.server_name} has forgotten {stream.name!r}: was it emptied?"
                 )
+                self._standing_unknown = True  # the others may be gone as well
                 with contextlib.suppress(OutOfMemory):
                     await self.ensure(*self._ensured[stream])
 

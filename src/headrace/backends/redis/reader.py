@@ -42,7 +42,7 @@ PORTION = 16
 UNSEEN_MOST = 500
 
 #: Queues that one script looks at.
-WINDOW = 32
+WINDOW = 64
 
 #: Every so many claims take the priorities from the bottom.
 BOTTOM_TURN = 10
@@ -85,8 +85,7 @@ class Wanted(msgspec.Struct, frozen=True):
 def wanted(
     queues: Sequence[Queue], *, limit: int, suspects: int, children: int | None, wait: float, turn: int
 ) -> Wanted:
-    # Turns that start from the bottom must not all begin with the same queue.
-    first = (turn + turn // BOTTOM_TURN) % len(queues) if queues else 0
+    first = _first(len(queues), turn)
     return Wanted(
         queues=(*queues[first:], *queues[:first]),
         limit=limit,
@@ -96,6 +95,15 @@ def wanted(
         from_bottom=turn % BOTTOM_TURN == 0,
         children_first=turn % 2 == 1,
     )
+
+
+def _first(count: int, turn: int) -> int:
+    """The queue whose turn it is."""
+    if count > WINDOW:
+        # The next window, and after all of them a queue further.
+        return (turn * WINDOW + turn // (count // WINDOW)) % count
+    # Turns that start from the bottom must not all begin with the same queue.
+    return (turn + turn // BOTTOM_TURN) % count if count else 0
 
 
 class Reader:
@@ -117,6 +125,7 @@ class Reader:
         self._seen: dict[tuple[Queue, int], bytes] = {}  # the last entry of each lane
         self._doubtful = False  # the answer of a read was lost
         self._idle = False  # the last read waited in vain
+        self._hit: Queue | None = None  # where the last wait found something
         self._is_far = False  # the last answer took long
         self._notices = Notices()
         self._drawer = Drawer(store, self._link)
@@ -261,12 +270,26 @@ class Reader:
     async def _poll_if_needed(self, wanted: Wanted) -> list[Claim]:
         if self._may_skip(wanted) and not await self._drawer.draw_again(wanted.queues, wanted.limit):
             return []
-        drawn = True
         claims: list[Claim] = []
-        while drawn and not claims and not (self._wake_asked or self._leaving):
-            # All that was drawn may have been parked, or taken by others: then there may be more.
-            claims, drawn = await self._poll(wanted)
+        for window in self._windows(wanted):
+            drawn = True
+            while drawn and not claims and not (self._wake_asked or self._leaving):
+                # All that was drawn may have been parked, or taken by others: then there may be more.
+                claims, drawn = await self._poll(window)
+            if claims or self._wake_asked or self._leaving:
+                break
         return claims
+
+    def _windows(self, wanted: Wanted) -> list[Wanted]:
+        """Many queues are looked at in several steps, which begin where a wait has just found something."""
+        queues, hit = wanted.queues, self._hit
+        if len(queues) <= WINDOW:
+            return [wanted]
+        if hit is not None and hit in queues:
+            first = queues.index(hit)
+            queues = (*queues[first:], *queues[:first])
+        self._hit = None
+        return [msgspec.structs.replace(wanted, queues=some) for some in batched(queues, WINDOW)]
 
     async def _poll(self, wanted: Wanted) -> tuple[list[Claim], bool]:
         """What is there, and whether events were drawn for it."""
@@ -338,6 +361,7 @@ class Reader:
             self._doubtful = True
             return await self._take_up(wanted)
         elif reply:
+            self._hit = lanes[reply[0][0]][0]
             claims = [claim for key, entries in reply for claim in self._claims(*lanes[key], entries)]
             return await self.trim(claims, wanted)
         return []

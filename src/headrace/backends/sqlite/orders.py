@@ -10,6 +10,7 @@ from headrace.core.orders import (
     DueOrder,
     LayoutOrder,
     LeaseOrder,
+    MissedOrder,
     Order,
     PauseOrder,
     ScheduleOrder,
@@ -45,6 +46,8 @@ def read_orders(connection: Connection, namespace: str, after: int) -> list[Anno
 
 
 def _words(order: Order) -> list[str]:
+    if isinstance(order, MissedOrder):
+        return []  # said to this process alone
     stream = order.stream
     match order:
         case CancelOrder(id=id):
