@@ -169,7 +169,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         verdicts: list[Verdict] = []
         for part in parts_of(settlements):
-            verdicts += await self._write(partial(settle, settlements=part), weight=len(part))
+            verdicts += await self._write(partial(settle, settlements=part), urgent=False, weight=len(part))
         return verdicts
 
     async def report(self, reports: Sequence[Report]) -> None:

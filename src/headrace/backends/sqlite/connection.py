@@ -29,6 +29,12 @@ OLDEST: Final = (3, 51, 3)
 #: Milliseconds that a statement waits for the write lock of another process.
 BUSY_TIMEOUT = 5000
 
+#: Seconds between two tries at that lock. Most hold it for a fraction of a millisecond, so what somebody waits for is
+#: tried again soon, and from then on ever more rarely. The rest is not: what workers claim and settle gathers
+#: meanwhile, and they take the lock more rarely from those who append.
+HURRIED: Final = 0.00005
+PATIENT: Final = 0.001
+
 #: Bytes to which the write-ahead log is cut back once a checkpoint has emptied it. It grows while a long
 #: reader keeps the checkpoint from finishing.
 JOURNAL_SIZE_LIMIT: Final = 16 * 1024 * 1024
@@ -62,10 +68,13 @@ class Connection:
         self._synchronous = synchronous
         self._query_only = query_only
         self._busy_timeout = busy_timeout or BUSY_TIMEOUT
+        self._busy_until = 0.0
+        self._urgent = True
         self._prepare = prepare
         self._handle: apsw.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._turnstile = Turnstile(path)
+        self.turn = self._turnstile.path
         self.in_use = threading.Lock()
         self.opened = 0  # how often
         _connections.add(self)
@@ -140,11 +149,13 @@ class Connection:
         for _ in self._use().execute(sql):
             pass
 
-    def begin(self) -> None:
+    def begin(self, *, urgent: bool = True) -> None:
+        """`urgent`: somebody waits for it."""
         # IMMEDIATE: a transaction that reads first and then wants to write is refused at once when somebody
         # else wrote in between, whatever the timeout.
         handle = self._use()
-        passing = self._turnstile.enter()
+        self._urgent = urgent
+        passing = self._turnstile.enter(urgent=urgent)
         try:
             handle.execute("BEGIN IMMEDIATE")
         finally:
@@ -196,7 +207,7 @@ class Connection:
                 " here: fork when nothing is under way, or start processes by spawn"
             )
         handle = self._handle = apsw.Connection(str(self.path))
-        handle.set_busy_timeout(self._busy_timeout)  # before anything that could find the file locked
+        handle.set_busy_handler(self._wait_for_lock)  # before anything that could find the file locked
         # Else statements are prepared anew for each binding, for plans that ours do not need: 13 µs, not 5.
         handle.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         self._enter_wal(handle)
@@ -208,6 +219,16 @@ class Connection:
             handle.pragma("query_only", True)
         self._file = _identity(self.path)
         self.opened += 1
+
+    def _wait_for_lock(self, tries: int) -> bool:
+        """Of another process; False: no longer."""
+        now = time.monotonic()
+        if tries == 0:
+            self._busy_until = now + self._busy_timeout / 1000
+        if now >= self._busy_until:
+            return False
+        time.sleep(min(PATIENT, HURRIED * 2.0 ** min(tries, 10)) if self._urgent else PATIENT)
+        return True
 
     def _enter_wal(self, handle: apsw.Connection) -> None:
         """Changing the journal of a new file answers "busy" without waiting when two processes do it."""

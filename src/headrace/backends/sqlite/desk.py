@@ -53,9 +53,10 @@ class Desk:
         *,
         shortcut: Callable[[Connection], Answered[T] | None] | None = None,
         durable: bool = True,
+        urgent: bool = True,
         weight: int = 1,
     ) -> T:
-        step = Step(run, shortcut=shortcut, durable=durable, weight=weight)
+        step = Step(run, shortcut=shortcut, durable=durable, urgent=urgent, weight=weight)
         return await self._use().write(step)
 
     async def _read(self, run: Callable[[Connection], T]) -> T:

@@ -14,6 +14,7 @@ from headrace.core.errors import BackendUnavailable
 from .connection import Connection, Synchronous
 from .reader import Reader
 from .schema import bring_up_to_date
+from .signalling import Signals
 from .step import Answered, Read, Step
 from .watch import Watch
 from .writer import Writer
@@ -29,7 +30,10 @@ class Session:
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
         self.closing = False
-        self.watch = Watch(namespace=namespace, clock=clock, poke=lambda: self._reader.poke())
+        self.watch = Watch(namespace=namespace, clock=clock, poke=self._poke)
+        self._signals = Signals(
+            path, heard=lambda: self._reader.poke(), is_awaited=lambda: self.watch.is_anybody_waiting
+        )
         self._writer = Writer(
             Connection(path, synchronous=synchronous, prepare=bring_up_to_date),
             self.watch.tell,
@@ -68,6 +72,7 @@ class Session:
     def leave(self) -> None:
         """The same without waiting, for an event loop that is gone. A forked child has no threads to end."""
         self.closing = True
+        self._signals.close(at_home=self.at_home)
         if self._process == os.getpid():
             self._writer.leave()
             self._reader.leave()
@@ -82,6 +87,11 @@ class Session:
         read = Read(run)
         self._reader.submit(read)
         return read.future
+
+    def _poke(self) -> None:
+        """Somebody begins to wait: look around at once, and from then on when another process signals."""
+        self._signals.arm()
+        self._reader.poke()
 
     def _check_open(self) -> None:
         if self.closing:

@@ -47,7 +47,8 @@ class Step(Pending[T]):
     """`run` does it, in a transaction that it may share with others. `shortcut` may answer it before.
 
     `durable`: its commit must survive a power failure. What only concerns the workers of this machine need
-    not, since they would not survive it either; it is then spared the wait for the disk.
+    not, since they would not survive it either; it is then spared the wait for the disk. `urgent`: somebody
+    waits for it, and more than for what workers do among themselves.
     """
 
     def __init__(
@@ -56,10 +57,12 @@ class Step(Pending[T]):
         *,
         shortcut: Callable[[Connection], Answered[T] | None] | None = None,
         durable: bool = True,
+        urgent: bool = True,
         weight: int = 1,
     ) -> None:
         super().__init__()
         self.run = run
         self.shortcut = shortcut
         self.durable = durable
+        self.urgent = urgent and durable
         self.weight = weight

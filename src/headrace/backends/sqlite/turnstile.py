@@ -23,32 +23,42 @@ if sys.platform != "win32":
 #: idle time, so turns of a few milliseconds keep two thirds of the throughput.
 TURN: Final = 0.01
 
-#: Seconds between two tries, how long to try at all, and for how long to do without when that was in vain:
-#: somebody was stopped in the turnstile, and the others must not wait for him each time.
-PAUSE: Final = 0.0005
+#: Seconds between two tries, of what somebody waits for and of the rest.
+HURRIED: Final = 0.0001
+PATIENT: Final = 0.0005
+
+#: Seconds to try at all, and for how long to do without when that was in vain: somebody was stopped in the
+#: turnstile, and the others must not wait for him each time.
 PATIENCE: Final = 0.5
 DETOUR: Final = 10.0
+
+
+def turn_path(path: Path) -> Path:
+    """The empty file beside a database; a symbolic link's is beside the database itself."""
+    real = Path(os.path.realpath(path))
+    return real.with_name(f"{real.name}-turn")
 
 
 class Turnstile:
     """An advisory lock on an empty file beside the database. Each thread has its own turnstile."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path.with_name(f"{path.name}-turn")
+        self.path = turn_path(path)
         self._file: int | None = None
         self._passed_at = -TURN
         self._avoid_until = 0.0
 
-    def enter(self) -> bool:
+    def enter(self, *, urgent: bool = True) -> bool:
         """Pass; True when `leave` is to be called once the write lock is held."""
         now = time.monotonic()
         if now - self._passed_at < TURN or now < self._avoid_until:
             return False
+        pause = HURRIED if urgent else PATIENT
         while not self._lock():
             if time.monotonic() > now + PATIENCE:
                 self._avoid_until = now + DETOUR
                 return False
-            time.sleep(PAUSE)
+            time.sleep(pause)
         return True
 
     def leave(self) -> None:
@@ -66,7 +76,8 @@ class Turnstile:
             return True
         try:
             if self._file is None:
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._file = os.open(self.path, flags, 0o666)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False

@@ -1,8 +1,9 @@
 """Who in this process waits for something, and how they are told of it.
 
 What this process does it tells them itself, at once. What others do shows as a changed `data_version` of the
-file: the reader's thread looks at it forty times a second while anybody waits, which costs a few
-microseconds, and reads on only when it has changed. So a waiting worker writes nothing, and locks nothing.
+file: the reader's thread looks at it when another process has signalled a commit (signalling.py), and forty
+times a second while anybody waits, which costs a few microseconds; it reads on only when it has changed. So a
+waiting worker writes nothing, and locks nothing.
 """
 
 from __future__ import annotations
@@ -125,6 +126,11 @@ class Watch:
     @property
     def active(self) -> bool:
         return bool(self._claims or self._endings or self._listeners)
+
+    @property
+    def is_anybody_waiting(self) -> bool:
+        """For a message, or for the end of one."""
+        return bool(self._claims or self._endings)
 
     def is_awaited(self) -> bool:
         """Whether anybody waits for the end of a message."""

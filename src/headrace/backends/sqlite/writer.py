@@ -14,6 +14,7 @@ import apsw
 from headrace.core.clock import Clock
 from headrace.core.errors import BackendUnavailable, HeadraceError
 
+from . import signalling
 from .clerk import Answers, Clerk
 from .connection import Connection, Synchronous
 from .news import News
@@ -123,7 +124,9 @@ class Writer(Clerk[Step[Any]]):
 
     def _transact(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
         connection = self._connection
-        self._begin(durable=any(step.durable for step in steps))
+        self._begin(
+            durable=any([step.durable for step in steps]), urgent=any([step.urgent for step in steps])
+        )
         transaction = Transaction(
             connection,
             namespace=self._namespace,
@@ -143,13 +146,15 @@ class Writer(Clerk[Step[Any]]):
         except apsw.Error as error:
             failure = connection.failed(error, committing=True)
             raise Spoiled(failure, shared=failure.uncertain) from error
+        if transaction.news or any(step.durable for step in steps):
+            signalling.send(connection.turn)
         return values, transaction.news
 
-    def _begin(self, *, durable: bool) -> None:
+    def _begin(self, *, durable: bool, urgent: bool) -> None:
         try:
             self._connection.open()
             self._connection.synchronise(self._synchronous if durable else "NORMAL")
-            self._connection.begin()
+            self._connection.begin(urgent=urgent)
         except apsw.Error as error:
             raise Spoiled(self._connection.failed(error), shared=True) from error
         except (HeadraceError, OSError) as error:
