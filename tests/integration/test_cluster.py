@@ -366,7 +366,9 @@ async def test_the_leases_on_other_nodes_are_renewed_while_one_hangs(
             with monkeypatch.context() as brief:
                 brief.setattr(connection, "REPLY_TIMEOUT", 1.0)
                 told = await asyncio.to_thread(renewer.renew, claims)
-                unknown = [claim for claim, renewal in zip(claims, told, strict=True) if renewal is not Renewal.KEPT]
+                unknown = [
+                    claim for claim, renewal in zip(claims, told, strict=True) if renewal is not Renewal.KEPT
+                ]
                 assert set(told) == {Renewal.KEPT, Renewal.UNKNOWN}
                 assert not set(unknown).intersection(others)
             for claim in others:
