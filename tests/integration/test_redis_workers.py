@@ -55,6 +55,34 @@ async def test_workers_killed_while_producers_go_on_lose_nothing(workshop: Works
     assert len(unexplained) == len(set(unexplained))
 
 
+async def test_refusals_of_writes_for_longer_than_a_lease_cost_nobody_a_job(workshop: Workshop) -> None:
+    lease = 4 * LEASE  # far longer than loops wait between two tries
+    await workshop.start_ready(lease=lease)
+    naps = [await workshop.task("nap").enqueue(3 * lease) for _ in range(10)]
+    await workshop.until(lambda: len(workshop.log.lines("started")) == len(naps))
+    for _ in range(2):
+        await workshop.start_ready(lease=lease)  # they could take them
+    workshop.server.command("CONFIG", "SET", "min-replicas-to-write", "1")
+    back_at = time.monotonic() + 1.4 * lease
+    await workshop.until(lambda: time.monotonic() >= back_at)
+    workshop.server.command("CONFIG", "SET", "min-replicas-to-write", "0")
+    for nap in naps:
+        assert await nap.result(timeout=20) == "rested"
+    assert len(workshop.log.lines("started")) == len(naps)
+    assert workshop.log.lines("lost") == []
+
+
+async def test_all_jobs_of_a_killed_worker_run_again_at_once(workshop: Workshop) -> None:
+    killed = await workshop.start_ready()
+    naps = [await workshop.task("nap").enqueue(2 * LEASE) for _ in range(12)]
+    await workshop.until(lambda: len(workshop.log.lines("started")) == len(naps))
+    other = await workshop.start_ready()
+    killed.kill()
+    await workshop.until(lambda: len(workshop.log.lines("started", pid=other.pid)) == len(naps))
+    times = [line["at"] for line in workshop.log.lines("started", pid=other.pid)]
+    assert max(times) - min(times) < 2 * LEASE, "not one after the other"
+
+
 async def test_workers_whose_clocks_are_an_hour_off_keep_their_leases_and_times(workshop: Workshop) -> None:
     for clock in (HOUR, -HOUR):
         # So few slots that one of them cannot hold all four naps, whoever is faster.
