@@ -168,13 +168,13 @@ class GroupShelf(Shelf):
 
     # --- steering ----------------------------------------------------------------------------------------
 
-    def purge(self, mark_us: int, limit: int, now_us: int) -> int:
+    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
         """Also what it has not drawn: that is queued as well."""
         for purged in range(limit):
             entry = self._next_waiting(now_us)
             if entry is None:
                 return purged
-            self._end_waiting(entry, mark_us, now_us)
+            self._end_waiting(entry, mark_us, marks, now_us)
         return limit
 
     def _next_waiting(self, now_us: int) -> Entry | None:

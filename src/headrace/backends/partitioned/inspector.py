@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from headrace.core.backend import DeadFilter, Inspector, ReplayAnswer
+from headrace.core.backend import PURGED_MARKS, DeadFilter, Inspector, ReplayAnswer
 from headrace.core.examination import Finding
 from headrace.core.layout import parts_of, whole_stream
 from headrace.core.message import Stream
@@ -69,11 +69,11 @@ class PartitionedInspector(Desk, Inspector, Counting):
             parts += parts_of(stream, layout.next)
         await asyncio.gather(*(self._inner.pause(part, paused=paused) for part in parts))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
         purged = 0
         for part in await self._parts(stream):
             if purged < limit:
-                purged += await self._inner.purge(part, mark_us=mark_us, limit=limit - purged)
+                purged += await self._inner.purge(part, mark_us=mark_us, limit=limit - purged, marks=marks)
         return purged
 
     async def dead(

@@ -19,6 +19,7 @@ namespace.
     :confirmed             written before a confirmation is waited for        time to live
     :meta                  hash: lease, longer and until (of one that was     stays
                            shortened), paused, run (of the server), patient,
+                           purged (marks that purges left, since when),
                            layout (of a stream that was split)
     :sched                 hash: of each schedule l:<name> last moment,       stays
                            f: last fired, p: paused, d: definition,
