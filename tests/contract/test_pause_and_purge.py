@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from headrace.core.backend import Promoted
 from headrace.core.clock import microseconds
 from headrace.core.message import FRESH, UniqueKey
@@ -211,3 +213,29 @@ async def _pause(stand: Stand, *, paused: bool = True) -> None:
 
 async def _purge(stand: Stand, *, limit: int = 100) -> int:
     return await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=limit)
+
+
+async def test_purges_leave_marks_of_some_within_the_time_that_these_stay(stand: Stand) -> None:
+    """On a queue in parts each part leaves so many."""
+    ids = [await stand.add() for _ in range(40 * stand.parts)]
+    waited = ids[-1]
+    other = await stand.other()
+    waiter = asyncio.create_task(other.ended(stand.stream, waited, 10))
+    assert await other.ended(stand.stream, waited, 0.1) is None  # by now the first one waits as well
+    for _ in range(4):  # in steps, and again what has come meanwhile
+        while await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=7, marks=3):
+            pass
+        ids += [await stand.add() for _ in range(5)]
+    record = await waiter
+    assert record is not None
+    assert record.status is JobStatus.CANCELLED
+    await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=100, marks=3)
+    await stand.advance(61)
+    statuses = [await stand.status(id) for id in ids]
+    assert set(statuses) <= {JobStatus.CANCELLED, JobStatus.UNKNOWN}
+    assert 0 < statuses.count(JobStatus.CANCELLED) <= 4 * stand.parts
+    await stand.advance(3600)
+    last = await stand.add()
+    await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=100, marks=3)
+    await stand.advance(61)
+    assert await stand.status(last) is JobStatus.CANCELLED

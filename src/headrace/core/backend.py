@@ -100,6 +100,13 @@ CLAIM_BYTES = 4 << 20
 CRASHED = Failure("WorkerCrashed", f"its lease ran out, or its process died, {CRASH_LIMIT} times")
 
 
+#: Marks that the purges of a stream leave at most within the time for which they stay.
+PURGED_MARKS = 10_000
+
+#: Microseconds for which those beyond that leave one, where a store does not know who waits for them.
+BRIEF_MARK_US = 60 * 1_000_000
+
+
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """What `append` says to one message: taken, already there under `id`, or refused because it is full:
     the stream's limit is reached or, with `why`, the store has no room left at all."""
@@ -229,10 +236,13 @@ class Inspector(ABC):
         """Hand out nothing from this stream until it is resumed. Announced as an order; repeatable."""
 
     @abstractmethod
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
         """End at most `limit` queued, scheduled and retrying messages as cancelled, in one step: unique keys
-        released, waiters woken, marks kept for `mark_us`. Answers how many; 0: nothing is left. Running and
-        dead ones stay."""
+        released, waiters woken. Answers how many; 0: nothing is left. Running and dead ones stay.
+
+        Marks are kept for `mark_us`, but within that time of about so many of the stream alone (`marks`), so
+        that a million purged messages do not fill the store for as long. The others leave none, or one for a
+        minute; whoever waits for one of them is told of its end all the same."""
 
     @abstractmethod
     async def dead(

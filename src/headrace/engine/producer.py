@@ -24,6 +24,9 @@ BATCH_BYTES = 1024 * 1024
 #: Callers in a batch from which on they are served in turns.
 CROWD = 16
 
+#: Streams of which a producer keeps state; beyond that it forgets those that are idle.
+LANES_MOST = 1000
+
 #: Seconds for which an append is tried again before the caller is told.
 PATIENCE = 10.0
 
@@ -149,6 +152,7 @@ class Producer:
         self._id = new_identity()
         self._lanes: dict[tuple[Stream, int | None], _Lane] = {}
         self._watchdog: asyncio.TimerHandle | None = None
+        self._forgotten = 0  # how often lanes were
 
     def append(
         self, stream: Stream, messages: list[Message], limit: int | None, since: float | None = None
@@ -209,13 +213,24 @@ class Producer:
     def _lane(self, stream: Stream, limit: int | None) -> _Lane:
         lane = self._lanes.get((stream, limit))
         if lane is None:
-            # The limit is a part of the name: batches with another limit have numbers of their own.
-            name = self._id if limit is None else f"{self._id}:{limit}"
+            if len(self._lanes) >= LANES_MOST:
+                self._forget_idle_lanes()
+            # Batches with numbers of their own have a name of their own: those with another limit, and those
+            # of a lane that was forgotten and is made again.
+            name = f"{self._id}~{self._forgotten}" if self._forgotten else self._id
+            name = name if limit is None else f"{name}:{limit}"
             # Events of a key stay in their order also when one append must be repeated.
             at_once = self._backend.appends_at_once if stream.kind == "queue" else 1
             names = [name, *(f"{name}+{number}" for number in range(1, at_once))]
             lane = self._lanes[stream, limit] = _Lane(stream, limit, names)
         return lane
+
+    def _forget_idle_lanes(self) -> None:
+        """All but the newest."""
+        self._forgotten += 1
+        for key, lane in list(self._lanes.items())[: -LANES_MOST // 2]:
+            if lane.idle and not lane.requests:
+                del self._lanes[key]
 
     def _add(self, messages: list[Message], request: _Request, lane: _Lane) -> None:
         """To a request of which so far all, or not all, was taken off the line."""

@@ -29,6 +29,7 @@ from .options import AS_DECLARED, CallOptions, UniqueUntil
 from .task import Call
 
 _streams: dict[str, Stream] = {}
+_STREAMS_MOST = 10_000
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
@@ -114,9 +115,11 @@ class Letters:
 
 
 def queue_stream(queue: str) -> Stream:
-    """The stream of a queue; one object for each name."""
+    """The stream of a queue; mostly one object for each name."""
     found = _streams.get(queue)
     if found is None:
+        if len(_streams) >= _STREAMS_MOST:
+            _streams.clear()
         found = _streams[queue] = Stream("queue", queue)
     return found
 

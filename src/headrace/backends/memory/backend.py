@@ -11,6 +11,7 @@ from time import monotonic
 import msgspec
 
 from headrace.core.backend import (
+    PURGED_MARKS,
     Answer,
     Backend,
     CancelAnswer,
@@ -368,9 +369,9 @@ class MemoryBackend(MemoryLayouts, Backend):
         with self._lock:
             self._store.shelf(stream).pause(paused=paused)
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
         with self._lock:
-            return self._store.shelf(stream).purge(mark_us, limit, self._now_us())
+            return self._store.shelf(stream).purge(mark_us, limit, marks, self._now_us())
 
     async def dead(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100

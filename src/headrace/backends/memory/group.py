@@ -264,7 +264,7 @@ class GroupShelf(Shelf):
 
     # --- steering ----------------------------------------------------------------------------------------
 
-    def purge(self, mark_us: int, limit: int, now_us: int) -> int:
+    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
         """Also what it has not drawn: that is queued as well. What runs is not handled again after that."""
         self.again = 0
         self.deferred.hungry.update(self.deferred.keys)
@@ -272,7 +272,7 @@ class GroupShelf(Shelf):
             entry = self._next_waiting()
             if entry is None:
                 return purged
-            self._end_waiting(entry, mark_us, now_us)
+            self._end_waiting(entry, mark_us, marks, now_us)
         return limit
 
     def _next_waiting(self) -> Entry | None:

@@ -298,12 +298,12 @@ class Shelf(Stock):
         self._end(entry, JobStatus.CANCELLED, mark_us, now_us)
         return CancelAnswer.REMOVED
 
-    def purge(self, mark_us: int, limit: int, now_us: int) -> int:
+    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
         entries = self.lanes.take_any(limit)
         while len(entries) < limit and self.agenda.first_us() is not None:
             entries.append(self.agenda.pop())
         for entry in entries:
-            self._end_waiting(entry, mark_us, now_us)
+            self._end_waiting(entry, mark_us, marks, now_us)
         return len(entries)
 
     def replay(self, id: str, now_us: int) -> ReplayAnswer:

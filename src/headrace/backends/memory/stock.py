@@ -46,6 +46,7 @@ class Stock:
         self.keys = Keys()
         self.schedules: dict[str, ScheduleRecord] = {}
         self._producers = Producers()
+        self._purged = 0, 0  # marks that purges left, since when
         self._numbers = numbers
         self._announce = announce
 
@@ -127,10 +128,16 @@ class Stock:
             self.marks.keep(mark)
         self._part(entry, now_us)
 
-    def _end_waiting(self, entry: Entry, ttl_us: int, now_us: int) -> None:
-        """One that was taken out of where it waited: cancelled, if it had not expired before."""
+    def _end_waiting(self, entry: Entry, ttl_us: int, marks: int, now_us: int) -> None:
+        """One that was taken out of where it waited: cancelled, if it had not expired before. With a mark as
+        long as there are no more than so many, or somebody waits for it."""
         status = JobStatus.EXPIRED if entry.expired(now_us) else JobStatus.CANCELLED
-        self._end(entry, status, ttl_us, now_us)
+        left, since_us = self._purged
+        if since_us + ttl_us <= now_us:
+            left, since_us = 0, now_us
+        kept = left < marks or entry.message.id in self.watchers
+        self._purged = left + kept, since_us
+        self._end(entry, status, ttl_us if kept else 0, now_us)
 
     def _part(self, entry: Entry, now_us: int) -> None:
         """What every end has in common: the key is released, whoever waits for it is told."""

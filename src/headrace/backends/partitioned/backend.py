@@ -90,6 +90,7 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
     # --- the path of a message ---------------------------------------------------------------------------
 
     async def ensure(self, source: Source, lease_us: int) -> int | None:
+        self._layouts.served.add(source.stream)
         plan = await self._layouts.plan(source.stream)
         self._leases[source.stream] = lease_us
         previous = await self._inner.ensure(source, lease_us)

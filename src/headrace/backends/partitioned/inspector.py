@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from headrace.core.backend import DeadFilter, Inspector, ReplayAnswer
+from headrace.core.backend import PURGED_MARKS, DeadFilter, Inspector, ReplayAnswer
 from headrace.core.errors import after_a_part
 from headrace.core.examination import Finding
 from headrace.core.layout import parts_of, whole_stream
@@ -70,12 +70,14 @@ class PartitionedInspector(Desk, Inspector, Counting):
             parts += parts_of(stream, layout.next)
         await asyncio.gather(*(self._inner.pause(part, paused=paused) for part in parts))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
         purged = 0
         for part in await self._parts(stream):
             if purged < limit:
                 with after_a_part(purged):
-                    purged += await self._inner.purge(part, mark_us=mark_us, limit=limit - purged)
+                    purged += await self._inner.purge(
+                        part, mark_us=mark_us, limit=limit - purged, marks=marks
+                    )
         return purged
 
     async def dead(

@@ -19,6 +19,8 @@ from .routing import Plan, plan_of, sealed_parts
 #: which a generation is forgotten, with its seal.
 TRUSTED = 60.0
 
+#: Streams whose layout is known at once; beyond that some that are whole are forgotten.
+STREAMS_MOST = 1000
 
 #: What is begun by who asks, and must not wait for himself.
 _beginning_here: ContextVar[frozenset[Stream]] = ContextVar("beginning", default=frozenset())
@@ -42,6 +44,8 @@ class KnownLayouts:
         self._changed = changed
         self._first_use: FirstUse = _as_it_is
         self.whole: set[Stream] = set()
+        #: What workers of this process claim from.
+        self.served: set[Stream] = set()
         #: Part → the stream that it is a part of, as a source.
         self.logical: dict[Stream, Source] = {}
         self._layouts: dict[Stream, Layout] = {}
@@ -85,6 +89,8 @@ class KnownLayouts:
         async with self._beginning.setdefault(base, asyncio.Lock()):
             if base in self._used:
                 return
+            if len(self._layouts) >= STREAMS_MOST:
+                self._forget_whole()
             here = _beginning_here.set(_beginning_here.get() | {base})
             try:
                 self.learn(base, await self._first_use(base, await self.refresh(base)))
@@ -92,6 +98,14 @@ class KnownLayouts:
             finally:
                 _beginning_here.reset(here)
                 self._beginning.pop(base, None)  # it belongs to this event loop, and there may be another
+
+    def _forget_whole(self) -> None:
+        """All whole queues but the newest and those served here. Whoever uses one again asks anew."""
+        for base in list(self._layouts)[: -STREAMS_MOST // 2]:
+            if base.kind == "queue" and base not in self.served and self._layouts[base] == WHOLE:
+                del self._layouts[base], self._read_at[base]
+                self._used.discard(base)
+                self.whole.discard(base)
 
     async def trusted_plan(self, stream: Stream) -> Plan | None:
         """The same for one who is about to append: what was read long ago is read again."""

@@ -18,6 +18,10 @@ from .changing import Changes
 from .layouts import KnownLayouts
 from .routing import Plan, spread
 
+#: Batches of which is remembered that they were sent to a whole stream: the latest of each producer, for as
+#: long as it may be repeated.
+UNANSWERED_MOST = 10_000
+
 
 class Sending:
     """A batch, the answers so far, and what is still to be sent where."""
@@ -73,6 +77,8 @@ class Sender:
     def note_unanswered(self, batch: Batch) -> None:
         """It was sent to a whole stream, which may be split when the batch comes again."""
         self._sent_to_whole[batch.stream, batch.producer] = batch.number
+        if len(self._sent_to_whole) > UNANSWERED_MOST:
+            del self._sent_to_whole[next(iter(self._sent_to_whole))]
 
     async def _planned(self, batch: Batch) -> Sending:
         plan = await self._layouts.trusted_plan(batch.stream)

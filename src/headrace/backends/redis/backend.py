@@ -144,6 +144,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
 
     async def ensure(self, source: Source, lease_us: int) -> int | None:
         await self._store.demand("worker")
+        self._store.keep(source.stream)
         await self._list(source.stream)
         previous = await self._store.run(self._store.queue(source.stream).call(ENSURE, lease_us))
         self._ensured[source.stream] = (source, lease_us)

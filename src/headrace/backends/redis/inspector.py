@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.backend import DeadFilter, Inspector, ReplayAnswer
+from headrace.core.backend import PURGED_MARKS, DeadFilter, Inspector, ReplayAnswer
 from headrace.core.clock import SECOND
 from headrace.core.errors import after_a_part
 from headrace.core.message import EXPIRED_MARK_US, Stream
@@ -71,10 +71,10 @@ class RedisInspector(Inspector):
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         await self._store.run(self._store.queue(stream).call(PAUSE, int(paused)))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
         queue = self._store.queue(stream)
         while True:
-            count: int = await self._store.run(queue.call(PURGE, mark_us, min(limit, ITEMS), BYTES))
+            count: int = await self._store.run(queue.call(PURGE, mark_us, min(limit, ITEMS), BYTES, marks))
             if count or stream.kind != "group":
                 return count
             # What a group has not drawn is queued as well.

@@ -21,7 +21,8 @@ namespace.
     :meta                  hash: lease, longer and until (of one that was     stays
                            shortened), paused, run (of the server), patient
                            (until when nothing is reclaimed), looked (when it
-                           was last looked for leases that ran out),
+                           was last looked for leases that ran out), purged
+                           (marks that purges left, since when),
                            layout (of a stream that was split), lanes (in use,
                            beside that of normal priority), large (what is not
                            small, see lua/shared/queueing.lua)

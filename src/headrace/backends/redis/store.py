@@ -26,6 +26,9 @@ from .server import Server, check_server, warn_of_risks
 from .synchronous import SyncConnection
 from .synchronous_nodes import SyncNodes, SyncServer
 
+#: Queues of which a process that does not serve them keeps the keys; beyond that it forgets the older ones.
+QUEUES_MOST = 1000
+
 
 class Store:
     """Everything but claims goes over one connection, on which many requests may be in flight at once."""
@@ -46,6 +49,7 @@ class Store:
         self._clock = clock
         self._ahead_us = 0
         self._queues: dict[Stream, Queue] = {}
+        self._kept: set[Stream] = set()
         #: Streams that this process has written into the set of all.
         self.listed: set[Stream] = set()
         #: The lanes of each queue that are in use beside that of normal priority, as far as was heard.
@@ -97,8 +101,21 @@ class Store:
     def queue(self, stream: Stream) -> Queue:
         queue = self._queues.get(stream)
         if queue is None:
+            if len(self._queues) >= QUEUES_MOST:
+                self._forget_queues()
             queue = self._queues[stream] = Queue(self.namespace, stream, self.offset_us)
         return queue
+
+    def keep(self, stream: Stream) -> None:
+        """Do not forget the queue of this stream: a worker serves it."""
+        self._kept.add(stream)
+
+    def _forget_queues(self) -> None:
+        """All but the newest, and those that are served here. Whoever uses one again makes it anew."""
+        for stream in list(self._queues)[: -QUEUES_MOST // 2]:
+            if stream not in self._kept:
+                del self._queues[stream]
+        self.listed &= self._queues.keys()
 
     def note_wish(self, group: Stream, *, ordered: bool) -> None:
         self._wants_order[group] = ordered

@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from headrace.core.backend import (
+    PURGED_MARKS,
     Answer,
     Backend,
     CancelAnswer,
@@ -354,9 +355,9 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         await self._write(lambda transaction: steering.pause(transaction, stream, paused=paused))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int) -> int:
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
         return await self._write(
-            lambda transaction: steering.purge(transaction, stream, mark_us, limit), weight=limit
+            lambda transaction: steering.purge(transaction, stream, mark_us, limit, marks), weight=limit
         )
 
     async def dead(

@@ -362,6 +362,12 @@ SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id,
     WHERE stream = ?1 AND place = waiting.value LIMIT ?2)
 """
 
+# At most so many of the marks of cancelled messages that stay longer than until then
+COUNT_CANCELLED = """
+SELECT count(*) FROM (
+    SELECT 1 FROM headrace_messages WHERE stream = ?1 AND place = 12 AND at_us > ?2 LIMIT ?3)
+"""
+
 ASK_TO_CANCEL = "UPDATE headrace_messages SET cancel_us = ? WHERE seq = ?"
 
 HASTEN = "UPDATE headrace_messages SET place = lane - 8 * child, at_us = ? WHERE seq = ?"

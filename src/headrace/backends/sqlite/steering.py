@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.core.backend import CancelAnswer, ReplayAnswer
+from headrace.core.backend import BRIEF_MARK_US, PURGED_MARKS, CancelAnswer, ReplayAnswer
 from headrace.core.lease import Lease
 from headrace.core.message import EXPIRED_MARK_US, Stream, UniqueKey
 from headrace.core.orders import CancelOrder, LeaseOrder, PauseOrder
@@ -70,7 +70,9 @@ def cancel(transaction: Transaction, stream: Stream, id: str, mark_us: int) -> C
     return CancelAnswer.REMOVED
 
 
-def purge(transaction: Transaction, stream: Stream, mark_us: int, limit: int) -> int:
+def purge(
+    transaction: Transaction, stream: Stream, mark_us: int, limit: int, marks: int = PURGED_MARKS
+) -> int:
     found = transaction.find(stream)
     if found is None:
         return 0
@@ -82,7 +84,11 @@ def purge(transaction: Transaction, stream: Stream, mark_us: int, limit: int) ->
     now_us = transaction.now_us
     rows = unlisted(transaction.connection.value(queries.READ_WAITING, (found.number, limit, now_us)))
     subjects = [_subject(stream, row, now_us) for row in rows]
-    _cancel_all(transaction, subjects, mark_us)
+    bindings = (found.number, now_us + BRIEF_MARK_US, marks)
+    kept = max(0, marks - transaction.connection.value(queries.COUNT_CANCELLED, bindings))
+    _cancel_all(transaction, subjects[:kept], mark_us)
+    # In other processes somebody may wait for them, and looks before a minute is over.
+    _cancel_all(transaction, subjects[kept:], min(mark_us, BRIEF_MARK_US))
     return len(subjects)
 
 
