@@ -256,7 +256,12 @@ class Stand:
         return await asyncio.to_thread(renew)
 
     async def promote(self, *, limit: int = 100, sources: Sequence[Source] = (source,)) -> Promoted:
-        return await self.backend.promote(sources, limit=limit)
+        promoted = await self.backend.promote(sources, limit=limit)
+        if promoted.by_stream is not None:
+            # It says the same of each stream, and of all together what it says of them.
+            assert min(promoted.by_stream.values(), default=None) == promoted.next_in_us
+            assert promoted.by_stream.keys() <= {source.stream for source in sources}
+        return Promoted(promoted.count, promoted.next_in_us)
 
     # --- looking -----------------------------------------------------------------------------------------
 

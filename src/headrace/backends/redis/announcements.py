@@ -178,12 +178,13 @@ class Announcements:
                 raise error_of(reply, self._store.server_name)
 
     async def _keep_up(self) -> None:
-        mine = asyncio.current_task()
+        mine, first = asyncio.current_task(), self._link.wire
         while self._task is mine:
             try:
                 wire = await self._link.connected()
                 self._ask_again()
-                self._tell(MissedOrder())
+                if wire is not first:
+                    self._tell(MissedOrder())
                 while not await wire.ended(PULSE):
                     await wire.send(pack(("PING",)))
                     await self._listen_to_another(wire)
