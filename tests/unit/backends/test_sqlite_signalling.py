@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,7 +175,7 @@ async def test_nothing_is_left_open(path: Path) -> None:
 
 async def until_it_waits(backend: Backend) -> None:
     """The look that goes before every wait is over: only a signal can end it."""
-    session = getattr(backend, "inner", backend)._session
+    session: Any = getattr(backend, "inner", backend)._session  # type: ignore[union-attr]
     await wait_until(lambda: session._signals._armed and session.watch.is_anybody_waiting)
     for _ in range(2):
         await backend.counts(STREAM)  # in the thread that looks, which looks when it has answered

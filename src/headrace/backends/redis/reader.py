@@ -272,7 +272,7 @@ class Reader:
             return []
         claims: list[Claim] = []
         for window in self._windows(wanted):
-            drawn = True
+            claims, drawn = await self._poll(window)
             while drawn and not claims and not (self._wake_asked or self._leaving):
                 # All that was drawn may have been parked, or taken by others: then there may be more.
                 claims, drawn = await self._poll(window)
