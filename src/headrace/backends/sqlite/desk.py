@@ -52,8 +52,9 @@ class Desk:
         shortcut: Callable[[Connection], Answered[T] | None] | None = None,
         durable: bool = True,
         weight: int = 1,
+        size: int = 0,
     ) -> T:
-        step = Step(run, shortcut=shortcut, durable=durable, weight=weight)
+        step = Step(run, shortcut=shortcut, durable=durable, weight=weight, size=size)
         return await self._use().write(step)
 
     async def _read(self, run: Callable[[Connection], T]) -> T:

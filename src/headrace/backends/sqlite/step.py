@@ -48,6 +48,8 @@ class Step(Pending[T]):
 
     `durable`: its commit must survive a power failure. What only concerns the workers of this machine need
     not, since they would not survive it either; it is then spared the wait for the disk.
+
+    `size`: bytes that it adds for good; it is refused on a disk that is nearly full, where others are not.
     """
 
     def __init__(
@@ -57,9 +59,11 @@ class Step(Pending[T]):
         shortcut: Callable[[Connection], Answered[T] | None] | None = None,
         durable: bool = True,
         weight: int = 1,
+        size: int = 0,
     ) -> None:
         super().__init__()
         self.run = run
         self.shortcut = shortcut
         self.durable = durable
         self.weight = weight
+        self.size = size
