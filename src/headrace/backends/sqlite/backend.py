@@ -50,6 +50,9 @@ from .transaction import Transaction
 
 T = TypeVar("T")
 
+#: Bytes of a message in the file beside its body, with its indices, roughly.
+SIZE_OF_ROW = 500
+
 
 class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
     def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
@@ -109,7 +112,10 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
 
     async def append(self, batch: Batch) -> list[Answer]:
         add = publish if batch.stream.kind == "topic" else append
-        return await self._write(lambda transaction: add(transaction, batch), weight=len(batch.messages))
+        size = sum([len(message.body) for message in batch.messages]) + SIZE_OF_ROW * len(batch.messages)
+        return await self._write(
+            lambda transaction: add(transaction, batch), weight=len(batch.messages), size=size
+        )
 
     async def claim(
         self,

@@ -39,6 +39,16 @@ PATIENT: Final = 0.001
 #: reader keeps the checkpoint from finishing.
 JOURNAL_SIZE_LIMIT: Final = 16 * 1024 * 1024
 
+#: Bytes of a disk that new messages leave free, or a quarter of a small disk, beside as much as the
+#: write-ahead log holds: with these what is stored can be settled, which needs room before it gives any back.
+RESERVE: Final = 4 * 1024 * 1024
+
+#: Bytes that are free on a disk about which nobody need care.
+PLENTY: Final = 16 * RESERVE
+
+#: Milliseconds for which the log is to be emptied on a full disk: a long reader may keep it from that.
+ROOM_TIMEOUT: Final = 200
+
 #: Seconds for which a fork waits until whoever uses a connection is done with it.
 FORK_PATIENCE: Final = BUSY_TIMEOUT / 1000 + 1
 
@@ -186,6 +196,54 @@ class Connection:
         except apsw.Error:
             self.close()
 
+    def has_room(self, size: int) -> bool:
+        """Whether the disk can take messages of so many bytes more. When it is nearly full the log is emptied
+        while there is still room for what is in it."""
+        free, least = _free(self.path)
+        if free >= PLENTY:
+            return True
+        # They are written twice, into the log and then into the file, and their indices with them.
+        needed = least + 4 * size if size else least // 2
+        if free < needed + 2 * self._logged:
+            self.make_room()
+            free, least = _free(self.path)
+        if free >= needed + self._logged:
+            return True
+        return free >= least // 2 + 2 * size + self._logged and free + self._spare >= needed + self._logged
+
+    @property
+    def _spare(self) -> int:
+        """Bytes of the file where messages were: what fits there needs new room in the log alone."""
+        try:
+            pages: int = self.value("PRAGMA freelist_count")
+            size: int = self.value("PRAGMA page_size")
+        except apsw.Error:
+            return 0
+        return pages * size
+
+    def make_room(self) -> bool:
+        """Empty the write-ahead log: what is in it goes into the file, which has room for it where messages
+        were, and the log's own room is free again. Answers whether that could be done."""
+        handle = self._handle
+        if handle is None:
+            return False
+        handle.set_busy_timeout(ROOM_TIMEOUT)
+        try:
+            [(busy, _, _)] = handle.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except apsw.Error:
+            return False
+        finally:
+            handle.set_busy_timeout(self._busy_timeout)
+        return not busy
+
+    @property
+    def _logged(self) -> int:
+        """Bytes of the write-ahead log."""
+        try:
+            return os.stat(f"{self.path}-wal").st_size
+        except OSError:
+            return 0
+
     def synchronise(self, synchronous: Synchronous) -> None:
         """How safe the next commits are; costs nothing when it is so already."""
         if synchronous != self._synchronous:
@@ -265,6 +323,15 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _free(path: Path) -> tuple[int, int]:
+    """Bytes that are free on its disk, and how many of them are to stay so."""
+    try:
+        found = os.statvfs(path)
+    except (AttributeError, OSError):  # not everywhere; or the file is gone, which others will tell
+        return PLENTY, 0
+    return found.f_bavail * found.f_frsize, min(RESERVE, found.f_blocks * found.f_frsize // 4)
 
 
 def _close_all() -> None:

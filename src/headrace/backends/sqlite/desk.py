@@ -55,8 +55,9 @@ class Desk:
         durable: bool = True,
         urgent: bool = True,
         weight: int = 1,
+        size: int = 0,
     ) -> T:
-        step = Step(run, shortcut=shortcut, durable=durable, urgent=urgent, weight=weight)
+        step = Step(run, shortcut=shortcut, durable=durable, urgent=urgent, weight=weight, size=size)
         return await self._use().write(step)
 
     async def _read(self, run: Callable[[Connection], T]) -> T:

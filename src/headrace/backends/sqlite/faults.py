@@ -69,6 +69,18 @@ def fault_of(error: apsw.Error) -> Fault:
     return next((FAULTS[kind] for kind in type(error).__mro__ if kind in FAULTS), UNFORESEEN)
 
 
+def is_full(error: apsw.Error) -> bool:
+    return isinstance(error, apsw.FullError)
+
+
+def nearly_full(path: Path) -> BackendUnavailable:
+    """The error for new messages when the rest of the disk is for those that are stored."""
+    return BackendUnavailable(
+        f"the SQLite store {path} takes nothing new: the disk is full but for what workers need to run what"
+        " is stored: make room, or let them catch up; nothing was lost"
+    )
+
+
 def unavailable(path: Path, error: apsw.Error, *, committing: bool = False) -> BackendUnavailable:
     """The error for the caller. `committing`: it came from the commit itself."""
     fault = fault_of(error)

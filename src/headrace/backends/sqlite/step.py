@@ -49,6 +49,8 @@ class Step(Pending[T]):
     `durable`: its commit must survive a power failure. What only concerns the workers of this machine need
     not, since they would not survive it either; it is then spared the wait for the disk. `urgent`: somebody
     waits for it, and more than for what workers do among themselves.
+
+    `size`: bytes that it adds for good; it is refused on a disk that is nearly full, where others are not.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Step(Pending[T]):
         durable: bool = True,
         urgent: bool = True,
         weight: int = 1,
+        size: int = 0,
     ) -> None:
         super().__init__()
         self.run = run
@@ -66,3 +69,4 @@ class Step(Pending[T]):
         self.durable = durable
         self.urgent = urgent and durable
         self.weight = weight
+        self.size = size

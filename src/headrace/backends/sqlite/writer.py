@@ -17,6 +17,7 @@ from headrace.core.errors import BackendUnavailable, HeadraceError
 from . import signalling
 from .clerk import Answers, Clerk
 from .connection import Connection, Synchronous
+from .faults import is_full, nearly_full
 from .news import News
 from .step import Step
 from .transaction import Transaction
@@ -26,12 +27,14 @@ MOST_WEIGHT: Final = 2000
 
 
 class Spoiled(Exception):
-    """A transaction was rolled back. `shared`: whatever is wrong is wrong for every step of it."""
+    """A transaction was rolled back. `shared`: whatever is wrong is wrong for every step of it. `full`: there
+    was no room."""
 
-    def __init__(self, error: Exception, *, shared: bool) -> None:
+    def __init__(self, error: Exception, *, shared: bool, full: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
         self.shared = shared
+        self.full = full
 
 
 class Writer(Clerk[Step[Any]]):
@@ -80,6 +83,7 @@ class Writer(Clerk[Step[Any]]):
         news = News()
         try:
             writing = [step for step in steps if not self._answer_without_writing(step, answers)]
+            writing = self._with_room(writing, answers)
             if writing:
                 news = self._write(writing, answers)
         except Exception as error:
@@ -104,9 +108,17 @@ class Writer(Clerk[Step[Any]]):
         answers.append((step, answered.value))
         return True
 
+    def _with_room(self, steps: list[Step[Any]], answers: Answers[Step[Any]]) -> list[Step[Any]]:
+        """Those that may be carried out: on a disk that is nearly full nothing new is taken, so that what is
+        there can be run."""
+        if self._connection.has_room(sum([step.size for step in steps])):
+            return steps
+        answers += [(step, nearly_full(self._connection.path)) for step in steps if step.size]
+        return [step for step in steps if not step.size]
+
     def _write(self, steps: list[Step[Any]], answers: Answers[Step[Any]]) -> News:
         try:
-            values, news = self._transact(steps)
+            values, news = self._transact_with_room(steps)
         except Spoiled as spoiled:
             if spoiled.shared or len(steps) == 1:
                 answers += [(step, spoiled.error) for step in steps]
@@ -121,6 +133,14 @@ class Writer(Clerk[Step[Any]]):
         for step in steps:
             news.add(self._write([step], answers))
         return news
+
+    def _transact_with_room(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
+        try:
+            return self._transact(steps)
+        except Spoiled as spoiled:
+            if not spoiled.full or not self._connection.make_room():
+                raise
+        return self._transact(steps)
 
     def _transact(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
         connection = self._connection
@@ -137,7 +157,7 @@ class Writer(Clerk[Step[Any]]):
             values = [step.run(transaction) for step in steps]
             transaction.finish()
         except apsw.Error as error:
-            raise Spoiled(connection.failed(error), shared=False) from error
+            raise Spoiled(connection.failed(error), shared=False, full=is_full(error)) from error
         except Exception as error:
             connection.undo()
             raise Spoiled(error, shared=False) from error
@@ -145,7 +165,7 @@ class Writer(Clerk[Step[Any]]):
             connection.commit()
         except apsw.Error as error:
             failure = connection.failed(error, committing=True)
-            raise Spoiled(failure, shared=failure.uncertain) from error
+            raise Spoiled(failure, shared=failure.uncertain, full=is_full(error)) from error
         if transaction.news or any(step.durable for step in steps):
             signalling.send(connection.turn)
         return values, transaction.news
