@@ -65,9 +65,9 @@ async def test_what_a_worker_holds_is_renewed_at_once_when_the_lease_becomes_sho
         real = renewer()
         renew = real.renew
 
-        def counted(claims: list[Claim]) -> object:
+        def counted(claims: list[Claim], *, after_outage: bool) -> object:
             renewed.extend(claim.id for claim in claims)
-            return renew(claims)
+            return renew(claims, after_outage=after_outage)
 
         monkeypatch.setattr(real, "renew", counted)
         return real

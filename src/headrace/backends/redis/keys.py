@@ -78,9 +78,10 @@ class QueueKeys:
         self.meta = self._key("meta")
         self.mark_prefix = self._key("r:")
         self.confirmed = self._key("confirmed")
+        self.ids = self._key("ids")
         self.all = (
             *self.lanes,
-            self._key("ids"),
+            self.ids,
             self._key("msg"),
             self._key("due"),
             self._key("retry"),
