@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from headrace.backends.redis import connection, reader, scripts
 from headrace.backends.redis.backend import RedisBackend
 from headrace.backends.redis.keys import LANES, is_permanent
 from headrace.backends.redis.reader import Reader
-from headrace.core.backend import Answer, DeadFilter, Renewal, ReplayAnswer
+from headrace.core.backend import Answer, DeadFilter, Reclaimed, Renewal, ReplayAnswer
 from headrace.core.claim import Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
@@ -36,6 +38,7 @@ from headrace.core.outcome import (
     Verdict,
 )
 from headrace.core.record import JobStatus, WorkerInfo
+from tests.constellations import text_of
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import Server, require, rows
@@ -419,6 +422,30 @@ async def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
             server.start()
             claims = await bench.again(bench.claim)
             assert [claim.id for claim in claims] == ids
+
+
+async def test_of_many_workers_one_looks_and_the_others_cost_one_command(redis_server: Server) -> None:
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(opened(redis_server.url))
+        others = [
+            await stack.enter_async_context(opened(redis_server.url, first.namespace)) for _ in range(5)
+        ]
+        await first.add(3)
+        await first.claim()
+
+        async def look(bench: Bench) -> Reclaimed:
+            return await bench.backend.reclaim([SOURCE], limit=10, every_us=60 * SECOND)
+
+        assert not (await look(first)).others_turn
+        looked = calls_of(redis_server, "xpending")
+        assert all([(await look(other)).others_turn for other in others])
+        assert calls_of(redis_server, "xpending") == looked
+
+
+def calls_of(server: Server, command: str) -> int:
+    told = text_of(server, "INFO", "commandstats").decode()
+    found = re.search(rf"cmdstat_{command}:calls=(\d+)", told)
+    return int(found[1]) if found else 0
 
 
 async def test_after_a_restart_of_the_server_nobody_is_robbed_for_one_lease(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ async def test_what_a_worker_holds_is_renewed_at_once_when_the_lease_becomes_sho
         real = renewer()
         renew = real.renew
 
-        def counted(claims: list[Claim], *, after_outage: bool = False) -> object:
+        def counted(claims: list[Claim], *, after_outage: bool) -> object:
             renewed.extend(claim.id for claim in claims)
             return renew(claims, after_outage=after_outage)
 

@@ -25,6 +25,9 @@ from .turns import HELD_SHARE, LEASE_OF_TURNS, Turns
 #: Bytes of bodies that one step moves, and held entries that it rebases.
 BYTES, REBASE_LIMIT = 1 << 20, 500
 
+#: The server is asked what time it is at every so many scans.
+TIME_EVERY = 8
+
 #: Half a lease is so many times as long as the time between two turns.
 HALF_LEASE_OF_TURNS = LEASE_OF_TURNS / 2
 
@@ -63,6 +66,7 @@ class Recoverer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._turns = Turns(store)
+        self._sources: Sequence[Source] = ()
         self._left: list[Source] = []  # to be looked at in this scan
         self._places: dict[Stream, tuple[int, bytes]] = {}
         self._every_us = 0
@@ -70,6 +74,7 @@ class Recoverer:
         self._away: dict[Stream, int] = {}  # streams that cannot be looked at, and since when
         self._watches: dict[str, ClockWatch] = {}  # the clock of each server, by the id of its run
         self._stepped_us = 0
+        self._until_time = 1  # scans until the server is asked what time it is
 
     async def reclaim(
         self, sources: Sequence[Source], limit: int, every_us: int, *, after_outage: bool
@@ -88,7 +93,7 @@ class Recoverer:
         is_turn = not every_us or await self._turns.take(sources, every_us)
         if not is_turn and not after_outage:
             return False
-        self._every_us, self._after_outage = every_us, after_outage or stepped
+        self._sources, self._every_us, self._after_outage = sources, every_us, after_outage or stepped
         if self._after_outage or not every_us:
             self._left = list(sources)
         else:
@@ -119,11 +124,15 @@ class Recoverer:
 
     async def _step(self, source: Source, limit: int) -> list[Recovery]:
         queue = self._store.queue(source.stream)
+        if not await self._store.command("HLEN", queue.keys.ids):
+            return []  # one command for a stream that is empty, as most are most of the time
         # First connect, if need be: the id must be that of the run which gets the call.
         run_id = await self._store.run_id(queue)
         found = await self._overdue(queue, run_id, limit, after_outage=self._is_after_outage(source.stream))
         if found.stepped_us:
-            self._stepped_us = found.stepped_us
+            # All streams must hear of it now: the next look will not see it any more.
+            self._stepped_us, self._after_outage = found.stepped_us, True
+            self._left = [source, *(each for each in self._sources if each != source)]
             found = await self._overdue(queue, run_id, limit, after_outage=True)
         if found.lane < 0 or self._stepped_us < 0:
             await self._rebase(queue)
@@ -138,7 +147,7 @@ class Recoverer:
         args = (lane, after, limit, DEFAULT_LEASE, BYTES, enough_us, int(after_outage))
         asked_us = self._store.elapsed_us()
         now_us, lease_ms, lane, after, rows = await self._store.run(queue.call(OVERDUE, run_id, *args))
-        stepped_us = self._watch(run_id).step_us(now_us, asked_us) if now_us else 0
+        stepped_us = self._watch(run_id).step_us(now_us, asked_us)
         return Found(lease_ms, lane, after, [_overdue(row, now_us) for row in rows], stepped_us)
 
     async def _rebase(self, queue: Queue) -> None:
@@ -156,9 +165,11 @@ class Recoverer:
         return self._after_outage or (since_us is not None and self._store.elapsed_us() - since_us >= half_us)
 
     async def _has_stepped(self, source: Source) -> bool:
-        """Whether the server's clock was set. On a cluster each node tells when it is looked at."""
-        if self._store.is_cluster:
-            return False
+        """Whether the server's clock was set. Each look at a stream that is not empty tells as well: this is
+        for those who only wait. On a cluster there is no clock that all have in common."""
+        self._until_time = (self._until_time or TIME_EVERY) - 1
+        if self._store.is_cluster or self._until_time:
+            return self._stepped_us != 0
         run_id = await self._store.run_id(self._store.queue(source.stream))
         asked_us = self._store.elapsed_us()
         seconds, microseconds = await self._store.command("TIME")

@@ -16,7 +16,7 @@ from .inspector import WORKER_TTL, decode_seen
 from .store import Store
 
 #: So many streams are looked at in each turn. Of more, by and by: an idle stream costs commands as well.
-FEW = 3
+FEW = 6
 
 #: Microseconds after its last announcement (every 2.5 s) from which a worker seems to be gone.
 GONE_AFTER = 8 * SECOND

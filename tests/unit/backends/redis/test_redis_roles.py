@@ -20,7 +20,19 @@ READ = ("COUNTS", "LIST", "LOOK", "SURVEY", "SCHEDULES", "SEEK", "FIND")
 WORKED = (
     *PRODUCED,
     *("AGAIN", "BURY", "CLAIM", "CONCLUDE", "DRAW", "ENSURE", "ESTABLISH", "FINISH", "ISSUE", "JOIN"),
-    *("OVERDUE", "PROMOTE", "RECOVER", "RENEW", "REPORT", "RETIRE", "SCHEDULES", "SEEK", "FIND", "STARTED"),
+    *(
+        "OVERDUE",
+        "PROMOTE",
+        "REBASE",
+        "RECOVER",
+        "RENEW",
+        "REPORT",
+        "RETIRE",
+        "SCHEDULES",
+        "SEEK",
+        "FIND",
+        "STARTED",
+    ),
     *("SWEEP", "TEND", "TICK", "UNSEEN", "DROP"),
 )
 
@@ -33,7 +45,7 @@ ROLES_USE: dict[Role, tuple[tuple[str, ...], set[str]]] = {
         WORKED,
         CONNECTED
         | {"sadd", "smembers", "wait", "waitaof", "hincrby", "expire", "xread", "xreadgroup"}
-        | {"hdel", "hgetall", "hmget", "hset", "xrange", "hget", "set", "srem"},
+        | {"hdel", "hgetall", "hlen", "hmget", "hset", "xrange", "hget", "set", "srem"},
     ),
 }
 

@@ -7,17 +7,13 @@
 -- args:     run id of the server, or empty · place of a lane, and entry to go on after · how many to find · the lease
 --           of a queue that has none, in microseconds · bytes of bodies after which it stops: they will be moved ·
 --           microseconds for which the last look is enough, whoever made it · 1: after an outage, or 0
--- answers:  now, or 0 when it did not matter · lease in milliseconds · place of a lane, and entry to go on after; 0
---           when all were looked at, or none had to be; -1 when the clock went back and leases must be rebased ·
+-- answers:  now · lease in milliseconds · place of a lane, and entry to go on after; 0 when all were looked at, or
+--           none had to be; -1 when the clock went back and leases must be rebased ·
 --           {lane, entry, consumer, message without its body, what its run said of itself} for each that was
 --           found
 local run, at, after = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local limit, bytes, every = tonumber(ARGV[8]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local after_outage = ARGV[12] == '1'
-if redis.call('HLEN', IDS) == 0 then
-  return { 0, 0, 0, '', {} }
-end
-
 local now = clock()
 local meta = redis.call('HMGET', META, 'lease', 'run', 'patient', 'longer', 'until', 'looked')
 local lease = tonumber(meta[1] or ARGV[9])
