@@ -11,6 +11,7 @@ import pytest
 
 from headrace.backends import open_store
 from headrace.backends.sqlite import inotify, reader
+from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
@@ -174,7 +175,9 @@ async def test_nothing_is_left_open(path: Path) -> None:
 
 async def until_it_waits(backend: Backend) -> None:
     """The look that goes before every wait is over: only a signal can end it."""
-    session = getattr(backend, "inner", backend)._session
+    assert isinstance(backend, SqliteBackend)
+    session = backend._session
+    assert session is not None
     await wait_until(lambda: session._signals._armed and session.watch.is_anybody_waiting)
     for _ in range(2):
         await backend.counts(STREAM)  # in the thread that looks, which looks when it has answered
