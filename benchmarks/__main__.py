@@ -30,9 +30,9 @@ def main() -> None:
         stand = Stand(stack)
         rows: list[Row | Missing] = [*our_rows(stores, stand)]
         if options.peers:
-            rows += peer_rows(stores, stand)
+            rows += peer_rows(stores, stand, lambda name: _is_wanted(name, options.only))
         notes |= {row.name: row.why for row in rows if isinstance(row, Missing)}
-        runnable = [row for row in rows if isinstance(row, Row) and _is_wanted(row, options.only)]
+        runnable = [row for row in rows if isinstance(row, Row) and _is_wanted(row.name, options.only)]
         for number in range(options.rounds):
             for row in runnable:
                 print(f"round {number + 1} of {options.rounds}: {row.name}", file=sys.stderr)
@@ -60,8 +60,8 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _is_wanted(row: Row, only: list[str] | None) -> bool:
-    return not only or any(part in row.name for part in only)
+def _is_wanted(name: str, only: list[str] | None) -> bool:
+    return not only or any(part in name for part in only)
 
 
 def _measure(row: Row, scale: float, results: Results, notes: dict[str, str]) -> None:

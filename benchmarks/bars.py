@@ -14,6 +14,9 @@ from .peers import (
     HUEY_SQLITE_FSYNC,
     IN_MEMORY,
     PURE_PYTHON,
+    TWO,
+    TWO_HUEY_REDIS,
+    TWO_HUEY_SQLITE,
 )
 
 #: Row → figure → median.
@@ -39,6 +42,7 @@ def bars(medians: Medians, *, redis: str, loop: str) -> list[Bar]:
     return [
         *_redis_bars(medians, redis, loop),
         *_other_bars(medians, loop),
+        *_two_processes_bars(medians, redis, loop),
         *_events_bars(medians, redis, loop),
     ]
 
@@ -74,6 +78,14 @@ def _other_bars(medians: Medians, loop: str) -> Iterator[Bar]:
     yield _share(medians, f"memory, {loop}", DRAIN, concurrent, 10, "the best that runs several at a time")
 
 
+def _two_processes_bars(medians: Medians, redis: str, loop: str) -> Iterator[Bar]:
+    on_redis, on_sqlite = f"{TWO}, {redis}, {loop}", f"{TWO}, sqlite FULL, {loop}"
+    yield _share(medians, on_redis, SINGLE, [TWO_HUEY_REDIS], 1.2, "RedisHuey")
+    yield _no_longer(medians, on_redis, f"{TWO}, by hand, {redis}, {loop}", 0.5 / 0.34)
+    yield _share(medians, on_sqlite, SINGLE, [TWO_HUEY_SQLITE], 1.1, "SqliteHuey with fsync")
+    yield _limit(medians, on_sqlite, PICK_UP, most=3)
+
+
 def _events_bars(medians: Medians, redis: str, loop: str) -> Iterator[Bar]:
     ours, theirs = f"{EVENTS}, {redis}, {loop}", [FASTSTREAM]
     yield _share(medians, ours, CONSUME, theirs, 5, "FastStream by default")
@@ -103,6 +115,15 @@ def _no_later(medians: Medians, row: str, rows: Sequence[str]) -> Bar:
     if value is None or best is None:
         return Bar(what, asked, "not measured", None)
     return Bar(what, asked, f"{value:.2f} to {best:.2f}", value <= best)
+
+
+def _no_longer(medians: Medians, row: str, other: str, most: float) -> Bar:
+    """As a multiple of what it takes by hand."""
+    value, by_hand = medians.get(row, {}).get(PICK_UP), medians.get(other, {}).get(PICK_UP)
+    what, asked = f"{row}: {PICK_UP}", f"≤ {most:.2f} times by hand"
+    if value is None or by_hand is None:
+        return Bar(what, asked, "not measured", None)
+    return Bar(what, asked, f"{value / by_hand:.2f} ({value:.2f} to {by_hand:.2f})", value / by_hand <= most)
 
 
 def _limit(

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .bars import Bar, Medians
-from .peers import EVENTS
+from .peers import EVENTS, TWO
 
 #: Row → figure → the values of all rounds.
 Results = dict[str, dict[str, list[float]]]
@@ -30,9 +30,13 @@ def show(medians: Medians, notes: dict[str, str], bars: list[Bar]) -> None:
     console = Console(width=190)
     events = {name: row for name, row in medians.items() if name.startswith(EVENTS)}
     promises = {name: row for name, row in medians.items() if name.startswith("promises")}
-    rates = {name: row for name, row in medians.items() if name not in promises and name not in events}
+    apart = {name: row for name, row in medians.items() if name.startswith(TWO)}
+    others = {*promises, *events, *apart}
+    rates = {name: row for name, row in medians.items() if name not in others}
     if rates:
         console.print(_figures("jobs a second (median of the rounds), one process", rates))
+    if apart:
+        console.print(_figures("a producer that awaits each job, a worker in another process", apart))
     if promises:
         console.print(_figures("and further", promises))
     if events:

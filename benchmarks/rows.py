@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.servers import Server, available
 
 from .environments import peer_command
-from .peers import EVENTS, PEERS, Peer
+from .peers import EVENTS, PEERS, TWO, Peer
 
 #: The servers in the order in which they are preferred.
 KINDS = ("redis-7.0", "valkey-9.1", "redis-6.2")
@@ -75,11 +75,13 @@ def our_rows(stores: list[str], stand: Stand) -> Iterator[Row]:
     if "memory" in stores:
         for loop in loops:
             yield _case(f"memory, {loop}", "store", "memory://", loop)
+    yield from _two_processes_rows(stores, stand, loops)
     yield from _events_rows(stores, stand, loops)
 
 
-def peer_rows(stores: list[str], stand: Stand) -> Iterator[Row | Missing]:
-    for peer in PEERS:
+def peer_rows(stores: list[str], stand: Stand, is_wanted: Callable[[str], bool]) -> Iterator[Row | Missing]:
+    """Those that are not wanted get no environment, which takes minutes."""
+    for peer in filter(lambda peer: is_wanted(peer.name), PEERS):
         if peer.server is None:
             yield Row(peer.name, peer_command(peer, None))
         elif "redis" in stores:
@@ -106,6 +108,21 @@ def _redis_rows(stand: Stand, loops: list[str]) -> Iterator[Row]:
     server = stand.server(stand.kind)
     assert server is not None
     yield _case(f"promises, {stand.kind}, {loops[-1]}", "promises", server.url, loops[-1], server)
+
+
+def _two_processes_rows(stores: list[str], stand: Stand, loops: list[str]) -> Iterator[Row]:
+    for loop in loops:
+        if "redis" in stores:
+            server = stand.server(stand.kind)
+            assert server is not None
+            row = f"{stand.kind}, {loop}"
+            yield _case(f"{TWO}, by hand, {row}", "by-hand", server.url, loop, server)
+            yield _case(f"{TWO}, {row}", "two-processes", server.url, loop, server)
+        if "sqlite" in stores:
+            folder = stand.folder()
+            url = f"sqlite:///{folder}/two.db"
+            yield _case(f"{TWO}, by hand, sqlite FULL, {loop}", "by-hand", url, loop, folder=folder)
+            yield _case(f"{TWO}, sqlite FULL, {loop}", "two-processes", url, loop, folder=folder)
 
 
 def _events_rows(stores: list[str], stand: Stand, loops: list[str]) -> Iterator[Row]:

@@ -163,10 +163,15 @@ async def _read_stream(url: str, samples: list[float]) -> None:
 
 async def _poll_file(url: str, samples: list[float]) -> None:
     with _file(url) as database:
+        known: Any = None
         while True:
-            rows: list[Any] = database.execute("DELETE FROM jobs RETURNING body").fetchall()
+            version = database.pragma("data_version")
+            rows: list[Any] = []
+            if version != known:
+                rows = database.execute("DELETE FROM jobs RETURNING body").fetchall()
             for (body,) in rows:
                 _note(int(body), samples)
+            known = version
             await asyncio.sleep(0.001)
 
 

@@ -29,6 +29,10 @@ CHASQUIMQ = "chasquimq, Redis 8"
 #: With this the names of all rows begin that are about events.
 EVENTS = "events"
 FASTSTREAM = f"{EVENTS}, faststream, Redis stream"
+#: With this the names of all rows begin whose worker is a process of its own.
+TWO = "two processes"
+TWO_HUEY_REDIS = f"{TWO}, huey, Redis"
+TWO_HUEY_SQLITE = f"{TWO}, huey, SQLite, fsync"
 PURE_PYTHON = ("streaq, Redis", "taskiq, Redis stream", "dramatiq, Redis", "arq, Redis")
 
 PEERS = (
@@ -47,5 +51,13 @@ PEERS = (
     Peer(PURE_PYTHON[2], ("dramatiq[redis]", "redis[hiredis]"), "dramatiq_redis_case.py", server="redis"),
     Peer(PURE_PYTHON[3], ("arq", "redis[hiredis]", "uvloop"), "arq_case.py", server="redis"),
     Peer(CHASQUIMQ, ("chasquimq", "uvloop"), "chasquimq_case.py", server="redis-8"),
+    Peer(
+        TWO_HUEY_REDIS,
+        ("huey[redis]", "redis[hiredis]"),
+        "huey_two_processes_case.py",
+        ("redis",),
+        server="redis",
+    ),
+    Peer(TWO_HUEY_SQLITE, ("huey",), "huey_two_processes_case.py", ("sqlite-fsync",)),
     Peer(FASTSTREAM, ("faststream[redis]", "redis[hiredis]", "uvloop"), "faststream_case.py", server="redis"),
 )

@@ -9,16 +9,17 @@ import sys
 import tempfile
 import time
 
-from huey import RedisHuey, SqliteHuey
+import huey as library
 
-place, kind, scale = sys.argv[1], sys.argv[2], float(sys.argv[3])
-role = sys.argv[4] if len(sys.argv) > 4 else "producer"
+# A server's URL or, for the worker, the file; what to use; the scale. The worker is this program again.
+*given, kind, scale = [argument for argument in sys.argv[1:] if argument != "worker"]
+is_worker, scale = "worker" in sys.argv, float(scale)
 logging.disable(logging.CRITICAL)
+place = given[0] if given else f"{tempfile.mkdtemp()}/huey.db"
 if kind == "redis":
-    huey = RedisHuey(url=place, results=False)
+    huey = library.RedisHuey(url=place, results=False)
 else:
-    place = place if role == "worker" else f"{tempfile.mkdtemp()}/huey.db"
-    huey = SqliteHuey(filename=place, fsync=kind == "sqlite-fsync", results=False)
+    huey = library.SqliteHuey(filename=place, fsync=kind == "sqlite-fsync", results=False)
 samples = []
 
 
@@ -63,4 +64,4 @@ def produce():
     print(json.dumps({"enqueue one by one": rate, "pick-up p50, ms": cuts[49], "pick-up p99, ms": cuts[98]}))
 
 
-work() if role == "worker" else produce()
+work() if is_worker else produce()

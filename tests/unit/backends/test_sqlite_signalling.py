@@ -6,12 +6,12 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headrace.backends import open_store
 from headrace.backends.sqlite import inotify, reader
+from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
@@ -175,7 +175,9 @@ async def test_nothing_is_left_open(path: Path) -> None:
 
 async def until_it_waits(backend: Backend) -> None:
     """The look that goes before every wait is over: only a signal can end it."""
-    session: Any = getattr(backend, "inner", backend)._session  # type: ignore[union-attr]
+    assert isinstance(backend, SqliteBackend)
+    session = backend._session
+    assert session is not None
     await wait_until(lambda: session._signals._armed and session.watch.is_anybody_waiting)
     for _ in range(2):
         await backend.counts(STREAM)  # in the thread that looks, which looks when it has answered

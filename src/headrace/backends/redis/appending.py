@@ -28,7 +28,7 @@ BRIEFLY = 1_000
 _UNLIMITED = -1
 _SHAPE = 4  # the word that says what the messages are
 
-#: Bytes of a body that is small: what is larger must be noted by `append` (lua/shared/queueing.lua).
+#: Bytes of a body that takes the short way: what is larger `append` must note (lua/shared/queueing.lua).
 SMALL = 4096
 
 #: What `append_one` answers to a message that was stored.
@@ -43,10 +43,10 @@ _KINDS = {"finished": "f", "started": "s", "elapsed": "e"}
 def call_of_one(queue: Queue, batch: Batch) -> Call | None:
     """The short way for a lone message that nothing can stand in the way of; None: it is none. Unless the
     answer is `TAKEN` nothing was done, and the calls of the batch are to be made."""
-    messages = batch.messages
-    if len(messages) > 1 or queue.stream.kind != "queue" or not _are_bare(batch.limit, messages):
+    if len(batch.messages) > 1 or batch.limit is not None or queue.stream.kind != "queue":
         return None
-    if len(messages[0].body) > SMALL:
+    message = batch.messages[0]
+    if not (message.fresh and len(message.body) <= SMALL and _is_plain(message)):
         return None
     if queue.offset_us():  # a test has moved the clock, of which the short way knows nothing
         return None
@@ -54,7 +54,6 @@ def call_of_one(queue: Queue, batch: Batch) -> Call | None:
     if producer != batch.producer:
         head = _head_of_one(queue, batch.producer)
         queue.head_of_one = (batch.producer, head)
-    message = messages[0]
     number, task, id, body = b"%d" % batch.number, message.task.encode(), message.id.encode(), message.body
     sizes = (len(number), number, len(task), task, len(id), id, len(body), body)
     return Call(APPEND_ONE, head + _TAIL_OF_ONE % sizes, queue.slot)
@@ -118,7 +117,7 @@ def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> C
 def _words(batch: Batch, number: int, messages: list[Message], remembered: int) -> list[Word]:
     limit = _UNLIMITED if batch.limit is None else batch.limit
     words: list[Word] = [f"{batch.producer}/{number}", batch.number, limit, remembered]
-    if _are_bare(batch.limit, messages):
+    if limit == _UNLIMITED and _is_plain(messages[0]) and are_alike(messages):
         words += ("f", messages[0].task)
         for message in messages:
             words += (message.id, message.body)
@@ -128,11 +127,6 @@ def _words(batch: Batch, number: int, messages: list[Message], remembered: int) 
     for message in messages:
         words += (message.id, message.task, message.body, _options(message))
     return words
-
-
-def _are_bare(limit: int | None, messages: list[Message]) -> bool:
-    """Whether the server need look at nothing but the number of the batch."""
-    return limit is None and _is_plain(messages[0]) and are_alike(messages)
 
 
 def _is_plain(message: Message) -> bool:

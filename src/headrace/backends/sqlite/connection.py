@@ -29,8 +29,8 @@ OLDEST: Final = (3, 51, 3)
 #: Milliseconds that a statement waits for the write lock of another process.
 BUSY_TIMEOUT = 5000
 
-#: Seconds between two tries at that lock. Most hold it for a fraction of a millisecond, so what is waited
-#: for is tried again soon, and from then on ever more rarely. The rest is not: what workers claim and settle
+#: Seconds between two tries at that lock. Most hold it for a fraction of a millisecond, so what somebody
+#: waits for is tried again soon, then ever more rarely. The rest is not: what workers claim and settle
 #: gathers meanwhile, and they take the lock more rarely from those who append.
 HURRIED: Final = 0.00005
 PATIENT: Final = 0.001
