@@ -434,7 +434,8 @@ async def test_of_many_workers_one_looks_and_the_others_cost_one_command(redis_s
         await first.claim()
 
         async def look(bench: Bench) -> Reclaimed:
-            return await bench.backend.reclaim([SOURCE], limit=10, every_us=60 * SECOND)
+            reclaimed: Reclaimed = await bench.backend.reclaim([SOURCE], limit=10, every_us=60 * SECOND)
+            return reclaimed
 
         assert not (await look(first)).others_turn
         looked = calls_of(redis_server, "xpending")
