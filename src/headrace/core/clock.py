@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 #: Microseconds in a second; the unit of every time that is stored.
@@ -33,6 +34,18 @@ class MovableClock:
 
     def advance(self, seconds: float) -> None:
         self.offset_us += round(seconds * SECOND)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST, _LATEST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
+
+
+def datetime_of(us: int) -> datetime:
+    """A stored time as an aware datetime; the first or last there is for one that no calendar has."""
+    try:
+        return _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return _LATEST if us > 0 else _EARLIEST
 
 
 def microseconds(seconds: float) -> int:
