@@ -87,7 +87,7 @@ class App:
             raise unknown_option("App()", name, _options_of(App.__init__))
         self.url = chosen_url(url)
         self._clock = clock or SystemClock()
-        self._max_payload = positive_number("max_payload", max_payload)
+        self._max_payload = positive_number("max_payload", max_payload, unit="bytes")
         self._result_ttl = seconds("result_ttl", result_ttl)
         backend = open_backend(
             self.url,

@@ -279,3 +279,13 @@ async def _all_records(
         if cursor is None:
             return records
     raise AssertionError("the listing has no end")
+
+
+@pytest.mark.parametrize("due_us", [1 << 53, 253_402_300_800_000_000, 1 << 62])
+async def test_whatever_time_is_stored_is_listed(stand: Stand, due_us: int) -> None:
+    message = stand.message(due_us=due_us)
+    await stand.append(message)
+    [listed] = await stand.backend.records(stand.stream, status=JobStatus.SCHEDULED)
+    assert listed == await stand.look(message.id)
+    assert listed.due_us == pytest.approx(due_us)
+    assert (await stand.promote()).count == 0

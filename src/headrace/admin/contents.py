@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from headrace.core.clock import SECOND
+from headrace.core.clock import datetime_of
 from headrace.core.codec import Codec
 from headrace.core.event import decode_event
 from headrace.core.message import decode_envelope
@@ -87,7 +87,7 @@ def read_event(entry: LogEntry, topic: str, codec: Codec | None) -> EventInfo:
     payload, problem = _payload(envelope.payload, codec)
     return msgspec.structs.replace(
         bare,
-        occurred_at=datetime.fromtimestamp(envelope.enqueued_us / SECOND, UTC),
+        occurred_at=datetime_of(envelope.enqueued_us),
         key=envelope.key or None,
         source=envelope.source or None,
         payload=payload,

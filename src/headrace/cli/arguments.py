@@ -16,6 +16,7 @@ from headrace.core.values import is_secret, secret_of
 from headrace.events.topic import Topic
 from headrace.jobs.task import Call, Task
 
+_TOO_DEEP = "nested too deeply: lists and objects within each other, some hundreds are possible"
 _FORMS = """write a list, such as '[1, 2]', or an object, such as '{"a": 1}'"""
 
 
@@ -30,6 +31,8 @@ def call_from_json(task: Task[Any, Any], text: str | None) -> Call[Any]:
         named = {name: _converted(_called(signature, name), value, hints) for name, value in kwargs.items()}
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"the arguments do not fit {task.name}{signature}: {error}") from error
+    except RecursionError:
+        raise ConfigurationError(f"the arguments of {task.name} are {_TOO_DEEP}") from None
     return task.call(*positional, **named)
 
 
@@ -45,6 +48,8 @@ def payload_from_json(topic: Topic[Any], text: str) -> Any:
         ) from error
     except msgspec.DecodeError as error:
         raise ConfigurationError(f"the event is no JSON ({error})") from None
+    except RecursionError:
+        raise ConfigurationError(f"the event is {_TOO_DEEP}") from None
 
 
 def _parsed(text: str | None) -> tuple[list[Any], dict[str, Any]]:
@@ -52,6 +57,8 @@ def _parsed(text: str | None) -> tuple[list[Any], dict[str, Any]]:
         value = msgspec.json.decode(text) if text else []
     except msgspec.DecodeError as error:
         raise ConfigurationError(f"the arguments are no JSON ({error}): {_FORMS}") from None
+    except RecursionError:
+        raise ConfigurationError(f"the arguments are {_TOO_DEEP}") from None
     match value:
         case list():
             return value, {}

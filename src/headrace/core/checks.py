@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from .errors import ConfigurationError
+
+#: When anything may be due at the latest: with the longest time to live after it, microseconds are still
+#: whole numbers in Lua and in the scores of Redis.
+LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 def unknown_option(where: str, name: str, known: Mapping[str, Any]) -> ConfigurationError:
@@ -19,6 +23,14 @@ def aware_datetime(option: str, value: object) -> datetime:
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value
     raise ConfigurationError(f"{option} must be a datetime with a time zone, not {value!r}")
+
+
+def due_moment(option: str, value: object) -> datetime:
+    """A moment at which something is to happen, in a future that stores can count."""
+    moment = aware_datetime(option, value)
+    if moment < LATEST:
+        return moment
+    raise ConfigurationError(f"{option} must be before {LATEST:%Y-%m-%d} UTC, not {value!r}")
 
 
 def flag(option: str, value: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 #: Microseconds in a second; the unit of every time that is stored.
@@ -81,6 +82,18 @@ def _elapsed_ns() -> int:
     """Goes on while the machine sleeps, where the system has such a clock."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic_ns() if boot is None else time.clock_gettime_ns(boot)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST, _LATEST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
+
+
+def datetime_of(us: int) -> datetime:
+    """A stored time as an aware datetime; the first or last there is for one that no calendar has."""
+    try:
+        return _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return _LATEST if us > 0 else _EARLIEST
 
 
 def microseconds(seconds: float) -> int:

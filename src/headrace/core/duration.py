@@ -8,7 +8,7 @@ from .errors import ConfigurationError
 
 Duration = float | timedelta
 
-#: About 30 years: beyond it a span is a mistake, and microseconds stay far inside 63 bits.
+#: About 31 years: beyond it a span is a mistake, and microseconds stay far inside 63 bits.
 LONGEST = 1e9
 
 
@@ -18,12 +18,14 @@ def seconds(name: str, value: object) -> float:
         value = value.total_seconds()
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST:
         return float(value)
-    raise ConfigurationError(f"{name} must be seconds or a timedelta, 0 or more, not {value!r}")
+    raise ConfigurationError(
+        f"{name} must be seconds or a timedelta, from 0 to {LONGEST:,.0f} seconds (31 years), not {value!r}"
+    )
 
 
 def positive_seconds(name: str, value: object) -> float:
     """As `seconds`, and more than zero."""
     result = seconds(name, value)
     if result == 0:
-        raise ConfigurationError(f"{name} must be more than 0")
+        raise ConfigurationError(f"{name} must be more than 0 seconds, and {LONGEST:,.0f} at most")
     return result

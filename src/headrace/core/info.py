@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
-from .clock import SECOND
+from .clock import datetime_of
 from .job_log import LogLine
 from .message import GIVEN_KEY, PRIORITIES, PriorityName, Trouble, decode_envelope
 from .record import JobStatus, Progress, Record, moment
@@ -96,7 +96,7 @@ def job_info(record: Record) -> JobInfo:
 def _progress(progress: Progress | None) -> JobProgress | None:
     if progress is None:
         return None
-    return JobProgress(progress.fraction, progress.text, datetime.fromtimestamp(progress.at_us / SECOND, UTC))
+    return JobProgress(progress.fraction, progress.text, datetime_of(progress.at_us))
 
 
 def _last_error(record: Record) -> str:

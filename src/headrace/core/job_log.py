@@ -7,11 +7,12 @@ is written anyway, and need no place of their own in a store.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
+from .clock import datetime_of
 from .errors import ConfigurationError
 
 #: Bytes that are kept of one line, and of all lines of a message together.
@@ -35,7 +36,7 @@ class LogLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def at(self) -> datetime:
-        return datetime.fromtimestamp(self.at_us / 1_000_000, UTC)
+        return datetime_of(self.at_us)
 
     @property
     def size(self) -> int:

@@ -26,7 +26,7 @@ import msgspec
 
 from .errors import ConfigurationError
 from .message import GROUP_MARK, Message, Stream
-from .number import positive_number
+from .number import whole_number
 
 #: Between the name of a stream and its part; no name may hold it.
 PART_MARK: Final = "#"
@@ -149,12 +149,11 @@ def generation_of(part: Stream) -> int:
 
 def checked_partitions(value: object) -> int:
     """A number of parts as users write it."""
-    number = positive_number("partitions", value)
-    if number > PARTS_MOST:
+    if isinstance(value, int) and value > PARTS_MOST:
         raise ConfigurationError(
-            f"partitions must be {PARTS_MOST} at most, not {number}: every worker waits at each of them"
+            f"partitions must be {PARTS_MOST} at most, not {value}: every worker waits at each of them"
         )
-    return number
+    return whole_number("partitions", value, least=1, most=PARTS_MOST)
 
 
 class Layouts(ABC):

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from .errors import ConfigurationError
 
+#: What every store and client can count.
+LARGEST: Final = (1 << 31) - 1
 
-def positive_number(name: str, value: object) -> int:
-    """`value`, if it is a whole number of 1 or more; else a `ConfigurationError` that names the option."""
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+
+def whole_number(name: str, value: object, *, least: int, most: int = LARGEST, unit: str = "") -> int:
+    """`value`, if it is a whole number within bounds; else a `ConfigurationError` that names the option."""
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
-    raise ConfigurationError(f"{name} must be a whole number of 1 or more, not {value!r}")
+    number = f"a whole number of {unit}" if unit else "a whole number"
+    raise ConfigurationError(f"{name} must be {number} from {least} to {most:,}, not {value!r}")
+
+
+def positive_number(name: str, value: object, *, unit: str = "") -> int:
+    """The same from 1 on."""
+    return whole_number(name, value, least=1, unit=unit)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 import msgspec
 
+from .clock import datetime_of
 from .job_log import NO_LOG, JobLog
 from .message import FRESH, NORMAL, State, Stream
 from .outcome import DeadReason, Failure
@@ -153,4 +154,4 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 def moment(us: int) -> datetime | None:
     """A stored time as an aware datetime; None for 0."""
-    return datetime.fromtimestamp(us / 1_000_000, UTC) if us else None
+    return datetime_of(us) if us else None

@@ -11,6 +11,7 @@ import msgspec
 
 from .duration import Duration, seconds
 from .errors import ConfigurationError
+from .number import whole_number
 
 #: On the decorator a policy may be any function of (failures, error) that gives a delay, or None to give up.
 RetryFunction = Callable[[int, BaseException], float | timedelta | None]
@@ -62,9 +63,7 @@ def checked_retry(value: object) -> RetryPolicy | RetryFunction:
 
 
 def _checked(max_retries: object) -> int:
-    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or max_retries < 0:
-        raise ConfigurationError(f"max_retries must be a whole number of 0 or more, not {max_retries!r}")
-    return max_retries
+    return whole_number("max_retries", max_retries, least=0)
 
 
 #: What tasks get that name no policy, in an app that names none.

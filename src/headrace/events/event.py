@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from headrace.core.clock import SECOND
+from headrace.core.clock import datetime_of
 from headrace.core.event import CONTENT_TYPE, EventEnvelope
 from headrace.core.record import moment
 from headrace.core.sending import TRACEPARENT
@@ -72,7 +72,7 @@ def event_of(envelope: EventEnvelope, topic: str, payload: Any, expires_us: int)
         topic=topic,
         payload=payload,
         kind=envelope.task,
-        occurred_at=datetime.fromtimestamp(envelope.enqueued_us / SECOND, UTC),
+        occurred_at=datetime_of(envelope.enqueued_us),
         key=envelope.key or None,
         source=envelope.source or None,
         headers=envelope.headers or NO_HEADERS,

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from headrace.core import values
-from headrace.core.checks import aware_datetime, can_be_sent, checked_headers
+from headrace.core.checks import can_be_sent, checked_headers, due_moment
 from headrace.core.clock import SECOND, Clock, microseconds
 from headrace.core.codec import Codec
 from headrace.core.duration import Duration, positive_seconds, seconds
@@ -89,7 +89,7 @@ class EventLetters:
             envelope.task,
             body,
             delay_us=0 if draft.delay is None else microseconds(seconds("delay", draft.delay)),
-            due_us=0 if draft.at is None else round(aware_datetime("at", draft.at).timestamp() * SECOND),
+            due_us=0 if draft.at is None else round(due_moment("at", draft.at).timestamp() * SECOND),
             lifetime_us=0 if lifetime is None else microseconds(lifetime),
             unique=self._unique(draft),
             fresh=True,

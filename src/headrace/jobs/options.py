@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, cast, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from headrace.core.checks import aware_datetime, can_be_sent, checked_headers, flag, unknown_option
+from headrace.core.checks import can_be_sent, checked_headers, due_moment, flag, unknown_option
 from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import is_given_id
@@ -177,7 +177,7 @@ _TASK_CHECKS: dict[str, Check] = {
 
 _CALL_CHECKS: dict[str, Check] = {
     "delay": _seconds,
-    "at": aware_datetime,
+    "at": due_moment,
     "queue": _queue,
     "priority": _priority,
     "retry": _call_retry,

@@ -51,9 +51,49 @@ On = Callable[[type[Signal], Callable[[Signal], None]], object]
 #: Seconds between two lines about a store that is away.
 SPARED = 1.0
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+#: What begins a line, moves the cursor of a terminal, turns the direction of a text around or is not seen.
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
 
+#: Before the further lines of a traceback: nothing in it can look like a line of the log.
+_INDENT = "    "
+
+
+#: Between a line and the traceback that belongs to it.
+_TRACEBACK = "\n\n"
+
+
+class OneLine(logging.Filter):
+    """Makes a record a single line: names, errors and what a server says are somebody's text. Tracebacks have
+    more lines, each of them indented."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        try:
+            text = record.getMessage()
+        except Exception:  # it is for the handler to say what is wrong with it
+            return True
+        if _CONTROL.search(text):
+            raised = getattr(record, "signal", "") in (JobFailed.__name__, EventFailed.__name__)
+            head, *traceback = text.split(_TRACEBACK, 1) if raised else [text]
+            record.msg, record.args = one_line(head) + "".join(map(_indented, traceback)), ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = _indented(_formatter.formatException(record.exc_info))[1:]
+        return True
+
+
+def one_line(text: str) -> str:
+    """With codes in the place of what would break out of a line."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _indented(text: str) -> str:
+    return "".join(f"\n{_INDENT}{one_line(line)}" for line in text.split("\n"))
+
+
+_formatter = logging.Formatter()
 logger = logging.getLogger("headrace")
+logger.addFilter(OneLine())
 
 
 def log_signals(on: On) -> None:
@@ -115,10 +155,7 @@ def _log(signal: Signal, more: str = "") -> None:
     level, text = _line(signal)
     if not logger.isEnabledFor(level):
         return
-    text += more
-    # Errors are somebody's text: what would move the cursor of a terminal is written as a code.
-    text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-    logger.log(level, "%s", text, extra=_fields(signal))
+    logger.log(level, "%s", text + more, extra=_fields(signal))
 
 
 def _fields(signal: Signal) -> dict[str, Any]:
@@ -188,7 +225,7 @@ def _said_of_event(signal: EventSignal) -> tuple[int, str]:
         case EventHandled(seconds=seconds):
             return logging.DEBUG, f"handled in {span(seconds)}"
         case EventFailed(traceback=traceback):
-            return logging.DEBUG, f"raised\n{traceback}"
+            return logging.DEBUG, f"raised{_TRACEBACK}{traceback}"
         case _:
             return logging.DEBUG, repr(signal)
 
@@ -249,7 +286,7 @@ def _detail_line(signal: Signal) -> tuple[int, str]:
         case JobSucceeded(task=task, id=id, seconds=seconds):
             return logging.DEBUG, f"{task} {id} done in {span(seconds)}"
         case JobFailed(task=task, id=id, traceback=traceback):
-            return logging.DEBUG, f"{task} {id} raised\n{traceback}"
+            return logging.DEBUG, f"{task} {id} raised{_TRACEBACK}{traceback}"
         case _:
             return logging.DEBUG, repr(signal)
 

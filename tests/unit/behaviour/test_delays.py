@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from headrace import App, JobExpired, JobStatus, Snooze, signals
+from headrace import App, ConfigurationError, JobExpired, JobStatus, Snooze, signals
 from headrace.core.clock import MovableClock
+from headrace.core.message import Batch, Message, Stream
 from tests.unit.behaviour.work import LONG, drain, of, pass_time, until
 from tests.waiting import wait_until
 
@@ -232,3 +233,37 @@ async def test_a_task_has_a_priority_of_its_own(app: App) -> None:
     assert ((await low.info()).priority, (await high.info()).priority) == ("low", "high")
     await drain(app, concurrency=1)
     assert order == ["high", "low"]
+
+
+@pytest.mark.parametrize("at", [datetime.max.replace(tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)])
+async def test_a_time_that_no_store_can_count_is_refused(app: App, at: datetime) -> None:
+    @app.task(name="see")
+    async def see() -> None: ...
+
+    with pytest.raises(ConfigurationError, match="at must be before 2200-01-01 UTC"):
+        see.with_(at=at)
+    with pytest.raises(ConfigurationError, match="at must be before 2200-01-01 UTC"):
+        await app.topic("seen").publish(1, at=at)
+    with pytest.raises(ConfigurationError, match="from 0 to 1,000,000,000 seconds"):
+        see.with_(delay=timedelta(days=50 * 365))
+
+
+async def test_the_last_time_that_can_be_given_is_listed(app: App) -> None:
+    @app.task(name="see")
+    async def see() -> None: ...
+
+    at = datetime(2199, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    job = await see.with_(at=at, expires=1e9).enqueue()
+    [info] = await app.admin.jobs()
+    assert info.due_at == (await job.info()).due_at == at
+
+
+@pytest.mark.parametrize("due_us", [253_402_300_800_000_000, (1 << 62), 1 << 53])
+async def test_a_listing_shows_whatever_time_is_stored(app: App, due_us: int) -> None:
+    """Another program, or an older version, has stored it."""
+    message = Message("strange", "see", b"no envelope", due_us=due_us)
+    async with app:
+        await app._home.backend.append(Batch(Stream("queue", "default"), "producer", 1, [message]))
+        [info] = await app.admin.jobs()
+        assert info.due_at is not None
+        assert info.due_at.year >= 2255

@@ -93,6 +93,7 @@ def test_json_becomes_the_annotated_types(
         ("shop.add", '{"a": 1, "c": 2}', "unexpected keyword argument 'c'"),
         ("shop.add", "[1", "no JSON"),
         ("shop.add", "5", "neither a list nor an object"),
+        ("shop.add", "[" * 20_000 + "]" * 20_000, "the arguments are nested too deeply"),
         ("types.order", '["tomorrow", {"number": 1, "lines": []}]', "at `when`"),
         ("types.order", '["2026-03-01T10:00:00Z", {"number": 1, "lines": [2]}]', "at `order.lines[0]`"),
         ("types.customer", '[{"born": null}]', "Field required"),
@@ -104,6 +105,7 @@ def test_arguments_that_do_not_fit_are_refused_and_nothing_is_sent(
     app: App, headrace: Shell, task: str, arguments: str, words: str
 ) -> None:
     assert words in headrace.refused("enqueue", "shop:app", task, arguments)
+
     assert nothing_was_sent(app)
 
 

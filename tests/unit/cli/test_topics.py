@@ -252,5 +252,5 @@ def test_a_split_that_cannot_be_says_why(app: App, headrace: Shell, publish: Pub
 
     assert "knows no topic 'order'; did you mean orders?" in refused("order", "4")
     assert "a TOPIC and a number of PARTITIONS are wanted" in refused("orders", "many")
-    assert "partitions must be a whole number of 1 or more" in refused("orders", "0")
+    assert "partitions must be a whole number from 1 to 64, not 0" in refused("orders", "0")
     assert "partitions must be 64 at most" in refused("orders", "1000")

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import signals
 from headrace.engine.emitter import Emitter
-from headrace.observability.logs import log_every_job, log_signals, span
+from headrace.observability.logs import OneLine, log_every_job, log_signals, span
 
 JOB = ("01abc", "send", "mails")
 
@@ -71,7 +71,7 @@ LINES_OF_EVERY_JOB = [
             *JOB, attempt=1, worker="w", seconds=1, error_type="E", error="no", traceback="Traceback…"
         ),
         "DEBUG",
-        "send 01abc raised\nTraceback…",
+        "send 01abc raised\n    Traceback…",
     ),
 ]
 
@@ -92,6 +92,50 @@ def test_a_signal_is_one_line(
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("headrace", level)
     assert record.getMessage().startswith(line)
+
+
+FORGED = "no\n2030-01-01 ERROR headrace: forged\r\x1b[2J\u202edegrof\u2028\u2066\x85\x1d"
+
+
+@pytest.mark.parametrize(
+    "signal",
+    [
+        signals.JobDied(*JOB, 1, "exhausted", "E", FORGED),
+        signals.JobDied("01abc", FORGED, "mails", 1, "exhausted", "E", ""),
+        signals.JobRecovered(*JOB, 1, FORGED),
+        signals.BackendError("settler", FORGED, 0.1),
+        signals.LeaseChanged(FORGED, 1, 2),
+        signals.JobFailed(*JOB, attempt=1, worker="w", seconds=1, error_type="E", error="", traceback=FORGED),
+    ],
+    ids=lambda signal: type(signal).__name__,
+)
+def test_nothing_in_a_signal_looks_like_a_line_of_its_own(
+    emitter: Emitter, caplog: pytest.LogCaptureFixture, signal: signals.Signal
+) -> None:
+    log_every_job(emitter.on)
+    emitter.emit(signal)
+    (record,) = caplog.records
+    _, *more = record.getMessage().split("\n")
+    assert bool(more) is isinstance(signal, signals.JobFailed)
+    assert all(line.startswith("    ") for line in more)
+    assert not set("\r\x1b\u202e\u2028\u2066\x85\x1d") & set(record.getMessage())
+
+
+def test_nor_does_what_a_server_says_or_an_exception(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("headrace")
+    logger.warning("%s is away: %s", "the store", FORGED)
+    try:
+        raise ValueError(FORGED)
+    except ValueError:
+        logger.exception("a listener failed")
+    said, raised = (logging.Formatter().format(record) for record in caplog.records)
+    assert "\n" not in said
+    assert all(line.startswith("    ") for line in raised.splitlines()[1:])
+
+
+def test_a_line_that_cannot_be_written_is_left_to_its_handler() -> None:
+    record = logging.LogRecord("headrace", logging.WARNING, "", 1, "%d", ("text",), None)
+    assert OneLine().filter(record)
 
 
 def test_a_store_that_is_away_is_a_line_a_second(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.backend import DeadFilter
-from headrace.core.clock import SECOND
+from headrace.core.clock import datetime_of
 from headrace.core.errors import ConfigurationError
 from headrace.core.job_log import NO_LOG
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record
@@ -165,7 +164,7 @@ def _dead_letter(shelf: Stock, entry: Entry) -> DeadLetter:
         error=failure.error if failure else "",
         traceback=failure.traceback if failure else "",
         attempts=entry.state.failures + entry.state.crashes,
-        died_at=datetime.fromtimestamp(entry.since_us / SECOND, UTC),
+        died_at=datetime_of(entry.since_us),
         payload=message.body,
         error_type=failure.error_type if failure else "",
         queue=stream.name if stream.kind == "queue" else None,

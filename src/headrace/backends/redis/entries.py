@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from headrace.core.claim import Claim
-from headrace.core.clock import SECOND
+from headrace.core.clock import datetime_of
 from headrace.core.job_log import NO_LOG, JobLog, decode_log
 from headrace.core.message import FRESH, NORMAL, State, Stream, decode_state
 from headrace.core.outcome import DeadReason, Failure
@@ -85,7 +84,7 @@ def state_of(message: dict[bytes, bytes]) -> State:
 def record_of(stream: Stream, row: Sequence[Any]) -> Record:
     """A row as lua/shared/describing.lua makes it."""
     id, status, time, worker, fields, *said = row
-    message, job_status, at_us = message_of(fields), JobStatus(status.decode()), int(time)
+    message, job_status, at_us = message_of(fields), JobStatus(status.decode()), read_score(time)
     reason, failure = message.get(b"r"), message.get(b"f")
     progress, log = read_said(said[0] if said else None)
     unique = message.get(b"u", b"") if stream.kind == "queue" else b""
@@ -112,6 +111,11 @@ def record_of(stream: Stream, row: Sequence[Any]) -> Record:
     )
 
 
+def read_score(text: bytes) -> int:
+    """A time. Beyond 17 digits, which only a stranger stores, a server writes it with an exponent."""
+    return int(text) if text.isdigit() else int(float(text))
+
+
 def read_said(said: bytes | None) -> tuple[Progress | None, JobLog]:
     """What a run said of itself, as `said_of` in lua/shared/place.lua has it."""
     if not said:
@@ -134,7 +138,7 @@ def dead_letter_of(record: Record) -> DeadLetter:
         error=failure.error,
         traceback=failure.traceback,
         attempts=record.state.failures + record.state.crashes,
-        died_at=datetime.fromtimestamp(record.ended_us / SECOND, UTC),
+        died_at=datetime_of(record.ended_us),
         payload=record.body or b"",
         error_type=failure.error_type,
         queue=stream.name if stream.kind == "queue" else None,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import msgspec
 
-from headrace.core.clock import SECOND
+from headrace.core.clock import datetime_of
 from headrace.core.errors import ConfigurationError
 from headrace.core.job_log import decode_log
 from headrace.core.message import Stream
@@ -245,7 +244,7 @@ def _dead_letter(stream: Stream, row: Row) -> DeadLetter:
         error=failure.error,
         traceback=failure.traceback,
         attempts=state.failures + state.crashes,
-        died_at=datetime.fromtimestamp(row.since_us / SECOND, UTC),
+        died_at=datetime_of(row.since_us),
         payload=row.body or b"",
         error_type=failure.error_type,
         queue=stream.name if stream.kind == "queue" else None,
