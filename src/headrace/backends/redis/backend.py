@@ -125,8 +125,10 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
 
     def _hear_of_lanes(self, stream: Stream, lanes: str) -> None:
         """Something has come into a lane that was not in use: whoever waits must wait there, too."""
-        self._store.lanes[self._store.queue(stream)] = lanes
-        self._stir()
+        queue = self._store.known(stream)
+        if queue is not None:
+            self._store.lanes[queue] = lanes
+            self._stir()
 
     def _stir(self) -> None:
         """Have those look anew who wait."""

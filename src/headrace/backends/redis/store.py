@@ -106,6 +106,10 @@ class Store:
             queue = self._queues[stream] = Queue(self.namespace, stream, self.offset_us)
         return queue
 
+    def known(self, stream: Stream) -> Queue | None:
+        """The queue of a stream that was used here; None: nobody has asked for it."""
+        return self._queues.get(stream)
+
     def keep(self, stream: Stream) -> None:
         """Do not forget the queue of this stream: a worker serves it."""
         self._kept.add(stream)
@@ -114,7 +118,7 @@ class Store:
         """All but the newest, and those that are served here. Whoever uses one again makes it anew."""
         for stream in list(self._queues)[: -QUEUES_MOST // 2]:
             if stream not in self._kept:
-                del self._queues[stream]
+                self.lanes.pop(self._queues.pop(stream), None)
         self.listed &= self._queues.keys()
 
     def note_wish(self, group: Stream, *, ordered: bool) -> None:
