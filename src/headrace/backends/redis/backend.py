@@ -64,7 +64,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         self._confirmation = confirmation
         # An append and its confirmation have a connection of their own: nobody else shall wait for that.
         self._append_way = store.new_way() if confirmation else None
-        self._announcements = Announcements(store, self._hear_of_lanes)
+        self._announcements = Announcements(store, self._hear_of_lanes, self._hear_of_work)
         self._recoverer = Recoverer(store)
         self._readers: dict[str, Reader | Readers] = {}
         self._tails: dict[str, Tail] = {}
@@ -123,7 +123,13 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
     def _hear_of_lanes(self, stream: Stream, lanes: str) -> None:
         """Something has come into a lane that was not in use: whoever waits must wait there, too."""
         self._store.lanes[self._store.queue(stream)] = lanes
-        self._stir()
+        if not self._store.is_cluster:  # where nobody blocks
+            self._stir()
+
+    def _hear_of_work(self, stream: Stream, consumer: str) -> None:
+        """Something was queued where this consumer, and perhaps others, had found nothing."""
+        for reader in self._readers.values():
+            reader.ready(self._store.queue(stream), consumer)
 
     def _stir(self) -> None:
         """Have those look anew who wait."""

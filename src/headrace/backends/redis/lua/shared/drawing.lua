@@ -5,9 +5,10 @@
 local DRAWN_ITEMS, DRAWN_BYTES = 500, 1048576
 
 -- The group whose keys these are: its keys, and how it stands (nil: it has no position).
-local function group_with(lanes, ids, messages, meta, parked, lines)
+local function group_with(label, lanes, ids, messages, meta, parked, lines)
   local known = redis.call('HMGET', meta, 'position', 'ordered', 'seen', 'paused', 'awaited')
   return {
+    label = label,
     lanes = lanes,
     ids = ids,
     messages = messages,
@@ -24,7 +25,7 @@ end
 
 -- The group that a script about it is called with.
 local function own_group()
-  return group_with({ KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5] }, IDS, MESSAGES, META, PARKED, LINES)
+  return group_with(LABEL, { KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5] }, IDS, MESSAGES, META, PARKED, LINES)
 end
 
 -- A group by its name, in a script about its topic: its keys are named as those of the topic, behind a prefix.
@@ -37,7 +38,8 @@ local function group_named(name)
   for lane = 1, 5 do
     lanes[lane] = own(KEYS[lane])
   end
-  return group_with(lanes, own(IDS), own(MESSAGES), own(META), own(PARKED), own(LINES))
+  local label = 'group:' .. string.match(LABEL, '^topic:(.*)$') .. '/' .. name
+  return group_with(label, lanes, own(IDS), own(MESSAGES), own(META), own(PARKED), own(LINES))
 end
 
 -- Whether a member waits for events, so that they must come into a lane to wake it. Real time, whatever a test
@@ -161,6 +163,7 @@ local function copy_to_lane(group, copies, event, unique, late)
     entry = redis.call('XADD', lane, entry, unpack(message))
   end
   note_size(group.meta, 4, entry, #event[6])
+  copies.ready = true
   add(copies.places, id, '4' .. entry)
 end
 
@@ -212,6 +215,9 @@ local function take_in(group, events, from, to, fresh, late)
   end
   group.position = group.position + index - from
   write_copies(group, copies)
+  if copies.ready then
+    call_waiter(group.meta, group.label, redis.call('GET', awaited_key(group.meta)))
+  end
   return to - index + 1
 end
 
