@@ -137,7 +137,7 @@ async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(bench: B
         waiting = asyncio.create_task(
             bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
         )
-        await wait_until(lambda: blocked(bench) == len(sources))
+        await wait_until(lambda: are_awaited(bench, sources))
         message = Message(new_id(), "greet", b"hello")
         await bench.backend.append(Batch(source.stream, "p", number, [message]))
         (claim,) = await asyncio.wait_for(waiting, 10)
@@ -391,7 +391,7 @@ async def test_a_node_that_hangs_keeps_nobody_from_the_jobs_of_others(
         waiting = asyncio.create_task(
             bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
         )
-        await wait_until(lambda: blocked(bench) == len(sources))
+        await wait_until(lambda: are_awaited(bench, sources))
         os.kill(hung.pid, signal.SIGSTOP)
         try:
             for number in (1, 2):
@@ -477,7 +477,8 @@ async def untouched_for(bench: Bench, claim: Claim) -> float:
     return milliseconds / 1000
 
 
-def blocked(bench: Bench) -> int:
-    """How many readers wait on a server."""
-    readers = bench.backend._readers.get("worker")
-    return sum(reader._blocking is not None for reader in readers._readers.values()) if readers else 0
+async def are_awaited(bench: Bench, sources: list[Source]) -> bool:
+    """Whether somebody waits for each of these queues."""
+    store = bench.backend._store
+    keys = [store.queue(source.stream).keys.meta.removesuffix(b"meta") + b"awaited" for source in sources]
+    return all([await store.command("GET", key) for key in keys])

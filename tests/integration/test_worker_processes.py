@@ -59,9 +59,13 @@ async def test_workers_killed_again_and_again_lose_nothing(workshop: Workshop) -
     workshop.start("--burst")
     await asyncio.gather(*(job.wait(timeout=60) for job in jobs))
 
-    assert {line["number"] for line in workshop.log.lines("quick")} == set(range(2_000))
-    statuses = await asyncio.gather(*(job.status() for job in jobs))
-    assert set(statuses) == {JobStatus.SUCCEEDED}
+    # What is held when a worker dies has crashed. From the third death on one may be dead: workers run one
+    # suspect at a time.
+    dead = {letter.id for letter in await workshop.app.admin.dead() if letter.reason == "crashed"}
+    assert len(dead) <= 2
+    statuses = {job.id: await job.status() for job in jobs}
+    assert {id for id, status in statuses.items() if status is not JobStatus.SUCCEEDED} == dead
+    assert len({line["number"] for line in workshop.log.lines("quick")}) >= len(jobs) - len(dead)
     workshop.check_integrity()
 
 

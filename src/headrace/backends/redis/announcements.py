@@ -49,9 +49,12 @@ class Announcements:
     """The connection is kept up by a task, from `open` to `close`. While it is down announcements are missed:
     whoever waits for an end asks again as soon as it stands."""
 
-    def __init__(self, store: Store, use_lanes: Callable[[Stream, str], None]) -> None:
+    def __init__(
+        self, store: Store, use_lanes: Callable[[Stream, str], None], ready: Callable[[Stream, str], None]
+    ) -> None:
         self._store = store
         self._use_lanes = use_lanes
+        self._ready = ready
         self._link = store.new_link(greet=self._subscribe, hear=self._receive)
         self._channel = store.keys.waiter(secrets.token_hex(8))
         self._task: asyncio.Task[None] | None = None
@@ -109,6 +112,8 @@ class Announcements:
             else:
                 self._end(stream_of(words[0]), words[1])
             return
+        if words[0] == "ready":
+            asyncio.get_running_loop().call_soon(self._ready, stream_of(words[1]), words[2])
         if words[0] == "lane":
             asyncio.get_running_loop().call_soon(self._use_lanes, stream_of(words[1]), words[2])
         order = _order(words)

@@ -64,7 +64,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         self._confirmation = confirmation
         # An append and its confirmation have a connection of their own: nobody else shall wait for that.
         self._append_way = store.new_way(confirmation.greet) if confirmation else None
-        self._announcements = Announcements(store, self._hear_of_lanes)
+        self._announcements = Announcements(store, self._hear_of_lanes, self._hear_of_work)
         self._recoverer = Recoverer(store)
         self._readers: dict[str, Reader | Readers] = {}
         self._tails: dict[str, Tail] = {}
@@ -126,9 +126,18 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
     def _hear_of_lanes(self, stream: Stream, lanes: str) -> None:
         """Something has come into a lane that was not in use: whoever waits must wait there, too."""
         queue = self._store.known(stream)
-        if queue is not None:
-            self._store.lanes[queue] = lanes
+        if queue is None:
+            return
+        self._store.lanes[queue] = lanes
+        if not self._store.is_cluster:  # where nobody blocks
             self._stir()
+
+    def _hear_of_work(self, stream: Stream, consumer: str) -> None:
+        """Something was queued where this consumer, and perhaps others, had found nothing."""
+        queue = self._store.known(stream)
+        if queue is not None:
+            for reader in self._readers.values():
+                reader.ready(queue, consumer)
 
     def _stir(self) -> None:
         """Have those look anew who wait."""
@@ -159,7 +168,8 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
             await self._list(batch.stream)
         queue = self._store.queue(batch.stream)
         wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
-        one = call_of_one(queue, batch)
+        # On a cluster whoever waits is called, which only the general script does.
+        one = None if self._store.is_cluster else call_of_one(queue, batch)
         if one is not None:
             # Whatever is wrong, the server has done nothing: the calls below are to find it out.
             replies = await self._store.run_all((one,), self._append_way, tolerates=is_per_chunk)

@@ -20,7 +20,7 @@ CAME_BACK = 2
 #: Milliseconds for which publishers wake a group that has nothing, and seconds after which its members look
 #: again once their read has ended: that must be sooner. Every so many seconds they also look for keys that
 #: nobody holds any more.
-AWAITED, LOOK, MEND = 6000, 3.5, 3.0
+AWAITED, LOOK, MEND = 12000, 3.5, 3.0
 
 
 class Drawer:

@@ -18,6 +18,7 @@ namespace.
     :p:<producer>/<chunk>  last batch with its answers                        job, time to live
     :p:                    the part is sealed, no producer may append         stays
     :confirmed             written before a confirmation is waited for        time to live
+    :awaited               who found it empty and does not block (cluster)    time to live
     :meta                  hash: lease, longer and until (of one that was     stays
                            shortened), paused, run (of the server), patient
                            (until when nothing is reclaimed), looked (when it

@@ -80,6 +80,7 @@ class Wanted(msgspec.Struct, frozen=True):
     from_bottom: bool
     children_first: bool
     room: int = CLAIM_BYTES
+    awaited: int = 0  # milliseconds for which this consumer is to be called when something comes
 
 
 def wanted(
@@ -162,20 +163,6 @@ class Reader:
         """Whether a read is under way whose caller has gone."""
         return self._task is not None and not self._task.done()
 
-    def end_wait(self) -> None:
-        """Have the read under way end, although nothing has changed for it."""
-        self._wake_asked = True
-        self._unblock()
-
-    def begin_anew(self) -> None:
-        """Whoever was to end has ended."""
-        self._wake_asked = False
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the last read waited in vain, and nothing has happened since."""
-        return self._idle and self.is_free
-
     @property
     def is_free(self) -> bool:
         """Whether nothing is under way, and nothing was read that nobody has."""
@@ -183,6 +170,9 @@ class Reader:
 
     def close(self) -> None:
         self._link.drop()
+
+    def ready(self, queue: Queue, named: str) -> None:
+        """Something was queued for one who does not block, as this one does."""
 
     def stir(self) -> None:
         """Have the read under way look anew."""
@@ -293,14 +283,16 @@ class Reader:
 
     async def _poll(self, wanted: Wanted) -> tuple[list[Claim], bool]:
         """What is there, and whether events were drawn for it."""
-        calls = (*self._drawer.calls(wanted.queues, wanted.limit, waits=wanted.wait > 0), self._call(wanted))
+        waits = wanted.wait > 0 or wanted.awaited > 0
+        calls = (*self._drawer.calls(wanted.queues, wanted.limit, waits=waits), self._call(wanted))
         asked_at = time.monotonic()
         *draws, reply = await self._store.run_all(calls, self._link, tolerates=is_out_of_memory)
         self._is_far = time.monotonic() > asked_at + FRESH
         self._store.check([reply], self._link)
         drawn = await self._drawer.note(wanted.queues, draws)
         seconds, microseconds, paused, used, reads, further, lane = reply
-        self._store.learn_time(seconds, microseconds)
+        if seconds:
+            self._store.learn_time(seconds, microseconds)
         self._paused.difference_update(queue.stream for queue in wanted.queues)
         self._paused.update(wanted.queues[source - 1].stream for source in paused)
         self._store.lanes.update((wanted.queues[source - 1], lanes.decode()) for source, lanes in used)
@@ -322,7 +314,7 @@ class Reader:
         kinds = "".join(queue.stream.kind[0] for queue in wanted.queues)
         portion = PORTION_AFAR if self._is_far else PORTION
         limits = (wanted.limit, wanted.suspects, wanted.room, portion)
-        children = (wanted.children, int(wanted.children_first))
+        children = (wanted.children, int(wanted.children_first), wanted.awaited)
         args = (GROUP, self._consumer, *limits, kinds, *children, *lanes)
         return Call(CLAIM, pack((b"EVALSHA", CLAIM.digest, len(keys), *keys, *args)))
 

@@ -1,10 +1,17 @@
-"""Claims for one consumer on a cluster: a reader for each slot, since no command may read from two."""
+"""Claims for one consumer on a cluster: a reader for each slot, since no command may read from two.
+
+Nobody blocks there, which would take a connection and a command for each slot. Whoever finds a queue empty
+leaves its name, and the step that next queues something publishes that it is ready. Every slot is looked at
+every few seconds besides, for what was missed and to leave the name again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, TypeAlias
+import random
+from collections.abc import Collection, Sequence
+from math import inf
+from typing import TypeAlias
 
 import msgspec
 
@@ -13,10 +20,16 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 
 from .faults import lost
+from .keys import CHILD_LANES, SUSPECTS
 from .notices import Notices
 from .queue import Queue
 from .reader import Reader, Wanted
 from .store import Store
+
+#: The lanes of child work, as a store names those that are in use.
+CHILDREN = frozenset(map(str, CHILD_LANES))
+
+SUSPECT_LANES = frozenset(map(str, SUSPECTS))
 
 #: How many are asked at once: each may bring one message more than it has room for.
 AT_ONCE = 4
@@ -27,12 +40,20 @@ GRACE = 1.0
 #: Seconds after which a reader that is not asked any more is closed: a queue may be gone, or split anew.
 UNUSED = 60.0
 
+#: Seconds between two looks at a slot, and milliseconds for which a name stays: that must be longer.
+LOOK, AWAITED = 5.0, 12_000
+
+#: Seconds after which those look who were told as well, but are not the one that was named: it may be busy.
+NOT_NAMED = (0.005, 0.02)
+
+#: Seconds after which a slot is looked at again that could not be reached.
+RETRY = 0.5
+
 Reading: TypeAlias = "asyncio.Task[list[Claim]]"
 
 
 class Readers:
-    """Those who have something are asked for equal shares first, beginning with the queue whose turn it is;
-    when nobody has, all wait at once, and the first to bring something ends the wait of the others.
+    """Those who have something are asked for equal shares, beginning with the queue whose turn it is.
 
     A node that is away keeps nobody from the rest: its error is told only when all fail.
     """
@@ -43,26 +64,43 @@ class Readers:
         self._paused = paused
         self._readers: dict[int, Reader] = {}
         self._used_at: dict[int, float] = {}
+        self._due_at: dict[Reader, float] = {}  # when each is to be asked again; at once: it is not named
+        self._asked: dict[Reader, Wanted] = {}
+        self._failed: set[Reader] = set()
         self._turns = asyncio.Lock()
-        self._woken = asyncio.Event()
+        self._stirred = asyncio.Event()
+        self._was_woken = False
         self._kept: list[Claim] = []  # read for a caller who had gone
         self._notices = Notices()
 
     async def claim(self, wanted: Wanted) -> list[Claim]:
         async with self._turns:
             parts = self._parts(wanted)
+            self._note_changes(parts)
             self._close_unused(parts)
             kept, self._kept = self._kept, []
             claims = await self._trim(kept, wanted, parts) or await self._look(parts, wanted)
-            self._woken.clear()  # one wake serves one claim
+            self._was_woken = False  # one wake serves one claim
             return claims
 
     def wake(self) -> None:
-        self._woken.set()
+        self._was_woken = True
+        self._stirred.set()
 
     def stir(self) -> None:
-        for reader in self._readers.values():
-            reader.stir()
+        """What is known of the slots may no longer hold."""
+        self._due_at.clear()
+        self._stirred.set()
+
+    def ready(self, queue: Queue, named: str) -> None:
+        """Something was queued; the one who is named looks first."""
+        reader = self._readers.get(self._store.share(queue))
+        if reader is None:
+            return
+        now = asyncio.get_running_loop().time()
+        later = 0.0 if named == self._consumer else random.uniform(*NOT_NAMED)
+        self._due_at[reader] = min(now + later, self._due_at.get(reader, -inf))
+        self._stirred.set()
 
     async def stop(self) -> None:
         self.wake()
@@ -73,13 +111,28 @@ class Readers:
             await asyncio.gather(*[reader.stop() for reader in readers])
 
     async def _look(self, parts: dict[Reader, Wanted], wanted: Wanted) -> list[Claim]:
-        if not parts:
-            return []
-        if not self._may_wait_at_once(parts, wanted):
-            claims = await self._poll(parts, wanted)
-            if claims or wanted.wait <= 0 or self._woken.is_set():
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wanted.wait
+        while True:
+            self._stirred.clear()
+            due = {reader: part for reader, part in parts.items() if self._is_due(reader)}
+            claims = await self._poll(due, wanted) if due else []
+            if not claims and wanted.wait <= 0:
+                others = {reader: part for reader, part in parts.items() if reader not in due}
+                claims = await self._poll(others, wanted)
+            if not parts or claims or self._was_woken or loop.time() >= until:
                 return claims
-        return await self._trim(await self._wait(parts), wanted, parts)
+            await self._until_stirred(min(until, *[self._due_at.get(reader, -inf) for reader in parts]))
+
+    def _is_due(self, reader: Reader) -> bool:
+        return not reader.is_free or self._due_at.get(reader, -inf) <= asyncio.get_running_loop().time()
+
+    async def _until_stirred(self, until: float) -> None:
+        try:
+            async with asyncio.timeout_at(until):
+                await self._stirred.wait()
+        except TimeoutError:
+            pass
 
     def _parts(self, wanted: Wanted) -> dict[Reader, Wanted]:
         """What each reader is asked, in the order of turns. Those that still wait for a node which does not
@@ -88,10 +141,25 @@ class Readers:
         for queue in wanted.queues:
             queues.setdefault(self._store.share(queue), []).append(queue)
         parts = {
-            self._reader(share, several[0]): msgspec.structs.replace(wanted, queues=several)
+            self._reader(share, several[0]): msgspec.structs.replace(
+                wanted, queues=several, wait=0.0, awaited=AWAITED
+            )
             for share, several in queues.items()
         }
         return {reader: part for reader, part in parts.items() if not reader.is_busy} or parts
+
+    def _note_changes(self, parts: dict[Reader, Wanted]) -> None:
+        """Look anew where more is wanted than before: of other queues, or from lanes that were left out."""
+        for reader, part in parts.items():
+            before = self._asked.get(reader)
+            lanes = "".join(self._store.lanes.get(queue, "") for queue in part.queues)
+            if (
+                before is None
+                or set(before.queues) != set(part.queues)
+                or not _offered(part, before).isdisjoint(lanes)
+            ):
+                self._due_at.pop(reader, None)
+        self._asked = parts
 
     def _reader(self, share: int, queue: Queue) -> Reader:
         self._used_at[share] = asyncio.get_running_loop().time()
@@ -104,108 +172,64 @@ class Readers:
         for share, reader in list(self._readers.items()):
             if self._used_at[share] < until and reader.is_free and reader not in parts:
                 reader.close()
+                self._due_at.pop(reader, None)
+                self._failed.discard(reader)
                 del self._readers[share], self._used_at[share]
 
-    def _may_wait_at_once(self, parts: dict[Reader, Wanted], wanted: Wanted) -> bool:
-        """After a vain wait nobody need be asked first: what has come since ends the next wait at once."""
-        return wanted.wait > 0 and not self._woken.is_set() and all(reader.is_idle for reader in parts)
-
-    # --- without waiting ---------------------------------------------------------------------------------
+    # --- asking ------------------------------------------------------------------------------------------
 
     async def _poll(self, parts: dict[Reader, Wanted], wanted: Wanted) -> list[Claim]:
         claims: list[Claim] = []
-        suspects, children = wanted.suspects, wanted.children
+        children, room = wanted.children, wanted.room
         asking = list(parts)
-        room = wanted.room
         while asking and len(claims) < wanted.limit and room > wanted.room / 2:
             shares = _shares(wanted.limit - len(claims), min(len(asking), AT_ONCE))
-            asked = asking[: len(shares)]
-            parts = {
-                reader: msgspec.structs.replace(part, room=room // len(asked))
-                for reader, part in parts.items()
-            }
-            # One may take suspects at a time, whose turn it is: all together would take too many.
-            allowed = [suspects if place == 0 else 0 for place in range(len(asked))]
-            for_children = _shares(children, len(asked)) + [0] * len(asked)
-            answers = await self._ask(
-                [
-                    (
-                        reader,
-                        msgspec.structs.replace(
-                            parts[reader], limit=share, suspects=most, children=free, wait=0.0
-                        ),
-                    )
-                    for reader, share, most, free in zip(asked, shares, allowed, for_children, strict=False)
-                ]
-            )
+            free = _shares(children, len(shares)) + [0] * len(shares)
+            asked = [
+                msgspec.structs.replace(parts[reader], limit=share, children=most, room=room // len(shares))
+                for reader, share, most in zip(asking, shares, free, strict=False)
+            ]
+            answers = await self._ask(dict(zip(asking, asked, strict=False)), wanted)
             for found in answers:
                 claims += found
             room = wanted.room - size_of(claims)
-            suspects = max(0, wanted.suspects - sum(claim.suspect for claim in claims))
             children = wanted.children - sum(claim.child for claim in claims)
             full = [
                 reader
-                for reader, share, found in zip(asked, shares, answers, strict=True)
+                for reader, share, found in zip(asking, shares, answers, strict=False)
                 if len(found) >= share
             ]
             asking = [*asking[len(shares) :], *full]
-        return claims
+        # Each may have taken a suspect, but one at a time is wanted.
+        return await self._trim(claims, wanted, parts)
 
-    async def _ask(self, asked: Sequence[tuple[Reader, Wanted]]) -> list[list[Claim]]:
-        tasks = [asyncio.create_task(reader.claim(part)) for reader, part in asked]
+    async def _ask(self, asked: dict[Reader, Wanted], wanted: Wanted) -> list[list[Claim]]:
+        now = asyncio.get_running_loop().time()
+        self._due_at.update(dict.fromkeys(asked, now + LOOK))  # unless something is heard meanwhile
+        tasks = [asyncio.create_task(reader.claim(part)) for reader, part in asked.items()]
         await self._until_all(tasks)
+        for (reader, part), task in zip(asked.items(), tasks, strict=True):
+            if _error_of(task) is not None:
+                self._failed.add(reader)
+                self._due_at[reader] = asyncio.get_running_loop().time() + RETRY
+                continue
+            self._failed.discard(reader)
+            if task.result() or (wanted.children > 0 and not part.children and self._has_children(part)):
+                self._due_at.pop(reader, None)  # there may be more, or what it was not offered
         return self._brought(tasks)
 
-    # --- waiting -----------------------------------------------------------------------------------------
-
-    async def _wait(self, parts: dict[Reader, Wanted]) -> list[Claim]:
-        """Each waits for one message: whoever gets it asks for more."""
-        reading = [
-            asyncio.create_task(reader.claim(msgspec.structs.replace(part, limit=1)))
-            for reader, part in parts.items()
-        ]
-        woken = asyncio.create_task(self._woken.wait())
-        try:
-            await self._until_any(reading, woken)
-            for reader, task in zip(parts, reading, strict=True):
-                if not task.done():
-                    reader.end_wait()
-            await self._until_all(reading)
-        finally:
-            woken.cancel()
-            for reader in parts:
-                reader.begin_anew()
-        return [claim for found in self._brought(reading) for claim in found]
-
-    async def _until_any(self, reading: list[Reading], woken: asyncio.Task[bool]) -> None:
-        """Until one has brought something, or all are done, or somebody wakes us."""
-        waiting: set[asyncio.Task[Any]] = {*reading, woken}
-        while not woken.done() and not any(task.done() and _has_brought(task) for task in reading):
-            waiting = {task for task in waiting if not task.done()}
-            if waiting == {woken}:
-                return
-            await self._until(waiting, asyncio.FIRST_COMPLETED, reading)
+    def _has_children(self, part: Wanted) -> bool:
+        """Whether child work may wait there."""
+        return any(not CHILDREN.isdisjoint(self._store.lanes.get(queue, "")) for queue in part.queues)
 
     async def _until_all(self, reading: list[Reading]) -> None:
-        """All but those that take too long: they go on by themselves, and what they bring comes later."""
-        await self._until(reading, asyncio.FIRST_COMPLETED, reading)
-        await self._until(reading, asyncio.ALL_COMPLETED, reading, GRACE)
-        late = [task for task in reading if not task.done()]
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        """All but those that take too long: they go on by themselves, and what they bring comes later.
 
-    async def _until(
-        self,
-        tasks: Iterable[asyncio.Task[Any]],
-        when: str,
-        reading: list[Reading],
-        timeout: float | None = None,
-    ) -> None:
-        """Readers are never left in the middle of a read: when the caller goes they end, and what they
-        brought is kept for the next."""
+        Readers are never left in the middle of a read: when the caller goes they end, and what they brought
+        is kept for the next.
+        """
         try:
-            await asyncio.wait(tasks, return_when=when, timeout=timeout)
+            await asyncio.wait(reading, timeout=GRACE)
         except asyncio.CancelledError:
             for task in reading:
                 task.cancel()
@@ -213,17 +237,21 @@ class Readers:
                 if not isinstance(found, BaseException):
                     self._kept += found
             raise
+        late = [task for task in reading if not task.done()]
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
     async def _trim(self, claims: list[Claim], wanted: Wanted, parts: dict[Reader, Wanted]) -> list[Claim]:
-        """Several may have brought something at once: hand back what goes beyond what was wanted."""
+        """Hand back what goes beyond what was wanted."""
         return await next(iter(parts)).trim(claims, wanted) if claims and parts else claims
 
     def _brought(self, reading: Sequence[Reading]) -> list[list[Claim]]:
-        """What each has brought; nothing of those that failed, unless all did."""
+        """What each has brought; nothing of those that failed, unless all slots did."""
         errors = [error for task in reading if (error := _error_of(task)) is not None]
         unexpected = [error for error in errors if not isinstance(error, BackendUnavailable)]
         found = [[] if _error_of(task) else task.result() for task in reading]
-        if unexpected or len(errors) == len(reading):
+        if unexpected or (errors and self._failed.issuperset(self._asked)):
             self._kept += [claim for claims in found for claim in claims]
             raise (unexpected or errors)[0]
         if errors:
@@ -231,8 +259,10 @@ class Readers:
         return found
 
 
-def _has_brought(task: Reading) -> bool:
-    return _error_of(task) is None and bool(task.result())
+def _offered(part: Wanted, before: Wanted) -> frozenset[str]:
+    """The lanes from which may be taken by now."""
+    suspects = SUSPECT_LANES if part.suspects > 0 >= before.suspects else frozenset()
+    return suspects | CHILDREN if part.children > 0 >= before.children else suspects
 
 
 def _error_of(task: Reading) -> BaseException | None:

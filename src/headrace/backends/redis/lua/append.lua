@@ -17,8 +17,8 @@ local count = (#ARGV - FIRST + 1) / WIDTH
 local now = clock()
 
 -- A part that is sealed has a value at the prefix itself, where no producer has one.
-local standing = redis.call('MGET', producer, PRODUCER)
-local last, sealed = standing[1], standing[2]
+local standing = redis.call('MGET', producer, PRODUCER, awaited_key(META))
+local last, sealed, waiter = standing[1], standing[2], standing[3]
 if last then
   local of, expiry, answers = string.match(last, '^(%d+) (%d+) (.*)$')
   if tonumber(expiry) > now then
@@ -56,6 +56,7 @@ if SHAPE == 'f' then
   end
   call('HSET', IDS, unpack(ARGV, FIRST + 1))
   note_size(META, 4, added, largest or 0)
+  call_waiter(META, LABEL, waiter)
   remember()
   return answers
 end
@@ -94,6 +95,7 @@ if SHAPE == '1' and limit < 0 and OFFSET == 0 and not any_known() then
   end
   call('HSET', IDS, unpack(added))
   note_size(META, 4, last, largest or 0)
+  call_waiter(META, LABEL, waiter)
   remember()
   return answers
 end
@@ -192,6 +194,7 @@ end
 
 if #added > 0 then
   redis.call('HSET', IDS, unpack(added))
+  call_waiter(META, LABEL, waiter)
 end
 announce_if_sooner(before, soonest)
 remember()

@@ -1,15 +1,16 @@
--- Hands out queued messages, lane by lane over all sources, in each lane child work and the rest in turns. Lua converts every reply, which costs as much as
--- the reading itself; so it takes at most `portion` from one lane of one source, and when there is more
--- it says where to go on with a plain command. It asks for no more at once than have room, however large they are.
--- Few bytes are read in Lua: a megabyte takes it milliseconds.
+-- Hands out queued messages, lane by lane over all sources, in each lane child work and the rest in turns. Lua
+-- converts every reply, which costs as much as the reading itself; so it takes at most `portion` from one lane of one
+-- source, and when there is more it says where to go on with a plain command. It asks for no more at once than have
+-- room, however large they are. Few bytes are read in Lua: a megabyte takes it milliseconds.
 --
 -- keys:    for each source its five lanes and `:meta`, the source whose turn it is first
 -- args:    group · consumer · limit · suspects · bytes · portion · for each source q, or g: a group of a topic ·
---          how much child work · 1 or 0: that is first · the lanes after suspect, in order
--- answers: seconds and microseconds of the clock · the paused sources, from 1 · {source, lanes} for
---          each that uses more than that of normal priority ·
---          {source, lane, entries} for each read · {source, count, bound} for each to go on with: none has more
---          bytes than the bound · their lane, or 0
+--          how much child work · 1 or 0: that is first · milliseconds for which the consumer is to be called when
+--          something comes to a source that has nothing, or 0 · the lanes after suspect, in order
+-- answers: seconds and microseconds of the clock, empty when nothing was read · the paused sources, from 1 ·
+--          {source, lanes} for each that uses more than that of normal priority · {source, lane, entries} for each
+--          read · {source, count, bound} for each to go on with: none has more bytes than the bound · their lane,
+--          or 0
 local group, consumer = ARGV[1], ARGV[2]
 local left, suspects = tonumber(ARGV[3]), tonumber(ARGV[4])
 local room, portion = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -201,16 +202,37 @@ local function shares(further, lane)
   return worthwhile
 end
 
-local time = redis.call('TIME')
+-- Leaves the consumer's name where nothing was read (see shared/queueing.lua).
+local function wait()
+  local found = {}
+  for _, each in ipairs(reads) do
+    found[each[1]] = true
+  end
+  for _, source in ipairs(open) do
+    if not found[source] then
+      local key = string.sub(KEYS[source * 6], 1, -5) .. 'awaited'
+      redis.call('SET', key, consumer, 'PX', ARGV[10])
+    end
+  end
+end
+
+local function answer(further, lane)
+  if ARGV[10] ~= '0' then
+    wait()
+  end
+  local time = #reads > 0 and redis.call('TIME') or { '', '' }
+  return { time[1], time[2], paused, used, reads, further, lane }
+end
+
 read_suspects(math.min(suspects, left))
-for at = 10, #ARGV do
+for at = 11, #ARGV do
   for _, lane in ipairs(each_kind(tonumber(ARGV[at]))) do
     if allowed(lane) > 0 and room > 0 then
       local further = read_lane(lane)
       if allowed(lane) > 0 and #further > 0 then
-        return { time[1], time[2], paused, used, reads, shares(further, lane), lane }
+        return answer(shares(further, lane), lane)
       end
     end
   end
 end
-return { time[1], time[2], paused, used, reads, {}, 0 }
+return answer({}, 0)

@@ -10,10 +10,11 @@
 local DRAWN_ITEMS, DRAWN_BYTES = 500, 1048576
 
 -- The group whose keys these are: its keys, and how it stands (nil: it has no position).
-local function group_with(lanes, ids, messages, meta, parked, lines, deferred)
+local function group_with(label, lanes, ids, messages, meta, parked, lines, deferred)
   local fields = { 'position', 'ordered', 'seen', 'paused', 'awaited', 'low', 'deferring', 'again', 'clearing' }
   local known = redis.call('HMGET', meta, unpack(fields))
   return {
+    label = label,
     lanes = lanes,
     ids = ids,
     messages = messages,
@@ -35,7 +36,8 @@ end
 
 -- The group that a script about it is called with.
 local function own_group()
-  return group_with({ KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5] }, IDS, MESSAGES, META, PARKED, LINES, DEFERRED)
+  local lanes = { KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5] }
+  return group_with(LABEL, lanes, IDS, MESSAGES, META, PARKED, LINES, DEFERRED)
 end
 
 -- A group by its name, in a script about its topic: its keys are named as those of the topic, behind a prefix.
@@ -48,7 +50,8 @@ local function group_named(name)
   for lane = 1, 5 do
     lanes[lane] = own(KEYS[lane])
   end
-  return group_with(lanes, own(IDS), own(MESSAGES), own(META), own(PARKED), own(LINES), own(DEFERRED))
+  local label = 'group:' .. string.match(LABEL, '^topic:(.*)$') .. '/' .. name
+  return group_with(label, lanes, own(IDS), own(MESSAGES), own(META), own(PARKED), own(LINES), own(DEFERRED))
 end
 
 -- Whether a member waits for events, so that they must come into a lane to wake it. Real time, whatever a test
@@ -206,6 +209,9 @@ local function write_copies(group, copies)
     redis.call('HSET', group.meta, 'low', digits(group.low), 'deferring', group.deferring)
   end
   redis.call('HSET', group.meta, 'position', group.position)
+  if copies.ready then
+    call_waiter(group.meta, group.label, redis.call('GET', awaited_key(group.meta)))
+  end
 end
 
 local function copy_to_lane(group, copies, event, unique, late, number)
@@ -225,6 +231,7 @@ local function copy_to_lane(group, copies, event, unique, late, number)
     entry = redis.call('XADD', lane, entry, unpack(message))
   end
   note_size(group.meta, 4, entry, #event[6])
+  copies.ready = true
   add(copies.places, id, '4' .. entry)
 end
 

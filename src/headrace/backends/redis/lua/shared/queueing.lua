@@ -70,11 +70,32 @@ local function size_of(message)
   return #get(message, 'm') + #(get(message, 's') or '')
 end
 
+-- Whoever found a stream empty and does not block has left a name for a while, and is told.
+local function awaited_key(meta)
+  return string.sub(meta, 1, -5) .. 'awaited'
+end
+
+local function call_waiter(meta, label, name)
+  if name then
+    redis.call('DEL', awaited_key(meta))
+    redis.call('PUBLISH', ORDERS, 'ready ' .. label .. ' ' .. name)
+  end
+end
+
+local is_called = false
+local function call_once()
+  if not is_called then
+    is_called = true
+    call_waiter(META, LABEL, redis.call('GET', awaited_key(META)))
+  end
+end
+
 local function enqueue(id, flags, message, returned)
   local lane = lane_of(message, returned)
   local entry = redis.call('XADD', lane_key(lane), next_entry(lane), unpack(message))
   note_size(META, lane, entry, size_of(message))
   note_lane(lane)
+  call_once()
   set_place(id, lane .. entry, flags)
 end
 
