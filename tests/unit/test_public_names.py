@@ -67,6 +67,7 @@ NAMES = [
 
 SIGNALS = [
     "BackendError",
+    "ChildNotStarted",
     "CleanupFailed",
     "EventDied",
     "EventExpired",
