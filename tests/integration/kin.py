@@ -14,7 +14,10 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
+
 from headrace import App, RetryPolicy
+from headrace.engine.pipe import Returned, frame
 from headrace.engine.registry import CallNext
 from headrace.engine.run import Run
 
@@ -123,3 +126,17 @@ def of_other() -> str:
 @app.task
 async def on_the_loop() -> str:
     return "loop"
+
+
+@app.task(run_in="process")
+def answer_for_another() -> str:
+    """Sends an answer to an assignment that this child does not have."""
+    forged = frame(Returned(0, msgspec.msgpack.encode("forged")))
+    for descriptor in range(3, 64):
+        try:
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                os.write(descriptor, forged)
+        except OSError:
+            continue
+    time.sleep(3600)
+    return "mine"

@@ -136,6 +136,13 @@ async def test_a_child_that_talks_nonsense_is_killed() -> None:
     assert before != os.getpid()
 
 
+async def test_an_answer_to_another_assignment_is_never_accepted() -> None:
+    async with kin.app, kin.app.worker(children=1):
+        job = await kin.answer_for_another.enqueue()
+        assert await job.wait(timeout=30) is JobStatus.DEAD
+        assert "an assignment that it does not have" in (await job.info()).error
+
+
 async def run_script(path: Path, source: str) -> subprocess.CompletedProcess[str]:
     path.write_text(source)
     return await asyncio.to_thread(

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 
@@ -75,8 +75,8 @@ class ChildProcess(asyncio.Protocol):
         self._answer: asyncio.Future[Returned | Raised] | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._why = ""  # it was killed
+        self._transport: asyncio.Transport | None = None
         self._connection: socket.socket
-        self._transport: asyncio.WriteTransport
         self._watch: ExitWatch
 
     @classmethod
@@ -111,7 +111,7 @@ class ChildProcess(asyncio.Protocol):
         self._answer = answer
         self._patience = loop.call_later(START_MOST, self._lose_patience)
         try:
-            self._transport.write(frame(assignment))
+            self._send(frame(assignment))
             return await answer
         finally:
             self._patience.cancel()
@@ -129,11 +129,14 @@ class ChildProcess(asyncio.Protocol):
         """Take the connection away, which is an idle child's sign to leave."""
         if self.status is Status.IDLE:
             self.status = Status.ENDING
-            self._transport.close()
+            self._hang_up()
         else:
             self.kill()
 
     # --- what happens to it -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop has classes of its own
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -188,7 +191,7 @@ class ChildProcess(asyncio.Protocol):
         self._process.wait()
         self.status = Status.GONE
         self._fail(ChildDied(self._how_it_ended()))
-        self._transport.abort()
+        self._hang_up()
         self._gone(self)
 
     def _how_it_ended(self) -> str:
@@ -216,13 +219,22 @@ class ChildProcess(asyncio.Protocol):
         connection.setblocking(False)
         self._connection = connection
         try:
-            loop = asyncio.get_running_loop()
-            self._transport, _ = await loop.create_connection(lambda: self, sock=connection)
+            await asyncio.get_running_loop().create_connection(lambda: self, sock=connection)
             self._watch = ExitWatch(self._process, self._exited)
         except BaseException:
+            if self._transport is not None:
+                self._transport.abort()  # before the socket is closed: the loop must not watch its number
             self._kill_group()
             self._process.wait()
             raise
+
+    def _send(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def _hang_up(self) -> None:
+        assert self._transport is not None
+        self._transport.abort()  # all that was to be said is sent, or for nobody
 
     def _kill_group(self) -> None:
         try:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from headrace.core.claim import Claim
-from headrace.core.message import Source
+from headrace.core.message import Batch, Source
 from headrace.engine import fetcher as fetcher_module
 from headrace.engine.fetcher import AHEAD_MOST, LOOK_CROWDED, UNWRITTEN_MOST, Fetcher
 from headrace.engine.slots import Slots
-from tests.unit.engine.bench import LEASE, SOURCE, Bench
+from tests.unit.engine.bench import LEASE, SOURCE, Bench, message
 from tests.waiting import wait_until
 
 
@@ -106,6 +108,27 @@ async def test_free_slots_are_filled_although_others_have_yet_to_take_what_is_bu
     await desk.fetcher._step()
     assert desk.asked == [(7, 1)]
     assert len(desk.slots.ready) == 10
+
+
+async def test_a_claim_that_wants_no_child_work_ends_when_a_child_is_free(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher_module, "BLOCK", 60.0)
+    desk.fetcher._lease = lambda: 1000.0
+    free = 0
+    desk.fetcher._children = lambda: free
+    work = msgspec.structs.replace(message("task"), child=True)
+    await desk.bench.backend.append(Batch(SOURCE.stream, "another producer", 1, [work]))
+    step = asyncio.ensure_future(desk.fetcher._step())
+    await wait_until(lambda: desk.fetcher.childless)
+    desk.fetcher.child_freed()
+    assert desk.fetcher.childless, "there was none"
+    free = 1
+    desk.fetcher.child_freed()
+    await step
+    assert not desk.slots.ready
+    await desk.fetcher._step()
+    assert [claim.id for claim in desk.slots.ready] == [work.id]
 
 
 async def test_slow_jobs_are_not_hoarded(desk: Desk) -> None:
