@@ -42,6 +42,15 @@ class DeferredKeys:
         between = up_to - max(self.first or 0, first) + 1
         return max(min(sum(each.passed for each in self.keys.values()), between), 0)
 
+    def start(self) -> int:
+        """From which number on hungry keys are to be looked for."""
+        return min(self.keys[key].number for key in self.hungry)
+
+    def is_due(self, key: str, number: int, start: int) -> bool:
+        """Whether the event is the next of a deferred key, for one who has looked at all from a start on."""
+        deferred = self.keys.get(key)
+        return deferred is not None and start <= deferred.number <= number
+
     def pass_over(self, key: str, number: int) -> None:
         self.keys.setdefault(key, DeferredKey(number)).passed += 1
 
@@ -61,6 +70,7 @@ class DeferredKeys:
             self._forget(key)
 
     def stop_at(self, key: str, number: int) -> None:
+        """For the time being no more of a key can be drawn than what comes before this event."""
         self.keys[key].number = number
         self.hungry.discard(key)
 

@@ -22,8 +22,9 @@ without a key know no order.
 A key that is stuck delays no other. Of a key at most `PARKED_OF_KEY` events are parked, and of all keys
 together `PARKED_MOST`, but of each key always one. From the next event on the key is **deferred**: drawing
 goes on past its events, and the store remembers the number of the first of them and how many there are. When
-fewer than `HUNGRY_BELOW` are parked, events of the key are drawn from that number on, until `PARKED_AGAIN`
-are parked or the key has caught up with the position. All this holds also when the group is ordered no more.
+fewer than `HUNGRY_BELOW` are parked, events of the key are drawn from that number on, up to the same bounds
+or to `PARKED_AGAIN`, and other deferred keys are drawn on the way. All this holds also when the group is
+ordered no more. A key that has caught up with the position is no longer deferred.
 What was passed over so is part of the lag, and is held in the log like what is behind the position. With
 `KEYS_DEFERRED_MOST` deferred keys the group is **stalled**: nothing but these is drawn until one has caught
 up.
@@ -60,7 +61,7 @@ from .record import Counts
 #: How many events a store may draw for a group before anybody has claimed them, at most.
 DRAWN_AHEAD: Final = 1000
 
-#: How many events of one key are parked at most, of all keys together, and of a key that was deferred.
+#: How many events of one key are parked at most, of all keys together, and at any rate of a deferred key.
 PARKED_OF_KEY: Final = 100
 PARKED_MOST: Final = 1000
 PARKED_AGAIN: Final = 10
@@ -187,9 +188,10 @@ class Ordering(msgspec.Struct, frozen=True):
         return self.ordered and _is_recent(self.wanted_us, now_us) and _is_recent(self.unwanted_us, now_us)
 
 
-def may_park(of_key: int, in_all: int) -> bool:
+def may_park(of_key: int, in_all: int, *, deferred: bool = False) -> bool:
     """Whether one more event of a key may be parked, beside so many of that key and in all."""
-    return of_key == 0 or (of_key < PARKED_OF_KEY and in_all < PARKED_MOST)
+    always = PARKED_AGAIN if deferred else 1
+    return of_key < always or (of_key < PARKED_OF_KEY and in_all < PARKED_MOST)
 
 
 def _is_recent(time_us: int, now_us: int) -> bool:

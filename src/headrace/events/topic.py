@@ -248,7 +248,8 @@ class Topic(_Subscribable[T]):
 
     async def replay(self, *, group: str, since: StartAt = "beginning") -> None:
         """Have a group read history again, from an event's id, a time, or the beginning of what is kept.
-        What it has in hand just now stays there and is not given to it twice."""
+        What it has in hand just now stays there and is not given to it twice; an ordered group gets it again
+        in its turn, so that the newest event of each key comes last."""
         await self._publisher.replay(self.name, group, start_of(since, "since"))
 
     def feed(self, task: Fed[T], *, group: str | None = None, start: StartAt = "new") -> None:

@@ -207,6 +207,27 @@ async def test_a_member_that_wants_no_order_ends_it_for_nobody_and_both_are_told
     assert heard[True] == heard[False] == [signals.OrderDisputed("orders", "stock")]
 
 
+async def test_a_replay_while_a_group_is_at_work_ends_with_the_newest_event_of_a_key(app: App) -> None:
+    orders = orders_of(app)
+    seen: list[int] = []
+    at_work, may_end = asyncio.Event(), asyncio.Event()
+
+    @orders.subscribe(group="stock", ordered=True, start="beginning")
+    async def stock(order: OrderPlaced) -> None:
+        seen.append(order.order_id)
+        if order.order_id == 3:
+            at_work.set()
+            await may_end.wait()
+
+    await placed(orders, 1, 2, 3, 4, 5, key="a")
+    async with app.worker():
+        await at_work.wait()
+        await orders.replay(group="stock", since="beginning")
+        may_end.set()
+        await wait_until(lambda: seen[-1] == 5)
+    assert seen == [1, 2, 3, 1, 2, 3, 4, 5]
+
+
 # --- retention -------------------------------------------------------------------------------------------
 
 

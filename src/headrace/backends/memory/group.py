@@ -9,7 +9,7 @@ from headrace.core.deferred_keys import DeferredKeys
 from headrace.core.message import NORMAL, Source, Stream
 from headrace.core.orders import Order
 from headrace.core.record import JobStatus, Record
-from headrace.core.topics import BEGINNING, PARKED_AGAIN, Ordering, Start, may_park
+from headrace.core.topics import BEGINNING, Ordering, Start, may_park
 
 from .agenda import Agenda
 from .entry import Entry
@@ -201,29 +201,33 @@ class GroupShelf(Shelf):
 
     def _catch_up(self) -> Entry | None:
         """The next event of a deferred key that may run; others of these keys are parked on the way."""
-        deferred, position = self.deferred, self.position
-        while deferred.hungry:
-            first = min(deferred.keys[key].number for key in deferred.hungry)
-            for number in range(max(first, self.topic.log.first), position + 1):
-                event = self.topic.log[number]
-                key = event.message.key
-                if key not in deferred.hungry or number < deferred.keys[key].number:
-                    continue
-                entry = self._meet_again(event)
-                if entry is not None or not deferred.hungry:
-                    deferred.looked_up_to(number, position)
-                    return entry
-            deferred.looked_up_to(position, position)
+        deferred, log, blocked = self.deferred, self.topic.log, set[str]()
+        start, number = deferred.start(), self.position
+        for number in range(max(start, log.first), self.position + 1):
+            key = log[number].message.key
+            if key in blocked or not deferred.is_due(key, number, start):
+                continue
+            if self._must_wait(log[number]):
+                blocked.add(key)
+                deferred.stop_at(key, number)
+            elif entry := self._meet_again(log[number]):
+                deferred.looked_up_to(number, self.position)
+                return entry
+            if not deferred.hungry:
+                break
+        deferred.looked_up_to(number, self.position)
         return None
 
+    def _must_wait(self, event: Event) -> bool:
+        parked = self.parking.count(event.message.key)
+        if not may_park(parked, len(self.parking), deferred=True):
+            return True
+        return event.message.id in self.entries and self._comes_again(event)
+
     def _meet_again(self, event: Event) -> Entry | None:
-        """The next event of a hungry key, if it may run."""
-        id, key = event.message.id, event.message.key
-        if self.parking.count(key) >= PARKED_AGAIN or (id in self.entries and self._comes_again(event)):
-            self.deferred.stop_at(key, event.number)
-            return None
-        self.deferred.met(key, event.number)
-        if id in self.entries:
+        """The next event of a deferred key, if it may run."""
+        self.deferred.met(event.message.key, event.number)
+        if event.message.id in self.entries:
             return None
         entry = self._own(event)
         return entry if self.parking.let_in(entry) else None

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.deferred_keys import DeferredKeys
 from headrace.core.message import NORMAL, Stream
-from headrace.core.topics import DRAWN_AHEAD, KEYS_DEFERRED_MOST, PARKED_AGAIN, may_park
+from headrace.core.topics import DRAWN_AHEAD, KEYS_DEFERRED_MOST, may_park
 
 from . import queries, topic_queries
 from .connection import Connection
@@ -163,25 +163,29 @@ def _catch_up(transaction: Transaction, behind: Behind) -> None:
     """Draw events of deferred keys that lie before the position."""
     deferred = behind.deferred
     for _ in range(ROUNDS_BACK):
-        if behind.satisfied or not deferred.hungry:
+        if not _has_to_catch_up(behind):
             return
-        first = min(deferred.keys[key].number for key in deferred.hungry)
-        end = min(first + LOOKED_BACK - 1, behind.position)
-        keys = listed(deferred.hungry)
-        bindings = (behind.stream, behind.event(first - 1), behind.event(end), DRAWN_AHEAD, keys)
+        start = deferred.start()
+        end = min(start + LOOKED_BACK - 1, behind.position)
+        keys = listed(key for key, each in deferred.keys.items() if each.number >= start)
+        bindings = (behind.stream, behind.event(start - 1), behind.event(end), DRAWN_AHEAD, keys)
         rows = unlisted(transaction.connection.value(topic_queries.LOOK_BACK, bindings))
         ahead = [Met(*row) for row in rows]
         looked = end if len(ahead) < DRAWN_AHEAD else ahead[-1].number
         choice = Choice(transaction, behind, ahead)
         for met in ahead:
-            if behind.satisfied:
+            if not _has_to_catch_up(behind):
                 looked = met.number - 1
                 break
-            choice.meet_again(met)
+            choice.meet_again(met, start)
         deferred.looked_up_to(looked, behind.position)
         choice.write(keys_count=True)
     if deferred.hungry:
         transaction.news.ready.add(behind.group)
+
+
+def _has_to_catch_up(behind: Behind) -> bool:
+    return bool(behind.deferred.hungry) and not behind.satisfied
 
 
 class Choice:
@@ -193,6 +197,7 @@ class Choice:
         self._drawn: list[tuple[int, int]] = []
         self._ids: dict[str, int] = {}
         self._keys: dict[str, str] = {}
+        self._blocked: set[str] = set()
         self._parked = self._count_parked({met.key for met in ahead if met.held})
 
     def _count_parked(self, keys: set[str]) -> dict[str, int]:
@@ -218,13 +223,15 @@ class Choice:
         else:
             behind.deferred.pass_over(key, met.number)
 
-    def meet_again(self, met: Met) -> None:
-        """The next event of keys that are deferred."""
+    def meet_again(self, met: Met, start: int) -> None:
+        """The next event of keys that are deferred, from a start on."""
         deferred, key = self._behind.deferred, met.key
-        if key not in deferred.hungry or met.number < deferred.keys[key].number:
+        if key in self._blocked or not deferred.is_due(key, met.number, start):
             return
         known = met.known or self._ids.get(met.id, 0)
-        if self._parked.get(key, 0) >= PARKED_AGAIN or self._comes_again(met, known):
+        has_room = may_park(self._parked.get(key, 0), self._behind.parked, deferred=True)
+        if not has_room or self._comes_again(met, known):
+            self._blocked.add(key)
             deferred.stop_at(key, met.number)
             return
         deferred.met(key, met.number)

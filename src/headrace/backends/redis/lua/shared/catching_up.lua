@@ -1,35 +1,32 @@
 -- Draws events of deferred keys that lie before the position of a group.
 
--- The keys of which more can be drawn with their lines, and the smallest number from which one is deferred. `mends`:
--- also those that nobody holds any more, because somebody deleted a stream by hand.
-local function hungry_keys(group, deferred, mends)
-  local names, first = {}, nil
+-- The smallest number from which a key is deferred of which more can be drawn; nil: there is none. `mends`: also of
+-- one that nobody holds any more, because somebody deleted a stream by hand.
+local function first_hungry(group, deferred, mends)
+  local first
   for key, each in pairs(deferred) do
     each.hungry = each.hungry or (mends and redis.call('HEXISTS', group.lines, key) == 0)
     if each.hungry then
-      names[#names + 1] = key
       first = math.min(first or each.number, each.number)
     end
   end
-  local lines = {}
-  if #names > 0 then
-    for index, line in ipairs(redis.call('HMGET', group.lines, unpack(names))) do
-      lines[names[index]] = line or ''
-    end
-  end
-  return lines, first
+  return first
 end
 
-local function is_due(deferred, event, number)
+-- What is known of the key of an event, if the event is the next of a deferred key for one who has looked at all
+-- from a start on.
+local function due_key(deferred, event, number, start)
   local each = deferred[get(event, 'k') or '']
-  return each and each.hungry and number >= each.number
+  return each and start <= each.number and each.number <= number and not each.blocked and each
 end
 
 local function meet_again(group, copies, lines, each, event, number, is_known)
   local key, id = get(event, 'k'), event[2]
   local line, count = line_of(group, copies, lines, key)
-  if count >= PARKED_AGAIN or (is_known and comes_again(group, line, id, number)) then
-    each.hungry, each.number = false, number
+  local has_room = count < PARKED_AGAIN or (count < PARKED_OF_KEY and group.parked_now < PARKED_MOST)
+  each.is_changed = true
+  if not has_room or (is_known and comes_again(group, line, id, number)) then
+    each.hungry, each.number, each.blocked = false, number, true
     return
   end
   each.number, each.passed = number + 1, each.passed - 1
@@ -38,38 +35,43 @@ local function meet_again(group, copies, lines, each, event, number, is_known)
   end
 end
 
--- What is left of the deferred keys after all events up to a number were met.
+-- What is left of the deferred keys after all events up to a number were met. Answers whether there is more to
+-- look through.
 local function write_deferred(group, deferred, looked)
-  local gone, kept, count, low = {}, {}, 0, nil
+  local gone, changed, count, low, more = {}, {}, 0, nil, false
   for key, each in pairs(deferred) do
-    if each.hungry then
-      each.number = math.max(each.number, looked + 1)
+    if each.hungry and each.number <= looked then
+      each.number, each.is_changed = looked + 1, true
     end
     if each.passed <= 0 or (each.hungry and each.number > group.position) then
       gone[#gone + 1] = key
     else
-      add(kept, key, string.format('%.0f %.0f %d', each.number, each.passed, each.hungry and 1 or 0))
-      low = math.min(low or each.number, each.number)
-      count = count + 1
+      count, low, more = count + 1, math.min(low or each.number, each.number), more or each.hungry
+      if each.is_changed then
+        add(changed, key, string.format('%.0f %.0f %d', each.number, each.passed, each.hungry and 1 or 0))
+      end
     end
   end
-  if count > 0 then
-    set_fields(group.deferred, kept)
-    redis.call('HSET', group.meta, 'low', digits(low), 'deferring', count)
-  else
-    redis.call('HDEL', group.meta, 'low', 'deferring')
+  if #changed > 0 then
+    set_fields(group.deferred, changed)
   end
   if #gone > 0 then
     redis.call('HDEL', group.deferred, unpack(gone))
   end
+  if count > 0 then
+    redis.call('HSET', group.meta, 'low', digits(low), 'deferring', count)
+  else
+    redis.call('HDEL', group.meta, 'low', 'deferring')
+  end
   group.low, group.deferring = low, count
+  return more
 end
 
 -- Looks through at most so many events for those of deferred keys. Answers how many it looked at, and whether there
 -- is more to look through.
 local function catch_up(group, items, bytes, mends)
   local deferred = deferred_keys(group)
-  local lines, start = hungry_keys(group, deferred, mends)
+  local start = first_hungry(group, deferred, mends)
   if not start then
     return 0, false
   end
@@ -77,26 +79,24 @@ local function catch_up(group, items, bytes, mends)
   local count = first and math.max(0, math.min(#events, group.position - first + 1)) or 0
   local due = {}
   for index = 1, count do
-    if is_due(deferred, events[index], first + index - 1) then
+    if due_key(deferred, events[index], first + index - 1, start) then
       due[#due + 1] = events[index]
     end
   end
-  local known = #due > 0 and known_among(group, due, 1, #due) or {}
   local copies = new_copies()
-  group.parked_now = redis.call('ZCARD', group.parked)
-  for index = 1, count do
-    local event, number = events[index], first + index - 1
-    if is_due(deferred, event, number) then
-      meet_again(group, copies, lines, deferred[get(event, 'k')], event, number, known[event[2]])
-      known[event[2]] = true
+  if #due > 0 then
+    local known, lines = known_among(group, due, 1, #due), lines_for(group, due, 1, #due)
+    group.parked_now = redis.call('ZCARD', group.parked)
+    for index = 1, count do
+      local event, number = events[index], first + index - 1
+      local each = due_key(deferred, event, number, start)
+      if each then
+        meet_again(group, copies, lines, each, event, number, known[event[2]])
+        known[event[2]] = true
+      end
     end
+    write_copies(group, copies)
   end
-  write_copies(group, copies)
-  write_deferred(group, deferred, count > 0 and first + count - 1 or group.position)
-  for _, each in pairs(deferred) do
-    if each.hungry and each.passed > 0 and each.number <= group.position then
-      return math.max(count, 1), true
-    end
-  end
-  return math.max(count, 1), false
+  local more = write_deferred(group, deferred, count > 0 and first + count - 1 or group.position)
+  return math.max(count, 1), more
 end
