@@ -15,7 +15,7 @@ import pytest
 from headrace.backends import open_store
 from headrace.backends.redis import connection, reader, scripts
 from headrace.backends.redis.backend import RedisBackend
-from headrace.backends.redis.keys import LANES, is_permanent
+from headrace.backends.redis.keys import NORMAL_LANE, is_permanent
 from headrace.backends.redis.reader import Reader
 from headrace.core.backend import Answer, DeadFilter, Reclaimed, Renewal, ReplayAnswer
 from headrace.core.claim import Report
@@ -215,7 +215,9 @@ async def test_a_claim_that_waits_is_woken_at_once(bench: Bench) -> None:
 
 
 async def test_a_blocking_claim_takes_no_more_than_was_asked_for(bench: Bench) -> None:
-    # The second claim blocks without asking the script first, and finds a message in each of three lanes.
+    # The lanes are in use. Then a claim blocks without asking the script first, and finds a message in each.
+    await bench.backend.append(bench.batch(*[Message(new_id(), "greet", b"", each) for each in range(3)]))
+    await bench.settle(DONE, *await bench.claim())
     await bench.claim(wait=0.01)
     messages = [Message(new_id(), "greet", b"", priority) for priority in range(3)]
     await bench.backend.append(bench.batch(*messages))
@@ -670,8 +672,10 @@ async def _is_watched(bench: Bench, id: str) -> bool:
     return bool(await bench.backend._store.command("HEXISTS", key, id))
 
 
-def _lanes(bench: Bench) -> list[str]:
-    return [f"{{{bench.namespace}:q:{STREAM.name}}}:s:{lane}" for lane in LANES]
+def _lanes(bench: Bench) -> list[bytes]:
+    """Those that are in use."""
+    backend: RedisBackend = bench.backend
+    return [backend._store.queue(STREAM).keys.by_lane[NORMAL_LANE]]
 
 
 def _destroy_groups(bench: Bench, server: Server) -> None:

@@ -72,6 +72,9 @@ CHILD_LANES = (0, 6, 7, 8, 9)
 SUSPECTS, RETURNED, NORMAL_LANE = (1, 0), 2, 4
 TOP_DOWN, BOTTOM_UP = (3, 4, 5), (5, 4, 3)
 
+#: All of them, in the order in which a read that finds several takes from them.
+IN_ORDER = (1, 0, 2, 6, 3, 7, 4, 8, 5, 9)
+
 #: The group that reads the lanes, of every queue and of every group of a topic.
 GROUP = "headrace"
 

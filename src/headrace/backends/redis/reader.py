@@ -25,7 +25,7 @@ from .connection import Wire, Word, pack
 from .drawing import Drawer
 from .entries import claims_of
 from .faults import can_heal, is_out_of_memory
-from .keys import BOTTOM_UP, CHILD_LANES, GROUP, NORMAL_LANE, RETURNED, SUSPECTS, TOP_DOWN
+from .keys import BOTTOM_UP, CHILD_LANES, GROUP, IN_ORDER, NORMAL_LANE, RETURNED, SUSPECTS, TOP_DOWN
 from .notices import Notices
 from .queue import Call, Queue
 from .scripts import AGAIN, CLAIM, ENSURE, STARTED, UNSEEN
@@ -366,9 +366,10 @@ class Reader:
         unwanted = {*([] if wanted.suspects > 0 else SUSPECTS), *([] if wanted.children > 0 else CHILD_LANES)}
         return {
             queue.keys.by_lane[lane]: (queue, lane)
-            for queue in open_queues
-            for lane in self._lanes_of(queue)
+            for lane in IN_ORDER
             if lane not in unwanted
+            for queue in open_queues
+            if lane == NORMAL_LANE or str(lane) in self._store.lanes.get(queue, "")
         }
 
     async def _ask_blocking(self, data: bytes, seconds: float) -> list[Any]:
