@@ -124,6 +124,14 @@ async def test_a_scan_comes_round_even_when_nothing_is_overdue(stand: Stand) -> 
     assert await stand.reclaim(limit=100) == []
 
 
+async def test_a_scan_comes_round_when_its_step_has_emptied_the_stream(stand: Stand) -> None:
+    claims = [await stand.running() for _ in range(2)]
+    for claim in claims:
+        await stand.backend.cancel(stand.stream, claim.id, mark_us=HOUR_US)
+    await stand.advance(LEASE + 1)
+    assert len(await stand.reclaim(limit=2)) == 2
+
+
 async def test_an_overdue_message_behind_many_living_ones_is_found(stand: Stand) -> None:
     await stand.append(*[stand.message() for _ in range(250)])
     claims = await stand.claim(250)

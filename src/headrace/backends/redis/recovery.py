@@ -125,6 +125,7 @@ class Recoverer:
     async def _step(self, source: Source, limit: int) -> list[Recovery]:
         queue = self._store.queue(source.stream)
         if not await self._store.command("HLEN", queue.keys.ids):
+            self._places.pop(source.stream, None)
             return []  # one command for a stream that is empty, as most are most of the time
         # First connect, if need be: the id must be that of the run which gets the call.
         run_id = await self._store.run_id(queue)
