@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections import Counter
 
@@ -81,6 +83,22 @@ async def test_all_jobs_of_a_killed_worker_run_again_at_once(workshop: Workshop)
     await workshop.until(lambda: len(workshop.log.lines("started", pid=other.pid)) == len(naps))
     times = [line["at"] for line in workshop.log.lines("started", pid=other.pid)]
     assert max(times) - min(times) < 2 * LEASE, "not one after the other"
+
+
+async def test_a_second_sigterm_ends_a_worker_whose_store_hangs(workshop: Workshop) -> None:
+    worker = await workshop.start_ready("--grace", "60", lease=None)
+    job = await workshop.task("nap").enqueue(3600)
+    await workshop.until(lambda: workshop.log.lines("started", id=job.id))
+    os.kill(workshop.server.pid, signal.SIGSTOP)
+    try:
+        worker.send(signal.SIGTERM)
+        await workshop.until(lambda: "stopping: 1 running" in worker.output)
+        worker.send(signal.SIGTERM)
+        asked_at = time.monotonic()
+        assert worker.exit_code(10) == 0
+        assert time.monotonic() - asked_at < 2.5  # 2 s, and what a busy machine takes to notice
+    finally:
+        os.kill(workshop.server.pid, signal.SIGCONT)
 
 
 async def test_workers_whose_clocks_are_an_hour_off_keep_their_leases_and_times(workshop: Workshop) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from typing import Any
@@ -14,6 +15,7 @@ import click
 
 from headrace.app import App
 from headrace.core.errors import ConfigurationError
+from headrace.engine.process_signals import StopSignals
 from headrace.engine.worker import Worker
 from headrace.observability.logs import log_every_job, span
 
@@ -26,6 +28,9 @@ from .supervisor import SUPERVISOR, Supervisor
 
 LEVELS = click.Choice(["debug", "info", "warning", "error"])
 FORMATS = click.Choice(["text", "json"])
+
+#: Seconds after the second signal.
+LAST_MOMENTS = 1.7
 
 
 @click.command()
@@ -150,9 +155,22 @@ async def _serve(
         _banner(app, target, worker)
     try:
         async with metrics_port(app, worker, *metrics), Pulse(worker):
-            await worker.run(burst=burst)
+            with StopSignals(first=lambda: None, second=_exit_soon):
+                await worker.run(burst=burst)
     finally:
         await app.close()
+
+
+def _exit_soon() -> None:
+    """The second signal: whatever hangs, the store or a handler, does not keep the process."""
+    timer = threading.Timer(LAST_MOMENTS, _exit)
+    timer.daemon = True
+    timer.start()
+
+
+def _exit() -> None:
+    logging.shutdown()
+    os._exit(0)
 
 
 def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -166,8 +184,7 @@ def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     if asyncio.all_tasks(runner.get_loop()):
         # A handler that ignores its cancellation was handed back and left behind. Closing the loop would wait
         # for it for ever.
-        logging.shutdown()
-        os._exit(0)
+        _exit()
     runner.close()
 
 

@@ -48,7 +48,7 @@ class Emitter:
                 answer = listener(signal)
                 if answer is not None and inspect.isawaitable(answer):
                     self._follow(answer, listener, signal)
-            except Exception:
+            except BaseException:  # no error of a listener ends what is announced, not even a cancellation
                 _complain(listener, signal)
 
     async def settle(self) -> None:
@@ -88,7 +88,12 @@ def _kinds_of(signal: type[Signal]) -> set[type[Signal]]:
 async def _await(answer: Awaitable[None], listener: Listener, signal: Signal) -> None:
     try:
         await answer
-    except Exception:
+    except GeneratorExit:
+        raise
+    except BaseException:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
         _complain(listener, signal)
 
 

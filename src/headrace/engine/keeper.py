@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from headrace.core.backend import Renewal, Renewer
 from headrace.core.claim import Claim
+from headrace.core.daemon_thread import in_daemon_thread
 from headrace.core.errors import HeadraceError
 from headrace.core.message import Stream
 from headrace.core.signals import BackendError
@@ -58,7 +59,7 @@ class Keeper:
         """Renew no more. Call it when everything that was held is settled or given up."""
         self._stopping = True
         self._woken.set()
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        await in_daemon_thread(self._thread.join)
 
     def follow(self, lease: float) -> None:
         """The lease has become another: renew all that is held now, and go on at its pace."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -49,6 +50,36 @@ class StopSignals:
     def receive(self) -> None:
         self._count += 1
         (self._first if self._count == 1 else self._second)()
+
+
+class _Fork(threading.local):
+    """Keeps signals from a forked child until it has let go of its parent's handlers and of the wake-up
+    descriptor: a signal to the child would reach the parent's event loop."""
+
+    mask: set[signal.Signals | int] | None = None
+
+    def before(self) -> None:
+        if StopSignals._entered:
+            self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
+
+    def in_parent(self) -> None:
+        mask, self.mask = self.mask, None
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def in_child(self) -> None:
+        if self.mask is not None:
+            signal.set_wakeup_fd(-1)
+            for number, previous in StopSignals._previous.items():
+                signal.signal(number, previous or signal.SIG_DFL)
+            StopSignals._entered.clear()
+            StopSignals._previous.clear()
+        self.in_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    _fork = _Fork()
+    os.register_at_fork(before=_fork.before, after_in_parent=_fork.in_parent, after_in_child=_fork.in_child)
 
 
 def _received() -> None:

@@ -38,6 +38,7 @@ class Service:
     def start(self) -> None:
         self._stopping = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"headrace {self.name}")
+        self._task.add_done_callback(self._ended)
 
     def poke(self) -> None:
         """Take the next step now, without waiting out the pause."""
@@ -48,8 +49,14 @@ class Service:
         self._stopping = True
         self._poked.set()
         if self._task is not None:
-            await self._task
-            self._task = None
+            await asyncio.wait([self._task])
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Whoever cancelled the loop did not stop it: it goes on, for what it has left to do."""
+        if not self._stopping and task is self._task and task.cancelled():
+            self.start()
+            # The event loop may be at its end, and nobody need hear of that.
+            self._task._log_destroy_pending = False  # type: ignore[attr-defined]
 
     async def _run(self) -> None:
         while not self._stopping:
@@ -61,7 +68,10 @@ class Service:
     async def _guarded_step(self) -> float | None:
         try:
             pause = await self._step()
-        except Exception as error:
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, GeneratorExit) or (task is not None and task.cancelling()):
+                raise
             self.failures += 1
             pause = backoff(self.failures)
             text = f"{type(error).__name__}: {error}"

@@ -42,6 +42,7 @@ from .registry import Registry
 from .reporter import Reporter
 from .resources import Resources
 from .settler import Settler
+from .shutdown import QUICK_ALL, QUICK_STEP, Shutdown
 from .slots import STUBBORN, Slots
 from .subscribers import Subscribers
 from .subscription import Subscription
@@ -85,7 +86,7 @@ class Worker:
         self._announcer = Announcer(emitter, worker=self.id)
         self._started_us = 0
         self._hurry = asyncio.Event()
-        self._stopped = asyncio.Event()
+        self._stopping: asyncio.Task[None] | None = None
         self._state = "new"
         self._fires = True  # its schedules
         self._silence: Callable[[], None] = lambda: None
@@ -156,37 +157,55 @@ class Worker:
         4. cancel what still runs and hand it back, at no cost to it;
         5. write the last outcomes, and only then stop renewing: until it is written it is ours;
         6. end the timers and the slots, leave the lifespan, and take the worker's name off the list.
+
+        However this is left, the stop is completed: a caller that is cancelled, or calls a second time, only
+        takes the grace away. Then the store has a moment for each step, and what it did not take by then is
+        left to recovery.
         """
-        if self._state != "running":
-            if self._state == "stopping":
-                await self._stopped.wait()
+        if self._state not in ("running", "stopping"):
             return
-        self._state = "stopping"
+        if self._stopping is None:
+            self._state = "stopping"
+            self._stopping = asyncio.get_running_loop().create_task(self._stop(), name="headrace stop")
+        else:
+            self._hurry.set()
+        try:
+            await asyncio.shield(self._stopping)
+        except asyncio.CancelledError:
+            self._hurry.set()
+            raise
+
+    async def _stop(self) -> None:
         self._emitter.emit(WorkerStopping(self.id, self.running, self.options.grace))
-        await self._fetcher.stop()
-        self._hand_back(await self._subscribers.stop_reading())
-        await self._ticker.stop()
+        shutdown = Shutdown(self._hurry, self._stop_failed)
+        for step in (self._fetcher.stop, self._stop_reading, self._ticker.stop):
+            await shutdown.take(step)
         self._hand_back(self._slots.take_back(self._subscribers.may_be_handed_back))
-        await first_of(self._slots.until_quiet(self.options.grace), self._hurry.wait())
-        await self._interrupt_all()
-        await self._settler.flushed(LAST_WRITES)
-        await self._keeper.stop()
-        await self._balancer.stop()
-        await self._reporter.stop()
-        await self._subscribers.stop()
-        await self._maintenance.stop()
-        await self._slots.stop()
-        await self._settler.stop()
-        await self._tallier.stop()
+        await shutdown.take(self._until_quiet)
+        await shutdown.take(self._interrupt_all, 2 * STUBBORN)
+        await shutdown.take(lambda: self._settler.flushed(LAST_WRITES))
+        for step in (
+            *(self._keeper.stop, self._balancer.stop, self._reporter.stop, self._subscribers.stop),
+            *(self._maintenance.stop, self._slots.stop, self._settler.stop, self._tallier.stop),
+        ):
+            await shutdown.take(step)
         self._desk.close()
         self._silence()
-        await self._executor.close()
-        await self._resources.close(self._hurry)
-        await self._retire()
+        await shutdown.take(self._executor.close)
+        await shutdown.take(lambda: self._resources.close(self._hurry), QUICK_ALL)
+        await shutdown.take(self._retire)
         self._home.move_out(self)
         self._state = "stopped"
-        self._stopped.set()
         self._emitter.emit(WorkerStopped(self.id, self.processed, self._accounts.released))
+
+    def _stop_failed(self, error: BaseException) -> None:
+        self._emitter.emit(BackendError("shutdown", f"{type(error).__name__}: {error}", 0.0))
+
+    async def _stop_reading(self) -> None:
+        self._hand_back(await self._subscribers.stop_reading())
+
+    async def _until_quiet(self) -> None:
+        await first_of(self._slots.until_quiet(self.options.grace), self._hurry.wait())
 
     async def _wait_for_store(self) -> None:
         began = said_at = time.monotonic()
@@ -406,7 +425,7 @@ class Worker:
         for run in list(self._executor.running.values()):
             run.interrupt("shutdown")
             run.abandon()
-        if not await self._slots.until_quiet(STUBBORN):
+        if not await self._slots.until_quiet(QUICK_STEP if self._hurry.is_set() else STUBBORN):
             # Coroutines that will not be cancelled are left behind, and what they do later is ignored.
             self._hand_back(list(self._executor.running))
 

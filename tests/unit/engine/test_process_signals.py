@@ -8,6 +8,8 @@ import signal
 import threading
 from types import FrameType
 
+import pytest
+
 from headrace.engine.process_signals import StopSignals
 from tests.waiting import wait_until
 
@@ -73,3 +75,22 @@ async def test_in_another_thread_there_are_no_signals_and_that_is_no_error() -> 
     thread.start()
     await asyncio.to_thread(thread.join)
     assert errors == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+async def test_a_signal_to_a_forked_child_is_the_childs_alone() -> None:
+    asked = Asked()
+    with asked.signals:
+        for _ in range(3):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)  # it is not left behind, whatever becomes of the test
+                while True:
+                    signal.pause()
+            os.kill(child, signal.SIGTERM)
+            _, status = await asyncio.to_thread(os.waitpid, child, 0)
+            assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
+        os.kill(os.getpid(), signal.SIGTERM)
+        await wait_until(lambda: asked.order)
+    assert asked.order == ["stop"]

@@ -1,0 +1,72 @@
+"""Takes the steps of a shutdown one after the other, to the last."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+#: Seconds that a single step may take when it is to be quick, and all that are left together.
+QUICK_STEP, QUICK_ALL = 0.3, 1.4
+
+Step = Callable[[], Coroutine[Any, Any, object]]
+
+#: Seconds that a step has when all of that is used up.
+LAST_CHANCE = 0.02
+
+
+class Shutdown:
+    """Every step is taken, whoever is cancelled meanwhile. After `hurry` no step keeps the others waiting,
+    whatever the store does."""
+
+    def __init__(self, hurry: asyncio.Event, failed: Callable[[BaseException], None]) -> None:
+        self._hurry = hurry
+        self._failed = failed
+        self._until: float | None = None  # on the clock of `monotonic`, once it is to be quick
+
+    async def take(self, step: Step, at_most: float = QUICK_STEP) -> None:
+        """One step. It is begun anew when it was cancelled together with all else on the loop."""
+        for _ in range(2):
+            task = asyncio.get_running_loop().create_task(step())
+            in_time = await self._waited_for(task, at_most)
+            if not in_time:
+                task.cancel()
+                return
+            if not task.cancelled():
+                break
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(error)
+
+    async def _waited_for(self, task: asyncio.Task[object], at_most: float) -> bool:
+        """False: it is to be quick, and was not."""
+        hurried: asyncio.Task[Any] | None = None
+        began_to_hurry: float | None = None
+        while not task.done():
+            if self._hurry.is_set():
+                now = time.monotonic()
+                began_to_hurry = now if began_to_hurry is None else began_to_hurry
+                left = min(began_to_hurry + at_most, self._deadline()) - now
+                if left <= 0 and now - began_to_hurry >= LAST_CHANCE:
+                    return False
+                await self._wait([task], max(left, LAST_CHANCE))
+            else:
+                hurried = hurried or asyncio.get_running_loop().create_task(self._hurry.wait())
+                await self._wait([task, hurried], None)
+                if hurried.cancelled():
+                    hurried = None
+        if hurried is not None:
+            hurried.cancel()
+        return True
+
+    async def _wait(self, tasks: list[asyncio.Task[Any]], timeout: float | None) -> None:
+        try:
+            await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._hurry.set()  # the loop is about to end: there is no time left, but nothing is left undone
+
+    def _deadline(self) -> float:
+        if self._until is None:
+            self._until = time.monotonic() + QUICK_ALL
+        return self._until
