@@ -100,7 +100,8 @@ def _delete_lanes(server: Server) -> None:
 
 def _destroy_groups(server: Server) -> None:
     for key in _lanes():
-        server.command("XGROUP", "DESTROY", key, GROUP)
+        if server.command("EXISTS", key):  # a lane is made when it is first used
+            server.command("XGROUP", "DESTROY", key, GROUP)
 
 
 def _flush_scripts(server: Server) -> None:
