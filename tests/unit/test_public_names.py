@@ -90,6 +90,7 @@ SIGNALS = [
     "JobSucceeded",
     "LeaseChanged",
     "LeaseLost",
+    "LeftTaskFailed",
     "Signal",
     "ThreadOverdue",
     "TopicHeld",

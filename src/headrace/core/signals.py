@@ -217,6 +217,12 @@ class ThreadOverdue(JobSignal, frozen=True):
     timeout: float
 
 
+class LeftTaskFailed(JobSignal, frozen=True):
+    """A task that a handler started and did not wait for raised KeyboardInterrupt or SystemExit."""
+
+    error: str
+
+
 class CleanupFailed(Signal, frozen=True):
     """The lifespan, or a dependency with the worker's scope, failed while it was held or left."""
 

@@ -21,6 +21,7 @@ from .delegation import assignment_of, hear
 from .desk import Desk
 from .emitter import Emitter
 from .finished import Finished
+from .interrupts import is_from_terminal
 from .judge import Judge
 from .pipe import Raised
 from .processes import EncodedResult, Processes, raised_here
@@ -234,9 +235,10 @@ class Executor:
         return _finished(run, outcome, failure, began)
 
     def _raised(self, run: Run, error: BaseException, began: float) -> Finished:
+        if is_from_terminal(error):
+            self._let_go(run)
+            raise error
         try:
-            if isinstance(error, KeyboardInterrupt):
-                raise error
             if isinstance(error, GeneratorExit):
                 error = _not_closing(error)
             outcome, failure = self.judge.raised(run, error)

@@ -33,6 +33,7 @@ from headrace.core.signals import (
     JobSucceeded,
     LeaseChanged,
     LeaseLost,
+    LeftTaskFailed,
     Signal,
     ThreadOverdue,
     TopicHeld,
@@ -63,6 +64,7 @@ def log_signals(on: On) -> None:
         LeaseLost,
         LeaseChanged,
         ThreadOverdue,
+        LeftTaskFailed,
         CleanupFailed,
         EventDied,
         EventExpired,
@@ -214,6 +216,8 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
 
 def _detail_line(signal: Signal) -> tuple[int, str]:
     match signal:
+        case LeftTaskFailed(task=task, id=id, error=error):
+            return logging.WARNING, f"a task that {task} {id} left behind failed: {error}"
         case JobStarted(task=task, id=id, attempt=attempt):
             return logging.DEBUG, f"{task} {id} started, attempt {attempt}"
         case JobSucceeded(task=task, id=id, seconds=seconds):
