@@ -93,6 +93,7 @@ SIGNALS = [
     "JobSucceeded",
     "LeaseChanged",
     "LeaseLost",
+    "LeftTaskFailed",
     "OrderDisputed",
     "Signal",
     "ThreadOverdue",

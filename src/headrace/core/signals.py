@@ -239,6 +239,12 @@ class ChildNotStarted(Signal, frozen=True):
     delay: float
 
 
+class LeftTaskFailed(JobSignal, frozen=True):
+    """A task that a handler started and did not wait for raised KeyboardInterrupt or SystemExit."""
+
+    error: str
+
+
 class CleanupFailed(Signal, frozen=True):
     """The lifespan, or a dependency with the worker's scope, failed while it was held or left."""
 

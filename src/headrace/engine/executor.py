@@ -22,6 +22,7 @@ from .desk import Desk
 from .emitter import Emitter
 from .failure import described
 from .finished import Finished
+from .interrupts import is_from_terminal
 from .judge import Judge
 from .processes import Processes
 from .reception import Reception
@@ -240,9 +241,10 @@ class Executor:
         return _finished(run, outcome, failure, began)
 
     def _raised(self, run: Run, error: BaseException, began: float) -> Finished:
+        if is_from_terminal(error):
+            self._let_go(run)
+            raise error
         try:
-            if isinstance(error, KeyboardInterrupt):
-                raise error
             if isinstance(error, GeneratorExit):
                 error = _not_closing(error)
             outcome, failure = self.judge.raised(run, error)

@@ -104,10 +104,13 @@ class Held:
             reason = await self._leave
         except asyncio.CancelledError as cancelled:  # by a task group in it, of which a task has failed
             reason = cancelled
-        if reason is None:
-            await self._manager.__aexit__(None, None, None)
-        else:
-            await self._manager.__aexit__(type(reason), reason, reason.__traceback__)
+        try:
+            if reason is None:
+                await self._manager.__aexit__(None, None, None)
+            else:
+                await self._manager.__aexit__(type(reason), reason, reason.__traceback__)
+        except (KeyboardInterrupt, SystemExit) as error:  # which would end the loop
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 class Resources:
@@ -118,9 +121,11 @@ class Resources:
         *,
         lifespan: Lifespan | None = None,
         announce: Callable[[str, BaseException], None],
+        left_behind: Callable[[Any, BaseException], None] = lambda run, error: None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.state: Any = None
+        self.left_behind = left_behind  # tells of the error of a task that a run did not wait for
         self._lifespan = lifespan
         self._announce = announce
         self._idle_loop = loop  # a child's, which stands still while a plain function runs

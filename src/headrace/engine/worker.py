@@ -13,7 +13,14 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Verdict
 from headrace.core.record import WorkerInfo
-from headrace.core.signals import BackendError, CleanupFailed, WorkerStarted, WorkerStopped, WorkerStopping
+from headrace.core.signals import (
+    BackendError,
+    CleanupFailed,
+    LeftTaskFailed,
+    WorkerStarted,
+    WorkerStopped,
+    WorkerStopping,
+)
 
 from .accounts import Accounts
 from .announcement import announcement
@@ -32,6 +39,7 @@ from .first_of import first_of
 from .holdings import Holdings
 from .home import Home
 from .identity import new_identity
+from .interrupts import guard_tasks
 from .judge import Judge
 from .keeper import Keeper
 from .leases import Leases
@@ -90,9 +98,13 @@ class Worker:
         self._state = "new"
         self._fires = True  # its schedules
         self._silence: Callable[[], None] = lambda: None
+        self._unguard: Callable[[], None] = lambda: None
         self._resources = Resources(
             lifespan=registry.lifespan,
             announce=lambda name, error: emitter.emit(CleanupFailed(self.id, name, described(error))),
+            left_behind=lambda run, error: emitter.emit(
+                LeftTaskFailed(run.id, run.task, run.queue, error=described(error))
+            ),
         )
 
     @property
@@ -191,6 +203,7 @@ class Worker:
             await shutdown.take(step)
         self._desk.close()
         self._silence()
+        self._unguard()
         await shutdown.take(self._executor.close)
         await shutdown.take(lambda: self._resources.close(self._hurry), QUICK_ALL)
         await shutdown.take(self._retire)
@@ -241,6 +254,7 @@ class Worker:
         self._started_us = round(time.time() * SECOND)
         self._home.move_in(self)
         self._silence = backend.listen(self._orders.obey)
+        self._unguard = guard_tasks()
         self._slots.start()
         self._settler.start()
         self._keeper.start()

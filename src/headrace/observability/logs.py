@@ -36,6 +36,7 @@ from headrace.core.signals import (
     JobSucceeded,
     LeaseChanged,
     LeaseLost,
+    LeftTaskFailed,
     OrderDisputed,
     Signal,
     ThreadOverdue,
@@ -107,6 +108,7 @@ def log_signals(on: On) -> None:
         LeaseLost,
         LeaseChanged,
         ThreadOverdue,
+        LeftTaskFailed,
         ClockStepped,
         ChildNotStarted,
         CleanupFailed,
@@ -279,6 +281,8 @@ def _said_of_clock(seconds: float) -> str:
 
 def _detail_line(signal: Signal) -> tuple[int, str]:
     match signal:
+        case LeftTaskFailed(task=task, id=id, error=error):
+            return logging.WARNING, f"a task that {task} {id} left behind failed: {error}"
         case ChildNotStarted(error=error, delay=delay):
             return logging.WARNING, f"no child process could be started ({error}); next try in {delay:g} s"
         case JobStarted(task=task, id=id, attempt=attempt):

@@ -1,0 +1,135 @@
+"""KeyboardInterrupt and SystemExit of handlers are errors of their jobs. asyncio would end the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import opcode
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from types import CodeType, CoroutineType, FrameType
+from typing import Any
+
+from .run import Run, current_run
+
+_RAISE = opcode.opmap["RAISE_VARARGS"]
+
+
+def is_from_terminal(error: BaseException) -> bool:
+    """Whether an error is a real Ctrl-C in a program that has a worker in it. The signal's handler raises it,
+    or Python itself, between any two instructions; code that means its own job writes `raise`."""
+    traceback = error.__traceback__ if isinstance(error, KeyboardInterrupt) else None
+    if traceback is None or threading.current_thread() is not threading.main_thread():
+        return False
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    code = traceback.tb_frame.f_code
+    if code is asyncio.Runner._on_sigint.__code__:  # type: ignore[attr-defined]
+        return True
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return default and code.co_code[traceback.tb_lasti] != _RAISE
+
+
+def guard_tasks() -> Callable[[], None]:
+    """Guard the tasks that handlers start on this loop from now on; the answer ends that.
+
+    A task that raises KeyboardInterrupt or SystemExit passes it on to the loop, which then ends. Who awaits a
+    guarded one gets a RuntimeError instead; of one that was left behind it is announced.
+    """
+    loop = asyncio.get_running_loop()
+    standing = loop.get_task_factory()
+    factory = standing if isinstance(standing, TaskFactory) else TaskFactory(standing)
+    if factory is not standing:
+        loop.set_task_factory(factory)
+    factory.users += 1
+    return lambda: factory.leave(loop)
+
+
+class TaskFactory:
+    """In front of the one that the loop had."""
+
+    def __init__(self, inner: Callable[..., Any] | None) -> None:
+        self.users = 0
+        self._inner = inner
+
+    def __call__(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any
+    ) -> asyncio.Future[Any]:
+        context = options.get("context")
+        run = current_run.get(None) if context is None else context.get(current_run)
+        if run is not None and inspect.iscoroutine(coroutine):
+            coroutine = _Guarded(coroutine, run)
+        if self._inner is not None:
+            made: asyncio.Future[Any] = self._inner(loop, coroutine, **options)
+            return made
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    def leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.users -= 1
+        if not self.users and loop.get_task_factory() is self:  # else somebody put another in front of it
+            loop.set_task_factory(self._inner)
+
+
+class _Guarded(Coroutine[Any, Any, Any]):
+    """A coroutine of a handler's task. A class, not a coroutine around it: one that is cancelled before its
+    first step would leave the inner one without a step, and Python warns of that."""
+
+    __slots__ = ("_inner", "_run")
+
+    def __init__(self, inner: CoroutineType[Any, Any, Any], run: Run) -> None:
+        self._inner = inner
+        self._run = run
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._inner.send(value)
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise self._instead_of(error) from error
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self._inner.throw(*error)
+        except (KeyboardInterrupt, SystemExit) as raised:
+            raise self._instead_of(raised) from raised
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._inner.__await__()
+
+    def _instead_of(self, error: BaseException) -> BaseException:
+        if is_from_terminal(error):
+            return error
+        run = self._run
+        if run.ended and run.resources is not None:
+            run.resources.left_behind(run, error)
+        text = f": {error}" if str(error) else ""
+        return RuntimeError(f"a task of {run.task} raised {type(error).__name__}{text}")
+
+    # What asyncio shows of a task, and what anyio asks to know how far it is.
+
+    @property
+    def __name__(self) -> str:
+        return self._inner.__qualname__
+
+    @property
+    def cr_code(self) -> CodeType:
+        return self._inner.cr_code
+
+    @property
+    def cr_frame(self) -> FrameType | None:
+        return self._inner.cr_frame
+
+    @property
+    def cr_running(self) -> bool:
+        return self._inner.cr_running
+
+    @property
+    def cr_suspended(self) -> bool:
+        return self._inner.cr_suspended
+
+    @property
+    def cr_await(self) -> Any:
+        return self._inner.cr_await
