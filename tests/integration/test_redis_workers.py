@@ -76,7 +76,7 @@ async def test_refusals_of_writes_for_longer_than_a_lease_cost_nobody_a_job(work
 
 async def test_all_jobs_of_a_killed_worker_run_again_at_once(workshop: Workshop) -> None:
     killed = await workshop.start_ready()
-    naps = [await workshop.task("nap").enqueue(2 * LEASE) for _ in range(12)]
+    naps = [await workshop.task("nap").enqueue(3600) for _ in range(12)]
     await workshop.until(lambda: len(workshop.log.lines("started")) == len(naps))
     other = await workshop.start_ready()
     killed.kill()

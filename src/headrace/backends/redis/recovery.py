@@ -90,6 +90,8 @@ class Recoverer:
         if not sources:
             return True
         stepped = await self._has_stepped(sources[0])
+        if every_us and not (stepped or after_outage) and await self._turns.are_empty(sources):
+            return True
         is_turn = not every_us or await self._turns.take(sources, every_us)
         if not is_turn and not after_outage:
             return False

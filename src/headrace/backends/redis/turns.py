@@ -45,6 +45,18 @@ class Turns:
         self._looks_at_all: list[int] = []  # from when on: two after the turn came to this worker
         self._next = 0
 
+    async def are_empty(self, sources: Sequence[Source]) -> bool:
+        """Whether there is nothing in any of the streams, so that nobody need take the turn. One command, but
+        on a cluster, where no command may ask about all."""
+        if self._store.is_cluster:
+            return False
+        keys = [self._store.queue(source.stream).keys.ids for source in sources]
+        if await self._store.command("EXISTS", *keys):
+            return False
+        self._had_at = self._store.elapsed_us()  # to have looked at all is as good as a turn
+        self._looks_at_all = []
+        return True
+
     async def take(self, sources: Sequence[Source], every_us: int) -> bool:
         """Whether it is ours."""
         key = self._store.keys.turn([source.stream for source in sources])
