@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -184,3 +186,16 @@ async def test_close_does_not_wait_for_an_attempt(far: Bench, proxy: Proxy) -> N
 
 def is_blocked(bench: Bench) -> bool:
     return any(reader._blocking is not None for reader in bench.backend._readers.values())
+
+
+async def test_a_host_name_is_resolved_while_the_default_executor_is_taken(server: Server) -> None:
+    gate = threading.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    waiting = loop.run_in_executor(None, gate.wait, 60)
+    try:
+        async with asyncio.timeout(10), opened(f"redis://localhost:{server.port}") as bench:
+            await bench.backend.streams()
+    finally:
+        gate.set()
+        await waiting

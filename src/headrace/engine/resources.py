@@ -23,6 +23,7 @@ from contextlib import (
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
+from headrace.core.daemon_thread import in_daemon_thread
 from headrace.core.errors import ConfigurationError
 
 from .dependencies import Need
@@ -226,7 +227,7 @@ class Resources:
         asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         if self._idle_loop is not None or asynchronous:
             return function(*args, **kwargs)
-        return await asyncio.to_thread(_guarded, function, *args, **kwargs)
+        return await in_daemon_thread(functools.partial(function, *args, **kwargs))
 
 
 class _Beside(AbstractAsyncContextManager[Any]):
@@ -326,13 +327,6 @@ def _as_async_manager(value: Any) -> AbstractAsyncContextManager[Any] | None:
     if inspect.isasyncgen(value):
         return asynccontextmanager(lambda: value)()
     return value if isinstance(value, _AsyncGeneratorContextManager) else None
-
-
-def _guarded(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    try:
-        return function(*args, **kwargs)
-    except StopIteration as error:
-        raise _settable(error) from error
 
 
 def _settable(error: BaseException) -> BaseException:

@@ -10,17 +10,23 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
+from itertools import count
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Literal
 
 #: What would end the slot or the loop instead of the job, if it were raised there.
 _LOOPS_OWN = (StopIteration, GeneratorExit, KeyboardInterrupt)
+
+#: Threads with a function that nobody waits for any more. When there are so many, new work waits for one of
+#: them: something hangs again and again, and threads are not to be had without end.
+GIVEN_UP_MOST = 100
 
 
 class _Work:
     """A function to run, and the future on the event loop that waits for it."""
 
-    __slots__ = ("args", "context", "function", "future", "kwargs", "loop")
+    __slots__ = ("args", "context", "function", "future", "kwargs", "loop", "state")
 
     def __init__(self, context: Context, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         self.loop = asyncio.get_running_loop()
@@ -29,14 +35,15 @@ class _Work:
         self.function = function
         self.args = args
         self.kwargs = kwargs
+        self.state: Literal["waiting", "running", "given up", "over"] = "waiting"
 
-    def do(self) -> None:
+    def do(self) -> Callable[[], None]:
+        """Run the function; the answer tells the event loop how it ended."""
         try:
             value = self.context.run(self.function, *self.args, **self.kwargs)
         except BaseException as error:
-            self._deliver(self._fail, error)
-        else:
-            self._deliver(self._succeed, value)
+            return partial(self._deliver, self._fail, error)
+        return partial(self._deliver, self._succeed, value)
 
     def _deliver(self, how: Callable[[Any], None], what: Any) -> None:
         try:
@@ -57,42 +64,78 @@ class _Work:
 
 
 class Threads:
-    """At most `size` daemon threads, fed through one queue."""
+    """At most `size` daemon threads, fed through one queue.
+
+    When nobody waits for a function any more that still runs (middleware has a timeout of its own, say), its
+    thread is given up: another takes its place, and it ends after that function.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._numbers = count(1)
         self._started = 0
         self._busy = 0
+        self._given_up = 0
 
     def submit(
         self, context: Context, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> asyncio.Future[Any]:
         """Run `function` in a thread, in `context`; the future is this loop's."""
         work = _Work(context, function, args, kwargs)
-        self._busy += 1
-        work.future.add_done_callback(self._one_less)
-        if self._started < min(self._busy, self._size):
-            self._start()
+        with self._lock:
+            self._busy += 1
+            self._start_if_needed()
+        work.future.add_done_callback(partial(self._over, work))
         self._queue.put(work)
         return work.future
 
     def close(self) -> None:
         """Let idle threads end; busy ones end after their work."""
-        for _ in range(self._started):
-            self._queue.put(None)
-        self._started = 0
+        with self._lock:
+            for _ in range(self._started):
+                self._queue.put(None)
+            self._started = 0
 
-    def _one_less(self, _: object) -> None:
-        self._busy -= 1
+    def _over(self, work: _Work, _: object) -> None:
+        """Nobody waits for it any more."""
+        with self._lock:
+            self._busy -= 1
+            if work.state == "running":
+                work.state = "given up"
+                self._given_up += 1
+                self._started -= 1
+                self._start_if_needed()
 
-    def _start(self) -> None:
-        self._started += 1
-        name = f"headrace thread {self._started}"
-        threading.Thread(target=_serve, args=(self._queue,), name=name, daemon=True).start()
+    def _start_if_needed(self) -> None:
+        if self._started < min(self._busy, self._size) and self._given_up < GIVEN_UP_MOST:
+            self._started += 1
+            name = f"headrace thread {next(self._numbers)}"
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
 
+    def _serve(self) -> None:
+        while (work := self._queue.get()) is not None:
+            if self._begins(work) and not self._done_with(work):
+                return
+            del work  # an idle thread must not keep the last job's arguments alive
 
-def _serve(queue: SimpleQueue[_Work | None]) -> None:
-    while (work := queue.get()) is not None:
-        work.do()
-        del work  # an idle thread must not keep the last job's arguments alive
+    def _begins(self, work: _Work) -> bool:
+        """Whether somebody still waits for it."""
+        with self._lock:
+            if work.future.done():
+                return False
+            work.state = "running"
+            return True
+
+    def _done_with(self, work: _Work) -> bool:
+        """Do it, and tell; False: this thread was given up meanwhile, and is not needed again."""
+        deliver = work.do()
+        with self._lock:
+            needed = work.state == "running" or self._started < min(self._busy, self._size)
+            if work.state == "given up":
+                self._given_up -= 1
+                self._started += needed
+            work.state = "over"
+        deliver()
+        return needed

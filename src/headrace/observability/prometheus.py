@@ -10,12 +10,12 @@ Every metric is listed in docs/guides/observability.md. All labels are bounded.
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from headrace.core import signals
+from headrace.core.daemon_thread import in_daemon_thread
 from headrace.core.errors import ConfigurationError
 
 from .gauges import STATES, Admin, Gauges, Levels
@@ -126,7 +126,7 @@ class Metrics:
         await self._gauges.refresh()
         encode, content_type = choose_encoder(accept)
         # In a thread: some thousand lines take a while, and the worker's loop has other things to do.
-        return await asyncio.to_thread(encode, self.registry), content_type
+        return await in_daemon_thread(encode, self.registry), content_type
 
     async def refresh(self) -> None:
         """Ask the store for its levels, at most every few seconds: before you render the registry alone."""

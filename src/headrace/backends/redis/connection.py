@@ -26,6 +26,7 @@ from headrace.core.errors import BackendUnavailable, HeadraceError
 from .address import Address
 from .faults import error_of, hangs_up, is_denied, lost, unreachable, with_advice_on_tls
 from .life import Life
+from .resolver import addresses_of
 
 Word = str | bytes | int
 
@@ -334,7 +335,15 @@ class Link:
         if address.path is not None:
             return (await loop.create_unix_connection(make, address.path))[1]
         tls = address.tls_context()
-        return (await loop.create_connection(make, address.host, address.port, ssl=tls))[1]
+        name = address.host if tls else None
+        refusals: list[OSError] = []
+        for host in await addresses_of(address.host):
+            try:
+                opened = await loop.create_connection(make, host, address.port, ssl=tls, server_hostname=name)
+                return opened[1]
+            except OSError as error:
+                refusals.append(error)
+        raise refusals[0]
 
     async def _introduce(self, wire: Wire) -> None:
         commands = handshake(wire.address)

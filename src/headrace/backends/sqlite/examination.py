@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import shutil
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import apsw
 
+from headrace.core.daemon_thread import in_daemon_thread
 from headrace.core.errors import HeadraceError
 from headrace.core.examination import Examination, Finding, Level, fail, ok, spoken_bytes, warn
 
@@ -40,7 +40,7 @@ class SqliteExamination(Desk, Examination):
     async def examine(self) -> list[Finding]:
         self._use()
         # On a thread and a connection of its own: nobody else shall wait for a file that is looked through.
-        return await asyncio.to_thread(examine_file, self._path, self._synchronous)
+        return await in_daemon_thread(examine_file, self._path, self._synchronous)
 
 
 def warn_of_risks(path: Path) -> None:
