@@ -244,11 +244,11 @@ async def test_a_caller_that_is_cancelled_when_its_time_is_up_is_cancelled(
 async def test_whoever_waits_in_a_line_that_moves_is_not_out_of_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shorten_patience(monkeypatch)
+    monkeypatch.setattr(producer_module, "PATIENCE", 1.0)
     append, loop = desk.backend.append, asyncio.get_running_loop()
 
     async def slow(batch: Batch) -> list[Answer]:
-        until = loop.time() + 0.03
+        until = loop.time() + 0.15
         await wait_until(lambda: loop.time() > until)
         return await append(batch)
 
