@@ -22,7 +22,7 @@ from headrace.core.claim import Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Trouble, UniqueKey
+from headrace.core.message import HIGH, Batch, Message, Trouble, UniqueKey
 from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import (
     DONE,
@@ -123,6 +123,17 @@ async def test_what_a_lost_claim_took_is_offered_to_the_same_consumer_again(far:
     assert [claim.id for claim in claims] == ids
     assert await far.claim() == []
     assert await far.settle(DONE, *claims) == [Verdict.KEPT] * 5
+
+
+async def test_a_first_claim_that_was_lost_is_offered_again_from_a_lane_that_nobody_told_of(
+    far: Bench, proxy: Proxy
+) -> None:
+    await far.backend.append(far.batch(Message(id := new_id(), "greet", b"hello", priority=HIGH)))
+    async with opened(proxy.url, far.namespace) as newcomer:
+        proxy.lose_reply(to=scripts.CLAIM.digest)
+        with pytest.raises(BackendUnavailable):
+            await newcomer.claim()
+        assert [claim.id for claim in await newcomer.claim()] == [id]
 
 
 async def test_what_was_seen_before_is_not_offered_again(far: Bench, proxy: Proxy) -> None:

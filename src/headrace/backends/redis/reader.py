@@ -393,6 +393,8 @@ class Reader:
         queues = [queue for queue in wanted.queues if queue not in self._drawer.gone]
         if queues:
             await self._store.run_all([queue.call(ENSURE, "") for queue in queues], self._link)
+        for queue in wanted.queues:
+            self._store.lanes.pop(queue, None)  # those may be gone as well; the next look tells
         self._seen.clear()
         self._stirred.set()
 
@@ -415,7 +417,8 @@ class Reader:
         """What a lost answer has brought, and whether there may be more of it."""
         queues = list(dict.fromkeys((*wanted.queues, *(queue for queue, _ in self._seen))))
         for some in batched(queues, WINDOW):
-            lanes = [(queue, lane) for queue in some for lane in self._lanes_of(queue)]
+            # In every lane: the lost answer may be the one that told which are in use.
+            lanes = [(queue, lane) for queue in some for lane in IN_ORDER]
             keys = [queue.keys.by_lane[lane] for queue, lane in lanes]
             seen = [self._seen.get(place, b"") for place in lanes]
             args: list[Word] = [GROUP, self._consumer, min(wanted.limit, UNSEEN_MOST), wanted.room, *seen]
@@ -428,10 +431,6 @@ class Reader:
             if claims or more:
                 return claims, True
         return [], False
-
-    def _lanes_of(self, queue: Queue) -> list[int]:
-        """Those that are in use, as far as is known."""
-        return [NORMAL_LANE, *map(int, self._store.lanes.get(queue, ""))]
 
     async def trim(self, claims: list[Claim], wanted: Wanted) -> list[Claim]:
         """Hand back what goes beyond what was wanted: a blocking read takes one from each lane."""
