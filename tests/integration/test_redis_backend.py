@@ -22,7 +22,7 @@ from headrace.core.claim import Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
 from headrace.core.ids import new_id
-from headrace.core.message import HIGH, Batch, Message, Trouble, UniqueKey
+from headrace.core.message import HIGH, Batch, Message, Source, Stream, Trouble, UniqueKey
 from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import (
     DONE,
@@ -175,6 +175,32 @@ async def test_a_lost_promotion_loses_nothing(far: Bench, proxy: Proxy) -> None:
         await far.backend.promote([SOURCE], limit=100)
     assert (await far.backend.promote([SOURCE], limit=100)).next_in_us is None
     assert len(await far.claim()) == 1
+
+
+# --- claims that wait ------------------------------------------------------------------------------------
+
+
+async def test_what_came_since_a_vain_wait_is_claimed_within_the_bytes_of_a_claim(bench: Bench) -> None:
+    sources = [Source(Stream("queue", f"work-{number}")) for number in range(10)]
+    wanted = {"consumer": "worker", "limit": 100, "suspects": 1}
+    assert await bench.backend.claim(sources, **wanted, wait=0.01) == []
+    waited_until = time.monotonic()
+    for number, source in enumerate(sources, 1):
+        message = Message(new_id(), "greet", bytes(900_000))
+        await bench.backend.append(Batch(source.stream, "producer", number, [message]))
+    await wait_until(lambda: time.monotonic() > waited_until + 2 * reader.FRESH)
+    assert 1 <= len(await bench.backend.claim(sources, **wanted, wait=LONG)) <= 5
+
+
+async def test_a_lane_that_was_left_out_is_read_as_any_other_once_it_is_wanted(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.backend.append(bench.batch(Message(id := new_id(), "greet", b"hello", child=True)))
+    wanted = {"consumer": "worker", "limit": 1, "suspects": 1}
+    assert await bench.backend.claim([SOURCE], **wanted, children=0, wait=0.01) == []
+    claims = await bench.backend.claim([SOURCE], **wanted, children=1, wait=LONG)
+    assert [claim.id for claim in claims] == [id]
+    assert "made again" not in caplog.text
 
 
 # --- callers that go away --------------------------------------------------------------------------------
