@@ -15,9 +15,10 @@ import pytest
 from headrace.backends import open_store
 from headrace.backends.redis import connection, reader, scripts
 from headrace.backends.redis.backend import RedisBackend
+from headrace.backends.redis.inspector import Seen, encode_seen
 from headrace.backends.redis.keys import NORMAL_LANE, is_permanent
 from headrace.backends.redis.reader import Reader
-from headrace.core.backend import Answer, DeadFilter, Reclaimed, Renewal, ReplayAnswer
+from headrace.core.backend import Answer, DeadFilter, Reclaimed, Recovery, Renewal, ReplayAnswer
 from headrace.core.claim import Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
@@ -480,6 +481,32 @@ async def test_of_many_workers_one_looks_and_the_others_cost_one_command(redis_s
         looked = calls_of(redis_server, "xpending")
         assert all([(await look(other)).others_turn for other in others])
         assert calls_of(redis_server, "xpending") == looked
+
+
+async def test_what_a_worker_has_left_is_looked_at_until_its_lease_has_run_out(bench: Bench) -> None:
+    backend, every_us = bench.backend, SECOND // 2
+    sources = [Source(Stream("queue", f"work-{number}")) for number in range(60)]
+    for source in sources[::4]:
+        await backend.append(Batch(source.stream, "producer", 1, [Message(new_id(), "greet", b"hello")]))
+    held = await backend.claim(sources, consumer="gone", limit=100, suspects=1, wait=0)
+    recovered: list[Recovery] = []
+
+    async def has_turn() -> bool:
+        look = await backend.reclaim(sources, limit=100, every_us=every_us)
+        recovered.extend(look.recovered)
+        return not look.others_turn
+
+    for _ in range(2):  # nothing, then everything: nobody is gone yet
+        await wait_until(has_turn)
+    queues = tuple(source.stream.name for source in sources)
+    seen = Seen(backend._store.now_us(), WorkerInfo("gone", "host", 1, 1, queues, 10))
+    await backend._store.command("HSET", backend._store.keys.workers, "gone", encode_seen(seen))
+    await wait_until(has_turn)
+    assert await backend.prune(limit=10) == 1
+    await backend._age_pending(60)
+    for _ in range(3):  # more turns than one, since a look that was just made is enough
+        await wait_until(has_turn)
+    assert len(recovered) == len(held) == 15
 
 
 def calls_of(server: Server, command: str) -> int:
