@@ -11,7 +11,7 @@ import pytest
 from headrace.backends.redis import notices
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
-from headrace.core.message import HIGH, Message
+from headrace.core.message import HIGH, LOW, Message
 from headrace.core.outcome import DONE
 from headrace.core.record import WorkerInfo
 from tests.constellations import text_of
@@ -81,6 +81,17 @@ async def test_lanes_that_were_flushed_are_not_waited_for(bench: Bench, redis_se
     await wait_until(lambda: blocks_for_a_second(redis_server), message="the claim waits in peace")
     ids = await bench.add()
     assert [claim.id for claim in await asyncio.wait_for(waiting, 5)] == ids
+
+
+async def test_lanes_of_which_nothing_is_known_any_more_are_found_again(
+    bench: Bench, redis_server: Server
+) -> None:
+    messages = [Message(new_id(), "greet", b"hello", priority=priority) for priority in (HIGH, LOW)]
+    await bench.backend.append(bench.batch(messages[0]))
+    redis_server.command("DEL", f"{{{bench.namespace}:q:work}}:meta")
+    await bench.backend.append(bench.batch(messages[1]))
+    await bench.backend.beat(WORKER)
+    assert [claim.id for claim in await bench.claim()] == [message.id for message in messages]
 
 
 def blocks_for_a_second(server: Server) -> bool:
