@@ -36,6 +36,12 @@ async def test_no_more_child_work_is_handed_out_than_was_asked_for(stand: Stand,
     assert len(await stand.claim(children=100)) == 7 - free
 
 
+async def test_the_number_of_children_holds_for_large_messages(stand: Stand) -> None:
+    for _ in range(6):
+        await stand.add(body=bytes(900_000), child=True)
+    assert len(await stand.claim(children=2)) <= 2
+
+
 async def test_who_has_no_free_child_is_offered_what_stands_behind(stand: Stand) -> None:
     await children(stand, 3, priority=HIGH)
     others = [await stand.add() for _ in range(2)]

@@ -15,14 +15,15 @@ import pytest
 from headrace.backends import open_store
 from headrace.backends.redis import connection, reader, scripts
 from headrace.backends.redis.backend import RedisBackend
+from headrace.backends.redis.inspector import Seen, encode_seen
 from headrace.backends.redis.keys import NORMAL_LANE, is_permanent
 from headrace.backends.redis.reader import Reader
-from headrace.core.backend import Answer, DeadFilter, Reclaimed, Renewal, ReplayAnswer
+from headrace.core.backend import Answer, DeadFilter, Reclaimed, Recovery, Renewal, ReplayAnswer
 from headrace.core.claim import Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Trouble, UniqueKey
+from headrace.core.message import HIGH, Batch, Message, Source, Stream, Trouble, UniqueKey
 from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import (
     DONE,
@@ -125,6 +126,17 @@ async def test_what_a_lost_claim_took_is_offered_to_the_same_consumer_again(far:
     assert await far.settle(DONE, *claims) == [Verdict.KEPT] * 5
 
 
+async def test_a_first_claim_that_was_lost_is_offered_again_from_a_lane_that_nobody_told_of(
+    far: Bench, proxy: Proxy
+) -> None:
+    await far.backend.append(far.batch(Message(id := new_id(), "greet", b"hello", priority=HIGH)))
+    async with opened(proxy.url, far.namespace) as newcomer:
+        proxy.lose_reply(to=scripts.CLAIM.digest)
+        with pytest.raises(BackendUnavailable):
+            await newcomer.claim()
+        assert [claim.id for claim in await newcomer.claim()] == [id]
+
+
 async def test_what_was_seen_before_is_not_offered_again(far: Bench, proxy: Proxy) -> None:
     [first] = await far.add()
     held = await far.claim()
@@ -164,6 +176,32 @@ async def test_a_lost_promotion_loses_nothing(far: Bench, proxy: Proxy) -> None:
         await far.backend.promote([SOURCE], limit=100)
     assert (await far.backend.promote([SOURCE], limit=100)).next_in_us is None
     assert len(await far.claim()) == 1
+
+
+# --- claims that wait ------------------------------------------------------------------------------------
+
+
+async def test_what_came_since_a_vain_wait_is_claimed_within_the_bytes_of_a_claim(bench: Bench) -> None:
+    sources = [Source(Stream("queue", f"work-{number}")) for number in range(10)]
+    wanted = {"consumer": "worker", "limit": 100, "suspects": 1}
+    assert await bench.backend.claim(sources, **wanted, wait=0.01) == []
+    waited_until = time.monotonic()
+    for number, source in enumerate(sources, 1):
+        message = Message(new_id(), "greet", bytes(900_000))
+        await bench.backend.append(Batch(source.stream, "producer", number, [message]))
+    await wait_until(lambda: time.monotonic() > waited_until + 2 * reader.FRESH)
+    assert 1 <= len(await bench.backend.claim(sources, **wanted, wait=LONG)) <= 5
+
+
+async def test_a_lane_that_was_left_out_is_read_as_any_other_once_it_is_wanted(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.backend.append(bench.batch(Message(id := new_id(), "greet", b"hello", child=True)))
+    wanted = {"consumer": "worker", "limit": 1, "suspects": 1}
+    assert await bench.backend.claim([SOURCE], **wanted, children=0, wait=0.01) == []
+    claims = await bench.backend.claim([SOURCE], **wanted, children=1, wait=LONG)
+    assert [claim.id for claim in claims] == [id]
+    assert "made again" not in caplog.text
 
 
 # --- callers that go away --------------------------------------------------------------------------------
@@ -443,6 +481,32 @@ async def test_of_many_workers_one_looks_and_the_others_cost_one_command(redis_s
         looked = calls_of(redis_server, "xpending")
         assert all([(await look(other)).others_turn for other in others])
         assert calls_of(redis_server, "xpending") == looked
+
+
+async def test_what_a_worker_has_left_is_looked_at_until_its_lease_has_run_out(bench: Bench) -> None:
+    backend, every_us = bench.backend, SECOND // 2
+    sources = [Source(Stream("queue", f"work-{number}")) for number in range(60)]
+    for source in sources[::4]:
+        await backend.append(Batch(source.stream, "producer", 1, [Message(new_id(), "greet", b"hello")]))
+    held = await backend.claim(sources, consumer="gone", limit=100, suspects=1, wait=0)
+    recovered: list[Recovery] = []
+
+    async def has_turn() -> bool:
+        look = await backend.reclaim(sources, limit=100, every_us=every_us)
+        recovered.extend(look.recovered)
+        return not look.others_turn
+
+    for _ in range(2):  # nothing, then everything: nobody is gone yet
+        await wait_until(has_turn)
+    queues = tuple(source.stream.name for source in sources)
+    seen = Seen(backend._store.now_us(), WorkerInfo("gone", "host", 1, 1, queues, 10))
+    await backend._store.command("HSET", backend._store.keys.workers, "gone", encode_seen(seen))
+    await wait_until(has_turn)
+    assert await backend.prune(limit=10) == 1
+    await backend._age_pending(60)
+    for _ in range(3):  # more turns than one, since a look that was just made is enough
+        await wait_until(has_turn)
+    assert len(recovered) == len(held) == 15
 
 
 def calls_of(server: Server, command: str) -> int:

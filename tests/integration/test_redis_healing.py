@@ -10,7 +10,11 @@ import pytest
 
 from headrace.backends.redis import notices
 from headrace.core.clock import SECOND
+from headrace.core.ids import new_id
+from headrace.core.message import HIGH, LOW, Message
+from headrace.core.outcome import DONE
 from headrace.core.record import WorkerInfo
+from tests.constellations import text_of
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import Server
 from tests.waiting import wait_until
@@ -64,6 +68,35 @@ async def test_a_waiting_claim_takes_what_comes_after_within_five_seconds(
     redis_server.command(command, *words)
     ids = await bench.add()
     assert [claim.id for claim in await asyncio.wait_for(waiting, 5)] == ids
+
+
+async def test_lanes_that_were_flushed_are_not_waited_for(bench: Bench, redis_server: Server) -> None:
+    await bench.backend.append(bench.batch(Message(new_id(), "greet", b"hello", priority=HIGH)))
+    await bench.settle(DONE, *await bench.claim())
+    waiting = asyncio.create_task(bench.claim(wait=LONG))
+    await wait_until(lambda: is_blocked(bench), message="the claim blocks")
+    redis_server.command("FLUSHALL")
+    key = f"{{{bench.namespace}:q:work}}:s:normal"
+    await wait_until(lambda: redis_server.command("EXISTS", key) == 1, message="its group is made again")
+    await wait_until(lambda: blocks_for_a_second(redis_server), message="the claim waits in peace")
+    ids = await bench.add()
+    assert [claim.id for claim in await asyncio.wait_for(waiting, 5)] == ids
+
+
+async def test_lanes_of_which_nothing_is_known_any_more_are_found_again(
+    bench: Bench, redis_server: Server
+) -> None:
+    messages = [Message(new_id(), "greet", b"hello", priority=priority) for priority in (HIGH, LOW)]
+    await bench.backend.append(bench.batch(messages[0]))
+    redis_server.command("DEL", f"{{{bench.namespace}:q:work}}:meta")
+    await bench.backend.append(bench.batch(messages[1]))
+    await bench.backend.beat(WORKER)
+    assert [claim.id for claim in await bench.claim()] == [message.id for message in messages]
+
+
+def blocks_for_a_second(server: Server) -> bool:
+    clients = text_of(server, "CLIENT", "LIST").decode().splitlines()
+    return any("cmd=xreadgroup" in client and " idle=1 " in client for client in clients)
 
 
 def is_blocked(bench: Bench) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import msgspec
@@ -125,7 +125,7 @@ class Reader:
         self._kept: list[Claim] = []  # read, and not handed out
         self._seen: dict[tuple[Queue, int], bytes] = {}  # the last entry of each lane
         self._doubtful = False  # the answer of a read was lost
-        self._idle = False  # the last read waited in vain
+        self._idle: tuple[Set[bytes], float] | None = None  # where the last read waited in vain, until when
         self._hit: Queue | None = None  # where the last wait found something
         self._is_far = False  # the last answer took long
         self._notices = Notices()
@@ -176,7 +176,7 @@ class Reader:
 
     def stir(self) -> None:
         """Have the read under way look anew."""
-        self._idle = False
+        self._idle = None
         self._stirred.set()
         self._unblock()
 
@@ -229,7 +229,7 @@ class Reader:
             claims = await self._take_up(wanted) or await self._look(wanted)
         except BackendUnavailable:
             self._doubtful = True
-            self._idle = False
+            self._idle = None
             raise
         await self._release_started(claims)
         return claims
@@ -244,14 +244,21 @@ class Reader:
                 return claims
             if self._stirred.is_set():
                 continue
-            claims = await self._block(wanted, min(until - loop.time(), BLOCK))
-            self._idle = not claims and not self._stirred.is_set()
+            lanes = self._lanes_to_block_on(wanted)
+            claims = await self._block(wanted, lanes, min(until - loop.time(), BLOCK))
+            is_vain = not claims and not self._stirred.is_set()
+            self._idle = (lanes.keys(), loop.time()) if is_vain else None
             if self._was_woken() or claims or loop.time() >= until:
                 return claims
 
     def _may_skip(self, wanted: Wanted) -> bool:
-        """After a vain wait the blocking read alone will do: it takes at once what has come since."""
-        return self._idle and wanted.wait > 0 and not self._wake_asked and not self._paused
+        """After a vain wait at the same lanes the blocking read alone will do: it takes at once what has come
+        since, from each lane one, however large. So that must have been just now."""
+        if self._idle is None or wanted.wait <= 0 or self._wake_asked or self._paused:
+            return False
+        lanes, until = self._idle
+        is_fresh = asyncio.get_running_loop().time() < until + FRESH
+        return is_fresh and lanes == self._lanes_to_block_on(wanted).keys()
 
     def _was_woken(self) -> bool:
         woken, self._wake_asked = self._wake_asked, False
@@ -300,11 +307,12 @@ class Reader:
         for source, read_lane, entries in reads:
             claims += self._claims(wanted.queues[source - 1], read_lane, entries)
         shares = [(wanted.queues[source - 1], count, bound) for source, count, bound in further]
-        left, room = wanted.limit - len(claims), wanted.room - size_of(claims)
         while shares and time.monotonic() < asked_at + FRESH:
             found = await self._poll_further(lane, shares)
             claims += [claim for each in found for claim in each]
             left, room = wanted.limit - len(claims), wanted.room - size_of(claims)
+            if lane in CHILD_LANES:
+                left = min(left, wanted.children - sum(claim.child for claim in claims))
             shares = _further(shares, found, left=left, room=room)
         return claims, drawn
 
@@ -334,8 +342,9 @@ class Reader:
             for (queue, _, _), reply in zip(shares, replies, strict=True)
         ]
 
-    async def _block(self, wanted: Wanted, seconds: float) -> list[Claim]:
-        lanes = self._lanes_to_block_on(wanted)
+    async def _block(
+        self, wanted: Wanted, lanes: Mapping[bytes, tuple[Queue, int]], seconds: float
+    ) -> list[Claim]:
         if not lanes:
             try:
                 async with asyncio.timeout(seconds):
@@ -393,6 +402,8 @@ class Reader:
         queues = [queue for queue in wanted.queues if queue not in self._drawer.gone]
         if queues:
             await self._store.run_all([queue.call(ENSURE, "") for queue in queues], self._link)
+        for queue in wanted.queues:
+            self._store.lanes.pop(queue, None)  # those may be gone as well; the next look tells
         self._seen.clear()
         self._stirred.set()
 
@@ -415,7 +426,8 @@ class Reader:
         """What a lost answer has brought, and whether there may be more of it."""
         queues = list(dict.fromkeys((*wanted.queues, *(queue for queue, _ in self._seen))))
         for some in batched(queues, WINDOW):
-            lanes = [(queue, lane) for queue in some for lane in self._lanes_of(queue)]
+            # In every lane: the lost answer may be the one that told which are in use.
+            lanes = [(queue, lane) for queue in some for lane in IN_ORDER]
             keys = [queue.keys.by_lane[lane] for queue, lane in lanes]
             seen = [self._seen.get(place, b"") for place in lanes]
             args: list[Word] = [GROUP, self._consumer, min(wanted.limit, UNSEEN_MOST), wanted.room, *seen]
@@ -428,10 +440,6 @@ class Reader:
             if claims or more:
                 return claims, True
         return [], False
-
-    def _lanes_of(self, queue: Queue) -> list[int]:
-        """Those that are in use, as far as is known."""
-        return [NORMAL_LANE, *map(int, self._store.lanes.get(queue, ""))]
 
     async def trim(self, claims: list[Claim], wanted: Wanted) -> list[Claim]:
         """Hand back what goes beyond what was wanted: a blocking read takes one from each lane."""

@@ -43,6 +43,8 @@ class Turns:
         self._store = store
         self._had_at: int | None = None
         self._looks_at_all: list[int] = []  # from when on: two after the turn came to this worker
+        self._gone: dict[Stream, int] = {}  # streams of workers that are gone, and until when to look at them
+        self._long_us = 0  # in which every lease runs out, and a turn comes
         self._next = 0
 
     async def are_empty(self, sources: Sequence[Source]) -> bool:
@@ -71,8 +73,9 @@ class Turns:
         if reply is None:
             return False
         now_us = self._store.elapsed_us()
+        self._long_us = (LEASE_OF_TURNS + 1) * every_us
         if self._had_at is None or now_us - self._had_at > NEW_AFTER * every_us:
-            self._looks_at_all = [now_us + every_us // 2, now_us + (LEASE_OF_TURNS + 1) * every_us]
+            self._looks_at_all = [now_us + every_us // 2, now_us + self._long_us]
         self._had_at = now_us
         return True
 
@@ -86,8 +89,10 @@ class Turns:
             return list(sources)
         if len(sources) <= FEW:
             return list(sources)
-        gone = await self._left_by_the_gone()
-        urgent = [source for source in sources if source.stream in gone or source.stream in known]
+        # A long lease runs out only after nobody remembers who had it.
+        self._gone |= dict.fromkeys(await self._left_by_the_gone(), self._had_at + self._long_us)
+        self._gone = {stream: until for stream, until in self._gone.items() if until >= self._had_at}
+        urgent = [source for source in sources if source.stream in self._gone or source.stream in known]
         some = islice(chain(sources[self._next :], sources), FEW)
         self._next = (self._next + FEW) % len(sources)
         return list(dict.fromkeys([*urgent, *some]))

@@ -6,14 +6,16 @@
 -- args:     lease in microseconds, or empty: only the groups
 -- answers:  the lease that stood there before
 -- Somebody may have deleted by hand what was known of the lanes.
-local used = ''
+local known = redis.call('HGET', META, 'lanes') or ''
+local used = known
 for lane = 0, 9 do
-  if lane ~= 4 and redis.call('XLEN', lane_key(lane)) > 0 then
+  if lane ~= 4 and not string.find(used, lane, 1, true) and redis.call('XLEN', lane_key(lane)) > 0 then
     used = used .. lane
   end
 end
-if used ~= '' and not redis.call('HGET', META, 'lanes') then
+if used ~= known then
   redis.call('HSET', META, 'lanes', used)
+  redis.call('PUBLISH', ORDERS, 'lane ' .. LABEL .. ' ' .. used)
 end
 for _, lane in ipairs(lanes()) do
   -- It may be there. Queues are read from the beginning: what is done is deleted.
