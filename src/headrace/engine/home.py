@@ -213,11 +213,14 @@ class Home:
         return not self._sessions and not self._short_lived
 
     def _give_up(self, session: Session) -> None:
-        """Its loop is gone. Its store is closed by the next who opens one."""
+        """Its loop is gone. Its store is closed by the next who opens one, and not used again: it may have
+        stopped in the middle of something, and wait for that for ever."""
         if self._sessions.get(session.loop) is session:
             del self._sessions[session.loop]
             self._left.append(session.backend)
             self._short_lived = True
+            if session.backend is self._main:
+                self._main = self._main.twin()
 
     # --- closing -----------------------------------------------------------------------------------------
 
