@@ -56,10 +56,10 @@ class Home:
         return self._sessions[asyncio.get_running_loop()].producer
 
     @property
-    def is_here(self) -> bool:
-        """Whether the store is open on the running loop, so that nothing need be carried by `call`."""
+    def here(self) -> Session | None:
+        """The session of the running loop; None while the store is not open there, and `call` is needed."""
         session = self._sessions.get(asyncio.get_running_loop())
-        return session is not None and session.ready
+        return session if session is not None and session.ready else None
 
     @property
     def in_use(self) -> bool:

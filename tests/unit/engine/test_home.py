@@ -97,7 +97,7 @@ async def test_the_first_use_opens_the_store_and_binds_the_loop(house: House) ->
     await house.home.call(house.ask)
     await house.home.call(house.ask)
     assert house.events == ["open"]
-    assert house.home.is_here
+    assert house.home.here
 
 
 async def test_first_uses_at_the_same_time_open_it_once(house: House) -> None:
@@ -219,9 +219,9 @@ async def test_leaving_closes_it_on_this_loop_alone(house: House, elsewhere: Els
     await house.home.enter()
     await house.home.enter()
     await house.home.leave()
-    assert house.home.is_here
+    assert house.home.here
     await house.home.leave()
-    assert not house.home.is_here
+    assert house.home.here is None
     assert house.events == ["open", "twin"]
     await asyncio.wrap_future(elsewhere.run(house.home.leave()))
     assert house.events == ["open", "twin", "close"]
@@ -299,7 +299,7 @@ async def test_a_worker_has_the_store_on_its_own_loop_whoever_else_has_it(
 ) -> None:
     elsewhere.run(house.home.call(house.ask)).result(10)
     await house.home.open_here()
-    assert house.home.is_here
+    assert house.home.here
     assert house.events == ["open", "twin"]
     await house.home.close()
 
