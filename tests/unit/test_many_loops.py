@@ -159,7 +159,7 @@ async def test_a_call_goes_on_when_the_loop_that_first_used_the_app_ends(shop: S
 
 
 FORKS = """
-import asyncio, os, sys, threading
+import asyncio, os, signal, sys, threading
 from headrace import App
 
 app = App(sys.argv[1])
@@ -176,14 +176,20 @@ def busy():
         asyncio.run(enqueue())
         app.sync.enqueue(double.call(1))
 
+async def stay():
+    async with app:
+        while not over:
+            await double.enqueue(1)
+
 over = []
-threads = [threading.Thread(target=busy) for _ in range(3)]
+threads = [threading.Thread(target=each) for each in (busy, busy, lambda: asyncio.run(stay()))]
 for thread in threads:
     thread.start()
 children = []
-for n in range(6):
+for n in range(40):
     child = os.fork()
     if child == 0:
+        signal.alarm(20)
         asyncio.run(enqueue())
         app.sync.enqueue(double.call(2))
         asyncio.run(enqueue())
@@ -195,7 +201,7 @@ over.append(1)
 for thread in threads:
     thread.join()
 app.sync.close()
-raise SystemExit(0 if codes == [7] * 6 else 1)
+raise SystemExit(0 if codes == [7] * 40 else 1)
 """
 
 

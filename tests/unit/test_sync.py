@@ -346,7 +346,7 @@ def test_closing_the_app_from_async_code_leaves_the_portal_usable(shop: Shop) ->
 
 async def test_an_app_is_opened_by_its_first_use_and_closed_by_leaving(shop: Shop) -> None:
     await shop.add.enqueue(1, 1)
-    assert shop.app._home.is_here
+    assert shop.app._home.here
     await shop.app.close()
     assert not shop.app._home.in_use
 

@@ -60,10 +60,10 @@ class Home:
         return self._sessions[asyncio.get_running_loop()].producer
 
     @property
-    def is_here(self) -> bool:
-        """Whether the store is open on the running loop, so that nothing need be carried by `call`."""
+    def here(self) -> Session | None:
+        """The session of the running loop; None while the store is not open there, and `call` is needed."""
         session = self._sessions.get(asyncio.get_running_loop())
-        return session is not None and session.ready
+        return session if session is not None and session.ready else None
 
     @property
     def in_use(self) -> bool:
@@ -261,11 +261,14 @@ class Home:
         return not self._sessions and not self._short_lived
 
     def _give_up(self, session: Session) -> None:
-        """Its loop is gone. Its store is closed by the next who opens one."""
+        """Its loop is gone. Its store is closed by the next who opens one, and not used again: it may have
+        stopped in the middle of something, and wait for that for ever."""
         if self._sessions.get(session.loop) is session:
             del self._sessions[session.loop]
             self._left.append(session.backend)
             self._short_lived = True
+            if session.backend is self._main:
+                self._main = self._main.twin()
 
     # --- closing -----------------------------------------------------------------------------------------
 

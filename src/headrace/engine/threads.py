@@ -13,7 +13,7 @@ from contextvars import Context
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any
 
 #: What would end the slot or the loop instead of the job, if it were raised there.
 _LOOPS_OWN = (StopIteration, GeneratorExit, KeyboardInterrupt)
@@ -26,7 +26,7 @@ GIVEN_UP_MOST = 100
 class _Work:
     """A function to run, and the future on the event loop that waits for it."""
 
-    __slots__ = ("args", "context", "function", "future", "kwargs", "loop", "state")
+    __slots__ = ("args", "context", "function", "future", "kwargs", "loop", "open", "running")
 
     def __init__(self, context: Context, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         self.loop = asyncio.get_running_loop()
@@ -35,7 +35,16 @@ class _Work:
         self.function = function
         self.args = args
         self.kwargs = kwargs
-        self.state: Literal["waiting", "running", "given up", "over"] = "waiting"
+        self.running = False
+        self.open = [True]  # emptied by whoever is first: the thread at its end, or nobody waiting any more
+
+    def close(self) -> bool:
+        """Whether this call is the first. Without a lock: thread and event loop would get in each other's
+        way at every job."""
+        try:
+            return bool(self.open) and self.open.pop()
+        except IndexError:
+            return False
 
     def do(self) -> Callable[[], None]:
         """Run the function; the answer tells the event loop how it ended."""
@@ -84,9 +93,8 @@ class Threads:
     ) -> asyncio.Future[Any]:
         """Run `function` in a thread, in `context`; the future is this loop's."""
         work = _Work(context, function, args, kwargs)
-        with self._lock:
-            self._busy += 1
-            self._start_if_needed()
+        self._busy += 1
+        self._start_if_needed()
         work.future.add_done_callback(partial(self._over, work))
         self._queue.put(work)
         return work.future
@@ -99,43 +107,40 @@ class Threads:
             self._started = 0
 
     def _over(self, work: _Work, _: object) -> None:
-        """Nobody waits for it any more."""
-        with self._lock:
-            self._busy -= 1
-            if work.state == "running":
-                work.state = "given up"
+        """Nobody waits for it any more, on the event loop."""
+        self._busy -= 1
+        if work.running and work.close():
+            with self._lock:
                 self._given_up += 1
                 self._started -= 1
+            if not self._queue.empty():
                 self._start_if_needed()
 
+    @property
+    def _is_short(self) -> bool:
+        return self._started < min(self._busy, self._size)
+
     def _start_if_needed(self) -> None:
-        if self._started < min(self._busy, self._size) and self._given_up < GIVEN_UP_MOST:
-            self._started += 1
+        if self._is_short and self._given_up < GIVEN_UP_MOST:
+            with self._lock:
+                self._started += 1
             name = f"headrace thread {next(self._numbers)}"
             threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     def _serve(self) -> None:
         while (work := self._queue.get()) is not None:
-            if self._begins(work) and not self._done_with(work):
+            work.running = True
+            deliver = None if work.future.done() else work.do()
+            if not work.close() and not self._is_needed_again():
                 return
-            del work  # an idle thread must not keep the last job's arguments alive
+            if deliver is not None:
+                deliver()
+            del work, deliver  # an idle thread must not keep the last job's arguments alive
 
-    def _begins(self, work: _Work) -> bool:
-        """Whether somebody still waits for it."""
+    def _is_needed_again(self) -> bool:
+        """Of a thread that was given up."""
         with self._lock:
-            if work.future.done():
-                return False
-            work.state = "running"
-            return True
-
-    def _done_with(self, work: _Work) -> bool:
-        """Do it, and tell; False: this thread was given up meanwhile, and is not needed again."""
-        deliver = work.do()
-        with self._lock:
-            needed = work.state == "running" or self._started < min(self._busy, self._size)
-            if work.state == "given up":
-                self._given_up -= 1
-                self._started += needed
-            work.state = "over"
-        deliver()
-        return needed
+            self._given_up -= 1
+            needed = self._is_short
+            self._started += needed
+            return needed

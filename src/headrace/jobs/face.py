@@ -21,6 +21,7 @@ from headrace.core.signals import JobEnqueued
 from headrace.engine.dependencies import needs_of
 from headrace.engine.emitter import Emitter
 from headrace.engine.home import Home
+from headrace.engine.producer import Producer
 from headrace.engine.provided import provided
 from headrace.engine.registry import Handler, Registry
 
@@ -115,8 +116,9 @@ class Jobs:
             return await self._enqueue_wrapped(self.around, call)
         stream, message = self.letter(call)
         keeps = self._keeps_result(call)
-        if self._home.is_here:
-            return await self._store(stream, message, keeps)
+        session = self._home.here
+        if session is not None:
+            return await self._store(stream, message, keeps, producer=session.producer)
         return await self._store_at_home(stream, message, keeps)
 
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
@@ -166,11 +168,18 @@ class Jobs:
         return await self._home.call(self._store, stream, message, keeps, since)
 
     async def _store(
-        self, stream: Stream, message: Message, keeps: bool | None, since: float | None = None
+        self,
+        stream: Stream,
+        message: Message,
+        keeps: bool | None,
+        since: float | None = None,
+        *,
+        producer: Producer | None = None,
     ) -> Job[Any]:
         """`keeps` tells whether its result will be kept, where that is known."""
+        producer = producer or self._home.producer
         try:
-            [answer] = await self._home.producer.append(stream, [message], self._queue_limit, since)
+            [answer] = await producer.append(stream, [message], self._queue_limit, since)
         except NotDurable as error:
             error.job = self._job(stream, message.task, error.job[0], keeps)
             self._announce([error.job])

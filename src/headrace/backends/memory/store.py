@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
@@ -48,6 +50,32 @@ class Wanted(msgspec.Struct, frozen=True):
         return (RETURNED, *(TOP_DOWN if self.turn % BOTTOM_TURN else BOTTOM_UP))
 
 
+class _Fork:
+    """A child process gets every store between two steps, and with a lock that is free."""
+
+    def __init__(self) -> None:
+        self.stores: weakref.WeakSet[Store] = weakref.WeakSet()
+        self._turn = threading.Lock()
+        self._held: list[Store] = []
+
+    def before(self) -> None:
+        self._turn.acquire()
+        self._held = list(self.stores)
+        for store in self._held:
+            store.lock.acquire()
+
+    def after(self) -> None:
+        held, self._held = self._held, []
+        for store in held:
+            store.lock.release()
+        self._turn.release()
+
+
+_fork = _Fork()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_fork.before, after_in_parent=_fork.after, after_in_child=_fork.after)
+
+
 class Seen(msgspec.Struct, frozen=True):
     worker: WorkerInfo
     until_us: int
@@ -89,6 +117,7 @@ class Store:
         #: One for all, so that a group which is removed and joined again gives out no token twice.
         self._numbers = count(1)
         self._workers: OrderedDict[str, Seen] = OrderedDict()  # the longest silent first
+        _fork.stores.add(self)
 
     def shelf(self, stream: Stream) -> Shelf:
         """The shelf of a stream, made when it is first asked for."""

@@ -55,9 +55,11 @@ FORK_PATIENCE: Final = BUSY_TIMEOUT / 1000 + 1
 #: Every connection of this process, so that none is open over a fork.
 _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
-#: Those that a fork under way has closed and holds, and files that had to stay open over the one that made
-#: this process.
+#: Those that a fork under way has closed and holds, and what it holds so that no file is opened meanwhile.
 _held: list[Connection] = []
+_opening = threading.Lock()
+
+#: Files that had to stay open over the fork that made this process.
 _inherited: set[Path] = set()
 
 
@@ -86,6 +88,7 @@ class Connection:
         self._turnstile = Turnstile(path)
         self.turn = self._turnstile.path
         self.in_use = threading.Lock()
+        self.waits_to_open = False
         self.opened = 0  # how often
         _connections.add(self)
 
@@ -119,7 +122,7 @@ class Connection:
         """This process is a fork of the one that connected, so the connection must never be closed here, not
         even when the interpreter ends: that could take the write-ahead log away from the parent."""
         self._turnstile.close()
-        self.in_use = threading.Lock()
+        self.in_use, self.waits_to_open = threading.Lock(), False
         handle, self._handle = self._handle, None
         if handle is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
@@ -264,7 +267,10 @@ class Connection:
                 f"the SQLite store {self.path} was in use when this process was forked, and cannot be used"
                 " here: fork when nothing is under way, or start processes by spawn"
             )
-        handle = self._handle = apsw.Connection(str(self.path))
+        self.waits_to_open = True
+        with _opening:
+            self.waits_to_open = False
+            handle = self._handle = apsw.Connection(str(self.path))
         handle.set_busy_handler(self._wait_for_lock)  # before anything that could find the file locked
         # Else statements are prepared anew for each binding, for plans that ours do not need: 13 µs, not 5.
         handle.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -338,19 +344,31 @@ def _close_all() -> None:
     """SQLite takes locks for a process, and remembers which: a child would believe that it holds those of its
     parent. Then the parent may take the write-ahead log away, and with it what the child has written since
     (sqlite.org/howtocorrupt.html, 2.6). Connections that are closed are made anew where they are needed."""
+    _opening.acquire()
     for connection in list(_connections):
-        if connection.in_use.acquire(timeout=FORK_PATIENCE):
+        if _take(connection):
             connection.close()
             _held.append(connection)
 
 
+def _take(connection: Connection) -> bool:
+    """False: whoever uses it is not done in time, or waits for the end of the fork to open its file."""
+    until = time.monotonic() + FORK_PATIENCE
+    while not connection.in_use.acquire(timeout=0.01):
+        if connection.waits_to_open or time.monotonic() > until:
+            return False
+    return True
+
+
 def _let_go() -> None:
-    while _held:  # one by one: another thread may be about to fork as well
+    while _held:
         _held.pop().in_use.release()
+    _opening.release()
 
 
 def _begin_anew() -> None:
     _held.clear()
+    _opening.release()
     for connection in list(_connections):
         connection.abandon()
 
