@@ -39,7 +39,7 @@ async def stick(orders: Orders, group: Source, *ids: str, key: str = "a") -> Cla
 
 
 async def claim_all(orders: Orders, group: Source) -> list[str]:
-    """All that can be claimed: a claim draws so many events of each part, and brings what there is by then."""
+    """All that can be claimed: a claim draws some events of each part, and brings what is there by then."""
     ids: list[str] = []
     while some := await orders.claim_ids(group):
         ids += some
