@@ -178,7 +178,7 @@ class Worker:
             return
         stopping = self._stopping
         if stopping is None:
-            stopping = self._begin_stop()
+            stopping = self._stopping = self._begin_stop()
         else:
             self._hurry.set()
         try:
@@ -191,14 +191,13 @@ class Worker:
         self._state = "stopping"
         stopping = asyncio.get_running_loop().create_task(self._stop(), name="headrace stop")
         stopping.add_done_callback(self._stop_ended)
-        self._stopping = stopping
         return stopping
 
     def _stop_ended(self, stopping: asyncio.Task[None]) -> None:
-        """Cancelled before its first step, together with all else on the loop: it is begun anew, in a hurry."""
+        """Cancelled before its first step, with all else on the loop: it is begun anew, in a hurry."""
         if stopping.cancelled():
             self._hurry.set()
-            self._begin_stop()
+            self._stopping = self._begin_stop()
 
     async def _stop(self) -> None:
         self._emitter.emit(WorkerStopping(self.id, self.running, self.options.grace))
