@@ -54,6 +54,12 @@ async def test_the_timeout_counts_from_the_start_of_the_function() -> None:
         assert len(await finished(jobs)) == 12
 
 
+async def test_a_run_whose_function_never_began_still_has_its_timeout() -> None:
+    async with kin.app, kin.app.worker(children=1):
+        task = kin.secret_of.with_(timeout=0.05, retry=ONCE, headers={"instead": "yes"})
+        assert await (await task.enqueue("nobody")).wait(timeout=20) is JobStatus.DEAD
+
+
 async def test_two_workers_share_the_work_of_their_children(tmp_path: Path) -> None:
     """Four jobs end when all four run: neither worker can have taken more than it has children."""
     async with kin.app, kin.other, kin.app.worker(children=2):

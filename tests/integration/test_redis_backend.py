@@ -367,6 +367,20 @@ async def test_nobody_holds_the_key_of_a_message_whose_stream_was_deleted(
     assert await bench.backend.holder(STREAM, "key") is None
 
 
+async def test_nothing_is_heard_of_another_database(redis_server: Server) -> None:
+    heard: list[Order] = []
+    namespace = new_id()
+    other = redis_server.url.removesuffix("/0") + "/1"
+    async with opened(redis_server.url, namespace) as here, opened(other, namespace) as there:
+        here.backend.listen(heard.append)
+        await here.backend.pause(STREAM, paused=True)
+        await wait_until(lambda: PauseOrder(STREAM, True) in heard, message="the subscription stands")
+        await there.backend.pause(STREAM, paused=False)
+        await here.backend.pause(STREAM, paused=True)
+        await wait_until(lambda: heard.count(PauseOrder(STREAM, True)) == 2, message="the last is heard")
+    assert PauseOrder(STREAM, False) not in heard
+
+
 # --- cut connections -------------------------------------------------------------------------------------
 
 

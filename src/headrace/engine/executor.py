@@ -7,6 +7,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -308,6 +309,8 @@ class Executor:
             return result_of(await self.processes.run(call))
         finally:
             run.children = tuple(each for each in run.children if each is not call)
+            if run.strike_at == inf and not run.children and not run.ended:
+                self._begin_timeout(run)  # the function never began, and the middleware goes on without it
 
     async def _call(self, run: Run) -> object:
         """The innermost of the middleware: the user's function."""

@@ -176,16 +176,28 @@ class Worker:
         """
         if self._state not in ("running", "stopping"):
             return
-        if self._stopping is None:
-            self._state = "stopping"
-            self._stopping = asyncio.get_running_loop().create_task(self._stop(), name="headrace stop")
+        stopping = self._stopping
+        if stopping is None:
+            stopping = self._stopping = self._begin_stop()
         else:
             self._hurry.set()
         try:
-            await asyncio.shield(self._stopping)
+            await asyncio.shield(stopping)
         except asyncio.CancelledError:
             self._hurry.set()
             raise
+
+    def _begin_stop(self) -> asyncio.Task[None]:
+        self._state = "stopping"
+        stopping = asyncio.get_running_loop().create_task(self._stop(), name="headrace stop")
+        stopping.add_done_callback(self._stop_ended)
+        return stopping
+
+    def _stop_ended(self, stopping: asyncio.Task[None]) -> None:
+        """Cancelled before its first step, with all else on the loop: it is begun anew, in a hurry."""
+        if stopping.cancelled():
+            self._hurry.set()
+            self._stopping = self._begin_stop()
 
     async def _stop(self) -> None:
         self._emitter.emit(WorkerStopping(self.id, self.running, self.options.grace))

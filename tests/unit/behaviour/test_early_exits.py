@@ -69,6 +69,23 @@ async def test_a_second_stop_takes_the_grace_away(app: App) -> None:
     assert await job.status() is JobStatus.QUEUED
 
 
+async def test_a_stop_that_is_cancelled_before_its_first_step_is_begun_anew(
+    app: App, heard: list[signals.Signal]
+) -> None:
+    worker = app.worker()
+    await worker.__aenter__()
+    others = asyncio.all_tasks()
+    stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(0)  # it has made a task of its own, which has not begun
+    for task in asyncio.all_tasks() - others:
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    await asyncio.wait_for(worker.stop(), 10)
+    assert len(of(signals.WorkerStopped, heard)) == 1
+    await asyncio.wait_for(app.close(), 10)
+
+
 def test_a_worker_is_stopped_while_its_event_loop_is_torn_down() -> None:
     """As by a second Ctrl-C in a program that has a worker in it."""
     app = App("memory://")

@@ -148,10 +148,11 @@ def _prefix(namespace: str, stream: Stream) -> str:
 class NamespaceKeys:
     """Keys and channels that belong to no queue."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, database: int = 0) -> None:
         self.streams = f"{namespace}:streams"
         self.workers = f"{namespace}:workers"
-        self.orders = f"{namespace}:orders"
+        # Channels are common to all databases of a server, keys are not.
+        self.orders = f"{namespace}:orders:{database}" if database else f"{namespace}:orders"
         self._namespace = namespace
 
     def traffic(self, minute: int) -> str:

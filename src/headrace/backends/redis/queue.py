@@ -23,7 +23,9 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Queue:
-    def __init__(self, namespace: str, stream: Stream, offset_us: Callable[[], int]) -> None:
+    def __init__(
+        self, namespace: str, stream: Stream, offset_us: Callable[[], int], database: int = 0
+    ) -> None:
         self.stream = stream
         self.source = Source(stream)
         self.keys = QueueKeys(namespace, stream)
@@ -33,7 +35,7 @@ class Queue:
         #: The producer that last sent a lone message, and what its calls begin with (appending.py).
         self.head_of_one = ("", b"")
         self._head: tuple[Word, ...] = (len(self.keys.all), *self.keys.all)
-        self._context: tuple[Word, ...] = (GROUP, NamespaceKeys(namespace).orders, self.label)
+        self._context: tuple[Word, ...] = (GROUP, NamespaceKeys(namespace, database).orders, self.label)
 
     def call(self, script: Script, *args: Word) -> Call:
         """`script` about this queue. What comes before `args` is named in lua/shared/queue.lua."""

@@ -38,7 +38,7 @@ class Store:
     def __init__(self, address: Address, namespace: str, clock: Clock) -> None:
         self.address = address
         self.namespace = namespace
-        self.keys = NamespaceKeys(namespace)
+        self.keys = NamespaceKeys(namespace, address.database)
         self.server = Server()
         self.permissions = Permissions(namespace)
         self.life = Life()
@@ -103,7 +103,9 @@ class Store:
         if queue is None:
             if len(self._queues) >= QUEUES_MOST:
                 self._forget_queues()
-            queue = self._queues[stream] = Queue(self.namespace, stream, self.offset_us)
+            queue = self._queues[stream] = Queue(
+                self.namespace, stream, self.offset_us, self.address.database
+            )
         return queue
 
     def known(self, stream: Stream) -> Queue | None:
