@@ -21,6 +21,9 @@ from headrace.engine.pipe import Returned, frame
 from headrace.engine.registry import CallNext
 from headrace.engine.run import Run
 
+#: A program that a function starts and leaves behind. It never ends by itself: the test looks who ends it.
+LINGERS = (sys.executable, "-c", "import time; time.sleep(3600)")
+
 app = App("memory://", retry=RetryPolicy.fixed(2, 0.01))
 other = App("memory://", retry=RetryPolicy.fixed(2, 0.01))
 
@@ -45,7 +48,7 @@ async def impatient(run: Run, call_next: CallNext) -> object:
 
 @app.task(run_in="process")
 def secret_of(name: str, seconds: float = 0.0) -> str:
-    time.sleep(seconds)
+    time.sleep(seconds)  # longer than the middleware waits for it, where a test asks for that
     return f"secret of {name}"
 
 
@@ -68,15 +71,15 @@ def wait_for(path: str) -> str:
     """Says that it runs, and returns when it may."""
     Path(f"{path}.runs").touch()
     while not Path(path).exists():
-        time.sleep(0.01)  # between two looks
+        time.sleep(0.01)  # between two looks: it waits until the test lets it go, not for a time
     return path
 
 
 @app.task(run_in="process")
 def hang_with_a_child(path: str) -> None:
-    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    started = subprocess.Popen(LINGERS)
     Path(path).write_text(str(started.pid))
-    time.sleep(3600)
+    time.sleep(3600)  # a function that hangs: its timeout kills it, and must kill what it started as well
 
 
 @app.task(run_in="process")
@@ -85,10 +88,9 @@ def die_before_a_child(path: str, how: str) -> None:
     if how == "fork":
         pid = os.fork()
         if pid == 0:
-            time.sleep(3600)
+            time.sleep(3600)  # outlives its parent, with all that it inherited, until the test has looked
     else:
-        sleep = [sys.executable, "-c", "import time; time.sleep(3600)"]
-        pid = subprocess.Popen(sleep, close_fds=False).pid
+        pid = subprocess.Popen(LINGERS, close_fds=False).pid
     Path(path).write_text(str(pid))
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -143,5 +145,5 @@ def answer_for_another() -> str:
                 os.write(descriptor, forged)
         except OSError:
             continue
-    time.sleep(3600)
+    time.sleep(3600)  # its true answer never comes: only the forged one could be taken for it
     return "mine"

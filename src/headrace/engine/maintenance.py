@@ -92,14 +92,12 @@ class Maintenance:
         promoted = await self._backend.promote(asked, limit=PROMOTE_BATCH)
         if promoted.by_stream is None:
             self._agenda.heed(None)  # all are asked every time
+            left_us = promoted.next_in_us
+            pause = PROMOTE_FALLBACK if left_us is None else min(PROMOTE_FALLBACK, max(0, left_us) / SECOND)
         else:
             self._agenda.note(asked, promoted.by_stream)
-            return None if promoted.count >= PROMOTE_BATCH else self._agenda.seconds_left()
-        if promoted.count >= PROMOTE_BATCH:
-            return None
-        if promoted.next_in_us is None:
-            return PROMOTE_FALLBACK
-        return min(PROMOTE_FALLBACK, max(0, promoted.next_in_us) / SECOND)
+            pause = self._agenda.seconds_left()
+        return None if promoted.count >= PROMOTE_BATCH else pause
 
     async def _reclaim(self) -> float | None:
         every = self._lease / RECLAIMS

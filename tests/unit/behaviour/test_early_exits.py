@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Job, JobStatus, signals
+from headrace.engine.worker import Worker
 from tests.unit.behaviour.work import of
 from tests.waiting import wait_until
 
@@ -34,13 +35,19 @@ class Waiting:
         return job
 
 
-async def test_a_stop_that_is_cut_short_is_completed(app: App, heard: list[signals.Signal]) -> None:
+async def cut_short(app: App) -> tuple[Worker, Job[None]]:
+    """A worker whose stop was given up while a job ran, and that job."""
     waiting = Waiting(app)
     worker = app.worker()
     await worker.__aenter__()
     job = await waiting.running()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(worker.stop(), 0.01)
+    return worker, job
+
+
+async def test_a_stop_that_is_cut_short_is_completed(app: App, heard: list[signals.Signal]) -> None:
+    worker, job = await cut_short(app)
     await asyncio.wait_for(worker.stop(), 10)
     assert await job.status() is JobStatus.QUEUED
     assert len(of(signals.WorkerStopped, heard)) == 1
@@ -48,12 +55,7 @@ async def test_a_stop_that_is_cut_short_is_completed(app: App, heard: list[signa
 
 
 async def test_closing_the_app_after_a_stop_that_was_cut_short(app: App) -> None:
-    waiting = Waiting(app)
-    worker = app.worker()
-    await worker.__aenter__()
-    job = await waiting.running()
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(worker.stop(), 0.01)
+    _, job = await cut_short(app)
     await asyncio.wait_for(app.close(), 10)
     assert await job.status() is JobStatus.QUEUED
 
