@@ -242,7 +242,7 @@ class App:
 
         Events are kept for `retention` seconds (None: for ever) and `max_length` of them at most, but, unless
         `retention_strict` is False, until every group with a living member has drawn them. `partitions` is
-        for a topic that nobody has used yet; of any other `admin.split_topic` changes the number.
+        fixed when the topic is first used.
         """
         return self._events.topic(
             name,

@@ -54,8 +54,8 @@ class Stand:
     async def open(self) -> None:
         await self._open(self.backend)
         if self.parts > 1:
-            await self.backend.propose(self.stream, self.parts)
-            await self.backend.propose(Stream("topic", "orders"), self.parts)
+            await self.backend.split(self.stream, self.parts)
+            await self.backend.split(Stream("topic", "orders"), self.parts)
         await self.backend.ensure(self.source, microseconds(LEASE))
 
     async def close(self) -> None:

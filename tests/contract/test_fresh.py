@@ -11,6 +11,7 @@ from headrace.core.ids import new_id
 from headrace.core.message import HIGH, LOW, NORMAL, Message, UniqueKey, are_alike
 from headrace.core.record import JobStatus
 from tests.contract.stand import Stand
+from tests.layouts import seal
 
 
 def fresh(message: Message) -> Message:
@@ -150,7 +151,7 @@ async def test_those_alone_are_numbered_as_all_batches_are(stand: Stand) -> None
 async def test_a_sealed_part_takes_none_alone_but_knows_the_last(stand: Stand) -> None:
     first, second = (stand.batch(*bulk(stand, 1), number=number) for number in (1, 2))
     answers = await stand.inner.append(first)
-    await stand.inner.seal(stand.stream)
+    await seal(stand.inner, stand.stream)
     assert await stand.inner.append(first) == answers
     with pytest.raises(Moved):
         await stand.inner.append(second)

@@ -204,6 +204,7 @@ async def test_what_was_claimed_for_a_removed_group_is_lost(orders: Orders) -> N
     assert await orders.backend.counts(group.stream) == Counts()
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_a_removed_group_can_be_joined_anew(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b")
@@ -318,6 +319,7 @@ async def test_a_worker_that_leaves_loses_nothing_that_it_holds(orders: Orders) 
     assert await orders.claim_ids(group) == ["a"]
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_a_purged_group_has_nothing_left_to_do(orders: Orders) -> None:
     billing, mail = await orders.join("billing", ordered=True), await orders.join("mail")
     await orders.publish_keys(a1="a", a2="a", b="b", x="")

@@ -87,6 +87,7 @@ async def test_a_queue_and_a_group_are_claimed_from_together(orders: Orders) -> 
     assert {claim.id for claim in claims} == {"event", "job"}
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_what_is_handed_back_comes_before_what_is_new(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b")
@@ -190,6 +191,7 @@ async def test_a_group_cannot_begin_with_an_event_that_was_trimmed(orders: Order
         await orders.join("second", Start("event", event="a"))
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_a_group_that_exists_keeps_its_position(orders: Orders) -> None:
     await orders.publish("a", "b")
     group = await orders.join()

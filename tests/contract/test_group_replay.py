@@ -60,6 +60,7 @@ async def test_an_event_that_waits_to_run_again_does_so_first(orders: Orders, gr
     assert await orders.finish(group) == ["a2", "a1", "a2", "a3"]
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_what_waits_in_a_lane_is_drawn_anew_in_its_turn(orders: Orders, group: Source) -> None:
     await orders.publish_keys(a1="a", b1="b", c1="c", x="")
     assert len(await orders.claim(group, 1)) == 1

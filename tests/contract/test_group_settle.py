@@ -61,6 +61,7 @@ async def test_a_retry_is_not_due_before_its_time(orders: Orders) -> None:
     assert await orders.claim(group) == []
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_a_retry_holds_up_nobody(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b")

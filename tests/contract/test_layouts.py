@@ -10,17 +10,21 @@ from headrace.core.backend import Answer, Backend, ReplayAnswer
 from headrace.core.clock import SECOND
 from headrace.core.errors import Moved
 from headrace.core.ids import new_id
-from headrace.core.layout import WHOLE, Generation, Layout, part_stream, parts_of
-from headrace.core.message import Batch, Message, Stream, UniqueKey
+from headrace.core.layout import SEALED, WHOLE, Generation, Layout, layout_of_topic, part_stream
+from headrace.core.message import Batch, Message, Stream, UniqueKey, group_stream
 from headrace.core.orders import LayoutOrder, Order
-from headrace.core.topics import TopicRules
-from tests.contract.stand import Stand
+from headrace.core.topics import BEGINNING, TopicRules
+from tests.contract.stand import Stand, inner_of
+from tests.layouts import seal
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.whole("what it splits is whole before")
 
 QUEUE = Stream("queue", "work")
 TOPIC = Stream("topic", "orders")
+
+PROPOSED = Layout((Generation(0, 1),), 3)
+SPLIT = Layout((Generation(0, 1, 7), Generation(1, 3)), sealed=True)
 
 
 @pytest.fixture
@@ -29,27 +33,12 @@ def inner(stand: Stand) -> Backend:
     return stand.inner
 
 
-@pytest.fixture(params=[QUEUE, TOPIC], ids=["queue", "topic"])
-async def stream(request: pytest.FixtureRequest, inner: Backend) -> Stream:
-    stream: Stream = request.param
-    if stream.kind == "topic":
-        await inner.arrange(stream, TopicRules())
-    return stream
-
-
 def message(id: str | None = None, *, unique: UniqueKey | None = None, fresh: bool = False) -> Message:
     return Message(id or new_id(), "greet", b"hello", unique=unique, fresh=fresh)
 
 
 def batch(stream: Stream, number: int, *messages: Message) -> Batch:
     return Batch(stream, "producer", number, list(messages))
-
-
-async def split(inner: Backend, stream: Stream, parts: int) -> Layout:
-    proposed = await inner.propose(stream, parts)
-    for part in parts_of(stream, proposed.current):
-        await inner.seal(part)
-    return await inner.adopt(stream, proposed)
 
 
 # --- layouts ------------------------------------------------------------------------------------------------
@@ -61,159 +50,134 @@ async def test_a_stream_of_which_nothing_is_stored_is_whole(inner: Backend) -> N
     assert WHOLE.current == Generation(0, 1)
 
 
-async def test_a_proposal_is_stored_and_seen_by_others(stand: Stand, inner: Backend, stream: Stream) -> None:
-    layout = await inner.propose(stream, 3)
-    assert layout == Layout((Generation(0, 1),), 3)
-    assert await (await stand.other()).layout(stream) == layout
-    assert layout.whole  # until it is adopted
+@pytest.mark.parametrize("stream", [QUEUE, TOPIC], ids=["queue", "topic"])
+async def test_a_layout_is_stored_and_seen_by_others(stand: Stand, inner: Backend, stream: Stream) -> None:
+    assert await inner.swap_layout(stream, WHOLE, SPLIT) == SPLIT
+    assert await (await stand.other()).layout(stream) == SPLIT
 
 
-async def test_the_first_proposal_stands(inner: Backend, stream: Stream) -> None:
-    await inner.propose(stream, 3)
-    assert (await inner.propose(stream, 5)).proposed == 3
-    assert (await inner.layout(stream)).proposed == 3
+async def test_a_layout_is_replaced_only_where_it_was_expected(inner: Backend) -> None:
+    assert await inner.swap_layout(QUEUE, SPLIT, PROPOSED) == WHOLE
+    assert await inner.swap_layout(QUEUE, WHOLE, PROPOSED) == PROPOSED
+    assert await inner.swap_layout(QUEUE, WHOLE, SPLIT) == PROPOSED
+    assert await inner.swap_layout(QUEUE, PROPOSED, SPLIT) == SPLIT
+    assert await inner.swap_layout(QUEUE, PROPOSED, SPLIT) == SPLIT  # a repeat finds what it wanted
+    assert await inner.layout(QUEUE) == SPLIT
 
 
-async def test_the_number_that_is_there_is_no_proposal(inner: Backend, stream: Stream) -> None:
-    assert await inner.propose(stream, 1) == WHOLE
-    layout = await split(inner, stream, 3)
-    assert await inner.propose(stream, 3) == layout
+async def test_of_many_that_swap_at_once_one_succeeds(stand: Stand, inner: Backend) -> None:
+    stores = [inner, *[await stand.other() for _ in range(2)]]
+    wanted = [Layout((Generation(0, 1),), parts) for parts in range(2, 8)]
+    swaps = (stores[index % 3].swap_layout(QUEUE, WHOLE, each) for index, each in enumerate(wanted))
+    answers = await asyncio.gather(*swaps)
+    assert set(answers) == {await inner.layout(QUEUE)}
 
 
-async def test_a_proposal_is_adopted_once(stand: Stand, inner: Backend, stream: Stream) -> None:
-    proposed = await inner.propose(stream, 3)
-    adopted = await inner.adopt(stream, proposed)
-    sealed, current = adopted.generations
-    assert (sealed.number, sealed.parts) == (0, 1)
-    assert abs(sealed.sealed_us - stand.now_us()) < 60 * SECOND
-    assert current == Generation(1, 3)
-    assert adopted.proposed == 0
-    assert not adopted.whole
-    assert await inner.adopt(stream, proposed) == adopted
-    assert await inner.layout(stream) == adopted
+async def test_the_layout_of_a_topic_is_decided_before_its_first_use(inner: Backend) -> None:
+    parted = layout_of_topic(3)
+    for name in ("written", "due-later", "declared", "joined"):
+        topic = Stream("topic", name)
+        match name:
+            case "written":
+                await inner.append(batch(topic, 1, message()))
+            case "due-later":
+                await inner.append(
+                    batch(topic, 1, Message(new_id(), "greet", b"hello", delay_us=60 * SECOND))
+                )
+            case "declared":
+                await inner.arrange(topic, TopicRules())
+            case _:
+                await inner.join(group_stream(name, "billing"), BEGINNING)
+        assert await inner.swap_layout(topic, WHOLE, parted) == WHOLE
+        assert await inner.layout(topic) == WHOLE
+        assert len(await inner.append(batch(topic, 2, message()))) == 1
 
 
-async def test_of_many_that_adopt_at_once_all_get_the_same(
-    stand: Stand, inner: Backend, stream: Stream
-) -> None:
-    others = [(await stand.other()) for _ in range(2)]
-    proposed = await inner.propose(stream, 3)
-    answers = await asyncio.gather(*(each.adopt(stream, proposed) for each in [inner, *others] * 3))
-    assert len({answer.generations for answer in answers}) == 1
+async def test_of_those_who_make_a_topic_at_once_one_decides(stand: Stand, inner: Backend) -> None:
+    other = inner_of(await stand.other())
+    for number in range(5):
+        topic = Stream("topic", f"made-{number}")
+        swapped, written = await asyncio.gather(
+            inner.swap_layout(topic, WHOLE, layout_of_topic(3)),
+            other.append(batch(topic, 1, message())),
+            return_exceptions=True,
+        )
+        assert (swapped == WHOLE) is not isinstance(written, Moved)
 
 
-async def test_without_a_proposal_nothing_is_adopted(inner: Backend, stream: Stream) -> None:
-    assert await inner.adopt(stream, WHOLE) == WHOLE
-
-
-async def test_a_second_change_makes_a_third_generation(inner: Backend, stream: Stream) -> None:
-    await split(inner, stream, 3)
-    layout = await split(inner, stream, 2)
-    assert [(each.number, each.parts) for each in layout.generations] == [(0, 1), (1, 3), (2, 2)]
-    assert [bool(each.sealed_us) for each in layout.generations] == [True, True, False]
-
-
-async def test_a_sealed_generation_can_be_forgotten(inner: Backend, stream: Stream) -> None:
-    await split(inner, stream, 3)
-    for part in parts_of(stream, Generation(1, 3)):
-        await inner.append(batch(part, 1))  # nothing
-    await split(inner, stream, 2)
-    layout = await inner.forget(stream, 1)
-    assert [each.number for each in layout.generations] == [0, 2]
-    assert await inner.layout(stream) == layout
-    for part in parts_of(stream, Generation(1, 3)):
-        await inner.drop(part)
-    assert not any("#1." in each.name for each in await inner.streams())
-
-
-async def test_neither_the_whole_stream_nor_the_current_generation_is_forgotten(
-    inner: Backend, stream: Stream
-) -> None:
-    layout = await split(inner, stream, 3)
-    assert await inner.forget(stream, 0) == layout
-    assert await inner.forget(stream, 1) == layout
-    assert await inner.forget(stream, 7) == layout
-
-
-async def test_what_a_forgotten_part_had_is_gone(inner: Backend, stand: Stand) -> None:
-    await split(inner, QUEUE, 3)
-    part = part_stream(QUEUE, 1, 0)
-    await inner.append(batch(part, 1, message()))
-    assert part in await inner.streams()
-    assert await inner.purge(part, mark_us=0, limit=10) == 1
-    await split(inner, QUEUE, 2)
-    await inner.forget(QUEUE, 1)
-    for _ in range(2):
-        await inner.drop(part)
-        assert part not in await inner.streams()
-
-
-async def test_a_layout_that_was_lost_can_be_restored(inner: Backend, stream: Stream) -> None:
-    lost = Layout((Generation(0, 1, 7), Generation(3, 4)))
-    assert await inner.restore(stream, lost) == lost
-    assert await inner.layout(stream) == lost
-    assert await inner.restore(stream, Layout((Generation(0, 1, 7), Generation(1, 2)))) == lost
-
-
-async def test_a_layout_that_a_failover_took_back_can_be_restored(inner: Backend, stream: Stream) -> None:
-    """What comes after what stands there replaces it, step by step; what is as old does not."""
-    first = await split(inner, stream, 3)
-    proposed = Layout(first.generations, 5)
-    assert await inner.restore(stream, proposed) == proposed
-    assert await inner.restore(stream, Layout(first.generations, 4)) == proposed
-    adopted = proposed.with_adoption(7)
-    assert await inner.restore(stream, adopted) == adopted
-    assert await inner.restore(stream, proposed) == adopted
-    assert await inner.layout(stream) == adopted
-
-
-async def test_changes_are_announced(inner: Backend, stream: Stream) -> None:
+async def test_changes_are_announced(inner: Backend) -> None:
     heard: list[Order] = []
     stop = inner.listen(heard.append)
     try:
-        proposed = await inner.propose(stream, 3)
-        await wait_until(lambda: heard == [LayoutOrder(stream)])
-        await inner.propose(stream, 4)  # nothing changes
-        await inner.adopt(stream, proposed)
-        await wait_until(lambda: heard == [LayoutOrder(stream)] * 2)
+        await inner.swap_layout(QUEUE, WHOLE, PROPOSED)
+        await wait_until(lambda: heard == [LayoutOrder(QUEUE)])
+        await inner.swap_layout(QUEUE, WHOLE, SPLIT)  # nothing changes
+        await inner.swap_layout(QUEUE, PROPOSED, SPLIT)
+        await wait_until(lambda: heard == [LayoutOrder(QUEUE)] * 2)
     finally:
         stop()
 
 
-# --- sealed parts -------------------------------------------------------------------------------------------
+async def test_what_a_dropped_part_had_is_gone(inner: Backend) -> None:
+    part = part_stream(QUEUE, 1, 0)
+    await inner.append(batch(part, 1, message()))
+    assert await inner.purge(part, mark_us=0, limit=10) == 1
+    assert part in await inner.streams()
+    await seal(inner, part)
+    for _ in range(2):
+        await inner.drop(part)
+        assert part not in await inner.streams()
+    assert await inner.layout(part) == WHOLE
 
 
+# --- sealed streams -----------------------------------------------------------------------------------------
+
+
+async def sealed(inner: Backend, stream: Stream) -> None:
+    """A queue in use, or a topic that nobody has used."""
+    if stream.kind == "queue":
+        await seal(inner, stream)
+    else:
+        await inner.swap_layout(stream, WHOLE, layout_of_topic(3))
+
+
+@pytest.mark.parametrize("stream", [QUEUE, TOPIC], ids=["queue", "topic"])
 @pytest.mark.parametrize("fresh", [True, False])
-async def test_a_sealed_part_takes_nothing_new(inner: Backend, stream: Stream, fresh: bool) -> None:
-    await inner.seal(stream)
-    await inner.seal(stream)
+async def test_a_sealed_stream_takes_nothing_new(inner: Backend, stream: Stream, fresh: bool) -> None:
+    await sealed(inner, stream)
     with pytest.raises(Moved) as caught:
         await inner.append(batch(stream, 1, message(fresh=fresh), message(fresh=fresh)))
     assert caught.value.answers == [None, None]
     assert (await inner.counts(stream)).queued == 0
 
 
-async def test_a_sealed_part_answers_what_it_had_taken_before(inner: Backend, stream: Stream) -> None:
-    first, second = batch(stream, 1, message()), batch(stream, 2, message())
+async def test_a_sealed_part_answers_what_it_had_taken_before(inner: Backend) -> None:
+    first, second = batch(QUEUE, 1, message()), batch(QUEUE, 2, message())
     assert await inner.append(first) == [Answer(first.messages[0].id)]
-    await inner.seal(stream)
+    await seal(inner, QUEUE)
     assert await inner.append(first) == [Answer(first.messages[0].id)]
     with pytest.raises(Moved):
         await inner.append(second)
     assert await inner.append(first) == [Answer(first.messages[0].id)]
-    assert (await inner.counts(stream)).queued == 1
+    assert (await inner.counts(QUEUE)).queued == 1
 
 
-async def test_a_part_can_be_sealed_before_anything_was_in_it(inner: Backend, stand: Stand) -> None:
+async def test_a_part_can_be_sealed_before_anything_was_in_it(inner: Backend) -> None:
     part = part_stream(QUEUE, 1, 4)
-    await inner.seal(part)
+    await seal(inner, part)
     with pytest.raises(Moved):
         await inner.append(batch(part, 1, message()))
 
 
+async def test_a_stream_that_is_sealed_no_more_takes_messages_again(inner: Backend) -> None:
+    await seal(inner, QUEUE)
+    assert await inner.swap_layout(QUEUE, SEALED, WHOLE) == WHOLE
+    assert len(await inner.append(batch(QUEUE, 1, message()))) == 1
+
+
 async def test_what_lies_in_a_sealed_part_goes_on(inner: Backend, stand: Stand) -> None:
     ids = [await stand.add(), await stand.add(), await stand.add(delay=10)]
-    await inner.seal(QUEUE)
+    await seal(inner, QUEUE)
     first, second = await stand.claim(by=inner)
     await stand.retry(first, delay=5)
     await stand.die(second)
@@ -225,7 +189,7 @@ async def test_what_lies_in_a_sealed_part_goes_on(inner: Backend, stand: Stand) 
 
 async def test_schedules_fire_into_a_sealed_queue(inner: Backend, stand: Stand) -> None:
     await inner.establish(QUEUE, ["nightly"])
-    await inner.seal(QUEUE)
+    await seal(inner, QUEUE)
     await stand.advance(60)
     expected_us = (await inner.schedules([QUEUE])).records[0].last_us
     due = message()
@@ -235,12 +199,17 @@ async def test_schedules_fire_into_a_sealed_queue(inner: Backend, stand: Stand) 
     assert [claim.id for claim in await stand.claim(by=inner)] == [due.id]
 
 
-async def test_to_seal_a_part_of_a_topic_leaves_the_others(inner: Backend, stand: Stand) -> None:
-    one, two = part_stream(TOPIC, 1, 0), part_stream(TOPIC, 1, 1)
-    await inner.seal(one)
+async def test_a_sealed_topic_is_neither_declared_nor_joined(inner: Backend) -> None:
+    await sealed(inner, TOPIC)
     with pytest.raises(Moved):
-        await inner.append(batch(one, 1, message(), message()))
-    assert len(await inner.append(batch(two, 1, message()))) == 1
+        await inner.arrange(TOPIC, TopicRules())
+    with pytest.raises(Moved):
+        await inner.join(group_stream(TOPIC.name, "billing"), BEGINNING)
+    assert await inner.topics([TOPIC.name]) == []
+    part = part_stream(TOPIC, 1, 1)
+    await inner.arrange(part, TopicRules())
+    assert await inner.join(group_stream(part.name, "billing"), BEGINNING)
+    assert len(await inner.append(batch(part, 1, message()))) == 1
 
 
 # --- who stands in the way ----------------------------------------------------------------------------------

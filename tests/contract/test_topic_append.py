@@ -82,6 +82,7 @@ async def test_a_topic_that_nobody_arranged_takes_events(orders: Orders) -> None
     assert (await orders.record()).rules == TopicRules()
 
 
+@pytest.mark.whole("parts have no order among each other")
 async def test_priorities_are_not_for_topics(orders: Orders) -> None:
     group = await orders.join()
     await orders.append(Message("a", "placed", b"", LOW), Message("b", "placed", b"", HIGH))

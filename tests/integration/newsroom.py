@@ -32,9 +32,10 @@ def flood_log(log: Log) -> Path:
 class Newsroom:
     """The app and its topic, for workers and for the tests that feed them."""
 
-    def __init__(self, url: str, log: Log) -> None:
+    def __init__(self, url: str, log: Log, *, partitions: int = 1) -> None:
         self.app = App(url, retry=RetryPolicy.fixed(3, 0.05))
-        self.stories: Topic[Story] = self.app.topic("stories", Story)
+        self.stories: Topic[Story] = self.app.topic("stories", Story, partitions=partitions)
+        self.everywhere: Topic[Story] = self.app.topic("everywhere", Story, partitions=partitions)
         self._log = log
         for group in GROUPS:
             self._subscribe_in_order(group)
@@ -75,9 +76,7 @@ class Newsroom:
             self._log.write("read", number=delivery.payload.number)
 
     def _fan_out(self) -> None:
-        everywhere = self.app.topic("everywhere", Story)
-
-        @everywhere.subscribe(fan_out=True)
+        @self.everywhere.subscribe(fan_out=True)
         async def hear(story: Story) -> None:
             self._log.write("heard", number=story.number)
 
@@ -89,3 +88,4 @@ class Newsroom:
 
 if STORE in os.environ:
     app = Newsroom(os.environ[STORE], Log(Path(os.environ[LOG]))).app
+    parted = Newsroom(os.environ[STORE], Log(Path(os.environ[LOG])), partitions=3).app

@@ -10,17 +10,20 @@ import sys
 from headrace.backends import open_store
 from headrace.core.layout import parts_of
 from headrace.core.message import Stream
+from tests.layouts import propose, seal
 
 
 async def split(url: str, queue: Stream, parts: int, steps: int) -> None:
     """So many steps: the proposal, a seal for each part, the adoption."""
     store = open_store(url)
     await store.open()
-    layout = await store.propose(queue, parts)
+    layout = await propose(store, queue, parts)
     for part in parts_of(queue, layout.current)[: steps - 1]:
-        await store.seal(part)
+        await seal(store, part)
     if steps > layout.current.parts + 1:
-        await store.adopt(queue, layout)
+        stored = await store.layout(queue)
+        now_us = (await store.schedules([queue])).now_us
+        await store.swap_layout(queue, stored, stored.with_adoption(now_us))
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -20,6 +20,7 @@ from headrace.core.message import Batch, Message
 from headrace.core.topics import BEGINNING, TopicRules
 from tests.constellations import Cluster, Watched
 from tests.contract.stand import inner_of
+from tests.layouts import propose, seal
 from tests.servers import HOST, Server
 
 from .roles import BILLS, JOBS, MAILS, PLAIN, QUEUE, TOPIC, produce, read, work
@@ -79,7 +80,7 @@ async def test_each_role_is_played_under_its_own_rights(redis_server: Server, na
 async def test_each_role_is_played_on_streams_that_are_split(redis_server: Server, namespace: str) -> None:
     async with backend_of(redis_server, namespace, "everything") as steering:
         for stream in (QUEUE, TOPIC):
-            await steering.propose(stream, 3)
+            await steering.split(stream, 3)
     for role, part in PARTS.items():
         await play(redis_server, namespace, role, part)
 
@@ -92,12 +93,11 @@ async def test_whoever_publishes_finishes_a_change_that_stopped_half_way(
     await play(redis_server, namespace, "worker", work)
     async with backend_of(redis_server, namespace, "everything") as steering:
         store = inner_of(steering)
-        for stream in (QUEUE, TOPIC):
-            await store.propose(stream, 3)
-            await store.seal(stream)  # and here whoever steered dies
+        await propose(store, QUEUE, 3)
+        await seal(store, QUEUE)  # and here whoever steered dies
     await play(redis_server, namespace, role, produce)
     async with backend_of(redis_server, namespace, "worker") as backend:
-        assert (await backend.layout(TOPIC)).current.parts == 3
+        assert (await backend.layout(QUEUE)).current.parts == 3
         await backend.ensure(BILLS, 15 * SECOND)
         assert await backend.claim([MAILS, BILLS], consumer="worker", limit=100, suspects=0, wait=0)
 

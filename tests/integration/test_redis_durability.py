@@ -22,6 +22,7 @@ from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import STREAM
+from tests.layouts import seal
 from tests.servers import HOST, Server, require
 from tests.waiting import wait_until
 
@@ -212,7 +213,7 @@ async def test_what_was_taken_before_a_part_was_sealed_is_confirmed_like_the_res
     await replicated.open()
     try:
         await default.append(Batch(STREAM, "producer", 1, messages[:-1]))
-        await default.seal(STREAM)
+        await seal(default, STREAM)
         with pytest.raises(Moved) as caught:
             await replicated.append(Batch(STREAM, "producer", 1, messages))
         assert [answer is None for answer in caught.value.answers] == [*[False] * appending.ITEMS, True]

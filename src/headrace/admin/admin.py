@@ -166,7 +166,7 @@ class Admin:
         is and is run from there. Carried out when this returns; if it is cut short, whoever enqueues next
         finishes it."""
         stream, parts = _queue(queue), checked_partitions(partitions)
-        await self._home.ask(lambda store: store.propose(stream, parts))
+        await self._home.ask(lambda store: store.split(stream, parts))
 
     async def pause_group(self, topic: str, group: str) -> None:
         """Hand no more events to this group anywhere. Those in hand are handled; the others wait for it."""
@@ -186,12 +186,6 @@ class Admin:
         """Forget a group with all that it has in hand, its dead letters too; False: there is none such.
         The next worker that is started with a subscription of this group makes it anew."""
         return await self._home.carry_out(self._remove_group, _group(topic, group))
-
-    async def split_topic(self, topic: str, partitions: int) -> None:
-        """Have new events of a topic go to so many parts, while it is in use. What was published before stays
-        where it is and is handled first by ordered groups; it goes by the retention of the topic."""
-        stream, parts = Stream("topic", checked_name("topic", topic)), checked_partitions(partitions)
-        await self._home.ask(lambda store: store.propose(stream, parts))
 
     # --- dead letters ------------------------------------------------------------------------------------
 

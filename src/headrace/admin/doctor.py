@@ -170,7 +170,7 @@ _START = "start one: headrace worker MODULE:APP"
 
 _SPLIT = {
     "queue": "headrace split MODULE:APP QUEUE PARTITIONS, or mend partitions= in the code",
-    "topic": "headrace topics split MODULE:APP TOPIC PARTITIONS, or mend partitions= in the code",
+    "topic": "mend partitions= in the code: the number was fixed when the topic was made",
 }
 
 

@@ -10,7 +10,6 @@ from rich.text import Text
 from headrace.admin import GroupInfo, TopicInfo
 from headrace.app import App
 from headrace.core.errors import ConfigurationError
-from headrace.core.layout import checked_partitions
 
 from .confirm import confirm, yes_option
 from .group import ListingGroup
@@ -35,7 +34,6 @@ def topics() -> None:
       headrace topics shop:app
       headrace topics reset shop:app orders billing --to 2h
       headrace topics remove shop:app orders billing
-      headrace topics split shop:app orders 8
     """
 
 
@@ -143,34 +141,6 @@ def resume(app: App, names: tuple[str, ...]) -> None:
     click.echo(f"{group} of {topic} goes on")
 
 
-@topics.command()
-@yes_option
-@on_store_with("TOPIC PARTITIONS", least=2)
-def split(app: App, names: tuple[str, ...], yes: bool) -> None:
-    """Spread a topic over another number of parts, after asking.
-
-    It can be done while events are published and handled. What is there already stays in its part until it is
-    trimmed; new events go to the new parts. A group that is ordered handles all that came before the change
-    first, so that the order of each key holds.
-
-    \b
-    Examples:
-      headrace topics split shop:app orders 8
-      headrace topics split shop:app orders 1 --yes
-    """
-    topic, partitions = names[0], _number_of_parts(names)
-    known = {each.name: each for each in app.sync.admin.topics()}
-    if topic not in known:
-        raise ConfigurationError(unknown("topic", topic, known))
-    if known[topic].partitions == partitions:
-        click.echo(f"{topic} has {counted(partitions, 'partition')} already")
-        return
-    was = counted(known[topic].partitions, "partition")
-    confirm(f"Have {topic} go from {was} to {partitions}", yes=yes)
-    app.sync.admin.split_topic(topic, partitions)
-    click.echo(f"new events of {topic} go to {counted(partitions, 'partition')}")
-
-
 def known_group(app: App, topic: str, group: str) -> GroupInfo:
     """What the store knows of a group; wrong usage when it is nothing."""
     found = {each.name: each for each in app.sync.admin.topics()}
@@ -243,12 +213,6 @@ def _two(names: tuple[str, ...]) -> tuple[str, str]:
     if len(names) != 2:
         raise click.UsageError(f"a TOPIC and a GROUP are wanted, not {' '.join(names)}")
     return names[0], names[1]
-
-
-def _number_of_parts(names: tuple[str, ...]) -> int:
-    if len(names) != 2 or not names[1].isdecimal():
-        raise click.UsageError(f"a TOPIC and a number of PARTITIONS are wanted, not {' '.join(names)}")
-    return checked_partitions(int(names[1]))
 
 
 def _from(to: str | datetime) -> str:

@@ -1,19 +1,22 @@
-"""The part of the contract by which a queue or topic is split: which parts a stream has.
+"""The part of the contract by which a stream is split into parts.
 
-**Parts.** A stream of which nothing is stored is whole. One that was split has parts, which are streams of
-their own as far as a store is concerned (`emails#1.0` … `emails#1.7`), on any shard of a cluster. Everything
-above the stores goes on to speak of `emails`; `backends/partitioned` stands in between and is the only one
-that knows of parts.
+**Parts.** A stream without a stored layout is whole. A stream that was split has parts. For a store, each
+part is a stream like any other (`emails#1.0` … `emails#1.7`), on any shard of a cluster. Everything above the
+stores speaks of `emails`; `backends/partitioned` stands in between and alone knows the parts.
 
-**Generations.** To change the number of parts makes a new generation of them. Those of the generation before
-are **sealed**: `append` to one raises `Moved`, and everything else goes on, so that what lies there is run,
-listed, replayed and found, until it is empty. The whole stream itself is generation 0. It is never forgotten:
-its schedules stay there, and `tick` appends there even when it is sealed.
+**A store keeps one value for each stream**: its layout. `layout` reads it, and `swap_layout` replaces it when
+it is still the expected one. The store understands two things of it. A stream whose own layout is `sealed`
+takes nothing new. And the layout of a topic is decided before the topic is used, or never.
 
-**One step at a time.** `propose` stores the number that is wanted. From then on whoever meets the proposal
-may finish it: `seal` each part of the current generation, then `adopt`. Nobody appends by the new layout
-before everything of the old one is sealed, so no unique key, id or order is lost in between, whenever
-anybody dies.
+**Queues** may be split while they are in use. Each change makes a new generation of parts. The parts of the
+generation before are sealed: what is there is run, listed, replayed and found, until they are empty. The
+queue itself is generation 0. It is never forgotten: its schedules stay there, and `tick` appends there even
+when it is sealed. First the number that is wanted is stored as a proposal. From then on any process that
+finds the proposal may finish it: seal each part of the current generation, then adopt the next one. Nobody
+appends by the new layout before everything of the old one is sealed. So no unique key, id or order is lost in
+between, whichever process dies.
+
+**Topics** have one generation of parts, from their first use on.
 """
 
 from __future__ import annotations
@@ -51,11 +54,12 @@ class Generation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Layout(msgspec.Struct, frozen=True, array_like=True):
-    """The generations of a stream, the current one last, and the number of parts that was proposed for the
-    next; 0: no change is under way."""
+    """The generations of a stream, the current one last. `proposed` is the number of parts of the next one;
+    0: no change is under way. `sealed`: nothing is appended to the stream of that very name any more."""
 
     generations: tuple[Generation, ...] = (Generation(0, 1),)
     proposed: int = 0
+    sealed: bool = False
 
     @property
     def current(self) -> Generation:
@@ -67,22 +71,17 @@ class Layout(msgspec.Struct, frozen=True, array_like=True):
         return len(self.generations) == 1 and self.generations[0].number == 0
 
     def is_older_than(self, other: Layout) -> bool:
-        """Whether the other comes after it. Two of the same age differ at most by what was forgotten."""
+        """Whether the other comes after it. Two of the same age differ at most by what was forgotten, or by
+        the seal."""
         return self._age < other._age
 
     @property
     def _age(self) -> tuple[int, bool]:
         return self.current.number, bool(self.proposed)
 
-    def with_proposal(self, parts: int) -> Layout:
-        """What `propose` makes of it."""
-        if self.proposed or parts == self.current.parts:
-            return self
-        return Layout(self.generations, parts)
-
     @property
     def parts(self) -> int:
-        """Of all generations together."""
+        """The number of parts of all generations together."""
         return sum(each.parts for each in self.generations)
 
     @property
@@ -90,22 +89,37 @@ class Layout(msgspec.Struct, frozen=True, array_like=True):
         """The generation that was proposed."""
         return Generation(self.current.number + 1, self.proposed)
 
+    def with_proposal(self, parts: int) -> Layout:
+        """A change to so many parts, unless one is under way or it is the number that is there."""
+        if self.proposed or parts == self.current.parts:
+            return self
+        return msgspec.structs.replace(self, proposed=parts)
+
     def with_adoption(self, now_us: int) -> Layout:
-        """What `adopt` makes of it."""
+        """The change that is under way, finished."""
         if not self.proposed:
             return self
-        sealed = Generation(self.current.number, self.current.parts, now_us)
-        return Layout((*self.generations[:-1], sealed, self.next))
+        before = Generation(self.current.number, self.current.parts, now_us)
+        return Layout((*self.generations[:-1], before, self.next), sealed=True)
 
     def without(self, number: int) -> Layout:
-        """What `forget` makes of it."""
+        """Without a sealed generation. The current one and the stream itself stay."""
         kept = [
             each for each in self.generations if each.number != number or not each.sealed_us or not number
         ]
-        return Layout(tuple(kept), self.proposed)
+        return msgspec.structs.replace(self, generations=tuple(kept))
 
 
 WHOLE: Final = Layout()
+
+#: The layout of a part that takes nothing new.
+SEALED: Final = Layout(sealed=True)
+
+
+def layout_of_topic(parts: int) -> Layout:
+    """A topic that was made with so many parts. The stream of its own name takes nothing."""
+    return Layout((Generation(1, parts),), sealed=True)
+
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Layout).decode
@@ -164,25 +178,16 @@ class Layouts(ABC):
         """How the stream is laid out; `WHOLE` when nothing is stored."""
 
     @abstractmethod
-    async def propose(self, stream: Stream, parts: int) -> Layout:
-        """Store a proposal unless one stands already or it is the current number; answers what stands then.
-        Announced as a `LayoutOrder`. Repeatable."""
+    async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
+        """Store `new` if the layout is `expected`; answers what stands then. One step, announced as a
+        `LayoutOrder` when something changed. Repeatable: the second time finds what it wanted.
 
-    @abstractmethod
-    async def seal(self, part: Stream) -> None:
-        """Let nothing be appended to this part from now on: `append` raises `Moved`, except for a batch whose
-        number it has taken already, which is answered as before. `tick` and `replay` go on. Repeatable."""
+        A topic that was declared, joined or written to keeps `WHOLE`: then nothing changes.
 
-    @abstractmethod
-    async def adopt(self, stream: Stream, expected: Layout) -> Layout:
-        """Make the proposal the current generation, if the layout is still `expected`; answers what stands
-        then. Announced as a `LayoutOrder`. Whoever calls this has sealed the generation before, and has given
-        the new parts what belongs to the stream: its pause and, of a topic, its rules and groups."""
-
-    @abstractmethod
-    async def forget(self, stream: Stream, number: int) -> Layout:
-        """Take a sealed generation other than 0 out of the layout; answers what stands then. Whoever calls
-        this has seen that its parts are empty, and has removed their groups. Announced as a `LayoutOrder`."""
+        When `new` is sealed, nothing is appended to this stream from that step on: `append` raises `Moved`,
+        except for a batch whose number was taken before, which is answered as before. In a sealed topic
+        `arrange` and `join` raise `Moved`, too. `tick` and `replay` go on.
+        """
 
     @abstractmethod
     async def drop(self, part: Stream) -> None:
@@ -191,15 +196,15 @@ class Layouts(ABC):
         Repeatable."""
 
     @abstractmethod
-    async def restore(self, stream: Stream, layout: Layout) -> Layout:
-        """Store a layout again that the store has lost (somebody emptied it, or a failover took it back),
-        unless what stands there is as new; answers what stands then. Announced as a `LayoutOrder`."""
-
-    @abstractmethod
     async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
         """For each message the id that `append` would answer as its duplicate: its own when that is known, or
         that of the message which holds its unique key; None: nobody stands in its way. Changes nothing: an
         owner that has expired stands in nobody's way, and is ended when it is claimed."""
+
+    async def split(self, stream: Stream, parts: int) -> Layout:
+        """Have so many parts from now on; answers what stands then. A topic that is in use stays as it is. A
+        store by itself cannot do this."""
+        raise NotImplementedError
 
     @property
     def declared(self) -> Mapping[Stream, int]:

@@ -114,9 +114,6 @@ class SyncAdmin:
     def remove_group(self, topic: str, group: str) -> bool:
         return self._run(self._admin.remove_group, topic, group)
 
-    def split_topic(self, topic: str, partitions: int) -> None:
-        self._run(self._admin.split_topic, topic, partitions)
-
     def dead(
         self,
         *,

@@ -27,6 +27,7 @@ from headrace.core.layout import WHOLE, Layout, parts_of
 from headrace.core.message import FRESH, Batch, Message, UniqueKey
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Released, Retry, Settlement, Verdict
 from headrace.core.record import JobStatus
+from tests.layouts import propose, seal
 
 from .test_partitioned_sending import QUEUE, SOURCE, Process
 
@@ -116,14 +117,14 @@ class Splitting(RuleBasedStateMachine):
 
     @rule(by=PROCESSES, parts=st.integers(1, 5))
     def split(self, by: int, parts: int) -> None:
-        self._run(self._processes[by].backend.propose(QUEUE, parts))
+        self._run(self._processes[by].backend.split(QUEUE, parts))
 
     @rule(by=PROCESSES, parts=st.integers(1, 5), steps=st.integers(0, 5))
     def split_and_die(self, by: int, parts: int, steps: int) -> None:
         inner = self._processes[by].inner
-        layout = self._run(inner.propose(QUEUE, parts))
+        layout = self._run(propose(inner, QUEUE, parts))
         for part in parts_of(QUEUE, layout.current)[:steps] if layout.proposed else ():
-            self._run(inner.seal(part))
+            self._run(seal(inner, part))
 
     @rule(by=PROCESSES)
     def hear_of_changes(self, by: int) -> None:

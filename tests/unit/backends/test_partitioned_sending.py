@@ -18,6 +18,7 @@ from headrace.core.ids import new_id
 from headrace.core.layout import PARTS_MOST, Generation, Layout, part_stream, parts_of
 from headrace.core.message import Batch, Message, Source, Stream, UniqueKey
 from headrace.core.outcome import Done, Settlement
+from tests.layouts import propose, seal
 from tests.waiting import wait_until
 
 QUEUE = Stream("queue", "emails")
@@ -94,7 +95,7 @@ def ids_of(messages: list[Message]) -> list[str]:
 
 
 async def test_messages_are_spread_over_all_parts_and_answered_in_their_order(one: Process) -> None:
-    await one.backend.propose(QUEUE, 4)
+    await one.backend.split(QUEUE, 4)
     messages = fresh(200)
     answers = await one.backend.append(one.batch(*messages))
     assert [answer.id for answer in answers] == [message.id for message in messages]
@@ -107,9 +108,9 @@ async def test_messages_are_spread_over_all_parts_and_answered_in_their_order(on
 async def test_a_producer_that_knows_the_old_layout_is_led_to_the_new_one(one: Process, two: Process) -> None:
     messages = fresh(20)
     await one.backend.append(one.batch(*messages[:10]))
-    await two.backend.propose(QUEUE, 3)
+    await two.backend.split(QUEUE, 3)
     await one.backend.append(one.batch(*messages[10:]))
-    await two.backend.propose(QUEUE, 2)
+    await two.backend.split(QUEUE, 2)
     late = fresh(10)
     await one.backend.append(one.batch(*late))
     current = parts_of(QUEUE, Generation(2, 2))
@@ -122,12 +123,12 @@ async def test_whoever_meets_a_change_that_was_left_half_done_finishes_it(
     one: Process, two: Process, sealed: int
 ) -> None:
     """The one who began it died between two steps."""
-    await one.backend.propose(QUEUE, 3)
+    await one.backend.split(QUEUE, 3)
     before = fresh(30)
     await two.backend.append(two.batch(*before))
-    layout = await one.inner.propose(QUEUE, 5)
+    layout = await propose(one.inner, QUEUE, 5)
     for part in parts_of(QUEUE, layout.current)[:sealed]:
-        await one.inner.seal(part)
+        await seal(one.inner, part)
     after = fresh(30)
     await two.backend.append(two.batch(*after))
     stored = await one.inner.layout(QUEUE)
@@ -142,13 +143,13 @@ async def test_a_batch_whose_answer_was_lost_is_repeated_where_it_was(
     one: Process, two: Process, parts: int
 ) -> None:
     """Between the two tries the layout changes: the second must not be taken by other parts."""
-    await one.backend.propose(QUEUE, parts)
+    await one.backend.split(QUEUE, parts)
     await one.backend.append(one.batch(*fresh(1)))
     one.inner.after = lambda batch: True
     batch = one.batch(*fresh(20))
     with pytest.raises(BackendUnavailable):
         await one.backend.append(batch)
-    await two.backend.propose(QUEUE, 7)
+    await two.backend.split(QUEUE, 7)
     await one.backend.layout(QUEUE)  # it hears of it
     one.inner.after = lambda batch: False
     answers = await one.backend.append(batch)
@@ -160,13 +161,13 @@ async def test_a_batch_whose_answer_was_lost_is_repeated_where_it_was(
 async def test_a_batch_that_was_not_sent_goes_to_the_new_parts(
     one: Process, two: Process, parts: int
 ) -> None:
-    await one.backend.propose(QUEUE, parts)
+    await one.backend.split(QUEUE, parts)
     await one.backend.append(one.batch(*fresh(1)))
     one.inner.before = lambda batch: True
     batch = one.batch(*fresh(20))
     with pytest.raises(BackendUnavailable):
         await one.backend.append(batch)
-    await two.backend.propose(QUEUE, 7)
+    await two.backend.split(QUEUE, 7)
     one.inner.before = lambda batch: False
     await one.backend.append(batch)
     assert len(await one.drain()) == 21
@@ -175,10 +176,10 @@ async def test_a_batch_that_was_not_sent_goes_to_the_new_parts(
 async def test_what_moved_waits_for_what_is_not_answered(one: Process, two: Process) -> None:
     """Of a batch one part answers that it moved, of another the answer is lost: a part of the new generation
     gets the number of the batch once, with all that leads there."""
-    await one.backend.propose(QUEUE, 3)
+    await one.backend.split(QUEUE, 3)
     await one.backend.append(one.batch(*fresh(1)))
     unlucky = part_stream(QUEUE, 1, 1)
-    await two.backend.propose(QUEUE, 2)
+    await two.backend.split(QUEUE, 2)
     one.inner.before = lambda batch: batch.stream == unlucky
     batch = one.batch(*fresh(40))
     with pytest.raises(BackendUnavailable):
@@ -191,20 +192,20 @@ async def test_what_moved_waits_for_what_is_not_answered(one: Process, two: Proc
 
 
 async def test_an_append_that_is_cancelled_can_be_repeated(one: Process, two: Process) -> None:
-    await one.backend.propose(QUEUE, 3)
+    await one.backend.split(QUEUE, 3)
     batch = one.batch(*fresh(40))
     task = asyncio.create_task(one.backend.append(batch))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await two.backend.propose(QUEUE, 2)
+    await two.backend.split(QUEUE, 2)
     assert len(await one.backend.append(batch)) == 40
     assert await one.drain() == ids_of(batch.messages)
 
 
 async def test_what_is_not_durable_is_told_of_all_parts_together(one: Process) -> None:
-    await one.backend.propose(QUEUE, 3)
+    await one.backend.split(QUEUE, 3)
     one.inner.undurable = True
     batch = one.batch(*fresh(20))
     with pytest.raises(NotDurable) as caught:
@@ -217,7 +218,7 @@ async def test_what_was_taken_before_a_seal_and_is_not_durable_is_told_in_the_en
     one: Process, monkeypatch: pytest.MonkeyPatch, parts: int | None
 ) -> None:
     if parts:
-        await one.backend.propose(QUEUE, parts)
+        await one.backend.split(QUEUE, parts)
     await one.backend.append(one.batch(*fresh(1)))
     append, [first, *others] = one.inner.append, fresh(20)
 
@@ -225,7 +226,7 @@ async def test_what_was_taken_before_a_seal_and_is_not_durable_is_told_in_the_en
         monkeypatch.undo()
         taken = [message for message in batch.messages if message is first]
         await append(Batch(batch.stream, batch.producer, batch.number, taken))
-        await Partitioned(one.inner).propose(QUEUE, 2)
+        await Partitioned(one.inner).split(QUEUE, 2)
         answers = [Answer(each.id) if each is first else None for each in batch.messages]
         moved = Moved("sealed", answers=answers)
         moved.undurable = NotDurable("not on two", job=[Answer(first.id)])
@@ -243,7 +244,7 @@ async def test_ids_and_keys_are_known_over_changes(one: Process, two: Process) -
     given = Message("given", "greet", b"")
     await one.backend.append(one.batch(keyed, given))
     for parts in (3, 5, 1):
-        await two.backend.propose(QUEUE, parts)
+        await two.backend.split(QUEUE, parts)
         again = [Message(new_id(), "greet", b"", unique=UniqueKey("key")), given]
         answers = await one.backend.append(one.batch(*again))
         assert answers == [Answer("one", "duplicate"), Answer("given", "duplicate")]
@@ -253,7 +254,7 @@ async def test_ids_and_keys_are_known_over_changes(one: Process, two: Process) -
 
 
 async def test_a_limit_holds_for_each_part(one: Process) -> None:
-    await one.backend.propose(QUEUE, 2)
+    await one.backend.split(QUEUE, 2)
     answers = await one.backend.append(one.batch(*fresh(100), limit=10))
     assert [answer.verdict for answer in answers].count("accepted") == 20
 
@@ -262,7 +263,7 @@ async def test_a_sealed_part_of_which_nothing_says_why_is_left_for_a_new_generat
     """The proposal was lost with a server, the seal was not."""
     before, after = fresh(3), fresh(3)
     await one.backend.append(one.batch(*before))
-    await one.inner.seal(QUEUE)
+    await seal(one.inner, QUEUE)
     await one.backend.append(one.batch(*after))
     assert [each.parts for each in (await one.backend.layout(QUEUE)).generations] == [1, 1]
     assert await one.drain() == ids_of(before + after)
@@ -272,7 +273,7 @@ async def test_what_lies_in_a_generation_of_which_nobody_knows_any_more_is_found
     """A failover took back the change, and whoever had made it and appended by it is gone."""
     gone, new = Process(store, "gone"), Process(store, "new")
     before, after = fresh(40), fresh(3)
-    await gone.backend.propose(QUEUE, 5)
+    await gone.backend.split(QUEUE, 5)
     await gone.backend.append(gone.batch(*before))
     del store.layouts[QUEUE]
     await new.backend.append(new.batch(*after))
@@ -286,7 +287,7 @@ async def test_a_change_that_a_failover_took_back_is_stored_again_with_its_seals
 ) -> None:
     before, between, after = fresh(2), fresh(20), fresh(20)
     await two.backend.append(two.batch(*before))  # it knows the whole stream
-    await one.backend.propose(QUEUE, 3)
+    await one.backend.split(QUEUE, 3)
     await one.backend.append(one.batch(*between))
     store.layouts[QUEUE] = left
     store.shelf(QUEUE).sealed = False
@@ -299,7 +300,7 @@ async def test_a_change_that_a_failover_took_back_is_stored_again_with_its_seals
 
 async def test_a_layout_that_was_lost_is_stored_again_by_whoever_knows_it(store: Store, one: Process) -> None:
     """Somebody has emptied the store: what is appended from now on must not be where no new process looks."""
-    await one.backend.propose(QUEUE, 3)
+    await one.backend.split(QUEUE, 3)
     await one.backend.append(one.batch(*fresh(10)))
     store.shelves.clear()
     store.layouts.clear()
@@ -312,10 +313,10 @@ async def test_a_layout_that_was_lost_is_stored_again_by_whoever_knows_it(store:
 async def test_who_changes_a_layout_stores_first_what_he_knows_of_it(store: Store, one: Process) -> None:
     """Else a new generation would get the number of the one that was lost, and not all its parts."""
     messages = fresh(40)
-    await one.backend.propose(QUEUE, 6)
+    await one.backend.split(QUEUE, 6)
     await one.backend.append(one.batch(*messages))
     del store.layouts[QUEUE]
-    await one.backend.propose(QUEUE, 2)
+    await one.backend.split(QUEUE, 2)
     assert await Process(store, "new").drain() == ids_of(messages)
 
 
@@ -323,7 +324,7 @@ async def test_after_an_outage_a_producer_asks_again_how_a_stream_is_laid_out(
     store: Store, one: Process
 ) -> None:
     """It alone knows of a change that was lost in between."""
-    await one.backend.propose(QUEUE, 3)
+    await one.backend.split(QUEUE, 3)
     one.inner.before = lambda batch: True
     batch = one.batch(*fresh(20))
     with pytest.raises(BackendUnavailable):
@@ -336,18 +337,18 @@ async def test_after_an_outage_a_producer_asks_again_how_a_stream_is_laid_out(
 
 
 async def test_a_second_change_waits_for_the_first(one: Process, two: Process) -> None:
-    await one.inner.propose(QUEUE, 4)
-    layout = await two.backend.propose(QUEUE, 2)
+    await propose(one.inner, QUEUE, 4)
+    layout = await two.backend.split(QUEUE, 2)
     assert [each.parts for each in layout.generations] == [1, 4, 2]
 
 
 async def test_parts_of_all_layouts_together_are_bounded(one: Process) -> None:
     """Workers wait at those from before as well, for a week."""
     for parts in (PARTS_MOST, 63, PARTS_MOST, 62):
-        await one.backend.propose(QUEUE, parts)
+        await one.backend.split(QUEUE, parts)
     with pytest.raises(ConfigurationError, match="forgotten when they are empty and a week old"):
-        await one.backend.propose(QUEUE, 50)
-    layout = await one.backend.propose(QUEUE, 2)
+        await one.backend.split(QUEUE, 50)
+    layout = await one.backend.split(QUEUE, 2)
     assert (layout.current.parts, layout.proposed) == (2, 0)
     assert (await one.backend.append(one.batch(*fresh(1))))[0].verdict == "accepted"
 
@@ -359,7 +360,7 @@ async def test_many_that_change_at_once_end_with_one_layout(store: Store) -> Non
     async def work(process: Process, messages: list[Message], parts: int) -> None:
         for start in range(0, 50, 10):
             await process.backend.append(process.batch(*messages[start : start + 10]))
-            await process.backend.propose(QUEUE, parts)
+            await process.backend.split(QUEUE, parts)
 
     await asyncio.gather(*(work(*each) for each in zip(processes, batches, (2, 3, 4, 5), strict=True)))
     layouts = [await process.backend.layout(QUEUE) for process in processes]

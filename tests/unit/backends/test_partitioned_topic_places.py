@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from headrace.backends.partitioned.topic_places import merged_reading, places_of, starts_in_parts
 from headrace.core.topics import BEGINNING, NEW, LogEntry, Places, Reading, Start, number_in_one_log
 
-RANKS = (("orders",), ("orders#1.0", "orders#1.1"))
-TWO = (("a", "b"),)
+PARTS = ("orders#1.0", "orders#1.1")
 
 
 def _entry(number: int, at_us: int) -> LogEntry:
@@ -25,19 +24,12 @@ def _reading(*entries: LogEntry, position: int = 0, now_us: int = 100) -> Readin
 # --- places -----------------------------------------------------------------------------------------------
 
 
-def test_a_number_from_before_the_split_is_a_place_in_the_whole() -> None:
-    assert places_of(17, RANKS) == {"orders": 17, "orders#1.0": 0, "orders#1.1": 0}
+def test_a_number_from_before_the_topic_had_parts_is_their_beginning() -> None:
+    assert places_of(0, PARTS) == {"orders#1.0": 0, "orders#1.1": 0}
 
 
-def test_a_part_that_was_made_later_is_read_from_its_beginning() -> None:
-    later = (*RANKS, ("orders#2.0",))
-    known = Places({"orders": 5, "orders#1.0": 3, "orders#1.1": 1})
-    assert places_of(known, later) == {"orders": 5, "orders#1.0": 3, "orders#1.1": 1, "orders#2.0": 0}
-
-
-def test_a_part_that_was_forgotten_is_no_place_any_more() -> None:
-    known = Places({"orders": 5, "orders#1.0": 3, "orders#1.1": 1})
-    assert places_of(known, (("orders",), ("orders#2.0",))) == {"orders": 5, "orders#2.0": 0}
+def test_a_part_that_is_not_named_is_read_from_its_beginning() -> None:
+    assert places_of(Places({"orders#1.0": 3, "other": 5}), PARTS) == {"orders#1.0": 3, "orders#1.1": 0}
 
 
 # --- starts -----------------------------------------------------------------------------------------------
@@ -45,26 +37,14 @@ def test_a_part_that_was_forgotten_is_no_place_any_more() -> None:
 
 def test_most_starts_mean_the_same_everywhere() -> None:
     for start in (NEW, BEGINNING, Start("time", time_us=7)):
-        assert starts_in_parts(start, RANKS, {}) == dict.fromkeys(
-            ("orders", "orders#1.0", "orders#1.1"), start
-        )
+        assert starts_in_parts(start, PARTS, {}) == dict.fromkeys(PARTS, start)
 
 
 def test_an_event_is_a_time_for_the_parts_that_do_not_have_it() -> None:
     start = Start("event", event="e")
-    assert starts_in_parts(start, RANKS, {"orders#1.1": _entry(4, 70)}) == {
-        "orders": Start("time", time_us=70),
+    assert starts_in_parts(start, PARTS, {"orders#1.1": _entry(4, 70)}) == {
         "orders#1.0": Start("time", time_us=70),
         "orders#1.1": start,
-    }
-
-
-def test_whatever_came_after_a_change_comes_after_an_event_from_before_it() -> None:
-    start = Start("event", event="e")
-    assert starts_in_parts(start, RANKS, {"orders": _entry(4, 70)}) == {
-        "orders": start,
-        "orders#1.0": BEGINNING,
-        "orders#1.1": BEGINNING,
     }
 
 
@@ -73,7 +53,7 @@ def test_whatever_came_after_a_change_comes_after_an_event_from_before_it() -> N
 
 def test_parts_are_read_by_time() -> None:
     readings = {"a": _reading(_entry(1, 10), _entry(2, 40)), "b": _reading(_entry(1, 20), _entry(2, 30))}
-    merged = merged_reading({"a": 0, "b": 0}, readings, TWO, 10)
+    merged = merged_reading(readings, 10)
     assert [(entry.part, entry.number) for entry in merged.entries] == [
         ("a", 1),
         ("b", 1),
@@ -85,39 +65,19 @@ def test_parts_are_read_by_time() -> None:
 
 def test_what_does_not_fit_is_read_again() -> None:
     readings = {"a": _reading(_entry(1, 10), _entry(2, 40)), "b": _reading(_entry(5, 20), _entry(6, 30))}
-    merged = merged_reading({"a": 0, "b": 0}, readings, TWO, 2)
+    merged = merged_reading(readings, 2)
     assert [(entry.part, entry.number) for entry in merged.entries] == [("a", 1), ("b", 5)]
     assert merged.position == Places({"a": 1, "b": 5})
 
 
 def test_a_part_of_which_nothing_is_taken_goes_on_with_its_first() -> None:
     readings = {"a": _reading(_entry(1, 10)), "b": _reading(_entry(5, 20))}
-    merged = merged_reading({"a": 0, "b": 0}, readings, TWO, 1)
+    merged = merged_reading(readings, 1)
     assert merged.position == Places({"a": 1, "b": 4})
 
 
-def test_a_later_generation_is_read_when_the_one_before_is_at_its_end() -> None:
-    places = {"orders": 3, "orders#1.0": 0, "orders#1.1": 0}
-    late = _reading(_entry(1, 5))
-    first = merged_reading(
-        places, {"orders": _reading(_entry(4, 90)), "orders#1.0": late, "orders#1.1": _reading()}, RANKS, 10
-    )
-    assert [entry.part for entry in first.entries] == ["orders"]
-    assert first.position == Places({"orders": 4, "orders#1.0": 0, "orders#1.1": 0})
-    second = merged_reading(
-        places, {"orders": _reading(position=4), "orders#1.0": late, "orders#1.1": _reading()}, RANKS, 10
-    )
-    assert [entry.part for entry in second.entries] == ["orders#1.0"]
-    assert second.position == Places({"orders": 4, "orders#1.0": 1, "orders#1.1": 0})
-
-
-def test_a_part_that_was_not_read_keeps_its_place() -> None:
-    merged = merged_reading({"a": 7, "b": 0}, {"b": _reading(_entry(1, 10))}, TWO, 10)
-    assert merged.position == Places({"a": 7, "b": 1})
-
-
 def test_nothing_is_read_where_nothing_is() -> None:
-    merged = merged_reading({"a": 7, "b": 2}, {"a": _reading(position=7), "b": _reading(position=2)}, TWO, 10)
+    merged = merged_reading({"a": _reading(position=7), "b": _reading(position=2)}, 10)
     assert (merged.entries, merged.position) == ((), Places({"a": 7, "b": 2}))
 
 
@@ -130,15 +90,14 @@ def test_page_by_page_everything_is_read_once_and_by_time(
     times: list[list[int]], limit: int, room: int
 ) -> None:
     logs = {f"p{part}": [_entry(n, at) for n, at in enumerate(each, 1)] for part, each in enumerate(times)}
-    ranks = (tuple(logs),)
     places = dict.fromkeys(logs, 0)
     seen: list[LogEntry] = []
     for _ in range(100):
         readings = {part: _page(logs, part, places, limit) for part in logs}
-        merged = merged_reading(places, readings, ranks, limit)
+        merged = merged_reading(readings, limit)
         taken = max(1, room)  # somebody has less room than he asked for
         seen += merged.entries[:taken]
-        places = places_of(merged.after(min(taken, len(merged.entries))), ranks)
+        places = places_of(merged.after(min(taken, len(merged.entries))), list(logs))
     assert [entry.at_us for entry in seen] == sorted(at for each in times for at in each)
     assert sorted((entry.part, entry.number) for entry in seen) == [
         (part, entry.number) for part in sorted(logs) for entry in logs[part]

@@ -23,24 +23,24 @@ def _group(
 
 
 def test_lengths_are_added_up() -> None:
-    merged = merged_topic(TOPIC, [_part("orders", first=3, last=7), _part("orders#1.0", first=1, last=2)])
+    merged = merged_topic(TOPIC, [_part("orders", first=3, last=7), _part("orders#1.0", first=1, last=2)], 2)
     assert (merged.stream, merged.length, merged.last) == (TOPIC, 7, 9)
 
 
 def test_a_topic_without_events_is_empty() -> None:
-    merged = merged_topic(TOPIC, [_part("orders"), _part("orders#1.0")])
+    merged = merged_topic(TOPIC, [_part("orders"), _part("orders#1.0")], 2)
     assert (merged.first, merged.last, merged.length, merged.first_us) == (1, 0, 0, 0)
 
 
 def test_times_are_those_of_the_first_and_the_last_of_all() -> None:
     parts = [_part("orders"), _part("a", last=1, at_us=20), _part("b", last=1, at_us=10)]
-    merged = merged_topic(TOPIC, parts)
+    merged = merged_topic(TOPIC, parts, 2)
     assert (merged.first_us, merged.last_us) == (10, 25)
 
 
 def test_the_rules_of_the_latest_part_hold() -> None:
     latest = TopicRecord(Stream("topic", "orders#1.0"), TopicRules(max_length=5))
-    assert merged_topic(TOPIC, [_part("orders"), latest]).rules.max_length == 5
+    assert merged_topic(TOPIC, [_part("orders"), latest], 2).rules.max_length == 5
 
 
 def test_a_group_is_one_over_all_parts() -> None:
@@ -48,7 +48,7 @@ def test_a_group_is_one_over_all_parts() -> None:
         _part("orders", _group("orders", "mail", 4, 0, dead=1)),
         _part("orders#1.0", _group("orders#1.0", "mail", 1, 2, queued=3), _group("orders#1.0", "billing")),
     ]
-    billing, mail = merged_topic(TOPIC, parts).groups
+    billing, mail = merged_topic(TOPIC, parts, 2).groups
     assert (billing.stream, mail.stream) == (
         group_stream("orders", "billing"),
         group_stream("orders", "mail"),
@@ -59,7 +59,7 @@ def test_a_group_is_one_over_all_parts() -> None:
 
 def test_a_group_is_paused_when_it_is_in_the_whole() -> None:
     paused = GroupRecord(group_stream("orders", "mail"), 0, 0, Counts(paused=True))
-    merged = merged_topic(TOPIC, [_part("orders", paused), _part("a", _group("a", "mail"))])
+    merged = merged_topic(TOPIC, [_part("orders", paused), _part("a", _group("a", "mail"))], 2)
     assert merged.groups[0].counts.paused
 
 

@@ -40,7 +40,7 @@ def store() -> Store:
 @pytest.fixture
 async def backend(store: Store, clock: MovableClock) -> Partitioned:
     backend = Partitioned(MemoryBackend(store, name="", clock=clock))
-    await backend.propose(QUEUE, 3)
+    await backend.split(QUEUE, 3)
     await backend.ensure(SOURCE, microseconds(30))
     return backend
 
@@ -78,7 +78,7 @@ def test_the_hash_is_the_same_for_ever() -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
 async def test_pages_leave_nothing_out_and_show_nothing_twice(backend: Partitioned, limit: int) -> None:
     ids = await add(backend, 20)
-    await backend.propose(QUEUE, 2)
+    await backend.split(QUEUE, 2)
     ids += await add(backend, 20, delay=60)
     listed: list[str] = []
     cursor: str | None = None
@@ -106,7 +106,7 @@ async def test_dead_letters_are_listed_the_latest_first_over_all_parts(
         died.append(id)
         clock.advance(number % 3)
         if number == 12:
-            await backend.propose(QUEUE, 5)
+            await backend.split(QUEUE, 5)
     listed: list[str] = []
     cursor: str | None = None
     while True:
@@ -180,7 +180,7 @@ async def test_a_claim_that_waits_is_led_to_the_new_parts(store: Store, backend:
     waiting = asyncio.create_task(claim_until_something_comes())
     await wait_until(lambda: any(shelf.bells for shelf in store.shelves.values()))
     other = Partitioned(backend.inner)
-    await other.propose(QUEUE, 5)
+    await other.split(QUEUE, 5)
     [id] = await add(other, 1)
     assert await asyncio.wait_for(waiting, 10) == [id]
     stop()
@@ -218,11 +218,11 @@ async def test_a_generation_is_forgotten_when_it_is_empty_and_long_sealed(
     store: Store, backend: Partitioned, clock: MovableClock
 ) -> None:
     [id] = await add(backend, 1)
-    await backend.propose(QUEUE, 2)
+    await backend.split(QUEUE, 2)
 
     async def numbers_after(days: float) -> list[int]:
         clock.advance(days * DAY)
-        backend._keeper._looked_at = None
+        backend._forgetting._looked_at = None
         await backend.prune(limit=100)
         return [each.number for each in (await backend.layout(QUEUE)).generations]
 
@@ -272,7 +272,7 @@ async def test_a_part_is_paused_as_the_stream_is_whoever_pauses_it_meanwhile(
 ) -> None:
     """Whoever has the parts follow has read that the stream goes on, and then it is paused with its parts."""
     new, operator = (Partitioned(MemoryBackend(store, name="", clock=clock)) for _ in range(2))
-    await operator.propose(QUEUE, 2)
+    await operator.split(QUEUE, 2)
     paused = asyncio.Event()
     counts = MemoryBackend.counts
 

@@ -19,44 +19,26 @@ class MemoryLayouts(Layouts):
         with self._store.lock:
             return self._store.layouts.get(stream, WHOLE)
 
-    async def propose(self, stream: Stream, parts: int) -> Layout:
+    async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
         with self._store.lock:
-            return self._store_layout(stream, self._stored(stream).with_proposal(parts))
-
-    async def seal(self, part: Stream) -> None:
-        with self._store.lock:
-            self._store.shelf(part).sealed = True
-
-    async def adopt(self, stream: Stream, expected: Layout) -> Layout:
-        with self._store.lock:
-            stored = self._stored(stream)
-            if stored != expected:
+            stored = self._store.layouts.get(stream, WHOLE)
+            if stored != expected or new == stored or self._is_fixed(stream, stored):
                 return stored
-            return self._store_layout(stream, stored.with_adoption(self._now_us()))
+            self._store.layouts[stream] = new
+            self._store.shelf(stream).sealed = new.sealed
+            self._store.announce(LayoutOrder(stream))
+            return new
 
-    async def forget(self, stream: Stream, number: int) -> Layout:
-        with self._store.lock:
-            return self._store_layout(stream, self._stored(stream).without(number))
+    def _is_fixed(self, stream: Stream, stored: Layout) -> bool:
+        shelf = self._store.shelves.get(stream)
+        return stream.kind == "topic" and stored == WHOLE and shelf is not None and shelf.established
 
     async def drop(self, part: Stream) -> None:
         with self._store.lock:
             self._store.shelves.pop(part, None)
-
-    async def restore(self, stream: Stream, layout: Layout) -> Layout:
-        with self._store.lock:
-            stored = self._stored(stream)
-            return self._store_layout(stream, layout) if stored.is_older_than(layout) else stored
+            self._store.layouts.pop(part, None)
 
     async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
         with self._store.lock:
             shelf, now_us = self._store.shelf(stream), self._now_us()
             return [shelf.holder(message, now_us) for message in messages]
-
-    def _stored(self, stream: Stream) -> Layout:
-        return self._store.layouts.get(stream, WHOLE)
-
-    def _store_layout(self, stream: Stream, layout: Layout) -> Layout:
-        if layout != self._stored(stream):
-            self._store.layouts[stream] = layout
-            self._store.announce(LayoutOrder(stream))
-        return layout

@@ -174,6 +174,7 @@ class Store:
 
     def join(self, stream: Stream, start: Start, *, ordered: bool, now_us: int) -> bool:
         topic, group = self.topic(stream), self.group(stream)
+        topic.refuse_if_sealed()
         new = group.join(start, ordered=ordered, now_us=now_us)
         self.shelves[stream] = group
         topic.ring()

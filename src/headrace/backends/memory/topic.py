@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headrace.core.backend import Answer
+from headrace.core.errors import Moved
 from headrace.core.message import NORMAL, Batch, Message, Stream
 from headrace.core.orders import Order
 from headrace.core.record import JobStatus
@@ -33,8 +34,13 @@ class TopicShelf(Shelf):
         self.removed: set[str] = set()
 
     def arrange(self, rules: TopicRules) -> None:
+        self.refuse_if_sealed()
         self.established = True
         self.rules = rules
+
+    def refuse_if_sealed(self) -> None:
+        if self.sealed:
+            raise Moved(f"{self.stream.name} is sealed")
 
     def find(self, id: str, now_us: int) -> Entry | Mark | None:
         event = self.log.get(id)

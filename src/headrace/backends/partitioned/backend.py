@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
@@ -19,7 +18,6 @@ from headrace.core.orders import LayoutOrder, Order, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Record, WorkerInfo
 
-from .admission import ClaimPlaces
 from .changing import Changes
 from .claims import PartitionedRenewer, unwrap_reports, unwrap_settlements, wrap
 from .declaring import Declarations
@@ -38,7 +36,6 @@ from .orders import (
 from .routing import Plan
 from .schedules import PartitionedScheduling
 from .sending import Sender
-from .topic_trimming import Trimming
 from .topics import PartitionedTopics
 
 #: Every so many beats of a worker layouts are read again.
@@ -58,12 +55,11 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         self._leases: dict[Stream, int] = {}
         self._ensured: dict[Stream, int] = {}  # parts, with their lease
         self._begin_topics()
-        self._changes = Changes(inner, self._layouts, self._prepare_topic)
+        self._changes = Changes(inner, self._layouts)
         self._declarations = Declarations(inner, self._changes)
         self._layouts.on_first_use(self._declarations.heed)
         self._sender = Sender(inner, self._layouts, self._changes, self._refresh_soon)
-        self._trimming = Trimming(inner, self._layouts)
-        self._keeper = Forgetting(inner, self._layouts, self._clear_topic)
+        self._forgetting = Forgetting(inner, self._layouts)
         self._consumers: set[str] = set()
         self._refreshing: set[asyncio.Task[None]] = set()
         self._beats = count(1)
@@ -103,7 +99,7 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         lease_us = self._leases.get(plan.stream)
         if lease_us is None:
             return
-        new = [part for part in plan.parts[1:] if self._ensured.get(part) != lease_us]
+        new = [part for part in plan.parts if part != plan.stream and self._ensured.get(part) != lease_us]
         for part in new:
             await self._inner.ensure(Source(part), lease_us)
         if new:
@@ -153,40 +149,23 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         children: int | None = None,
         wait: float,
     ) -> list[Claim]:
-        until = time.monotonic() + wait
-        await self._admission.hand_back_unseen(consumer)
-        while True:
-            places = await self._places(sources)
-            now = time.monotonic()
-            turn = max(0.0, min(until - now, places.hold_for))
-            claims = await self._inner.claim(
-                places.sources,
-                consumer=consumer,
-                limit=limit,
-                suspects=suspects,
-                children=children,
-                wait=turn,
-            )
-            admitted = await self._admission.admit(claims, places, consumer)
-            after = time.monotonic()
-            if claims and not admitted:
-                continue  # there is something to do before them
-            if admitted or after >= until or after < now + turn:  # back before its time: it was woken
-                return wrap(admitted, self._layouts.logical)
+        claims = await self._inner.claim(
+            await self._claimable(sources),
+            consumer=consumer,
+            limit=limit,
+            suspects=suspects,
+            children=children,
+            wait=wait,
+        )
+        return wrap(claims, self._layouts.logical)
 
-    async def _places(self, sources: Sequence[Source]) -> ClaimPlaces:
-        """All parts from which may be claimed now."""
-        places = ClaimPlaces()
+    async def _claimable(self, sources: Sequence[Source]) -> list[Source]:
+        """All parts of these, ready to be claimed from."""
         for source in sources:
             plan = await self._layouts.plan(source.stream)
-            if plan is None:
-                places.sources.append(source)
-            elif source.stream.kind == "group":
-                await self._add_claimable(source.stream, places)
-            else:
+            if plan is not None:
                 await self._make_ready(plan)
-                places.sources += plan.sources
-        return places
+        return await self._sources(sources)
 
     def wake(self, consumer: str) -> None:
         self._inner.wake(consumer)
@@ -218,12 +197,13 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         return promoted_of_whole(await self._inner.promote(await self._sources(sources), limit=limit))
 
     async def prune(self, *, limit: int) -> int:
-        await self._trimming.trim_what_is_sealed()
-        await self._keeper.forget_what_is_over()
+        await self._forgetting.forget_what_is_over()
         return await self._inner.prune(limit=limit)
 
     async def beat(self, worker: WorkerInfo) -> Standing:
-        streams = [place.stream for place in await self._sources(map(Source, worker.streams))]
+        # Pause and lease of a stream are known under its own name, also where only its parts have messages.
+        parts = [place.stream for place in await self._sources(map(Source, worker.streams))]
+        streams = list(dict.fromkeys((*worker.streams, *parts)))
         if len(streams) > len(worker.streams):
             worker = worker_with_parts(worker, streams)
         standing = await self._inner.beat(worker)
@@ -236,7 +216,6 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
 
     async def retire(self, sources: Sequence[Source], consumer: str) -> None:
         self._consumers.discard(consumer)
-        await self._admission.hand_back_unseen(consumer)
         await self._inner.retire(await self._sources(sources), consumer)
 
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
@@ -284,26 +263,18 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
     async def layout(self, stream: Stream) -> Layout:
         return await self._layouts.refresh(stream)
 
-    async def propose(self, stream: Stream, parts: int) -> Layout:
-        """And carry it out: whoever meets a proposal may."""
-        return await self._changes.split(stream, parts)
-
-    async def seal(self, part: Stream) -> None:
-        await self._inner.seal(part)
-
-    async def adopt(self, stream: Stream, expected: Layout) -> Layout:
-        return await self._inner.adopt(stream, expected)
-
-    async def forget(self, stream: Stream, number: int) -> Layout:
-        layout = await self._inner.forget(stream, number)
+    async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
+        layout = await self._inner.swap_layout(stream, expected, new)
         self._layouts.learn(stream, layout)
         return layout
 
+    async def split(self, stream: Stream, parts: int) -> Layout:
+        if stream.kind == "topic":
+            return await self._changes.lay_out_topic(stream, parts)
+        return await self._changes.split(stream, parts)
+
     async def drop(self, part: Stream) -> None:
         await self._inner.drop(part)
-
-    async def restore(self, stream: Stream, layout: Layout) -> Layout:
-        return await self._inner.restore(stream, layout)
 
     async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
         found = [await self._inner.holders(part, messages) for part in await self._parts(stream)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from headrace.core.backend import Backend
-from headrace.core.layout import Layout
+from headrace.core.layout import WHOLE, Layout
 from headrace.core.message import Stream
 
 from .changing import Changes
@@ -25,16 +25,23 @@ class Declarations:
         wanted = self.parts.get(stream)
         if wanted is None or layout.current.parts == wanted:
             return layout
-        if layout.proposed == wanted:  # another process does it at this moment
-            return await self._changes.split(stream, wanted)
-        if layout.whole and not layout.proposed and stream not in await self._inner.streams():
-            return await self._changes.split(stream, wanted)
-        log.warning(
-            "%s %r is declared with %d partitions and has %d: what is stored counts; `%s` changes it",
-            stream.kind,
-            stream.name,
-            wanted,
-            layout.current.parts,
-            "headrace topics split" if stream.kind == "topic" else "headrace split",
-        )
+        if stream.kind == "topic":
+            layout = await self._changes.lay_out_topic(stream, wanted) if layout == WHOLE else layout
+        elif layout.proposed == wanted or await self._is_unused(stream, layout):
+            # Proposed: another process does it at this moment.
+            layout = await self._changes.split(stream, wanted)
+        if layout.current.parts != wanted:
+            log.warning(
+                "%s %r is declared with %d partitions and has %d: what is stored counts; %s",
+                stream.kind,
+                stream.name,
+                wanted,
+                layout.current.parts,
+                "it was fixed when the topic was made"
+                if stream.kind == "topic"
+                else "`headrace split` changes it",
+            )
         return layout
+
+    async def _is_unused(self, queue: Stream, layout: Layout) -> bool:
+        return layout.whole and not layout.proposed and queue not in await self._inner.streams()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from headrace.core.backend import Backend
@@ -14,7 +13,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.layout import Layout, generation_of, parts_of, whole_stream
 from headrace.core.message import Stream
 
-from .layouts import KnownLayouts
+from .layouts import KnownLayouts, seal
 
 #: Microseconds after which a sealed generation may be forgotten. Nobody trusts a layout for nearly as long.
 KEPT_FOR: Final = 7 * 24 * 3600 * SECOND
@@ -22,25 +21,23 @@ KEPT_FOR: Final = 7 * 24 * 3600 * SECOND
 #: Seconds between two looks.
 EVERY: Final = 300.0
 
-#: Takes the groups off a topic's part in which nothing is left; False: there is something.
-Clear = Callable[[Stream], Awaitable[bool]]
-
 
 class Forgetting:
-    def __init__(self, inner: Backend, layouts: KnownLayouts, clear_topic: Clear) -> None:
+    def __init__(self, inner: Backend, layouts: KnownLayouts) -> None:
         self._inner = inner
         self._layouts = layouts
-        self._clear_topic = clear_topic
         self._looked_at: float | None = None
         self._strays: dict[Stream, set[Stream]] = {}  # by stream, as the last look found them
 
     async def forget_what_is_over(self) -> None:
-        """Of the streams that this process uses."""
+        """Of the queues that this process uses."""
         now = time.monotonic()
         if self._looked_at is not None and now - self._looked_at < EVERY:
             return
         self._looked_at = now
         for stream in self._layouts.known() if self._layouts.any_split else ():
+            if stream.kind != "queue":
+                continue
             with contextlib.suppress(BackendUnavailable):  # there is time; and not every user has the rights
                 await self._look_at(stream)
 
@@ -52,10 +49,15 @@ class Forgetting:
         for generation in plan.layout.generations[:-1]:
             if not generation.number or generation.sealed_us + KEPT_FOR >= now_us:
                 # A failover may have taken back the seal.
-                await asyncio.gather(*map(self._inner.seal, parts_of(stream, generation)))
-            elif await self._is_empty(stream, parts_of(stream, generation)):
-                self._layouts.learn(stream, await self._inner.forget(stream, generation.number))
+                await asyncio.gather(*(seal(self._inner, part) for part in parts_of(stream, generation)))
+            elif await self._is_empty(parts_of(stream, generation)):
+                await self._forget(stream, generation.number)
         await self._drop_strays(stream, plan.layout)
+
+    async def _forget(self, stream: Stream, number: int) -> None:
+        stored = await self._inner.layout(stream)
+        layout = await self._inner.swap_layout(stream, stored, stored.without(number))
+        self._layouts.learn(stream, layout)
 
     async def _drop_strays(self, stream: Stream, layout: Layout) -> None:
         """Take parts out of the store that had been forgotten at the last look already: whoever still waited
@@ -66,13 +68,11 @@ class Forgetting:
         numbers = {part: number for part in parts if (number := generation_of(part)) < layout.current.number}
         strays = {part for part, number in numbers.items() if number not in kept | {0}}
         for part in strays & self._strays.get(stream, set()):
-            if await self._is_empty(stream, [part]):
+            if await self._is_empty([part]):
                 await self._inner.drop(part)
         self._strays[stream] = strays
 
-    async def _is_empty(self, stream: Stream, parts: list[Stream]) -> bool:
-        if stream.kind == "topic":
-            return all([await self._clear_topic(part) for part in parts])
+    async def _is_empty(self, parts: list[Stream]) -> bool:
         counts = await asyncio.gather(*map(self._inner.counts, parts))
         return not any(
             each.queued or each.running or each.scheduled or each.retrying or each.dead for each in counts

@@ -65,7 +65,7 @@ class PartitionedInspector(Desk, Inspector, Counting):
         # The stream itself first: whoever makes parts meanwhile has them follow it.
         await self._inner.pause(stream, paused=paused)
         layout = await self._layouts.refresh(stream)
-        parts = list((await self._parts(stream))[1:])
+        parts = [part for part in await self._parts(stream) if part != stream]
         if layout.proposed:
             parts += parts_of(stream, layout.next)
         await asyncio.gather(*(self._inner.pause(part, paused=paused) for part in parts))

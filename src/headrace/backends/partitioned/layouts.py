@@ -8,9 +8,11 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 
+import msgspec
+
 from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable
-from headrace.core.layout import WHOLE, Layout
+from headrace.core.layout import SEALED, WHOLE, Layout
 from headrace.core.message import Source, Stream
 
 from .routing import Plan, plan_of, sealed_parts
@@ -129,16 +131,27 @@ class KnownLayouts:
         if known is not None and layout.is_older_than(known):
             # What others append to the parts that this process knows must be found by those that come.
             with contextlib.suppress(BackendUnavailable):  # who may only look leaves it to the others
-                layout = await self._restore(base, known)
+                layout = await self._restore(base, known, layout)
         self.learn(base, layout)
         return self._layouts[base]
 
-    async def _restore(self, base: Stream, known: Layout) -> Layout:
+    async def _restore(self, base: Stream, known: Layout, stored: Layout) -> Layout:
         """With its seals, which may be lost as well. Or it is not lost, and only the answer was late."""
-        layout = await self._inner.restore(base, known)
-        if layout == known:
-            await asyncio.gather(*map(self._inner.seal, sealed_parts(base, layout)))
-        return layout
+        while stored.is_older_than(known):
+            found = await self._inner.swap_layout(base, stored, known)
+            if found == stored:
+                # The topic was lost and made anew, as a whole. That is how it is now.
+                self._forget(base)
+                return found
+            stored = found
+        if stored == known and base.kind == "queue":
+            await asyncio.gather(*(seal(self._inner, part) for part in sealed_parts(base, known)))
+        return stored
+
+    def _forget(self, base: Stream) -> None:
+        del self._layouts[base]
+        self._forget_plans(base)
+        self._changed(base)
 
     def learn(self, base: Stream, layout: Layout) -> None:
         """Take what the store has answered."""
@@ -173,3 +186,12 @@ class KnownLayouts:
 def base_of(stream: Stream) -> Stream:
     """The queue or topic whose layout counts."""
     return Stream("topic", stream.topic) if stream.kind == "group" else stream
+
+
+async def seal(inner: Backend, stream: Stream) -> None:
+    """Let nothing be appended to a part, or to the queue itself, from now on."""
+    stored, wanted = WHOLE, SEALED
+    while (found := await inner.swap_layout(stream, stored, wanted)) != wanted:
+        if found.sealed:
+            return
+        stored, wanted = found, msgspec.structs.replace(found, sealed=True)

@@ -29,7 +29,7 @@ def part_in(stream: Stream, generation: Generation, text: str) -> Stream:
 class Plan(msgspec.Struct, frozen=True):
     """The parts of a queue, a topic or a group under a layout; the oldest generation first.
 
-    `parts` are those of all generations; the first is the stream itself, where its schedules are.
+    `parts` are those of all generations; of a queue the first is the queue itself, where its schedules are.
     """
 
     stream: Stream
@@ -56,8 +56,8 @@ class Plan(msgspec.Struct, frozen=True):
 def plan_of(stream: Stream, layout: Layout) -> Plan:
     generations = layout.generations
     parts = [part for generation in generations for part in parts_of(stream, generation)]
-    # The whole stream keeps its schedules, even if its generation should be missing.
-    whole = [] if parts and parts[0] == stream else [stream]
+    # A queue keeps its schedules, even if its generation should be missing. Of a topic there are the parts.
+    whole = [] if parts[0] == stream or stream.kind != "queue" else [stream]
     return Plan(stream, layout, (*whole, *parts))
 
 

@@ -10,9 +10,8 @@ from headrace.core.topics import GroupRecord, Places, Tended, TopicRecord, numbe
 from .orders import sum_of
 
 
-def merged_topic(topic: Stream, parts: Sequence[TopicRecord], current: int = 1) -> TopicRecord:
-    """One record of the parts that exist, the oldest first. The rules are those of the latest; `current` is
-    how many parts take new events."""
+def merged_topic(topic: Stream, parts: Sequence[TopicRecord], count: int) -> TopicRecord:
+    """One record of the parts that were used, in their order, of so many. Each has the rules of the topic."""
     filled = [part for part in parts if part.length]
     last = sum(part.last for part in parts)
     return TopicRecord(
@@ -24,7 +23,7 @@ def merged_topic(topic: Stream, parts: Sequence[TopicRecord], current: int = 1) 
         last_us=max((part.last_us for part in filled), default=0),
         scheduled=sum(part.scheduled for part in parts),
         groups=_merged_groups(topic, parts),
-        parts=current,
+        parts=count,
     )
 
 
@@ -39,7 +38,7 @@ def _merged_groups(topic: Stream, parts: Sequence[TopicRecord]) -> tuple[GroupRe
 
 
 def merged_group(group: Stream, parts: Sequence[GroupRecord]) -> GroupRecord:
-    """The oldest part first: what was said of the latest holds."""
+    """What was said of the last part holds."""
     return GroupRecord(
         group,
         Places({part.stream.topic: number_in_one_log(part.position) for part in parts}),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from headrace.core.layout import WHOLE, Layout, Layouts, decode_layout, encode_layout
 from headrace.core.message import Message, Stream
 
 from .connection import Word
 from .keys import label_of
-from .scripts import DROP, HOLDERS, LAYOUT, SEAL
+from .scripts import DROP, HOLDERS, LAYOUT
 from .store import Store
 
 #: Messages that one script looks for.
@@ -22,28 +22,15 @@ class RedisLayouts(Layouts):
     async def layout(self, stream: Stream) -> Layout:
         return decode_layout(await self._store.command("HGET", self._store.queue(stream).keys.meta, "layout"))
 
-    async def propose(self, stream: Stream, parts: int) -> Layout:
-        return await self._change(stream, lambda stored: stored.with_proposal(parts))
-
-    async def seal(self, part: Stream) -> None:
-        await self._store.run(self._store.queue(part).call(SEAL))
-
-    async def adopt(self, stream: Stream, expected: Layout) -> Layout:
-        def adopt(stored: Layout) -> Layout:
-            return stored.with_adoption(self._store.now_us()) if stored == expected else stored
-
-        return await self._change(stream, adopt)
-
-    async def forget(self, stream: Stream, number: int) -> Layout:
-        return await self._change(stream, lambda stored: stored.without(number))
+    async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
+        before = b"" if expected == WHOLE else encode_layout(expected)
+        call = self._store.queue(stream).call(LAYOUT, before, encode_layout(new), int(new.sealed))
+        return decode_layout(await self._store.run(call))
 
     async def drop(self, part: Stream) -> None:
         await self._store.run(self._store.queue(part).call(DROP))
         await self._store.command("SREM", self._store.keys.streams, label_of(part))
         self._store.listed.discard(part)
-
-    async def restore(self, stream: Stream, layout: Layout) -> Layout:
-        return await self._change(stream, lambda stored: layout if stored.is_older_than(layout) else stored)
 
     async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
         by_id = int(stream.kind != "topic")
@@ -52,21 +39,6 @@ class RedisLayouts(Layouts):
         calls = [queue.call(HOLDERS, by_id, *_words(chunk)) for chunk in chunks]
         replies = await self._store.run_all(calls) if calls else []
         return [id.decode() or None for reply in replies for id in reply]
-
-    async def _change(self, stream: Stream, change: Callable[[Layout], Layout]) -> Layout:
-        """What stands there then."""
-        stored = await self.layout(stream)
-        queue = self._store.queue(stream)
-        while True:
-            layout = change(stored)
-            if layout == stored:
-                return stored
-            expected = b"" if stored == WHOLE else encode_layout(stored)
-            wanted = encode_layout(layout)
-            found: bytes = await self._store.run(queue.call(LAYOUT, expected, wanted))
-            if found == wanted:
-                return layout
-            stored = decode_layout(found)
 
 
 def _words(messages: Sequence[Message]) -> list[Word]:

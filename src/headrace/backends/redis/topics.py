@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.core.errors import Moved
 from headrace.core.message import Stream, group_stream
 from headrace.core.record import Counts
 from headrace.core.topics import (
@@ -19,9 +20,10 @@ from headrace.core.topics import (
     number_in_one_log,
 )
 
-from .faults import OutOfMemory
+from .faults import OutOfMemory, is_sealed
 from .inspector import counts_of
 from .keys import TopicKeys, label_of
+from .queue import Call
 from .scripts import ARRANGE, COUNTS, JOIN, REMOVE, RESET, SURVEY, TEND, rules_text
 from .seeking import position_of
 from .store import Store
@@ -44,18 +46,24 @@ class RedisTopics(Topics):
     async def arrange(self, topic: Stream, rules: TopicRules) -> None:
         await self._store.demand("producer")
         await self._list_streams(topic)
-        await self._store.run(self._store.queue(topic).call(ARRANGE, rules_text(rules)))
+        await self._run_unsealed(topic, self._store.queue(topic).call(ARRANGE, rules_text(rules)))
 
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
         await self._store.demand("worker")
         await self._list_streams(_topic_of(group), group)
         self._store.note_wish(group, ordered=ordered)
         queue = self._store.queue(group)
-        answer = await self._store.run(queue.call(JOIN, int(ordered), start.at, start.time_us))
+        answer = await self._run_unsealed(group, queue.call(JOIN, int(ordered), start.at, start.time_us))
         if answer < 0:
             position = await position_of(self._store, self._store.queue(_topic_of(group)), start)
-            answer = await self._store.run(queue.call(JOIN, int(ordered), "position", position))
+            answer = await self._run_unsealed(group, queue.call(JOIN, int(ordered), "position", position))
         return bool(answer)
+
+    async def _run_unsealed(self, stream: Stream, call: Call) -> Any:
+        [reply] = await self._store.run_all((call,), tolerates=is_sealed)
+        if is_sealed(reply):
+            raise Moved(f"{stream.topic} is sealed")
+        return reply
 
     async def read(
         self, topic: Stream, after: Position | Start, *, consumer: str, limit: int, wait: float

@@ -10,7 +10,7 @@ from headrace.core.topics import BEGINNING, KEYS_DEFERRED_MOST, Ordering, Start
 
 from . import queries, topic_queries
 from .connection import Connection
-from .log import Log, open_log, position_of
+from .log import Log, open_log, open_unsealed, position_of
 from .order import Leaver, pass_on
 from .parcel import listed, unlisted
 from .transaction import Transaction
@@ -36,7 +36,7 @@ def find_group(connection: Connection, namespace: str, group: Stream) -> GroupRo
 
 
 def join(transaction: Transaction, group: Stream, start: Start, *, ordered: bool) -> bool:
-    log = open_log(transaction, group.topic)
+    log = open_unsealed(transaction, group.topic)
     stream = transaction.stream(group).number
     found = find_group(transaction.connection, transaction.namespace, group)
     if found is None or found.removed:

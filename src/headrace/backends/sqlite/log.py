@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from headrace.core.backend import CLAIM_BYTES
-from headrace.core.errors import UnknownEvent
+from headrace.core.errors import Moved, UnknownEvent
 from headrace.core.message import Message, Stream
 from headrace.core.topics import LogEntry, Reading, Start, TopicRules
 
@@ -67,8 +67,16 @@ def row_of(rules: TopicRules) -> tuple[int, int | None, int]:
     return rules.retention_us, rules.max_length, int(rules.strict)
 
 
+def open_unsealed(transaction: Transaction, topic: str, rules: TopicRules | None = None) -> Log:
+    """The same; `Moved` when the topic has parts, which stand for it."""
+    stream = transaction.find(Stream("topic", topic))
+    if stream is not None and stream.sealed:
+        raise Moved(f"{topic} is sealed")
+    return open_log(transaction, topic, rules)
+
+
 def arrange(transaction: Transaction, topic: Stream, rules: TopicRules) -> None:
-    log = open_log(transaction, topic.topic, rules)
+    log = open_unsealed(transaction, topic.topic, rules)
     transaction.connection.change(topic_queries.WRITE_RULES, (log.stream, *row_of(rules)))
 
 

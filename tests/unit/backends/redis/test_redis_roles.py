@@ -14,7 +14,7 @@ from headrace.backends.redis.permissions import ROLES, Role, rules_for
 PRODUCED = (
     *("APPEND", "APPEND_ONE", "ARRANGE", "PUBLISH", "CANCEL", "WATCH", "UNWATCH", "LOOK"),
     # Whoever meets a change of a layout finishes it.
-    *("HOLDERS", "LAYOUT", "PAUSE", "SEAL", "COUNTS", "SURVEY"),
+    *("HOLDERS", "LAYOUT", "PAUSE", "COUNTS", "SURVEY"),
 )
 READ = ("COUNTS", "LIST", "LOOK", "SURVEY", "SCHEDULES", "SEEK", "FIND")
 WORKED = (

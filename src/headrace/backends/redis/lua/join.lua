@@ -6,6 +6,9 @@
 -- args:     1 or 0: the member wants order · where it starts: new, beginning, time, position, event (which must be found
 --           first) · the time, or the position
 -- answers:  1 when it is new, 0 when it was there, -1 when it is not and the event must be found
+if is_sealed() then
+  return redis.error_reply('SEALED the parts of this topic stand for it')
+end
 local wish, start, value = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local name = string.match(LABEL, '/(.*)$')
 local now, group = clock(), own_group()

@@ -2,6 +2,11 @@
 -- the bounds that core/topics.py names (made in scripts.py).
 local LOG, GROUPS, TOPIC, GROUP_PREFIX = KEYS[21], KEYS[22], KEYS[23], KEYS[24]
 
+-- Whether the topic has parts, which stand for it: nothing is joined or written here.
+local function is_sealed()
+  return redis.call('HGET', TOPIC, 'sealed') == '1'
+end
+
 -- Notes that a member of the group with this hash was seen, and whether it wants order ('1', '0', or '': it is no
 -- member). Answers whether the group is ordered, and whether live members disagree about it.
 local function note_wish(meta, wish, now)

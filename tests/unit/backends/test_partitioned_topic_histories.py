@@ -1,5 +1,5 @@
-"""Random histories of a topic that is split at random moments: every group gets every event, one at a time,
-and an ordered one those of a key in their order."""
+"""Random histories of a topic with parts: every group gets every event, one at a time, and an ordered one
+those of a key in their order."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.message import Message, Source, Stream
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Released, Retry, Verdict
-from tests.unit.backends.split_orders import SplitOrders
+from tests.unit.backends.parted_orders import PartedOrders
 
 FAILURE: Final = Failure("ValueError", "no such row", "")
 
-#: The parts that a change leads to, and which process makes it.
-SPLITS = st.tuples(st.just("split"), st.integers(1, 4), st.integers(0, 2))
 #: Keys of the events of a batch, and who publishes them; an empty one is none.
 PUBLISHES = st.tuples(
     st.just("publish"), st.lists(st.sampled_from("aabbc-"), min_size=1, max_size=5), st.integers(0, 2)
@@ -33,11 +31,8 @@ SETTLES = st.tuples(
     st.sampled_from(["done", "done", "retry", "later", "dead", "release"]),
 )
 WAITS = st.tuples(st.just("wait"), st.integers(1, 40), st.integers(0, 2))
-HEARS = st.tuples(st.just("hear"), st.just(0), st.integers(0, 2))
 
-HISTORIES = st.lists(
-    st.one_of(SPLITS, PUBLISHES, CLAIMS, SETTLES, CLAIMS, SETTLES, WAITS, HEARS), max_size=40
-)
+HISTORIES = st.lists(st.one_of(PUBLISHES, CLAIMS, SETTLES, CLAIMS, SETTLES, WAITS), max_size=40)
 
 
 class Group:
@@ -62,8 +57,8 @@ class Group:
 
 
 class History:
-    def __init__(self) -> None:
-        self.orders = SplitOrders(3)
+    def __init__(self, parts: int) -> None:
+        self.orders = PartedOrders(parts, processes=3)
         self.published: dict[
             str, str
         ] = {}  # the key of each event, in the order in which they were published
@@ -75,9 +70,6 @@ class History:
             for process in range(3):
                 group = await self.orders.join(name, ordered=ordered, by=process)
             self.groups.append(Group(group, ordered=ordered))
-
-    async def split(self, parts: int, process: int) -> None:
-        await self.orders.split(parts, by=process)
 
     async def publish(self, keys: Sequence[str], process: int) -> None:
         events = [Message(f"{key}{next(self._numbers)}", "placed", b"", key=key.strip("-")) for key in keys]
@@ -128,12 +120,8 @@ class History:
                     if each.status.over:
                         group.over.add(each.id)
 
-    async def hear(self, _: int, process: int) -> None:
-        await self.orders.processes[process].layout(Stream("topic", "orders"))
-
     async def finish(self) -> None:
         """In the end every group has had everything."""
-        await self.orders.refresh()
         for _ in range(3):
             await self.wait(31, 0)
         for _ in range(len(self.published) + 1):
@@ -146,16 +134,14 @@ class History:
             assert (counts.queued, counts.running, counts.retrying, counts.scheduled) == (0, 0, 0, 0)
 
 
-async def _play(history: list[tuple[Any, Any, Any]]) -> None:
-    played = History()
+async def _play(parts: int, history: list[tuple[Any, Any, Any]]) -> None:
+    played = History(parts)
     await played.begin()
     actions: dict[str, Callable[[Any, Any], Coroutine[Any, Any, None]]] = {
-        "split": played.split,
         "publish": played.publish,
         "claim": played.claim,
         "settle": played.settle,
         "wait": played.wait,
-        "hear": played.hear,
     }
     for name, first, second in history:
         await actions[name](first, second)
@@ -163,6 +149,8 @@ async def _play(history: list[tuple[Any, Any, Any]]) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(HISTORIES)
-def test_nothing_is_lost_or_comes_twice_or_out_of_turn(history: list[tuple[Any, Any, Any]]) -> None:
-    asyncio.run(_play(history))
+@given(st.integers(2, 4), HISTORIES)
+def test_nothing_is_lost_or_comes_twice_or_out_of_turn(
+    parts: int, history: list[tuple[Any, Any, Any]]
+) -> None:
+    asyncio.run(_play(parts, history))

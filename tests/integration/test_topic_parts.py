@@ -1,4 +1,4 @@
-"""A topic that is split while processes publish to it and handle its events, and some of them are killed."""
+"""A topic with parts, while processes publish to it and handle its events, and some of them are killed."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from headrace import App
 from tests.constellations import Cluster
 
 from .newsroom import GROUPS, Newsroom, Story
 from .workshop import WorkerProcess, Workshop
 
-NEWSROOM = "tests.integration.newsroom:app"
+NEWSROOM = "tests.integration.newsroom:parted"
+
+#: Partitions of the topics.
+PARTS = 3
 
 #: Keys of a publisher, and how many events each of them gets.
 KEYS, EACH = 8, 60
 
-#: The changes, and after how many events of each key they come.
-CHANGES = ((10, 3), (20, 1), (30, 5), (45, 2))
+#: After how many events of each key a worker is killed.
+KILLS = (10, 20, 30, 45)
 
 
 @pytest.fixture
@@ -40,10 +42,10 @@ async def _start(workshop: Workshop) -> WorkerProcess:
 
 
 class Publisher:
-    """A process of its own as far as the store can tell: it hears of a change when it meets one."""
+    """A process of its own as far as the store can tell."""
 
     def __init__(self, workshop: Workshop, name: str) -> None:
-        self._newsroom = Newsroom(workshop.url, workshop.log)
+        self._newsroom = Newsroom(workshop.url, workshop.log, partitions=PARTS)
         self.keys = [f"{name}-{number}" for number in range(KEYS)]
         self.published = 0
         self._allowed = 0
@@ -81,29 +83,25 @@ def _distinct(workshop: Workshop) -> int:
     return sum(len(set(each)) for group in GROUPS for each in _handled(workshop, group).values())
 
 
-async def _change(
+async def _publish_on(
     workshop: Workshop, publishers: list[Publisher], workers: list[WorkerProcess], *, kill: bool
 ) -> None:
-    """Split the topic again and again while events are published; after each change a worker dies."""
-    app = App(workshop.url)
-    for after, parts in CHANGES:
+    """Have events published step by step; after each step a worker dies."""
+    for after in KILLS if kill else ():
         for publisher in publishers:
             publisher.go_on(after + 10)
         await workshop.until(lambda after=after: all(each.published >= after for each in publishers))
-        await app.admin.split_topic("stories", parts)
-        if kill:
-            workers.append(await _start(workshop))
-            workers.pop(0).kill()
+        workers.append(await _start(workshop))
+        workers.pop(0).kill()
     for publisher in publishers:
         publisher.go_on(EACH)
-    await app.close()
 
 
 async def _play(workshop: Workshop, *, kill: bool) -> None:
     publishers = [Publisher(workshop, name) for name in "ab"]
     workers = [await _start(workshop), await _start(workshop)]
     publishing = [asyncio.ensure_future(publisher.publish()) for publisher in publishers]
-    await _change(workshop, publishers, workers, kill=kill)
+    await _publish_on(workshop, publishers, workers, kill=kill)
     await asyncio.gather(*publishing)
     wanted = len(publishers) * KEYS * EACH * len(GROUPS)
     await workshop.until(lambda: _distinct(workshop) >= wanted, timeout=60)
@@ -123,24 +121,20 @@ async def _play(workshop: Workshop, *, kill: bool) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("workshop", ["sqlite", "valkey-9.1"], indirect=True)
-async def test_order_by_key_holds_over_splits_while_members_are_killed(workshop: Workshop) -> None:
+async def test_order_by_key_holds_in_parts_while_members_are_killed(workshop: Workshop) -> None:
     await _play(workshop, kill=True)
 
 
 @pytest.mark.timeout(120)
-async def test_order_by_key_holds_over_splits_on_a_cluster(cluster_workshop: Workshop) -> None:
+async def test_order_by_key_holds_in_parts_on_a_cluster(cluster_workshop: Workshop) -> None:
     await _play(cluster_workshop, kill=False)
 
 
 @pytest.mark.parametrize("workshop", ["valkey-9.1"], indirect=True)
-async def test_every_process_hears_every_event_over_splits(workshop: Workshop) -> None:
-    newsroom = Newsroom(workshop.url, workshop.log)
-    everywhere = newsroom.app.topic("everywhere", Story)
+async def test_every_process_hears_every_event_of_all_parts(workshop: Workshop) -> None:
     workers = [await _start(workshop) for _ in range(2)]
-    for step, parts in enumerate((3, 1, 4)):
-        await everywhere.publish_many([Story(100 * step + number) for number in range(50)])
-        await newsroom.app.admin.split_topic("everywhere", parts)
-        await everywhere.publish_many([Story(100 * step + 50 + number) for number in range(50)])
+    newsroom = Newsroom(workshop.url, workshop.log, partitions=PARTS)
+    await newsroom.everywhere.publish_many([Story(number) for number in range(300)])
     await workshop.until(lambda: len(workshop.log.lines("heard")) >= 600)
     for worker in workers:
         heard = Counter(line["number"] for line in workshop.log.lines("heard", pid=worker.pid))

@@ -1,4 +1,4 @@
-"""A topic in memory that is split under way. Several processes use it, each with its own idea of parts."""
+"""A topic in memory with parts, used by several processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from headrace.backends.partitioned import Partitioned
 from headrace.core.backend import Answer
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND, MovableClock
-from headrace.core.layout import Layout
 from headrace.core.message import Batch, Message, Source, Stream, UniqueKey, group_stream
 from headrace.core.outcome import Done, Outcome, Settlement, Verdict
 from headrace.core.topics import BEGINNING, GroupRecord, Position, Reading, Start, TopicRecord
@@ -21,23 +20,17 @@ TOPIC: Final = Stream("topic", "orders")
 LEASE_US: Final = 30 * SECOND
 
 
-class SplitOrders:
-    def __init__(self, processes: int = 2) -> None:
+class PartedOrders:
+    def __init__(self, parts: int = 3, *, processes: int = 2) -> None:
         self.clock = MovableClock()
         store = Store()
         self.processes = [
             Partitioned(MemoryBackend(store, name="test", clock=self.clock)) for _ in range(processes)
         ]
         self.backend = self.processes[0]
-        self._numbers = [count(1) for _ in range(processes)]
-
-    async def split(self, parts: int, *, by: int = 0) -> Layout:
-        return await self.processes[by].propose(TOPIC, parts)
-
-    async def refresh(self) -> None:
-        """Have every process hear of the last change."""
         for process in self.processes:
-            await process.layout(TOPIC)
+            process.declare(TOPIC, parts)
+        self._numbers = [count(1) for _ in range(processes)]
 
     async def publish(
         self, *ids: str, key: str = "", by: int = 0, delay: float = 0, unique: UniqueKey | None = None

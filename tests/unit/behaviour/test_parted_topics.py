@@ -76,16 +76,14 @@ async def test_the_same_declaration_gives_the_same_topic(app: App) -> None:
 async def test_a_number_of_partitions_that_cannot_be_is_refused(app: App, partitions: int) -> None:
     with pytest.raises(ConfigurationError, match="partitions must be"):
         app.topic("orders", OrderPlaced, partitions=partitions)
-    with pytest.raises(ConfigurationError, match="partitions must be"):
-        await app.admin.split_topic("orders", partitions)
 
 
-# --- changing ---------------------------------------------------------------------------------------------
+# --- using ------------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_is_split_while_it_is_in_use(app: App) -> None:
+async def test_groups_and_fan_outs_get_everything(app: App) -> None:
     """Two groups and a fan-out: each gets everything once, and the ordered one every key in its order."""
-    orders = orders_of(app)
+    orders = app.topic("orders", OrderPlaced, partitions=4)
     billed: list[int] = []
     shown: list[int] = []
     audited: defaultdict[str | None, list[int]] = defaultdict(list)
@@ -103,21 +101,15 @@ async def test_a_topic_is_split_while_it_is_in_use(app: App) -> None:
         shown.append(order.order_id)
 
     async with app.worker():
-        for parts in (3, 1, 4, 2):
-            for key in "abc":
-                start = len(billed) + 1000 * parts
-                await placed(orders, *range(start, start + 20), key=key)
-            await app.admin.split_topic("orders", parts)
-            await placed(orders, *range(50_000 + 1000 * parts, 50_020 + 1000 * parts), key="d")
-        await wait_until(lambda: len(billed) >= 320)
-        await wait_until(lambda: sum(map(len, audited.values())) >= 320)
-        await wait_until(lambda: len(shown) >= 320)
+        for first in range(0, 200, 20):
+            for key in "abcd":
+                await placed(orders, *range(first, first + 20), key=key)
+        await wait_until(lambda: len(billed) >= 800)
+        await wait_until(lambda: sum(map(len, audited.values())) >= 800)
+        await wait_until(lambda: len(shown) >= 800)
         await until_done(app, "billing", "audit")
-    entries = await app._home.backend.read(Stream("topic", "orders"), 0, consumer="test", limit=1000, wait=0)
-    assert entries.entries
-    assert len(billed) == len(shown) == sum(map(len, audited.values())) == 320
-    assert audited["d"] == [50_000 + 1000 * parts + each for parts in (3, 1, 4, 2) for each in range(20)]
-    assert await _partitions(app) == 2
+    assert len(billed) == len(shown) == 800
+    assert audited == {key: list(range(200)) for key in "abcd"}
 
 
 async def test_dead_letters_and_listings_see_one_topic(app: App) -> None:
@@ -147,12 +139,11 @@ async def test_dead_letters_and_listings_see_one_topic(app: App) -> None:
     assert await app.admin.queues() == [] or {each.name for each in await app.admin.queues()} == {"default"}
 
 
-async def test_a_tail_follows_over_a_change(app: App) -> None:
-    orders = orders_of(app)
+async def test_a_tail_follows_all_parts(app: App) -> None:
+    orders = app.topic("orders", OrderPlaced, partitions=3)
     await placed(orders, 1)
     tail = app.admin.tail("orders", since="beginning")
     assert (await anext(tail)).payload == {"order_id": 1}
-    await app.admin.split_topic("orders", 3)
     await placed(orders, *range(2, 12))
     seen = [(await anext(tail)).payload["order_id"] for _ in range(10)]
     assert sorted(seen) == list(range(2, 12))
@@ -176,17 +167,15 @@ async def test_a_tail_may_begin_where_a_group_is(app: App) -> None:
         await drain(app)
 
 
-async def test_a_group_handles_the_history_of_a_split_topic_again(app: App) -> None:
-    orders = orders_of(app)
+async def test_a_group_handles_the_history_of_all_parts_again(app: App) -> None:
+    orders = app.topic("orders", OrderPlaced, partitions=3)
     seen: list[int] = []
 
     @orders.subscribe(group="billing", start="beginning", ordered=True)
     async def bill(order: OrderPlaced) -> None:
         seen.append(order.order_id)
 
-    await placed(orders, 1, 2, key="a")
-    await app.admin.split_topic("orders", 3)
-    await placed(orders, 3, 4, key="a")
+    await placed(orders, 1, 2, 3, 4, key="a")
     await drain(app)
     await orders.replay(group="billing")
     await drain(app)
@@ -196,8 +185,8 @@ async def test_a_group_handles_the_history_of_a_split_topic_again(app: App) -> N
     assert len(seen) == 8
 
 
-async def test_delayed_events_are_published_over_a_change(app: App, clock: MovableClock) -> None:
-    orders = orders_of(app)
+async def test_delayed_events_are_published_in_their_part(app: App, clock: MovableClock) -> None:
+    orders = app.topic("orders", OrderPlaced, partitions=3)
     seen: list[int] = []
 
     @orders.subscribe(group="billing", start="beginning")
@@ -205,7 +194,6 @@ async def test_delayed_events_are_published_over_a_change(app: App, clock: Movab
         seen.append(order.order_id)
 
     await orders.publish(OrderPlaced(1), delay=60)
-    await app.admin.split_topic("orders", 3)
     await orders.publish(OrderPlaced(2), delay=60)
     async with app.worker(lease=LONG) as worker:
         clock.advance(61)
