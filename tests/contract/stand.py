@@ -244,16 +244,16 @@ class Stand:
         return recovery
 
     async def renew(self, *claims: Claim, after_outage: bool = False) -> list[Renewal]:
-        """As a keeper does it: in a thread of its own, on a connection of its own."""
-        renewer = self.backend.renewer()
+        """As a worker does it: on an event loop in a thread of its own, over a connection of its own."""
+        keeper = self.backend.lease_keeper()
 
-        def renew() -> list[Renewal]:
+        async def renew() -> list[Renewal]:
             try:
-                return renewer.renew(claims, after_outage=after_outage)
+                return await keeper.renew(claims, after_outage=after_outage)
             finally:
-                renewer.close()
+                await keeper.close()
 
-        return await asyncio.to_thread(renew)
+        return await asyncio.to_thread(asyncio.run, renew())
 
     async def promote(self, *, limit: int = 100, sources: Sequence[Source] = (source,)) -> Promoted:
         promoted = await self.backend.promote(sources, limit=limit)

@@ -181,9 +181,9 @@ async def _claim(backend: Backend, source: Source, wait: float = 0) -> list[Clai
 
 
 async def _renewed(backend: Backend, claims: list[Claim]) -> None:
-    renewer = backend.renewer()
-    answers = await asyncio.to_thread(renewer.renew, claims)
-    renewer.close()
+    leases = backend.lease_keeper()
+    answers = await leases.renew(claims)
+    await leases.close()
     assert set(answers) == {Renewal.KEPT}
 
 

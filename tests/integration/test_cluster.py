@@ -215,14 +215,14 @@ async def test_a_queue_that_has_moved_is_found_at_its_new_node(
 ) -> None:
     await bench.add(3)
     (claim,) = await bench.claim(1)
-    renewer = bench.backend.renewer()
-    assert await asyncio.to_thread(renewer.renew, [claim]) == [Renewal.KEPT]
+    leases = bench.backend.lease_keeper()
+    assert await leases.renew([claim]) == [Renewal.KEPT]
     slot = shared.slot_of(tag(bench.namespace, STREAM.name))
     move(shared, slot, another(shared, slot))
     await bench.add()
     assert answers.seen.count("MOVED") == 1
-    assert await asyncio.to_thread(renewer.renew, [claim]) == [Renewal.KEPT]
-    renewer.close()
+    assert await leases.renew([claim]) == [Renewal.KEPT]
+    await leases.close()
     assert len(await bench.again(bench.claim)) == 3
     assert await bench.settle(DONE, claim) == [Verdict.KEPT]
 
@@ -360,12 +360,12 @@ async def test_the_leases_on_other_nodes_are_renewed_while_one_hangs(
         since = time.monotonic()
         hung = cluster.owner_of(tag())
         others = [each for each in claims if cluster.owner_of(tag(queue=each.source.stream.name)) is not hung]
-        renewer = bench.backend.renewer()
+        leases = bench.backend.lease_keeper()
         os.kill(hung.pid, signal.SIGSTOP)
         try:
             with monkeypatch.context() as brief:
                 brief.setattr(connection, "REPLY_TIMEOUT", 1.0)
-                told = await asyncio.to_thread(renewer.renew, claims)
+                told = await leases.renew(claims)
                 unknown = [
                     claim for claim, renewal in zip(claims, told, strict=True) if renewal is not Renewal.KEPT
                 ]
@@ -375,7 +375,7 @@ async def test_the_leases_on_other_nodes_are_renewed_while_one_hangs(
                 assert await untouched_for(bench, claim) < time.monotonic() - since
         finally:
             os.kill(hung.pid, signal.SIGCONT)
-            renewer.close()
+            await leases.close()
 
 
 async def test_a_node_that_hangs_keeps_nobody_from_the_jobs_of_others(

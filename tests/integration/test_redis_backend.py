@@ -297,9 +297,9 @@ async def test_forgotten_scripts_are_loaded_again(bench: Bench, redis_server: Se
     claims = await bench.claim(2000)
     assert [claim.id for claim in claims] == ids
     redis_server.command("SCRIPT", "FLUSH")
-    renewer = bench.backend.renewer()
-    assert set(await asyncio.to_thread(renewer.renew, claims[:3])) == {Renewal.KEPT}
-    renewer.close()
+    leases = bench.backend.lease_keeper()
+    assert set(await leases.renew(claims[:3])) == {Renewal.KEPT}
+    await leases.close()
     redis_server.command("SCRIPT", "FLUSH")
     assert set(await bench.settle(DONE, *claims)) == {Verdict.KEPT}
 
@@ -329,9 +329,9 @@ async def test_an_entry_that_a_new_group_hands_out_again_is_fenced(
     [second] = await bench.claim(consumer="second")
     assert first.token.entry == second.token.entry
     assert await bench.settle(Released(), first) == [Verdict.LOST]
-    renewer = bench.backend.renewer()
-    assert await asyncio.to_thread(renewer.renew, [first, second]) == [Renewal.LOST, Renewal.KEPT]
-    renewer.close()
+    leases = bench.backend.lease_keeper()
+    assert await leases.renew([first, second]) == [Renewal.LOST, Renewal.KEPT]
+    await leases.close()
     assert await bench.settle(DONE, second) == [Verdict.KEPT]
 
 
@@ -422,16 +422,16 @@ async def test_an_end_that_was_announced_to_nobody_is_noticed(
         assert (await ended).result == b"42"
 
 
-async def test_a_renewer_connects_again(bench: Bench, redis_server: Server) -> None:
+async def test_a_lease_keeper_connects_again(bench: Bench, redis_server: Server) -> None:
     await bench.add()
     claims = await bench.claim()
-    renewer = bench.backend.renewer()
-    assert await asyncio.to_thread(renewer.renew, claims) == [Renewal.KEPT]
+    leases = bench.backend.lease_keeper()
+    assert await leases.renew(claims) == [Renewal.KEPT]
     redis_server.command("CLIENT", "KILL", "TYPE", "normal")
     with pytest.raises(BackendUnavailable):
-        await asyncio.to_thread(renewer.renew, claims)
-    assert await asyncio.to_thread(renewer.renew, claims) == [Renewal.KEPT]
-    renewer.close()
+        await leases.renew(claims)
+    assert await leases.renew(claims) == [Renewal.KEPT]
+    await leases.close()
 
 
 async def test_a_connection_that_leads_nowhere_is_noticed(
@@ -596,9 +596,9 @@ async def test_a_password_is_given_and_never_shown(tmp_path: Path) -> None:
             await bench.add()
             [claim] = await bench.claim()
             assert bench.backend.description == f"Redis {_version(bench)} at 127.0.0.1:{server.port}/3"
-            renewer = bench.backend.renewer()
-            assert await asyncio.to_thread(renewer.renew, [claim]) == [Renewal.KEPT]
-            renewer.close()
+            leases = bench.backend.lease_keeper()
+            assert await leases.renew([claim]) == [Renewal.KEPT]
+            await leases.close()
         with pytest.raises(ConfigurationError) as caught:
             await open_store(url.replace("hush", "loud")).open()
         assert "loud" not in str(caught.value)
@@ -610,9 +610,9 @@ async def test_a_server_is_reached_over_its_socket(tmp_path: Path) -> None:
         async with opened(f"unix://{path}?db=2") as bench:
             await bench.add()
             claims = await bench.claim(wait=LONG)
-            renewer = bench.backend.renewer()
-            assert await asyncio.to_thread(renewer.renew, claims) == [Renewal.KEPT]
-            renewer.close()
+            leases = bench.backend.lease_keeper()
+            assert await leases.renew(claims) == [Renewal.KEPT]
+            await leases.close()
             assert bench.backend.description.endswith(f"at {path}/2")
 
 

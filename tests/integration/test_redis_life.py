@@ -114,15 +114,15 @@ def test_a_forked_child_opens_the_store_for_itself(redis_server: Server) -> None
     first = batch()
     run(backend.append(first))
     claims = run(backend.claim([SOURCE], consumer="w", limit=1, suspects=1, wait=0))
-    renewer = backend.renewer()
-    assert renewer.renew(claims) == [Renewal.KEPT]
+    leases = backend.lease_keeper()
+    assert run(leases.renew(claims)) == [Renewal.KEPT]
     child = os.fork()
     if child == 0:
-        os._exit(asyncio.run(_in_the_child(backend, renewer, claims, first.messages[0].id)))
+        os._exit(asyncio.run(_in_the_child(backend, leases, claims, first.messages[0].id)))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     # All four connections of the parent are as they were, and answer what they are asked.
-    assert renewer.renew(claims) == [Renewal.KEPT]
-    renewer.close()
+    assert run(leases.renew(claims)) == [Renewal.KEPT]
+    run(leases.close())
     run(backend.append(batch("parent")))
     assert run(backend.settle([Settlement(claims[0], DONE)])) == [Verdict.KEPT]
     assert len(run(backend.claim([SOURCE], consumer="w", limit=9, suspects=1, wait=5))) == 2
@@ -134,7 +134,7 @@ def test_a_forked_child_opens_the_store_for_itself(redis_server: Server) -> None
     loop.close()
 
 
-async def _in_the_child(backend: Any, renewer: Any, claims: Any, first: str) -> int:
+async def _in_the_child(backend: Any, leases: Any, claims: Any, first: str) -> int:
     """0: all is well. An assertion would run the parent's tests to their end here."""
     try:
         await backend.counts(STREAM)
@@ -148,7 +148,7 @@ async def _in_the_child(backend: Any, renewer: Any, claims: Any, first: str) -> 
     await backend.open()
     if await backend.look(STREAM, first) is None:
         return 3
-    if renewer.renew(claims) != [Renewal.KEPT]:
+    if await leases.renew(claims) != [Renewal.KEPT]:
         return 4
     (answer,) = await backend.append(batch("child"))
     await backend.close()

@@ -57,13 +57,13 @@ async def test_every_kind_of_connection_notices_a_black_hole(
     far.backend.listen(heard.append)
     await far.add()
     held = await far.claim()
-    renewer = far.backend.renewer()
-    await asyncio.to_thread(renewer.renew, held)
+    leases = far.backend.lease_keeper()
+    await leases.renew(held)
     waiting = asyncio.create_task(far.claim(wait=LONG))
     await wait_until(lambda: is_blocked(far), message="the claim blocks")
     subscription = far.backend._announcements._link.wire
     proxy.hold_standing()
-    renewal = asyncio.to_thread(renewer.renew, held)
+    renewal = leases.renew(held)
     times = await asyncio.gather(
         seconds_until_refused(waiting),
         seconds_until_refused(far.backend.counts(STREAM)),
@@ -71,7 +71,7 @@ async def test_every_kind_of_connection_notices_a_black_hole(
         asyncio.wait_for(subscription.ended(), NOTICED),
     )
     assert max(times[:3]) <= NOTICED
-    renewer.close()
+    await leases.close()
 
     async def is_heard() -> bool:
         async with opened(server.url, far.namespace) as near:
@@ -152,25 +152,37 @@ async def test_whoever_waits_for_a_server_that_hangs_is_led_to_its_successor(
     link.drop()
 
 
+class At:
+    """Finds the server at one address, whatever is asked."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    async def find(self) -> Address:
+        return self._address
+
+    def doubt(self) -> None: ...
+
+
 async def test_leases_are_renewed_at_the_successor_of_a_server_that_still_answers(
     far: Bench, server: Server, servers: Fleet
 ) -> None:
     """As after a split, when the old one does not know that it was replaced."""
     successor = servers.get("valkey-9.1")
-    store = far.backend._store
     await far.add()
     held = await far.claim()
-    renewer = far.backend.renewer()
-    assert await asyncio.to_thread(renewer.renew, held) == [Renewal.KEPT]
+    leases = far.backend.lease_keeper()
+    store = leases._store
+    assert await leases.renew(held) == [Renewal.KEPT]
     place = (HOST, successor.port)
-    renewer._connection._connection._find = lambda: store.address.at(place)
+    store.link._finder = At(store.address.at(place))
     store._move(place)
-    assert await asyncio.to_thread(renewer.renew, held) == [Renewal.LOST]  # that one never had it
+    assert await leases.renew(held) == [Renewal.LOST]  # that one never had it
     store._move(place)  # another sentinel says so, too
-    standing = renewer._connection._connection._socket
-    assert await asyncio.to_thread(renewer.renew, held) == [Renewal.LOST]
-    assert renewer._connection._connection._socket is standing
-    renewer.close()
+    standing = store.link.wire
+    assert await leases.renew(held) == [Renewal.LOST]
+    assert store.link.wire is standing
+    await leases.close()
 
 
 async def test_close_does_not_wait_for_an_attempt(far: Bench, proxy: Proxy) -> None:

@@ -55,18 +55,18 @@ async def test_a_server_that_became_a_replica_refuses_and_serves_again(
     meaning = "is a replica" if serves == "yes" else "lost its primary"
     ids = await bench.add(3)
     held = await bench.claim(1)
-    renewer = bench.backend.renewer()
+    leases = bench.backend.lease_keeper()
     server.command("CONFIG", "SET", "replica-serve-stale-data", serves)
     server.command("REPLICAOF", *NOWHERE)
     for action in (bench.add(), bench.claim(), bench.settle(DONE, *held)):
         error = await refusal(action)
         assert meaning in str(error)
         assert (error.uncertain, error.transient) == (False, True)
-    error = await refusal(asyncio.to_thread(renewer.renew, held))
+    error = await refusal(leases.renew(held))
     assert meaning in str(error)
     server.command("REPLICAOF", "NO", "ONE")
-    assert await asyncio.to_thread(renewer.renew, held) == [Renewal.KEPT]
-    renewer.close()
+    assert await leases.renew(held) == [Renewal.KEPT]
+    await leases.close()
     assert await bench.settle(DONE, *held) == [Verdict.KEPT]
     assert [claim.id for claim in await bench.claim(wait=LONG)] == ids[1:]
 

@@ -69,9 +69,9 @@ async def everything(bench: Bench) -> None:
     await bench.add(20)
     await backend.promote([SOURCE], limit=10)
     done, kept, failed, dead, told, *_ = await bench.claim(wait=LONG)
-    renewer = backend.renewer()
-    assert await asyncio.to_thread(renewer.renew, [done]) == [Renewal.KEPT]
-    renewer.close()
+    leases = backend.lease_keeper()
+    assert await leases.renew([done]) == [Renewal.KEPT]
+    await leases.close()
     ended = asyncio.create_task(backend.ended(STREAM, kept.id, LONG))
     assert await backend.ended(STREAM, done.id, 0.001) is None
     assert await bench.settle(DONE, done) == [Verdict.KEPT]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,9 +53,9 @@ async def works(url: str) -> None:
         [id] = await bench.add()
         [claim] = await bench.claim(wait=LONG)
         assert claim.id == id
-        renewer = bench.backend.renewer()
-        assert await asyncio.to_thread(renewer.renew, [claim]) == [Renewal.KEPT]
-        renewer.close()
+        leases = bench.backend.lease_keeper()
+        assert await leases.renew([claim]) == [Renewal.KEPT]
+        await leases.close()
 
 
 async def test_a_server_with_a_certificate_of_a_known_authority_is_trusted(secured: Secured) -> None:
@@ -69,9 +68,9 @@ async def test_a_server_of_an_unknown_authority_is_refused(secured: Secured, tmp
     for url in (secured.url(ssl_ca_certs=stranger.certificate), f"rediss://{HOST}:{secured.port}"):
         with pytest.raises(ConfigurationError, match="ssl_ca_certs"):
             await open_backend(url).open()
-        renewer = open_backend(url).renewer()
+        leases = open_backend(url).lease_keeper()
         with pytest.raises(BackendUnavailable, match="cannot be trusted"):
-            await asyncio.to_thread(renewer.renew, [await a_claim(secured)])
+            await leases.renew([await a_claim(secured)])
 
 
 async def test_a_server_of_another_name_is_refused_unless_the_url_allows_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from headrace import App, JobStatus
 from headrace.backends import open_store
 from headrace.backends.redis import connection
 from headrace.backends.redis.backend import RedisBackend
-from headrace.core.backend import Renewal, Renewer
+from headrace.core.backend import LeaseKeeper, Renewal
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError
@@ -241,16 +241,16 @@ async def test_a_stale_connection_is_told_readonly_and_made_anew(
 ) -> None:
     await backend.append(batch())
     (claim,) = await backend.claim([SOURCE], consumer="worker", limit=1, suspects=1, wait=0)
-    renewer = backend.renewer()
-    await asyncio.to_thread(renewer.renew, [claim])
+    leases = backend.lease_keeper()
+    await leases.renew([claim])
     new = move_by_hand(watched)
     with pytest.raises(BackendUnavailable, match="READONLY") as caught:
         await backend.append(batch(2))
     assert caught.value.transient
     await wait_until(lambda: appended(backend, batch(2)))
     # The lease is renewed on a connection of its own, which was stale as well.
-    await wait_until(lambda: renewed(renewer, claim))
-    renewer.close()
+    await wait_until(lambda: renewed(leases, claim))
+    await leases.close()
     assert backend._store.link.wire is not None
     assert backend._store.link.wire.address.port == new.port
     # It was looked at like the first: after a change nobody's jobs are taken for one lease.
@@ -347,8 +347,8 @@ async def appended(backend: RedisBackend, batch: Batch) -> bool:
     return True
 
 
-async def renewed(renewer: Renewer, claim: Claim) -> bool:
+async def renewed(leases: LeaseKeeper, claim: Claim) -> bool:
     try:
-        return await asyncio.to_thread(renewer.renew, [claim]) == [Renewal.KEPT]
+        return await leases.renew([claim]) == [Renewal.KEPT]
     except BackendUnavailable:
         return False

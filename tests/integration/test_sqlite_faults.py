@@ -349,12 +349,12 @@ async def test_a_file_that_stays_locked_is_unavailable_for_writing_alone(
 async def test_a_renewal_does_not_wait_for_ever(backend: SqliteBackend, path: Path) -> None:
     await append(backend)
     claims = await claim(backend)
-    renewer = backend.renewer()
-    assert renewer.renew(claims) == [Renewal.KEPT]
+    leases = backend.lease_keeper()
+    assert await leases.renew(claims) == [Renewal.KEPT]
     with locked(path), pytest.raises(BackendUnavailable, match="locked"):
-        renewer.renew(claims)
-    assert renewer.renew(claims) == [Renewal.KEPT]
-    renewer.close()
+        await leases.renew(claims)
+    assert await leases.renew(claims) == [Renewal.KEPT]
+    await leases.close()
 
 
 async def test_a_file_locked_while_it_is_opened_is_unavailable(
@@ -494,8 +494,8 @@ def delete(path: Path) -> None:
 async def test_a_deleted_file_is_noticed_and_made_anew(backend: SqliteBackend, path: Path) -> None:
     await append(backend)
     (held,) = await claim(backend)
-    renewer = backend.renewer()
-    renewer.renew([held])
+    leases = backend.lease_keeper()
+    await leases.renew([held])
     delete(path)
     with pytest.raises(BackendUnavailable, match="deleted or replaced") as caught:
         await append(backend)
@@ -506,9 +506,9 @@ async def test_a_deleted_file_is_noticed_and_made_anew(backend: SqliteBackend, p
     assert await queued(backend) == {second}
     assert await backend.settle([Settlement(held, DONE)]) == [Verdict.GONE]
     with pytest.raises(BackendUnavailable, match="deleted or replaced"):
-        renewer.renew([held])
-    assert renewer.renew([held]) == [Renewal.LOST]
-    renewer.close()
+        await leases.renew([held])
+    assert await leases.renew([held]) == [Renewal.LOST]
+    await leases.close()
 
 
 async def test_a_replaced_file_is_noticed_by_those_who_wait(backend: SqliteBackend, path: Path) -> None:
@@ -562,17 +562,17 @@ def test_a_forked_child_opens_the_store_for_itself(path: Path) -> None:
     loop = asyncio.new_event_loop()
     backend = loop.run_until_complete(opened(path))
     first = loop.run_until_complete(append(backend))
-    renewer = backend.renewer()
+    leases = backend.lease_keeper()
     claims = loop.run_until_complete(claim(backend))
-    renewer.renew(claims)
+    loop.run_until_complete(leases.renew(claims))
     child = os.fork()
     if child == 0:
         os._exit(asyncio.run(_in_the_child(backend, first)))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert renewer.renew(claims) == [Renewal.KEPT]
+    assert loop.run_until_complete(leases.renew(claims)) == [Renewal.KEPT]
     loop.run_until_complete(append(backend))
     assert loop.run_until_complete(backend.counts(STREAM)).queued == 2
-    renewer.close()
+    loop.run_until_complete(leases.close())
     loop.run_until_complete(backend.close())
     loop.close()
     assert is_sound(path)

@@ -182,11 +182,13 @@ class DeadFilter(msgspec.Struct, frozen=True):
     reason: DeadReason | None = None
 
 
-class Renewer(ABC):
-    """Extends leases, synchronously, from the keeper's own thread, on a connection of its own."""
+class LeaseKeeper(ABC):
+    """Extends leases on an event loop of its own, which no handler can block, over a connection of its own.
+
+    It connects when it is first used. It is used and closed on one event loop, whichever made it."""
 
     @abstractmethod
-    def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
+    async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
         """Extend each lease to a full one from now, and answer each.
 
         Fenced: a claim that is no longer held is answered `LOST` and nothing is changed. Raises no count.
@@ -195,8 +197,8 @@ class Renewer(ABC):
         """
 
     @abstractmethod
-    def close(self) -> None:
-        """Let go of the connection. The renewer may be used again and then connects anew."""
+    async def close(self) -> None:
+        """Let go of the connection. The keeper may be used again and then connects anew."""
 
 
 class Inspector(ABC):
@@ -375,8 +377,8 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
         """
 
     @abstractmethod
-    def renewer(self) -> Renewer:
-        """A new renewer for a keeper's thread."""
+    def lease_keeper(self) -> LeaseKeeper:
+        """A new one, for the event loop of another thread. It renews claims of any instance."""
 
     @abstractmethod
     async def reclaim(
@@ -420,7 +422,7 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
         """Have `hear` called, on the event loop, for every order announced from now on by any process; the
         answer ends it. An announcement may be missed when the store is away: then `MissedOrder` is heard once
-        it is back, and `beat` and `Renewer` say how things stand."""
+        it is back, and `beat` and `LeaseKeeper` say how things stand."""
 
     @abstractmethod
     async def look(self, stream: Stream, id: str) -> Record | None:

@@ -1,21 +1,21 @@
-"""Renews leases from a thread of its own, so that no busy event loop and no blocking handler loses one."""
+"""Renews leases in a thread of its own, so that no busy event loop and no blocking handler loses one."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import contextlib
 import time
 from collections.abc import Callable
 
-from headrace.core.backend import Renewal, Renewer
+from headrace.core.backend import LeaseKeeper, Renewal
 from headrace.core.claim import Claim
-from headrace.core.daemon_thread import in_daemon_thread
 from headrace.core.errors import HeadraceError
 from headrace.core.message import Stream
 from headrace.core.signals import BackendError
 
 from .emitter import Emitter
 from .holdings import Holdings
+from .loop_thread import LoopThread
 from .service import backoff
 
 #: A lease is renewed this many times before it would run out.
@@ -31,7 +31,7 @@ class Keeper:
 
     def __init__(
         self,
-        renewer: Renewer,
+        leases: LeaseKeeper,
         *,
         holdings: Holdings,
         lease: float,
@@ -39,7 +39,7 @@ class Keeper:
         report: Callable[[list[tuple[Claim, Renewal]]], None],
     ) -> None:
         self.renewed = 0  # leases, so far
-        self._renewer = renewer
+        self._leases = leases
         self._holdings = holdings
         self._interval = lease / BEATS
         self._emitter = emitter
@@ -49,65 +49,75 @@ class Keeper:
         self._urgent = False  # renew also what is not due yet
         self._refused: dict[Stream, float] = {}  # streams whose renewals are refused, and since when
         self._failures = 0  # rounds in a row in which some were
-        self._woken = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="headrace keeper", daemon=True)
+        self._woken = asyncio.Event()
+        self._thread: LoopThread | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread = LoopThread("headrace keeper")
+        self._keeping = self._thread.submit(self._keep())
 
     async def stop(self) -> None:
         """Renew no more. Call it when everything that was held is settled or given up."""
-        self._stopping = True
-        self._woken.set()
-        await in_daemon_thread(self._thread.join)
+        thread = self._thread
+        if thread is not None:
+            self._stopping = True
+            self._keeping.cancel()  # also while the store does not answer
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                thread.stop()
+            await thread.ended()
 
     def follow(self, lease: float) -> None:
         """The lease has become another: renew all that is held now, and go on at its pace."""
         self._interval = lease / BEATS
         self._urgent = True
-        self._woken.set()
+        if self._thread is not None and not self._stopping:
+            self._thread.loop.call_soon_threadsafe(self._woken.set)
 
-    def _run(self) -> None:
-        due = time.monotonic() + self._interval
-        pause = self._interval
-        while self._rest(pause):
-            now = time.monotonic()
-            whole = self._urgent or now >= due
-            if whole:
-                due = now + self._interval
-            self._renew(whole=whole)
-            pause = max(0.0, due - time.monotonic())
-            if self._refused:
-                pause = min(pause, backoff(self._failures))
-        self._renewer.close()
+    async def _keep(self) -> None:
+        try:
+            due = time.monotonic() + self._interval
+            pause = self._interval
+            while await self._rest(pause):
+                now = time.monotonic()
+                whole = self._urgent or now >= due
+                if whole:
+                    due = now + self._interval
+                await self._renew(whole=whole)
+                pause = max(0.0, due - time.monotonic())
+                if self._refused:
+                    pause = min(pause, backoff(self._failures))
+        finally:
+            await self._leases.close()
 
-    def _rest(self, pause: float) -> bool:
-        """Until the next round is due or somebody wakes the thread; False: there is none."""
-        self._woken.wait(pause)
+    async def _rest(self, pause: float) -> bool:
+        """Until the next round is due or somebody wakes the keeper; False: there is none."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._woken.wait()
         self._woken.clear()
         return not self._stopping
 
-    def _renew(self, *, whole: bool = True) -> None:
+    async def _renew(self, *, whole: bool = True) -> None:
         """One round: over all that is held, or only where the last one was refused."""
         urgent = self._urgent
         claims = self._holdings.older_than(0.0 if urgent else self._interval)
         if not whole:
             claims = [claim for claim in claims if claim.source.stream in self._refused]
-        refused = self._renew_all(claims)
+        refused = await self._renew_all(claims)
         before = time.monotonic() - self._interval  # when they were last renewed, at the latest
         self._refused = {stream: self._refused.get(stream, before) for stream in refused}
         self._failures = self._failures + 1 if refused else 0
         if urgent and not refused:
             self._urgent = False
 
-    def _renew_all(self, claims: list[Claim]) -> set[Stream]:
+    async def _renew_all(self, claims: list[Claim]) -> set[Stream]:
         """Answers the streams where renewals were refused."""
         batches = self._batches(claims)
         refused: set[Stream] = set()
         while batches:
             batch, after_outage = batches[0]
             try:
-                renewals = self._renewer.renew(batch, after_outage=after_outage)
+                renewals = await self._leases.renew(batch, after_outage=after_outage)
             except Exception as error:
                 self._complain(error, min(self._interval, backoff(self._failures + 1)))
                 return refused.union(claim.source.stream for rest, _ in batches for claim in rest)
@@ -150,4 +160,6 @@ class Keeper:
         try:
             self._loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
-            self._stopping = True  # the loop is closed: there is nobody left to hold anything for
+            # The worker's loop is closed: there is nobody left to hold anything for.
+            self._stopping = True
+            asyncio.get_running_loop().stop()

@@ -14,11 +14,11 @@ T = TypeVar("T")
 class LoopThread:
     """Runs coroutines for other threads, from its making until `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "headrace loop") -> None:
         self.loop = asyncio.new_event_loop()
         self._ended: Future[None] = Future()
         self._calls: set[Future[Any]] = set()
-        self._thread = threading.Thread(target=self._serve, name="headrace loop", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     @property

@@ -330,7 +330,7 @@ class Worker:
             lose=lambda claim: self._subscribers.lost(claim),
         )
         self._keeper = Keeper(
-            backend.renewer(),
+            backend.lease_keeper(),
             holdings=self._holdings,
             lease=options.lease,
             emitter=emitter,

@@ -193,9 +193,9 @@ async def test_a_claim_of_a_part_is_one_of_the_group(orders: PartedOrders) -> No
     await orders.publish("a")
     [claim] = await orders.claim(group)
     assert (claim.source, claim.id) == (Source(group), "a")
-    assert orders.backend.renewer().renew([claim]) == [Renewal.KEPT]
+    assert await orders.backend.lease_keeper().renew([claim]) == [Renewal.KEPT]
     await orders.done([claim])
-    assert orders.backend.renewer().renew([claim]) == [Renewal.LOST]
+    assert await orders.backend.lease_keeper().renew([claim]) == [Renewal.LOST]
 
 
 @pytest.mark.parametrize("ordered", [False, True])

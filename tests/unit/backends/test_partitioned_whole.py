@@ -147,7 +147,7 @@ async def test_a_claim_of_a_part_is_one_of_the_whole(backend: Partitioned) -> No
     claims = await backend.claim([SOURCE], consumer="w", limit=30, suspects=0, wait=0)
     assert {claim.source for claim in claims} == {SOURCE}
     assert len({unwrap(claim).source for claim in claims}) == 3
-    assert len(await asyncio.to_thread(backend.renewer().renew, claims)) == 30
+    assert len(await backend.lease_keeper().renew(claims)) == 30
     # Another process settles what this one has claimed, without having met the queue.
     other = Partitioned(backend.inner)
     await other.settle([Settlement(claim, Done()) for claim in claims])

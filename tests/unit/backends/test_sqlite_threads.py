@@ -120,9 +120,9 @@ async def test_what_must_not_be_lost_waits_for_the_disk_and_the_rest_does_not(
     assert commits.pop() == "FULL"
     (claim,) = await backend.claim([SOURCE], consumer="worker-1", limit=1, suspects=0, wait=0)
     await backend.beat(WorkerInfo("worker-1", "host", 1, 1, ("work",), 1))
-    renewer = backend.renewer()
-    renewer.renew([claim])
-    renewer.close()
+    leases = backend.lease_keeper()
+    await leases.renew([claim])
+    await leases.close()
     assert {commits.pop() for _ in range(3)} == {"NORMAL"}
     assert await backend.settle([Settlement(claim, DONE)]) == [Verdict.KEPT]
     assert commits == ["FULL"]

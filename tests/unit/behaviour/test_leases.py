@@ -9,7 +9,7 @@ import pytest
 from headrace import App, JobStatus, Worker, current_job, signals
 from headrace.backends.memory.backend import MemoryBackend
 from headrace.backends.partitioned import Partitioned
-from headrace.core.backend import Renewer
+from headrace.core.backend import LeaseKeeper
 from headrace.core.claim import Claim
 from headrace.core.clock import microseconds
 from headrace.core.lease import Lease
@@ -58,21 +58,21 @@ async def test_what_a_worker_holds_is_renewed_at_once_when_the_lease_becomes_sho
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewed: list[str] = []
-    renewer = app._home.backend.renewer
+    make = app._home.backend.lease_keeper
     go = asyncio.Event()
 
-    def watched() -> Renewer:
-        real = renewer()
+    def watched() -> LeaseKeeper:
+        real = make()
         renew = real.renew
 
-        def counted(claims: list[Claim], *, after_outage: bool) -> object:
+        async def counted(claims: list[Claim], *, after_outage: bool) -> object:
             renewed.extend(claim.id for claim in claims)
-            return renew(claims, after_outage=after_outage)
+            return await renew(claims, after_outage=after_outage)
 
         monkeypatch.setattr(real, "renew", counted)
         return real
 
-    monkeypatch.setattr(app._home.backend, "renewer", watched)
+    monkeypatch.setattr(app._home.backend, "lease_keeper", watched)
 
     @app.task(name="long")
     async def long() -> int:

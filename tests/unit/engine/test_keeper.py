@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headrace import signals
-from headrace.core.backend import CancelAnswer, Renewal, Renewer
+from headrace.core.backend import CancelAnswer, LeaseKeeper, Renewal
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, Stream
@@ -24,11 +24,11 @@ from tests.waiting import wait_until, wait_until_sync
 SHORT = 0.05
 
 
-class Watched(Renewer):
-    """The store's renewer, with an eye on it."""
+class Watched(LeaseKeeper):
+    """The store's, with an eye on it."""
 
-    def __init__(self, renewer: Renewer) -> None:
-        self._renewer = renewer
+    def __init__(self, leases: LeaseKeeper) -> None:
+        self._leases = leases
         self.rounds: list[list[Claim]] = []
         self.threads: set[str] = set()
         self.away = False
@@ -36,7 +36,7 @@ class Watched(Renewer):
         self.after_outages: list[set[str]] = []
         self.closed = False
 
-    def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
+    async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
         self.rounds.append(list(claims))
         self.threads.add(threading.current_thread().name)
         if self.away:
@@ -45,20 +45,20 @@ class Watched(Renewer):
             self.after_outages.append({claim.id for claim in claims})
         return [
             Renewal.UNKNOWN if claim.source.stream in self.refusing else renewal
-            for claim, renewal in zip(claims, self._renewer.renew(claims), strict=True)
+            for claim, renewal in zip(claims, await self._leases.renew(claims), strict=True)
         ]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self.closed = True
-        self._renewer.close()
+        await self._leases.close()
 
 
 class Watch:
     def __init__(self, bench: Bench, lease: float = SHORT) -> None:
-        self.renewer = Watched(bench.backend.renewer())
+        self.leases = Watched(bench.backend.lease_keeper())
         self.reported: list[tuple[Claim, Renewal]] = []
         self.keeper = Keeper(
-            self.renewer,
+            self.leases,
             holdings=bench.holdings,
             lease=lease,
             emitter=bench.emitter,
@@ -70,13 +70,13 @@ async def test_what_is_held_is_renewed_until_it_is_let_go(bench: Bench) -> None:
     watch = Watch(bench)
     bench.holdings.take(claims := await bench.claims(count=2))
     watch.keeper.start()
-    await wait_until(lambda: len(watch.renewer.rounds) >= 3)
-    assert watch.renewer.rounds[0] == claims
+    await wait_until(lambda: len(watch.leases.rounds) >= 3)
+    assert watch.leases.rounds[0] == claims
     bench.holdings.drop(claims[0])
-    await wait_until(lambda: watch.renewer.rounds[-1] == [claims[1]])
+    await wait_until(lambda: watch.leases.rounds[-1] == [claims[1]])
     await watch.keeper.stop()
     assert watch.reported == []
-    assert watch.renewer.closed
+    assert watch.leases.closed
 
 
 async def test_renewing_goes_on_while_the_event_loop_is_blocked(bench: Bench) -> None:
@@ -85,11 +85,11 @@ async def test_renewing_goes_on_while_the_event_loop_is_blocked(bench: Bench) ->
     watch.keeper.start()
     for _ in range(5):
         bench.clock.advance(LEASE - 1)
-        seen = len(watch.renewer.rounds)
-        wait_until_sync(lambda seen=seen: len(watch.renewer.rounds) > seen + 1)  # type: ignore[misc]
+        seen = len(watch.leases.rounds)
+        wait_until_sync(lambda seen=seen: len(watch.leases.rounds) > seen + 1)  # type: ignore[misc]
     assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
     await watch.keeper.stop()
-    assert watch.renewer.threads == {"headrace keeper"}
+    assert watch.leases.threads == {"headrace keeper"}
     bench.clock.advance(LEASE + 1)
     (recovery,) = (await bench.backend.reclaim([SOURCE], limit=10)).recovered
     assert recovery.id == claims[0].id
@@ -99,8 +99,8 @@ async def test_a_claim_is_not_renewed_before_a_fifth_of_its_lease(bench: Bench) 
     watch = Watch(bench)
     bench.holdings.take(await bench.claims())
     assert bench.holdings.older_than(watch.keeper._interval) == []
-    watch.keeper._renew()
-    assert watch.renewer.rounds == []
+    await watch.keeper._renew()
+    assert watch.leases.rounds == []
 
 
 async def test_what_was_lost_is_reported_on_the_event_loop(bench: Bench) -> None:
@@ -108,7 +108,7 @@ async def test_what_was_lost_is_reported_on_the_event_loop(bench: Bench) -> None
     bench.holdings.take(claims := await bench.claims(count=2))
     await bench.backend.settle([Settlement(claims[0], DONE)])
     watch.keeper.start()
-    wait_until_sync(lambda: len(watch.renewer.rounds) >= 2)
+    wait_until_sync(lambda: len(watch.leases.rounds) >= 2)
     assert watch.reported == []
     await wait_until(lambda: watch.reported)
     assert watch.reported[0] == (claims[0], Renewal.LOST)
@@ -128,12 +128,12 @@ async def test_a_cancellation_is_reported_while_the_lease_is_kept(bench: Bench) 
 async def test_while_the_store_is_away_nothing_is_lost_and_it_is_tried_again(bench: Bench) -> None:
     watch = Watch(bench)
     bench.holdings.take(await bench.claims())
-    watch.renewer.away = True
+    watch.leases.away = True
     watch.keeper.start()
     await wait_until(lambda: len(bench.heard) >= 2)
-    watch.renewer.away = False
-    seen = len(watch.renewer.rounds)
-    await wait_until(lambda: len(watch.renewer.rounds) > seen + 1)
+    watch.leases.away = False
+    seen = len(watch.leases.rounds)
+    await wait_until(lambda: len(watch.leases.rounds) > seen + 1)
     await watch.keeper.stop()
     assert watch.reported == []
     first = bench.heard[0]
@@ -150,15 +150,15 @@ async def test_where_renewals_are_refused_they_are_tried_again_soon_and_told_of_
     refused = msgspec.structs.replace(there, source=elsewhere)
     bench.holdings.take([refused, here])
     watch.keeper._interval = 0.0
-    watch.renewer.refusing = {elsewhere.stream}
-    watch.keeper._renew()
-    watch.keeper._renew(whole=False)
-    assert watch.renewer.rounds == [[refused, here], [refused]], "the others wait for the next round"
-    watch.renewer.refusing = set()
-    watch.keeper._renew()
-    assert watch.renewer.after_outages == [{refused.id}]
-    watch.keeper._renew()
-    assert watch.renewer.after_outages == [{refused.id}], "once is enough"
+    watch.leases.refusing = {elsewhere.stream}
+    await watch.keeper._renew()
+    await watch.keeper._renew(whole=False)
+    assert watch.leases.rounds == [[refused, here], [refused]], "the others wait for the next round"
+    watch.leases.refusing = set()
+    await watch.keeper._renew()
+    assert watch.leases.after_outages == [{refused.id}]
+    await watch.keeper._renew()
+    assert watch.leases.after_outages == [{refused.id}], "once is enough"
     assert watch.reported == [], "nothing is assumed lost"
 
 
@@ -166,11 +166,11 @@ async def test_a_short_refusal_is_no_outage(bench: Bench) -> None:
     watch = Watch(bench, lease=LEASE)
     bench.holdings.take(await bench.claims())
     watch.keeper._urgent = True
-    watch.renewer.away = True
-    watch.keeper._renew()
-    watch.renewer.away = False
-    watch.keeper._renew()
-    assert watch.renewer.after_outages == []
+    watch.leases.away = True
+    await watch.keeper._renew()
+    watch.leases.away = False
+    await watch.keeper._renew()
+    assert watch.leases.after_outages == []
 
 
 async def test_many_claims_are_renewed_in_batches(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,14 +178,14 @@ async def test_many_claims_are_renewed_in_batches(bench: Bench, monkeypatch: pyt
     watch = Watch(bench)
     bench.holdings.take(claims := await bench.claims(count=5))
     watch.keeper.start()
-    await wait_until(lambda: len(watch.renewer.rounds) >= 3)
+    await wait_until(lambda: len(watch.leases.rounds) >= 3)
     await watch.keeper.stop()
-    assert watch.renewer.rounds[:3] == [claims[:2], claims[2:4], claims[4:]]
+    assert watch.leases.rounds[:3] == [claims[:2], claims[2:4], claims[4:]]
 
 
 async def test_stopping_does_not_wait_for_the_next_round(bench: Bench) -> None:
     keeper = Keeper(
-        bench.backend.renewer(),
+        bench.backend.lease_keeper(),
         holdings=bench.holdings,
         lease=3600,
         emitter=bench.emitter,
@@ -202,20 +202,20 @@ async def test_another_lease_renews_all_that_is_held_at_once_and_then_at_its_pac
     bench.holdings.take(claims := await bench.claims(count=2))
     watch.keeper.start()
     watch.keeper.follow(SHORT)
-    await wait_until(lambda: len(watch.renewer.rounds) >= 4)
+    await wait_until(lambda: len(watch.leases.rounds) >= 4)
     await watch.keeper.stop()
-    assert watch.renewer.rounds[0] == claims
+    assert watch.leases.rounds[0] == claims
 
 
 async def test_what_could_not_be_renewed_at_once_is_tried_again_before_it_is_due(bench: Bench) -> None:
     watch = Watch(bench, lease=3600)
-    watch.renewer.away = True
+    watch.leases.away = True
     bench.holdings.take(claims := await bench.claims())
     watch.keeper.start()
     watch.keeper.follow(1800)
     await wait_until(lambda: bench.heard)
-    watch.renewer.away = False
+    watch.leases.away = False
     watch.keeper._woken.set()
-    await wait_until(lambda: len(watch.renewer.rounds) >= 2)
+    await wait_until(lambda: len(watch.leases.rounds) >= 2)
     await watch.keeper.stop()
-    assert watch.renewer.rounds[-1] == claims
+    assert watch.leases.rounds[-1] == claims

@@ -16,10 +16,10 @@ from headrace.core.backend import (
     Backend,
     CancelAnswer,
     DeadFilter,
+    LeaseKeeper,
     Promoted,
     Reclaimed,
     Renewal,
-    Renewer,
     ReplayAnswer,
 )
 from headrace.core.claim import Claim, Report
@@ -155,8 +155,8 @@ class MemoryBackend(MemoryLayouts, Backend):
             for report in reports:
                 self._store.shelf(report.claim.source.stream).report(report, now_us)
 
-    def renewer(self) -> Renewer:
-        return MemoryRenewer(self._store, self._now_us)
+    def lease_keeper(self) -> LeaseKeeper:
+        return MemoryLeaseKeeper(self._store, self._now_us)
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
@@ -401,17 +401,17 @@ class MemoryBackend(MemoryLayouts, Backend):
             return self._store.shelf(stream).rewrite(id, body)
 
 
-class MemoryRenewer(Renewer):
+class MemoryLeaseKeeper(LeaseKeeper):
     def __init__(self, store: Store, now_us: Callable[[], int]) -> None:
         self._store = store
         self._now_us = now_us
 
-    def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
+    async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
         with self._store.lock:
             now_us = self._now_us()
             if after_outage:
                 self._store.restart_leases({claim.source.stream for claim in claims}, now_us)
             return [self._store.shelf(claim.source.stream).renew(claim, now_us) for claim in claims]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """There is no connection."""

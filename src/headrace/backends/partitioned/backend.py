@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from headrace.core.backend import Answer, Backend, CancelAnswer, Promoted, Reclaimed, Renewer
+from headrace.core.backend import Answer, Backend, CancelAnswer, LeaseKeeper, Promoted, Reclaimed
 from headrace.core.claim import Claim, Report
 from headrace.core.errors import HeadraceError, Moved, NotDurable
 from headrace.core.layout import Layout, whole_stream
@@ -19,7 +19,7 @@ from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Record, WorkerInfo
 
 from .changing import Changes
-from .claims import PartitionedRenewer, unwrap_reports, unwrap_settlements, wrap
+from .claims import PartitionedLeaseKeeper, unwrap_reports, unwrap_settlements, wrap
 from .declaring import Declarations
 from .desk import RECENT
 from .forgetting import Forgetting
@@ -180,8 +180,8 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
     async def report(self, reports: Sequence[Report]) -> None:
         await self._inner.report(unwrap_reports(reports))
 
-    def renewer(self) -> Renewer:
-        return PartitionedRenewer(self._inner.renewer())
+    def lease_keeper(self) -> LeaseKeeper:
+        return PartitionedLeaseKeeper(self._inner.lease_keeper())
 
     # --- upkeep ------------------------------------------------------------------------------------------
 

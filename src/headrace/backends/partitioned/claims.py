@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from headrace.core.backend import Renewal, Renewer
+from headrace.core.backend import LeaseKeeper, Renewal
 from headrace.core.claim import Claim, Report
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Settlement
@@ -53,12 +53,12 @@ def unwrap_reports(reports: Sequence[Report]) -> list[Report]:
     ]
 
 
-class PartitionedRenewer(Renewer):
-    def __init__(self, inner: Renewer) -> None:
+class PartitionedLeaseKeeper(LeaseKeeper):
+    def __init__(self, inner: LeaseKeeper) -> None:
         self._inner = inner
 
-    def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
-        return self._inner.renew([unwrap(claim) for claim in claims], after_outage=after_outage)
+    async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
+        return await self._inner.renew([unwrap(claim) for claim in claims], after_outage=after_outage)
 
-    def close(self) -> None:
-        self._inner.close()
+    async def close(self) -> None:
+        await self._inner.close()

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from headrace.core.backend import Answer, Backend, CancelAnswer, Promoted, Reclaimed, Renewer
+from headrace.core.backend import Answer, Backend, CancelAnswer, LeaseKeeper, Promoted, Reclaimed
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotDurable
@@ -28,12 +28,12 @@ from .faults import OutOfMemory, Refused, is_out_of_memory, is_per_chunk
 from .inspector import WORKER_TTL, Seen, decode_seen, encode_seen
 from .keys import label_of
 from .layouts import RedisLayouts
+from .lease_keeper import RedisLeaseKeeper
 from .notices import Notices
 from .queue import Queue
 from .reader import Reader, wanted
 from .readers import Readers
 from .recovery import Recoverer
-from .renewer import RedisRenewer
 from .reporting import report_calls
 from .scheduling import RedisScheduling
 from .scripts import AGE, CANCEL, ENSURE, ISSUE, LOOK, PROMOTE, RETIRE, SWEEP
@@ -260,8 +260,8 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         if calls:
             await self._store.run_all(calls)
 
-    def renewer(self) -> Renewer:
-        return RedisRenewer(self._store)
+    def lease_keeper(self) -> LeaseKeeper:
+        return RedisLeaseKeeper(self._store.twin())
 
     # --- upkeep ------------------------------------------------------------------------------------------
 

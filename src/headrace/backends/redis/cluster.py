@@ -21,7 +21,6 @@ from .queue import Call, Queue
 from .server import Server
 from .slots import Anyone, Owner, Slots, slot_of
 from .store import Store
-from .synchronous_nodes import SyncNodes
 
 
 class ClusterStore(Store):
@@ -81,9 +80,6 @@ class ClusterStore(Store):
 
     def doubt(self) -> None:
         self._slots.doubt()
-
-    def connect_synchronously(self) -> SyncNodes:
-        return SyncNodes(self.address)
 
     def leave(self) -> None:
         if not self.life.at_home:

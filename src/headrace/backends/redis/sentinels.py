@@ -16,7 +16,6 @@ from headrace.core.errors import BackendUnavailable, HeadraceError
 from .address import Address, Place
 from .connection import Link, Wire, pack
 from .faults import Refused, error_of, lost
-from .synchronous import SyncConnection
 
 #: Seconds within which a sentinel must connect and answer; then the next is asked.
 PATIENCE = 1.0
@@ -60,19 +59,6 @@ class Sentinels:
                 troubles.append(error)
             finally:
                 link.drop()
-        raise self._no_answer(troubles)
-
-    def find_synchronously(self) -> Address:
-        troubles: list[HeadraceError] = []
-        for place in list(self._places):
-            connection = SyncConnection(self._address.of_sentinel(place), patience=PATIENCE)
-            try:
-                [reply] = connection.ask(self._question)
-                return self._found(place, reply)
-            except HeadraceError as error:
-                troubles.append(error)
-            finally:
-                connection.close()
         raise self._no_answer(troubles)
 
     def doubt(self) -> None:
@@ -134,7 +120,7 @@ class Sentinels:
             self._moved((words[3], int(words[4])))
 
     def _prefer(self, place: Place) -> None:
-        """Ask this one first. The thread that renews leases asks as well, and must never see half a list."""
+        """Ask this one first."""
         self._places = sorted(self._places, key=lambda each: each != place)
 
 

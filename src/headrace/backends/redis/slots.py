@@ -16,7 +16,6 @@ from headrace.core.errors import BackendUnavailable, HeadraceError
 from .address import Address, Place
 from .connection import Link, pack
 from .faults import Refused, error_of, lost
-from .synchronous import SyncConnection
 
 SLOTS = 16384
 
@@ -64,11 +63,6 @@ class Slots:
         if self._must_ask:
             await self._ask_once()
         return random.choice([place for place in self._known if place != but] or self._known)
-
-    def owner_synchronously(self, slot: int) -> Place:
-        if self._must_ask:
-            self._ask_synchronously()
-        return self._owner(slot)
 
     def learn(self, slot: int, place: Place) -> None:
         """The node that owned it says where it is now."""
@@ -122,19 +116,6 @@ class Slots:
                 troubles.append(error)
             finally:
                 link.drop()
-        raise self._no_answer(troubles)
-
-    def _ask_synchronously(self) -> None:
-        troubles: list[HeadraceError] = []
-        for place in self._candidates():
-            connection = SyncConnection(self._address.at(place), patience=PATIENCE)
-            try:
-                [reply] = connection.ask(_QUESTION)
-                return self._read(reply, place)
-            except HeadraceError as error:
-                troubles.append(error)
-            finally:
-                connection.close()
         raise self._no_answer(troubles)
 
     def _candidates(self) -> list[Place]:

@@ -23,8 +23,6 @@ from .permissions import Permissions, Probe, Role, probe_keys
 from .queue import Call, Queue
 from .sentinels import Sentinels
 from .server import Server, check_server, warn_of_risks
-from .synchronous import SyncConnection
-from .synchronous_nodes import SyncNodes, SyncServer
 
 #: Queues of which a process that does not serve them keeps the keys; beyond that it forgets the older ones.
 QUEUES_MOST = 1000
@@ -43,7 +41,6 @@ class Store:
         self.permissions = Permissions(namespace)
         self.life = Life()
         self._links: weakref.WeakSet[Link] = weakref.WeakSet()
-        self._threads: weakref.WeakSet[SyncConnection] = weakref.WeakSet()
         self._sentinels = Sentinels(address, self._move) if address.sentinels else None
         self.link = self.new_link(greet=self._greet)
         self._clock = clock
@@ -219,8 +216,6 @@ class Store:
             wire = link.wire
             if wire is None or (wire.address.host, wire.address.port) != place:
                 link.move()  # also one that is just being connected, be it to the old one
-        for connection in list(self._threads):
-            connection.move(place)
 
     def leave(self) -> None:
         """Close every connection, or forget those of another event loop or process."""
@@ -264,12 +259,6 @@ class Store:
 
     def doubt(self) -> None:
         """What is known of where servers are may be old."""
-
-    def connect_synchronously(self) -> SyncServer | SyncNodes:
-        find = self._sentinels.find_synchronously if self._sentinels else None
-        connection = SyncConnection(self.address, find=find)
-        self._threads.add(connection)
-        return SyncServer(connection, self.server_name)
 
     async def _greet(self, wire: Wire) -> None:
         asked = (("INFO",), ("CONFIG", "GET", "save"), ("TIME",))

@@ -18,9 +18,9 @@ from headrace.core.backend import (
     Backend,
     CancelAnswer,
     DeadFilter,
+    LeaseKeeper,
     Promoted,
     Reclaimed,
-    Renewer,
     ReplayAnswer,
 )
 from headrace.core.claim import Claim, Report
@@ -39,9 +39,9 @@ from .connection import Connection, Synchronous
 from .examination import SqliteExamination, warn_of_risks
 from .filesystem import check_folder
 from .layouts import SqliteLayouts
+from .lease_keeper import SqliteLeaseKeeper
 from .publishing import publish
 from .records import Listing
-from .renewer import SqliteRenewer
 from .session import Session
 from .settlements import hand_back, parts_of, report, settle
 from .step import Answered, Step
@@ -182,8 +182,8 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
     async def report(self, reports: Sequence[Report]) -> None:
         await self._write(lambda transaction: report(transaction, reports), durable=False)
 
-    def renewer(self) -> Renewer:
-        return SqliteRenewer(self._path, self._clock)
+    def lease_keeper(self) -> LeaseKeeper:
+        return SqliteLeaseKeeper(self._path, self._clock)
 
     # --- upkeep ------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Renews leases from the keeper's thread, on a connection of its own."""
+"""Renews leases on a connection of its own, directly: the event loop that it is used on is there for this."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import apsw
 
-from headrace.core.backend import Renewal, Renewer
+from headrace.core.backend import LeaseKeeper, Renewal
 from headrace.core.claim import Claim
 from headrace.core.clock import Clock
 from headrace.core.lease import DEFAULT_LEASE, FOREVER
@@ -22,7 +22,7 @@ from .schema import bring_up_to_date
 BUSY_TIMEOUT: Final = 2000
 
 
-class SqliteRenewer(Renewer):
+class SqliteLeaseKeeper(LeaseKeeper):
     def __init__(self, path: Path, clock: Clock) -> None:
         self._clock = clock
         # A renewal that a power failure undoes was for a worker that is gone too: no wait for the disk.
@@ -30,7 +30,7 @@ class SqliteRenewer(Renewer):
             path, synchronous="NORMAL", busy_timeout=BUSY_TIMEOUT, prepare=bring_up_to_date
         )
 
-    def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
+    async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
         with self._connection.in_use:
             try:
                 return self._renew(claims, after_outage=after_outage) if claims else []
@@ -39,7 +39,7 @@ class SqliteRenewer(Renewer):
             finally:
                 self._connection.undo()  # nothing, after a commit
 
-    def close(self) -> None:
+    async def close(self) -> None:
         with self._connection.in_use:
             self._connection.close()
 

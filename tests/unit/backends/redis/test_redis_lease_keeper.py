@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from headrace.backends.redis import renewer as renewer_module
+from headrace.backends.redis import lease_keeper
 from headrace.backends.redis.entries import Token
 from headrace.backends.redis.faults import lost
+from headrace.backends.redis.lease_keeper import RedisLeaseKeeper
+from headrace.backends.redis.life import Life
 from headrace.backends.redis.queue import Call, Queue
-from headrace.backends.redis.renewer import RedisRenewer
 from headrace.core.backend import Renewal
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
@@ -24,23 +25,26 @@ class Nodes:
 
     is_cluster = True
 
-    def connect_synchronously(self) -> Nodes:
-        return self
+    def __init__(self) -> None:
+        self.life = Life()
+
+    def begin(self) -> None:
+        self.life.begin()
 
     def queue(self, stream: Stream) -> Queue:
         return Queue("headrace", stream, lambda: 0)
 
-    def run(self, call: Call) -> list[bytes]:
+    async def run(self, call: Call) -> list[bytes]:
         if b":q:away}" in call.packed:
             raise lost("it does not answer")
         return [b"l"]
 
 
 @pytest.fixture
-def renewer(monkeypatch: pytest.MonkeyPatch) -> RedisRenewer:
-    monkeypatch.setattr(renewer_module, "ITEMS", 1)
+def leases(monkeypatch: pytest.MonkeyPatch) -> RedisLeaseKeeper:
+    monkeypatch.setattr(lease_keeper, "ITEMS", 1)
     nodes: Any = Nodes()
-    return RedisRenewer(nodes)
+    return RedisLeaseKeeper(nodes)
 
 
 def claims(stream: Stream, number: int) -> list[Claim]:
@@ -48,13 +52,13 @@ def claims(stream: Stream, number: int) -> list[Claim]:
     return [Claim(Source(stream), str(each), b"", token, 0) for each in range(number)]
 
 
-def test_what_is_lost_elsewhere_is_told_however_much_is_held_at_a_node_that_is_away(
-    renewer: RedisRenewer,
+async def test_what_is_lost_elsewhere_is_told_however_much_is_held_at_a_node_that_is_away(
+    leases: RedisLeaseKeeper,
 ) -> None:
-    told = renewer.renew([*claims(AWAY, 3), *claims(THERE, 1)])
+    told = await leases.renew([*claims(AWAY, 3), *claims(THERE, 1)])
     assert told == [*3 * [Renewal.UNKNOWN], Renewal.LOST]
 
 
-def test_when_none_is_there_nothing_is_told(renewer: RedisRenewer) -> None:
+async def test_when_none_is_there_nothing_is_told(leases: RedisLeaseKeeper) -> None:
     with pytest.raises(BackendUnavailable):
-        renewer.renew(claims(AWAY, 3))
+        await leases.renew(claims(AWAY, 3))
