@@ -19,6 +19,7 @@ from headrace.core.message import Stream, decode_envelope
 from headrace.core.names import checked_name
 from headrace.core.record import moment
 from headrace.core.schedule import (
+    SHORTEST_US,
     CatchUp,
     Schedule,
     Template,
@@ -40,9 +41,6 @@ from .task import AsyncTask, Call, SyncTask, Task
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=Task[Any, Any])
-
-#: Seconds: an interval that is shorter is a loop, not a schedule.
-SHORTEST = 0.01
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True):
@@ -245,8 +243,8 @@ def timing_of(
         if tz is not None:
             raise ConfigurationError("tz= goes with cron=; an interval is the same everywhere")
         interval = positive_seconds("every", every)
-        if interval < SHORTEST:
-            raise ConfigurationError(f"every must be at least {SHORTEST} seconds, not {every!r}")
+        if microseconds(interval) < SHORTEST_US:
+            raise ConfigurationError(f"every must be at least {SHORTEST_US / SECOND} seconds, not {every!r}")
         return Timing(every_us=microseconds(interval), catch_up=catch_up, jitter_us=jitter_us)
     given: object = cron
     zone: object = "UTC" if tz is None else tz
