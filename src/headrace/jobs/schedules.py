@@ -268,7 +268,7 @@ def _info(record: ScheduleRecord, schedule: Schedule | None, now_us: int) -> Sch
     if schedule is None:
         return info
     timing = schedule.timing
-    next_us = None if record.paused else upcoming(timing, record.last_us, now_us)
+    next_us = None if record.paused else _next_us(timing, record.last_us, now_us)
     return msgspec.structs.replace(
         info,
         task=schedule.template.task,
@@ -279,6 +279,14 @@ def _info(record: ScheduleRecord, schedule: Schedule | None, now_us: int) -> Sch
         jitter=timing.jitter_us / SECOND,
         next_at=None if next_us is None else moment(next_us),
     )
+
+
+def _next_us(timing: Timing, last_us: int, now_us: int) -> int | None:
+    """None also for what a stranger has stored and nobody can compute: the others are to be seen."""
+    try:
+        return upcoming(timing, last_us, now_us)
+    except Exception:
+        return None
 
 
 def _read(record: ScheduleRecord) -> Schedule | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,10 +10,12 @@ import msgspec
 import pytest
 
 from headrace import App, ConfigurationError, JobStatus, RetryLater, RetryPolicy, Snooze
+from headrace.core.claim import Report
 from headrace.core.clock import MovableClock
 from headrace.core.duration import LONGEST
 from headrace.core.ids import new_id
 from headrace.core.message import ENVELOPE_VERSION, Batch, Message, Stream
+from headrace.core.schedule import Schedule, Template, Timing, encode_schedule
 from tests.unit.behaviour.work import drain
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -132,6 +135,43 @@ async def test_it_is_dead_and_the_others_run(app: App, field: str, number: Any) 
     assert [await job.result() for job in jobs] == [1] * 21
     (letter,) = await app.admin.dead()
     assert (letter.reason, letter.task) == ("undecodable", "see")
+
+
+async def test_schedules_that_nobody_can_compute_are_listed_beside_the_others(app: App) -> None:
+    @app.every(60)
+    @app.task(name="well")
+    async def well() -> None: ...
+
+    store, queue, template = app._home.backend, Stream("queue", "default"), Template("see", b"\x91\x90")
+    await well.enqueue()
+    odd = {"words": Timing(cron="now and then"), "zone": Timing(cron="* * * * *", tz="Mars")}
+    for name, timing in odd.items():
+        await store.add_schedule(queue, name, encode_schedule(Schedule(name, "default", timing, template)))
+    loop = encode_schedule(Schedule("loop", "default", Timing(every_us=10**6), template))
+    await store.add_schedule(queue, "loop", loop.replace(msgspec.msgpack.encode(10**6), b"\x01"))
+    listed = {each.name: (each.every, each.next_at is None) for each in await app.schedules.list()}
+    nothing = (None, True)
+    assert listed == {"loop": nothing, "words": nothing, "zone": nothing, "well": (60.0, False)}
+
+
+@pytest.mark.parametrize(("stored", "shown"), [(NAN, 0.0), (1e300, 1.0), (-INFINITE, 0.0)])
+async def test_progress_is_a_fraction_whatever_is_stored(app: App, stored: float, shown: float) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task(name="see")
+    async def see() -> None:
+        begun.set()
+        await go_on.wait()
+
+    job = await see.enqueue()
+    async with app.worker() as worker:
+        await begun.wait()
+        [claim] = worker._executor.running
+        await app._home.backend.report([Report(claim, stored)])
+        progress = (await job.info()).progress
+        go_on.set()
+    assert progress is not None
+    assert progress.fraction == shown
 
 
 async def test_the_largest_that_are_allowed_arrive(app: App) -> None:
