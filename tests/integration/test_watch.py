@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import signal
 import subprocess
@@ -14,12 +15,18 @@ import pytest
 
 from headrace import JobStatus
 from headrace.admin import QueueInfo
+from headrace.backends import open_backend
+from headrace.core.ids import new_id
+from headrace.core.message import Batch, Message, Stream
 
 from .terminal import environment, on_terminal
 from .workshop import ROOT, Workshop
 
 #: What is sent when the terminal is given back: the cursor, and the shell's own screen.
 GIVEN_BACK = "\x1b[?25h\x1b[?1049l"
+
+#: What no name may bring to it: an operating system command, a bell, C1, a text turned around.
+STEERING = re.compile("\x1b\\]|[\x07\x80-\x9f\u202a-\u202e]")
 
 
 async def queue_of(workshop: Workshop, name: str = "default") -> QueueInfo:
@@ -64,6 +71,21 @@ async def test_a_queue_is_paused_and_its_dead_letters_are_replayed(workshop: Wor
         assert screen.exit_code() == 0
         assert screen.attributes == before
         assert screen.raw.endswith(GIVEN_BACK)
+
+
+async def test_no_name_in_the_store_steers_the_terminal(workshop: Workshop) -> None:
+    evil = "evil\x1b]0;title\x07\x9b2J\u202e"
+    store = open_backend(workshop.url)
+    await store.open()
+    await store.append(Batch(Stream("queue", evil), "p", 1, [Message(new_id(), evil, b"")]))
+    await store.close()
+    with on_terminal(workshop, "status", "--watch", "--url", workshop.url, size=(120, 30)) as screen:
+        await screen.shows(r"▸ evil\x1b]0;title\x07\x9b2J\u202e")
+        screen.type("p")
+        await screen.shows("is not allowed")
+        screen.type("q")
+        assert screen.exit_code() == 0
+    assert STEERING.findall(screen.raw) == []
 
 
 async def test_it_follows_the_store_and_the_size_of_the_terminal(workshop: Workshop) -> None:

@@ -14,7 +14,7 @@ from headrace.backends import DEFAULT_URL
 from .locate import locate
 from .loop import loop_factory
 from .measures import Figures, beside, measure
-from .render import console, is_terminal, show, show_json
+from .render import console, echo, is_terminal, show, show_json
 from .table import Column, Listing
 
 
@@ -52,7 +52,7 @@ def bench(target: str | None, url: str | None, durability: str, as_json: bool) -
     if as_json:
         show_json({"store": store, **msgspec.structs.asdict(figures)})
     else:
-        click.echo(f"{store}\n")
+        echo(f"{store}\n")
         _show(figures)
 
 
@@ -71,7 +71,7 @@ def _measured(url: str, durability: Durability) -> Figures:
 
 
 def _say(what: str) -> None:
-    click.echo(f"measuring: {what}", err=True)
+    echo(f"measuring: {what}", err=True)
 
 
 def _show(figures: Figures) -> None:

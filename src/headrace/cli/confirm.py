@@ -6,7 +6,7 @@ import click
 
 from headrace.core.errors import ConfigurationError
 
-from .render import is_terminal
+from .render import echo, is_terminal, printable
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
@@ -17,6 +17,6 @@ def confirm(what: str, *, yes: bool) -> None:
         return
     if not is_terminal("stdin"):
         raise ConfigurationError(f"{what}? Nobody is there to be asked: add --yes")
-    if not click.confirm(f"{what}?", err=True):
-        click.echo("Nothing was changed.", err=True)
+    if not click.confirm(printable(f"{what}?"), err=True):
+        echo("Nothing was changed.", err=True)
         raise click.exceptions.Exit(1)

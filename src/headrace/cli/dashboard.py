@@ -15,6 +15,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.dashboard import asgi
 
 from .loop import loop_factory
+from .render import echo
 from .store import on_store
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ async def _serve(app: App, server: uvicorn.Server, door: socket.socket) -> None:
     async with app:
         host, port = door.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        click.echo(f"{app.store} at http://{shown}:{port}/ (Ctrl-C ends it)")
+        echo(f"{app.store} at http://{shown}:{port}/ (Ctrl-C ends it)")
         await server.serve(sockets=[door])
 
 

@@ -21,7 +21,7 @@ from .job_view import read_page, show_page
 from .jobs import find_job, limit_option, only_one, tell_if_cut
 from .place import Place, known_groups, known_queues, place_of, place_options
 from .progress import Steps
-from .render import counted, short, show, show_json
+from .render import counted, echo, short, show, show_json
 from .span import ago
 from .store import on_store, on_store_with
 from .table import Column, Listing
@@ -107,7 +107,7 @@ def list_dead(
     elif found:
         show(_table(found[:limit]))
     else:
-        click.echo("no dead letters")
+        echo("no dead letters")
     tell_if_cut(len(found) > limit, limit)
 
 
@@ -164,7 +164,7 @@ def replay(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bo
         replayed += int(answer)
         duplicates += answer.duplicates
     for id in duplicates:
-        click.echo(f"{id} stays dead: another job holds its unique key by now", err=True)
+        echo(f"{id} stays dead: another job holds its unique key by now", err=True)
     _report("replayed", replayed, missing, as_json, duplicates=duplicates)
 
 
@@ -288,8 +288,8 @@ def _rehearse(done: str, chosen: Chosen, missing: list[str], as_json: bool) -> N
     else:
         for place, ids in chosen.items():
             for id in ids:
-                click.echo(f"{id} of {place}")
-        click.echo(f"{counted(_count(chosen), 'dead letter')} would be {done}; nothing was changed")
+                echo(f"{id} of {place}")
+        echo(f"{counted(_count(chosen), 'dead letter')} would be {done}; nothing was changed")
     _fail_if_missing(missing)
 
 
@@ -297,12 +297,12 @@ def _report(done: str, number: int, missing: list[str], as_json: bool, **more: A
     if as_json:
         show_json({done: number, **more, "missing": missing})
     else:
-        click.echo(f"{counted(number, 'dead letter')} {done}")
+        echo(f"{counted(number, 'dead letter')} {done}")
     _fail_if_missing(missing)
 
 
 def _fail_if_missing(missing: list[str]) -> None:
     for id in missing:
-        click.echo(f"Error: there is no dead letter {id}", err=True)
+        echo(f"Error: there is no dead letter {id}", err=True)
     if missing:
         raise click.exceptions.Exit(1)

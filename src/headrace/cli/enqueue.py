@@ -18,7 +18,7 @@ from headrace.jobs.task import Call, Task
 from .arguments import call_from_json
 from .bulk import read_lines, store_lines
 from .near import few
-from .render import compact_json, printable, show_json
+from .render import compact_json, echo, show_json
 from .span import span
 from .store import located, opened
 
@@ -105,7 +105,7 @@ def _enqueue_many(target: str, task: str, source: str, given: dict[str, Any], *,
     if as_json:
         show_json({"task": found.name, "ids": stored.ids, "duplicates": stored.duplicates})
     else:
-        click.echo(str(stored))
+        echo(str(stored))
 
 
 def find_task(app: App, name: str, target: str) -> Task[Any, Any]:
@@ -136,9 +136,9 @@ def _stored(app: App, call: Call[Any]) -> Job[Any]:
 
 
 def _tell(job: Job[Any]) -> None:
-    click.echo(job.id)
+    echo(job.id)
     if job.duplicate:
-        click.echo("This job was already there; nothing was added.", err=True)
+        echo("This job was already there; nothing was added.", err=True)
 
 
 def _waited(app: App, job: Job[Any], timeout: float | None) -> dict[str, Any]:
@@ -167,14 +167,14 @@ def _waited(app: App, job: Job[Any], timeout: float | None) -> dict[str, Any]:
 
 def _tell_end(document: dict[str, Any]) -> None:
     if "error" not in document:
-        click.echo(compact_json(document["result"]))
+        echo(compact_json(document["result"]))
         if "note" in document:
-            click.echo(f"It has succeeded; {document['note']}.", err=True)
+            echo(f"It has succeeded; {document['note']}.", err=True)
         return
     if document.get("traceback"):
-        click.echo(printable(document["traceback"]).rstrip(), err=True)
+        echo(document["traceback"].rstrip(), err=True)
     dead = f"dead ({document['reason']}): " if document.get("reason") else ""
-    click.echo(f"Error: {dead}{printable(document['error'])}", err=True)
+    echo(f"Error: {dead}{document['error']}", err=True)
 
 
 def _exit_code(document: dict[str, Any]) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-import click
 import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -22,7 +21,17 @@ from headrace.core.record import JobStatus, moment
 from headrace.dashboard.arguments import named
 
 from .place import place_of
-from .render import clock_time, compact_json, counted, printable, progress_text, show, show_json, status_text
+from .render import (
+    clock_time,
+    compact_json,
+    counted,
+    echo,
+    printable,
+    progress_text,
+    show,
+    show_json,
+    status_text,
+)
 from .span import ago, spoken
 
 _LEVEL_STYLES = {"warning": "yellow", "error": "red", "critical": "red", "debug": "dim"}
@@ -65,7 +74,7 @@ def show_page(app: App, page: Page, *, as_json: bool) -> None:
         if page.info.log:
             show(_log(page.info))
         if page.info.traceback:
-            click.echo(f"\n{printable(page.info.traceback).rstrip()}")
+            echo(f"\n{page.info.traceback.rstrip()}")
 
 
 def _trouble_document(trouble: Trouble) -> dict[str, Any]:

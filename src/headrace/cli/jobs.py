@@ -15,7 +15,7 @@ from headrace.sync import SyncAdmin
 from .group import ListingGroup
 from .job_view import job_document, read_page, show_page
 from .place import Place, known_groups, known_queues, place_of, place_options
-from .render import progress_text, short, show, show_json, status_text
+from .render import echo, progress_text, short, show, show_json, status_text
 from .span import age, ago, span, spoken
 from .store import on_store, on_store_with
 from .table import Column, Listing
@@ -113,7 +113,7 @@ def list_jobs(
     elif chosen:
         show(_table(chosen[:limit]))
     else:
-        click.echo("no events in hand" if place.topic else "no jobs")
+        echo("no events in hand" if place.topic else "no jobs")
     tell_if_cut(len(chosen) > limit, limit)
 
 
@@ -183,7 +183,7 @@ def only_one(ids: tuple[str, ...]) -> str:
 
 def tell_if_cut(cut: bool, limit: int) -> None:
     if cut:
-        click.echo(f"… there are more than these {limit:,}; --limit shows more", err=True)
+        echo(f"… there are more than these {limit:,}; --limit shows more", err=True)
 
 
 def _matching(
@@ -281,7 +281,7 @@ def _each(ids: tuple[str, ...], act: Callable[[str], str]) -> None:
     failed = False
     for id in ids:
         try:
-            click.echo(f"{id} {act(id)}")
+            echo(f"{id} {act(id)}")
         except click.ClickException as error:
             failed = True
             error.show()

@@ -8,6 +8,7 @@ import sys
 
 from headrace.observability.context import JobContext
 from headrace.observability.json_logs import JsonLines
+from headrace.observability.logs import one_line
 
 _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31;1", logging.DEBUG: "2"}
 
@@ -23,7 +24,7 @@ class Lines(logging.Formatter):
         line = super().format(record)
         job_id = getattr(record, "job_id", "")
         if job_id and not hasattr(record, "signal"):  # which says so in its own words
-            line += f" [{getattr(record, 'task', '')} {job_id}]"
+            line += one_line(f" [{getattr(record, 'task', '')} {job_id}]")
         colour = _COLOURS.get(record.levelno) if self._coloured else None
         return f"\x1b[{colour}m{line}\x1b[0m" if colour else line
 

@@ -19,6 +19,7 @@ from .enqueue import enqueue
 from .jobs import cancel, jobs, retry
 from .publish import publish
 from .queues import pause, purge, resume, split
+from .render import echo, printable
 from .schedules import schedules
 from .status import status
 from .tail import tail
@@ -36,13 +37,24 @@ class Commands(click.Group):
         except ConfigurationError as error:
             raise WrongUsage(str(error)) from error
         except HeadraceError as error:
-            raise click.ClickException(str(error)) from error
+            raise Failed(str(error)) from error
+        except click.ClickException as error:
+            if error.message == printable(error.message):
+                raise
+            raise (WrongUsage if error.exit_code == 2 else Failed)(error.message) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the order below, which is that of use
 
 
-class WrongUsage(click.ClickException):
+class Failed(click.ClickException):
+    """Told in words that steer no terminal: they may name what somebody else has stored."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+class WrongUsage(Failed):
     exit_code = 2
 
 
@@ -70,9 +82,7 @@ def version() -> None:
     import apsw
 
     python = ".".join(map(str, sys.version_info[:3]))
-    click.echo(
-        f"headrace {installed_version('headrace')}, Python {python}, SQLite {apsw.sqlite_lib_version()}"
-    )
+    echo(f"headrace {installed_version('headrace')}, Python {python}, SQLite {apsw.sqlite_lib_version()}")
 
 
 for command in (

@@ -14,6 +14,7 @@ from headrace.core.record import DeadLetter
 from headrace.sync import SyncAdmin
 
 from .near import unknown
+from .render import echo
 
 Command = Callable[..., None]
 
@@ -89,4 +90,4 @@ def known_queues(admin: SyncAdmin, queue: str | None) -> list[Place]:
 
 
 def remark(text: str) -> None:
-    click.echo(f"note: {text}", err=True)
+    echo(f"note: {text}", err=True)

@@ -6,10 +6,9 @@ import time
 from types import TracebackType
 from typing import Self
 
-import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .render import console, is_terminal
+from .render import console, echo, is_terminal
 
 #: Seconds between two lines where there is no terminal.
 LINE_EVERY = 2.0
@@ -51,7 +50,7 @@ class Steps:
             self._bar.update(self._task, completed=count)
         elif time.monotonic() - self._said_at >= LINE_EVERY:
             self._said_at = time.monotonic()
-            click.echo(f"{self._what}: {count:,} of {self._total:,}", err=True)
+            echo(f"{self._what}: {count:,} of {self._total:,}", err=True)
 
 
 def _bar() -> Progress:

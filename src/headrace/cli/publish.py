@@ -14,7 +14,7 @@ from headrace.events.topic import Topic
 
 from .arguments import payload_from_json
 from .near import unknown
-from .render import show_json
+from .render import echo, show_json
 from .span import span
 from .store import located, opened
 
@@ -69,9 +69,9 @@ def publish(
     if as_json:
         show_json({"id": id, "topic": found.name, "duplicate": duplicate})
         return
-    click.echo(id)
+    echo(id)
     if duplicate:
-        click.echo("This event was already there; nothing was added.", err=True)
+        echo("This event was already there; nothing was added.", err=True)
 
 
 def find_topic(app: App, name: str, target: str) -> Topic[Any]:

@@ -15,7 +15,7 @@ from .confirm import confirm, yes_option
 from .near import unknown
 from .place import remark
 from .progress import Steps
-from .render import counted
+from .render import counted, echo
 from .store import on_store_with
 
 #: Seconds between two looks at how far a purge has come.
@@ -37,7 +37,7 @@ def pause(app: App, queues: tuple[str, ...]) -> None:
     for queue in queues:
         _remark_unknown(app, queue)
         app.sync.admin.pause(queue)
-        click.echo(f"{queue} is paused; headrace resume lets it go on")
+        echo(f"{queue} is paused; headrace resume lets it go on")
 
 
 @click.command()
@@ -52,7 +52,7 @@ def resume(app: App, queues: tuple[str, ...]) -> None:
     for queue in queues:
         _remark_unknown(app, queue)
         app.sync.admin.resume(queue)
-        click.echo(f"{queue} goes on")
+        echo(f"{queue} goes on")
 
 
 @click.command()
@@ -76,11 +76,11 @@ def purge(app: App, queues: tuple[str, ...], dry_run: bool, yes: bool) -> None:
 def _purge(app: App, queue: QueueInfo, *, dry_run: bool, yes: bool) -> None:
     total = _waiting(queue)
     if not total:
-        click.echo(f"{queue.name} is empty: nothing to cancel")
+        echo(f"{queue.name} is empty: nothing to cancel")
         return
     what = f"{counted(total, 'job')} of {queue.name} ({_parts(queue)})"
     if dry_run:
-        click.echo(f"would cancel {what}")
+        echo(f"would cancel {what}")
         return
     confirm(f"Cancel {what}", yes=yes)
     purging = _in_background(app, queue.name)
@@ -89,7 +89,7 @@ def _purge(app: App, queue: QueueInfo, *, dry_run: bool, yes: bool) -> None:
             steps.reached(max(0, total - _waiting(_known(app, queue.name))))
     purged = purging.result()
     least = "at least " if purged.uncertain else ""
-    click.echo(f"{least}{counted(purged, 'job')} of {queue.name} cancelled")
+    echo(f"{least}{counted(purged, 'job')} of {queue.name} cancelled")
 
 
 @click.command()
@@ -109,11 +109,11 @@ def split(app: App, names: tuple[str, ...], yes: bool) -> None:
     queue, partitions = names[0], _number_of_parts(names)
     known = _known(app, queue)
     if known.partitions == partitions:
-        click.echo(f"{queue} has {counted(partitions, 'partition')} already")
+        echo(f"{queue} has {counted(partitions, 'partition')} already")
         return
     confirm(f"Have {queue} go from {counted(known.partitions, 'partition')} to {partitions}", yes=yes)
     app.sync.admin.split(queue, partitions)
-    click.echo(f"new jobs of {queue} go to {counted(partitions, 'partition')}")
+    echo(f"new jobs of {queue} go to {counted(partitions, 'partition')}")
 
 
 def _number_of_parts(names: tuple[str, ...]) -> int:

@@ -1,15 +1,23 @@
-"""How things look: tables for people, JSON for programs, nothing that a terminal would obey."""
+"""How things look: tables for people, JSON for programs, nothing that a terminal would obey.
+
+All that the commands print leaves by `echo` or by a `console`. Names, errors and payloads are somebody's
+text: whatever in it steers a terminal or turns a line around is written as a code here, and nowhere else.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal
 
 import click
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from headrace.core.info import JobProgress
@@ -31,11 +39,25 @@ STYLES: dict[str, str] = {
 }
 
 
+class _Harmless(Console):
+    """Writes the codes of styles, and none that a text has brought along."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control or text.isprintable() else Segment(printable(text), style)
+
+
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Print lines."""
+    click.echo(printable(text), err=err)  # noqa: TID251
+
+
 def console(*, stderr: bool = False) -> Console:
     """Where people look. Text is never read as markup: it may be a user's."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
-    return Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
+    return _Harmless(file=stream, markup=False, highlight=False, emoji=False, width=width)
 
 
 def is_terminal(stream: Literal["stdin", "stdout", "stderr"]) -> bool:
@@ -50,17 +72,17 @@ def show(view: RenderableType) -> None:
 
 def show_json(value: object) -> None:
     """One document, indented; times as ISO 8601, bytes as base 64."""
-    click.echo(msgspec.json.format(_encoded(value), indent=2).decode())
+    echo(msgspec.json.format(_encoded(value), indent=2))
 
 
 def json_line(value: object) -> str:
     """One document on one line, for programs."""
-    return _encoded(value).decode()
+    return _encoded(value)
 
 
 def compact_json(value: object) -> str:
     """A value on one line."""
-    return printable(_encoded(value).decode())
+    return _encoded(value)
 
 
 def status_text(status: str) -> Text:
@@ -85,6 +107,16 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
 
 
+def one_line(text: str) -> str:
+    """The same without ends of lines and tabs: a name in a table makes no row."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def safe_text(text: Text) -> Text:
+    """The same of a text with styles; one that is tampered with loses those of its parts."""
+    return text if text.plain.isprintable() else Text(one_line(text.plain), style=text.style)
+
+
 def clock_time(moment: datetime, timespec: str = "seconds") -> str:
     """A moment on the reader's own clock."""
     return moment.astimezone().replace(tzinfo=None).isoformat(sep=" ", timespec=timespec)
@@ -99,11 +131,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _encoded(value: object) -> bytes:
+def _encoded(value: object) -> str:
+    """JSON in characters that print. Those that do not stand in texts alone, where a code means the same."""
     try:
-        return msgspec.json.encode(value, enc_hook=_reduced)
+        encoded = msgspec.json.encode(value, enc_hook=_reduced).decode()
     except (TypeError, ValueError, UnicodeError):
-        return msgspec.json.encode(repr(value))
+        encoded = msgspec.json.encode(repr(value)).decode()
+    return encoded if encoded.isprintable() else re.sub(r"[^ -~]", _code, encoded)
+
+
+def _code(found: re.Match[str]) -> str:
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def _reduced(value: Any) -> Any:

@@ -10,7 +10,7 @@ from headrace.jobs.schedules import ScheduleInfo
 
 from .confirm import confirm, yes_option
 from .group import ListingGroup
-from .render import clock_time, short, show, show_json
+from .render import clock_time, echo, short, show, show_json
 from .span import ago
 from .store import on_store, on_store_with
 from .table import Column, Listing
@@ -50,7 +50,7 @@ def list_schedules(app: App, as_json: bool) -> None:
     elif found:
         show(_table(found))
     else:
-        click.echo("there are no schedules; @app.cron and @app.every make them")
+        echo("there are no schedules; @app.cron and @app.every make them")
 
 
 @schedules.command()
@@ -135,7 +135,7 @@ def remove(app: App, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
 def _tell(line: str, as_json: bool) -> None:
     """At once, since the next one may fail."""
     if not as_json:
-        click.echo(line)
+        echo(line)
 
 
 def _table(found: list[ScheduleInfo]) -> Listing:

@@ -21,6 +21,7 @@ from headrace.backends import DEFAULT_URL
 from headrace.core.errors import ConfigurationError
 
 from .locate import locate
+from .render import echo
 
 _MODULE_AND_APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
@@ -155,7 +156,7 @@ def _shared(app: App) -> App:
     if app.url == "memory://":
         raise ConfigurationError("the app is on memory://, which only the process that made it can see")
     if app.url.startswith("memory://"):
-        click.echo(f"note: {app.url} is this process's own; other processes do not see it", err=True)
+        echo(f"note: {app.url} is this process's own; other processes do not see it", err=True)
     return app
 
 

@@ -10,6 +10,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from .render import one_line, safe_text
+
 #: A column that may be cut keeps so many characters, on a very narrow terminal so few.
 LEAST, BAREST = 14, 6
 
@@ -38,7 +40,7 @@ class Listing:
         self._rows: list[Row] = []
 
     def add(self, *cells: str | Text) -> None:
-        self._rows.append(cells)
+        self._rows.append([safe_text(c) if isinstance(c, Text) else one_line(c) for c in cells])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths = self._fitted(options.max_width)

@@ -8,6 +8,7 @@ from itertools import islice
 
 import click
 import msgspec
+from rich.text import Text
 
 from headrace.admin import EventInfo
 from headrace.app import App
@@ -15,7 +16,7 @@ from headrace.core.errors import ConfigurationError
 
 from .near import unknown
 from .place import remark
-from .render import clock_time, compact_json, is_terminal, json_line, short
+from .render import clock_time, compact_json, console, echo, is_terminal, json_line, short
 from .start import FORMS, start
 from .store import on_store_with
 from .topics import known_group
@@ -77,20 +78,24 @@ def _check(app: App, topic: str, group: str | None, *, follow: bool) -> None:
 
 def _print(events: Iterator[EventInfo], *, as_json: bool) -> None:
     if is_terminal("stderr") and not as_json:
-        click.echo("Ctrl-C ends it", err=True)
+        echo("Ctrl-C ends it", err=True)
+    out = console()
     for event in events:
-        click.echo(json_line(msgspec.structs.asdict(event)) if as_json else _line(event))
+        if as_json:
+            echo(json_line(msgspec.structs.asdict(event)))
+        else:
+            out.print(_line(event), soft_wrap=True)
 
 
-def _line(event: EventInfo) -> str:
+def _line(event: EventInfo) -> Text:
     """Fields apart by two spaces; what is not there is a dash, so that columns stay what they are."""
     written = event.at or event.occurred_at
-    return "  ".join(
+    return Text("  ").join(
         (
-            click.style(clock_time(written) if written else "-", dim=True),
-            event.id,
-            click.style(short(event.kind) or "-", bold=True),
-            short(event.key or "-"),
-            click.style(short(event.problem), fg="red") if event.problem else compact_json(event.payload),
+            Text(clock_time(written) if written else "-", style="dim"),
+            Text(event.id),
+            Text(short(event.kind) or "-", style="bold"),
+            Text(short(event.key or "-")),
+            Text(short(event.problem), style="red") if event.problem else Text(compact_json(event.payload)),
         )
     )

@@ -15,7 +15,7 @@ from .confirm import confirm, yes_option
 from .group import ListingGroup
 from .near import unknown
 from .place import remark
-from .render import clock_time, counted, number_text, show, show_json
+from .render import clock_time, counted, echo, number_text, show, show_json
 from .span import age, ago, spoken
 from .start import FORMS, start
 from .store import on_store, on_store_with
@@ -57,7 +57,7 @@ def list_topics(app: App, as_json: bool) -> None:
     elif found:
         show(topics_table(found))
     else:
-        click.echo("there are no topics yet; the first event, or a worker with a subscription, makes one")
+        echo("there are no topics yet; the first event, or a worker with a subscription, makes one")
 
 
 @topics.command()
@@ -81,7 +81,7 @@ def reset(app: App, names: tuple[str, ...], to: str | datetime, yes: bool) -> No
     known_group(app, topic, group)
     confirm(f"Have group {group} of {topic} go on {_from(to)}", yes=yes)
     app.sync.admin.reset_group(topic, group, to=to)
-    click.echo(f"{group} of {topic} goes on {_from(to)}: {counted(_ahead(app, topic, group), 'event')} ahead")
+    echo(f"{group} of {topic} goes on {_from(to)}: {counted(_ahead(app, topic, group), 'event')} ahead")
 
 
 @topics.command()
@@ -103,7 +103,7 @@ def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
     served = any(f"{topic}/{group}" in worker.groups for worker in app.sync.admin.workers())
     if not app.sync.admin.remove_group(topic, group):
         raise click.ClickException(f"group {group} of {topic} was gone already")
-    click.echo(f"{group} of {topic} removed")
+    echo(f"{group} of {topic} removed")
     if served:
         remark("workers that still serve it get nothing more; when they are started again, they make it anew")
 
@@ -123,7 +123,7 @@ def pause(app: App, names: tuple[str, ...]) -> None:
     topic, group = _two(names)
     known_group(app, topic, group)
     app.sync.admin.pause_group(topic, group)
-    click.echo(f"{group} of {topic} is paused; headrace topics resume lets it go on")
+    echo(f"{group} of {topic} is paused; headrace topics resume lets it go on")
 
 
 @topics.command()
@@ -138,7 +138,7 @@ def resume(app: App, names: tuple[str, ...]) -> None:
     topic, group = _two(names)
     known_group(app, topic, group)
     app.sync.admin.resume_group(topic, group)
-    click.echo(f"{group} of {topic} goes on")
+    echo(f"{group} of {topic} goes on")
 
 
 def known_group(app: App, topic: str, group: str) -> GroupInfo:

@@ -24,6 +24,7 @@ from .logging import start_logging
 from .loop import loop_factory
 from .metrics_port import metrics_port
 from .pulse import Pulse
+from .render import echo
 from .supervisor import SUPERVISOR, Supervisor
 
 LEVELS = click.Choice(["debug", "info", "warning", "error"])
@@ -211,10 +212,10 @@ def _banner(app: App, target: str, worker: Worker) -> None:
         ),
         ("stop", "Ctrl-C lets running jobs end, twice stops at once"),
     )
-    click.echo(f"\n  headrace {version('headrace')}", err=True)
+    echo(f"\n  headrace {version('headrace')}", err=True)
     for name, text in lines:
-        click.echo(f"    {name:<7} {text}", err=True)
-    click.echo(err=True)
+        echo(f"    {name:<7} {text}", err=True)
+    echo(err=True)
 
 
 def _count(number: int, noun: str) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 from headrace.app import App
 from headrace.core.record import WorkerInfo, moment
 
-from .render import counted, short, show, show_json
+from .render import counted, echo, short, show, show_json
 from .span import age, ago, spoken
 from .store import on_store
 from .table import Column, Listing
@@ -40,11 +40,11 @@ def workers(app: App, as_json: bool) -> None:
     if as_json:
         show_json([worker_document(worker) for worker in found])
     elif not found:
-        click.echo(summary(found))
+        echo(summary(found))
     else:
         show(_table(found))
         if any(worker.running for worker in found):
-            click.echo()
+            echo()
             show(_running(found))
             _tell_rest(found)
 
@@ -116,7 +116,7 @@ def _running(found: list[WorkerInfo]) -> Listing:
 def _tell_rest(found: list[WorkerInfo]) -> None:
     rest = sum(len(worker.running) for worker in found) - SHOWN
     if rest > 0:
-        click.echo(f"… and {rest:,} more; --json lists them", err=True)
+        echo(f"… and {rest:,} more; --json lists them", err=True)
 
 
 def _span_since(then: datetime | None) -> str:

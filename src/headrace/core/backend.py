@@ -367,6 +367,9 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
         retrying, scheduled, dead or gone is answered `GONE` and writes nothing. The states inside the
         outcomes are stored as they are. A delay of 0 queues at once; a time to live of 0 keeps nothing. A
         lease that ran out holds until `reclaim` takes the message. Repeating a settlement is harmless.
+
+        A store that cannot write one of them for what stands in it raises `RequestRefused` or a `ValueError`.
+        Then the others are to be settled apart from it.
         """
 
     @abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from .errors import ConfigurationError
+from .number import shown
 
 Duration = float | timedelta
 
@@ -19,7 +20,8 @@ def seconds(name: str, value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST:
         return float(value)
     raise ConfigurationError(
-        f"{name} must be seconds or a timedelta, from 0 to {LONGEST:,.0f} seconds (31 years), not {value!r}"
+        f"{name} must be seconds or a timedelta, from 0 to {LONGEST:,.0f} seconds (31 years), "
+        f"not {shown(value)}"
     )
 
 

@@ -5,7 +5,8 @@ HeadraceError
 │   └── UnknownEvent         a start or a reset names an event that the topic does not hold
 ├── AppClosed                the app is closing or closed under the caller
 ├── BackendUnavailable       the store cannot be reached or cannot write (.uncertain: it may have taken it)
-│   └── NotDurable           stored, but not as safely as was asked (.job)
+│   ├── NotDurable           stored, but not as safely as was asked (.job)
+│   └── RequestRefused       for what stands in the request; between stores and the engine
 ├── Moved                    a part of a stream is sealed; between stores and what spreads messages over parts
 ├── QueueFull                the queue refused more (.accepted: what it took of the batch)
 ├── PayloadError
@@ -74,6 +75,11 @@ class NotDurable(BackendUnavailable):
     def __init__(self, message: str, *, job: Any) -> None:
         super().__init__(message, uncertain=True)
         self.job = job
+
+
+class RequestRefused(BackendUnavailable):
+    """The store can be reached, and refuses this request for what stands in it. The same again is refused
+    again; a part of it, or another request, may be taken."""
 
 
 class Moved(HeadraceError):

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from .bounds import Count
 from .message import Envelope
 
 #: What the payload is, unless somebody says otherwise.
@@ -22,7 +23,7 @@ class EventEnvelope(Envelope, frozen=True, array_like=True, gc=False):
     key: str = ""
     source: str = ""
     content_type: str = CONTENT_TYPE
-    schema_version: int = 1
+    schema_version: Count = 1
     idempotency_key: str = ""
     traceparent: str = ""
     correlation_id: str = ""

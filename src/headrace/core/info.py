@@ -96,7 +96,8 @@ def job_info(record: Record) -> JobInfo:
 def _progress(progress: Progress | None) -> JobProgress | None:
     if progress is None:
         return None
-    return JobProgress(progress.fraction, progress.text, datetime_of(progress.at_us))
+    fraction = min(1.0, max(0.0, progress.fraction))  # a stranger may have stored another, or NaN
+    return JobProgress(fraction, progress.text, datetime_of(progress.at_us))
 
 
 def _last_error(record: Record) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from .bounds import Count, MomentUs
 from .clock import datetime_of
 from .errors import ConfigurationError
 
@@ -29,8 +30,8 @@ _BESIDE: Final = 24
 class LogLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a handler wrote through `logging`: in which attempt, when on the store's clock, how serious."""
 
-    attempt: int
-    at_us: int
+    attempt: Count
+    at_us: MomentUs
     level: str
     text: str
 
@@ -49,7 +50,7 @@ class JobLog(msgspec.Struct, frozen=True, array_like=True):
     """The latest lines, and how many before them were left out."""
 
     lines: tuple[LogLine, ...] = ()
-    dropped: int = 0
+    dropped: Count = 0
 
     def then(self, later: JobLog, most: int = LINES_MOST) -> JobLog:
         """With what was written after it, within the bounds."""

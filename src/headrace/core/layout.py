@@ -23,10 +23,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
+from .bounds import Count, MomentUs
 from .errors import ConfigurationError
 from .message import GROUP_MARK, Message, Stream
 from .number import whole_number
@@ -48,9 +49,9 @@ class Generation(msgspec.Struct, frozen=True, array_like=True):
 
     `sealed_us`: since when nothing is appended there any more; 0: it is the current one."""
 
-    number: int
-    parts: int
-    sealed_us: int = 0
+    number: Count
+    parts: Annotated[int, msgspec.Meta(ge=1, le=PARTS_MOST)]
+    sealed_us: MomentUs = 0
 
 
 class Layout(msgspec.Struct, frozen=True, array_like=True):
@@ -58,7 +59,7 @@ class Layout(msgspec.Struct, frozen=True, array_like=True):
     0: no change is under way. `sealed`: nothing is appended to the stream of that very name any more."""
 
     generations: tuple[Generation, ...] = (Generation(0, 1),)
-    proposed: int = 0
+    proposed: Annotated[int, msgspec.Meta(ge=0, le=PARTS_MOST)] = 0
     sealed: bool = False
 
     @property

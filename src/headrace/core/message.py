@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from .bounds import Count, MomentUs, SpanUs
 from .job_log import LINES_MOST, NO_LOG, JobLog
 from .options import Overrides
 
@@ -84,7 +85,7 @@ class UniqueKey(msgspec.Struct, frozen=True):
 
     key: str
     until: Literal["finished", "started", "elapsed"] = "finished"
-    window_us: int = 0
+    window_us: SpanUs = 0
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -142,7 +143,7 @@ class Batch(msgspec.Struct, frozen=True):
 class Trouble(msgspec.Struct, frozen=True, array_like=True):
     """One thing that went wrong with a message, kept for its timeline."""
 
-    at_us: int
+    at_us: MomentUs
     what: Literal["failed", "timed out", "crashed", "released", "snoozed", "unknown"]
     worker: str
     text: str = ""
@@ -155,10 +156,10 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     `releases` are hand-backs, which cost nothing.
     """
 
-    failures: int = 0
-    crashes: int = 0
-    releases: int = 0
-    unknown_since_us: int = 0
+    failures: Count = 0
+    crashes: Count = 0
+    releases: Count = 0
+    unknown_since_us: MomentUs = 0
     trail: tuple[Trouble, ...] = ()
     log: JobLog = NO_LOG  # what its handler wrote, where the app keeps that
 
@@ -220,7 +221,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
     version: int
     id: str
     task: str
-    enqueued_us: int
+    enqueued_us: MomentUs
     headers: dict[str, str] | None
     overrides: Overrides | None
     payload: bytes

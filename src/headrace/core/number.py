@@ -15,7 +15,15 @@ def whole_number(name: str, value: object, *, least: int, most: int = LARGEST, u
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
     number = f"a whole number of {unit}" if unit else "a whole number"
-    raise ConfigurationError(f"{name} must be {number} from {least} to {most:,}, not {value!r}")
+    raise ConfigurationError(f"{name} must be {number} from {least} to {most:,}, not {shown(value)}")
+
+
+def shown(value: object) -> str:
+    """A value in an error message. Python writes no number of more than 4,300 digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 def positive_number(name: str, value: object, *, unit: str = "") -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from .bounds import MomentUs, Seconds
 from .retry import RetryPolicy
 
 
@@ -11,6 +12,6 @@ class Overrides(msgspec.Struct, frozen=True, array_like=True):
     """What one call says differently from its task, for the worker to obey. None: as the task says."""
 
     retry: RetryPolicy | None = None
-    timeout: float | None = None
-    result_ttl: float | None = None
-    due_us: int = 0  # of a delayed call: when it is meant to run, by the clock of whoever sent it
+    timeout: Seconds | None = None
+    result_ttl: Seconds | None = None
+    due_us: MomentUs = 0  # of a delayed call: when it is meant to run, by the clock of whoever sent it

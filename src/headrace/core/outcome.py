@@ -20,6 +20,7 @@ class DeadReason(StrEnum):
     UNDECODABLE = "undecodable"  # the bytes are no message
     OVERSIZED = "oversized"  # larger than this worker accepts
     UNKNOWN_TASK = "unknown_task"  # nobody knew its name for an hour
+    REFUSED = "refused"  # the store would not write how it ended
     UNKNOWN_VERSION = "unknown_version"  # nobody knew its envelope's version for an hour
 
 

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from .bounds import Count, MomentUs
 from .clock import datetime_of
 from .job_log import NO_LOG, JobLog
 from .message import FRESH, NORMAL, State, Stream
@@ -91,7 +92,7 @@ class RunningJob(msgspec.Struct, frozen=True, array_like=True):
 
     id: str
     task: str
-    since_us: int
+    since_us: MomentUs
 
 
 class WorkerInfo(msgspec.Struct, frozen=True):
@@ -100,10 +101,10 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     consumer: str
     host: str
     pid: int
-    started_us: int
+    started_us: MomentUs
     queues: tuple[str, ...]
-    concurrency: int
-    polled_us: int = 0  # the last successful claim
+    concurrency: Count
+    polled_us: MomentUs = 0  # the last successful claim
     running: tuple[RunningJob, ...] = ()
     groups: tuple[str, ...] = ()  # streams of groups that it serves: `orders/billing`
     timings: tuple[str, ...] = ()  # of the declared schedules that it fires: see `ScheduleRecord`

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
+from .bounds import Count, Seconds
 from .duration import Duration, seconds
 from .errors import ConfigurationError
 from .number import whole_number
@@ -17,14 +18,24 @@ from .number import whole_number
 RetryFunction = Callable[[int, BaseException], float | timedelta | None]
 
 
+Kind = Literal["none", "fixed", "exponential"]
+
+
 class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
     """How often and how soon. `max_retries` counts retries: the first run is not one."""
 
-    kind: Literal["none", "fixed", "exponential"]
-    max_retries: int = 0
-    base: float = 0.0
-    cap: float = 600.0
+    kind: Kind
+    max_retries: Count = 0
+    base: Seconds = 0.0
+    cap: Seconds = 600.0
     jitter: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ConfigurationError(f"kind must be one of {', '.join(get_args(Kind))}, not {self.kind!r}")
+        whole_number("max_retries", self.max_retries, least=0)
+        msgspec.structs.force_setattr(self, "base", seconds("base", self.base))
+        msgspec.structs.force_setattr(self, "cap", seconds("cap", self.cap))
 
     @classmethod
     def none(cls) -> RetryPolicy:
@@ -35,14 +46,14 @@ class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
     def fixed(cls, max_retries: int, delay: Duration) -> RetryPolicy:
         """`max_retries` times, always after `delay`."""
         base = seconds("delay", delay)
-        return cls("fixed", _checked(max_retries), base, cap=base)
+        return cls("fixed", max_retries, base, cap=base)
 
     @classmethod
     def exponential(
         cls, max_retries: int, base: Duration, cap: Duration = 600, jitter: bool = True
     ) -> RetryPolicy:
         """After base, 2·base, 4·base … up to `cap`; with jitter somewhere between zero and that."""
-        return cls("exponential", _checked(max_retries), seconds("base", base), seconds("cap", cap), jitter)
+        return cls("exponential", max_retries, seconds("base", base), seconds("cap", cap), jitter)
 
     def delay(self, failures: int, error: BaseException | None = None) -> float | None:
         """Seconds until the next try after this many failures, or None when there is none."""
@@ -60,10 +71,6 @@ def checked_retry(value: object) -> RetryPolicy | RetryFunction:
     if isinstance(value, RetryPolicy) or callable(value):
         return value
     raise ConfigurationError(f"retry must be a RetryPolicy or a function (failures, error), not {value!r}")
-
-
-def _checked(max_retries: object) -> int:
-    return whole_number("max_retries", max_retries, least=0)
 
 
 #: What tasks get that name no policy, in an app that names none.

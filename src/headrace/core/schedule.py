@@ -14,22 +14,26 @@ import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 from cronsim import CronSim, CronSimError
 
+from .bounds import SpanUs
 from .clock import SECOND
 from .errors import ConfigurationError
 from .ids import derived_id
-from .message import ENVELOPE_VERSION, NORMAL, Envelope, Message, UniqueKey, encode_envelope
+from .message import ENVELOPE_VERSION, HIGH, LOW, NORMAL, Envelope, Message, UniqueKey, encode_envelope
 from .options import Overrides
 
 CatchUp = Literal["skip", "one", "all"]
 
 #: Of the moments that were missed, `catch_up="all"` makes up for the latest so many; older ones are skipped.
 MOST_MISSED = 1000
+
+#: An interval that is shorter is a loop, not a schedule.
+SHORTEST_US = SECOND // 100
 
 #: Moments that one step fires, and bytes of their payloads (or a single one).
 STEP_MOMENTS, STEP_BYTES = 100, 1 << 20
@@ -49,10 +53,14 @@ class Timing(msgspec.Struct, frozen=True):
     """When: a cron expression in a time zone, or every so many microseconds."""
 
     cron: str = ""
-    every_us: int = 0
+    every_us: SpanUs = 0
     tz: str = "UTC"
     catch_up: CatchUp = "skip"
-    jitter_us: int = 0
+    jitter_us: SpanUs = 0
+
+    def __post_init__(self) -> None:
+        if 0 < self.every_us < SHORTEST_US:
+            raise ValueError(f"every {self.every_us} µs is a loop, not a schedule")
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -60,9 +68,9 @@ class Template(msgspec.Struct, frozen=True):
 
     task: str
     payload: bytes
-    priority: int = NORMAL
-    delay_us: int = 0
-    lifetime_us: int = 0
+    priority: Annotated[int, msgspec.Meta(ge=HIGH, le=LOW)] = NORMAL
+    delay_us: SpanUs = 0
+    lifetime_us: SpanUs = 0
     unique: UniqueKey | None = None
     headers: dict[str, str] | None = None
     overrides: Overrides | None = None

@@ -174,7 +174,7 @@ class Executor:
                 self._announce_start(run)
             if run.handler.timeout or run.envelope.overrides is not None:
                 self._begin_timeout(run)
-        except BaseException:  # a stranger's timeout may be no number
+        except BaseException:  # such as a listener's
             self._let_go(run)
             raise
         if self._folded is None and run.handler.run_in == "loop":

@@ -27,6 +27,7 @@ from headrace.core.outcome import (
     Outcome,
     Released,
     Retry,
+    Settlement,
     Snoozed,
 )
 from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
@@ -70,6 +71,8 @@ class Judge:
 
     def raised(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
         """The handler raised, or was made to."""
+        if isinstance(error, RetryLater | Snooze):
+            error = _checked(error)
         outcome, failure = self._after(run, error)
         return self._logged(run, outcome), failure
 
@@ -126,6 +129,12 @@ class Judge:
         state = claim.state.failed(self._trouble(claim, "failed", text))
         return Dead(state, reason, Failure(error_type=reason.value, error=storable(text)))
 
+    def unwritable(self, settlement: Settlement, error: Exception) -> Dead:
+        """The store will never write how it ended. It is not run again: it may have done its work."""
+        how = type(settlement.outcome).__name__.lower()
+        text = f"how it ended cannot be stored ({how}): {type(error).__name__}: {error}"
+        return self.refused(settlement.claim, DeadReason.REFUSED, text)
+
     def broken(self, claim: Claim, error: BaseException) -> tuple[Outcome, Failure]:
         """The engine itself failed on this one: let it be tried again, and in the end be seen."""
         failure = failure_of(error)
@@ -175,6 +184,15 @@ class Judge:
 
     def _trouble(self, claim: Claim, what: str, text: str = "") -> Trouble:
         return Trouble(self._clock_us(claim), what, self._consumer, text[:TRAIL_TEXT])  # type: ignore[arg-type]
+
+
+def _checked(error: RetryLater | Snooze) -> BaseException:
+    """Its delay may have been changed since it was made. One that is none is what went wrong."""
+    try:
+        error.delay = seconds("delay", error.delay)
+    except Exception as mistaken:
+        return mistaken
+    return error
 
 
 def _encoded(run: Run, value: object) -> EncodedResult:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from headrace.core.backend import Backend
+from headrace.core.bounds import LONGEST_US
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.message import Source, Stream
 from headrace.core.signals import LeaseChanged
 
 from .emitter import Emitter
 from .patience import patiently
+
+#: Microseconds. A stranger may have stored or announced any lease: below this one a worker would do nothing
+#: but renew, unless it has asked for that itself.
+SHORTEST_US: Final = SECOND // 100
 
 
 class Leases:
@@ -19,6 +25,7 @@ class Leases:
     def __init__(self, sources: Sequence[Source], lease: float) -> None:
         self._sources = sources
         self._asked = self._shortest = microseconds(lease)
+        self._least = min(self._asked, SHORTEST_US)
         self._leases = dict.fromkeys((source.stream for source in sources), self._shortest)
         self._followers: tuple[Callable[[float], None], ...] = ()
 
@@ -44,7 +51,9 @@ class Leases:
 
     def heed(self, leases: Mapping[Stream, int]) -> None:
         """These are the leases now, as far as they are named, in microseconds."""
-        self._leases.update((stream, us) for stream, us in leases.items() if stream in self._leases)
+        for stream, us in leases.items():
+            if stream in self._leases:
+                self._leases[stream] = max(self._least, min(us, LONGEST_US))
         shortest = min(self._leases.values(), default=self._shortest)
         if shortest != self._shortest:
             self._shortest = shortest

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from headrace.core.backend import Backend
-from headrace.core.errors import BackendUnavailable
-from headrace.core.outcome import Verdict
+from headrace.core.errors import BackendUnavailable, RequestRefused
+from headrace.core.outcome import Dead, Settlement, Verdict
 
 from .emitter import Emitter
 from .finished import Finished
@@ -26,8 +28,10 @@ class Settler:
         *,
         emitter: Emitter,
         written: Callable[[list[Finished], list[Verdict], bool], None],
+        refused: Callable[[Settlement, Exception], Dead],
     ) -> None:
         self._backend = backend
+        self._refused = refused
         self._written = written
         self._gathered: list[Finished] = []
         self._empty = asyncio.Event()
@@ -72,28 +76,53 @@ class Settler:
     async def _write(self, batch: list[Finished], doubtful: bool) -> None:
         try:
             verdicts = await self._backend.settle(batch)
-        except BackendUnavailable:
-            raise
-        except Exception:
-            await self._write_one_by_one(batch)
+        except Exception as error:
+            if _is_away(error):
+                raise
+            await self._write_apart(batch)
         else:
             self._conclude(batch, verdicts, doubtful)
 
-    async def _write_one_by_one(self, batch: list[Finished]) -> None:
+    async def _write_apart(self, batch: list[Finished]) -> None:
+        """One of them is to blame: each alone, so that the others do not suffer."""
         trouble: Exception | None = None
         for finished in batch:
             try:
-                verdicts = await self._backend.settle([finished])
-            except BackendUnavailable:
-                raise
+                written, verdicts = finished, await self._backend.settle([finished])
             except Exception as error:
-                # Nothing will ever write this one. Let its lease run out, so that it is found and counted.
-                verdicts, trouble = [Verdict.LOST], error
-            self._conclude([finished], verdicts, doubtful=True)
+                if _is_away(error):
+                    raise
+                written, verdicts = await self._bury(finished, error, alone=finished is batch[0])
+                trouble = error
+            self._conclude([written], verdicts, doubtful=True)
         if trouble is not None:
             raise trouble
+
+    async def _bury(
+        self, finished: Finished, error: Exception, *, alone: bool
+    ) -> tuple[Finished, list[Verdict]]:
+        """How it ended will never be written: to the dead letters with it. `alone`: nothing was written
+        since the store began to refuse."""
+        dead = self._refused(finished, error)
+        buried = msgspec.structs.replace(finished, outcome=dead, failure=dead.failure)
+        try:
+            return buried, await self._backend.settle([buried])
+        except Exception as another:
+            if _is_away(another):
+                raise
+            if alone and isinstance(another, RequestRefused):
+                # Perhaps it refuses everything, and will not for ever. The next try begins with another one.
+                self._gathered.append(self._gathered.pop(0))
+                raise
+            # Let its lease run out, so that it is found and counted.
+            return finished, [Verdict.LOST]
 
     def _conclude(self, batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
         """The store has answered: let go of the batch, and tell."""
         del self._gathered[: len(batch)]
         self._written(batch, verdicts, doubtful)
+
+
+def _is_away(error: Exception) -> bool:
+    """Whether it says nothing of what was to be written: the same may be taken later."""
+    return isinstance(error, BackendUnavailable) and not isinstance(error, RequestRefused)

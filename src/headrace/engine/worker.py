@@ -292,7 +292,9 @@ class Worker:
             mark_ttl=options.mark_ttl,
             clock_us=self._holdings.store_clock_us,
         )
-        self._settler = Settler(backend, emitter=emitter, written=self._written)
+        self._settler = Settler(
+            backend, emitter=emitter, written=self._written, refused=self._judge.unwritable
+        )
         self._desk = Desk(self._judge, self._settler.put)
         self._executor = Executor(
             registry=self._registry,

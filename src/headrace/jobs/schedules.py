@@ -19,6 +19,7 @@ from headrace.core.message import Stream, decode_envelope
 from headrace.core.names import checked_name
 from headrace.core.record import moment
 from headrace.core.schedule import (
+    SHORTEST_US,
     CatchUp,
     Schedule,
     Template,
@@ -40,9 +41,6 @@ from .task import AsyncTask, Call, SyncTask, Task
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=Task[Any, Any])
-
-#: Seconds: an interval that is shorter is a loop, not a schedule.
-SHORTEST = 0.01
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True):
@@ -245,8 +243,8 @@ def timing_of(
         if tz is not None:
             raise ConfigurationError("tz= goes with cron=; an interval is the same everywhere")
         interval = positive_seconds("every", every)
-        if interval < SHORTEST:
-            raise ConfigurationError(f"every must be at least {SHORTEST} seconds, not {every!r}")
+        if microseconds(interval) < SHORTEST_US:
+            raise ConfigurationError(f"every must be at least {SHORTEST_US / SECOND} seconds, not {every!r}")
         return Timing(every_us=microseconds(interval), catch_up=catch_up, jitter_us=jitter_us)
     given: object = cron
     zone: object = "UTC" if tz is None else tz
@@ -270,7 +268,7 @@ def _info(record: ScheduleRecord, schedule: Schedule | None, now_us: int) -> Sch
     if schedule is None:
         return info
     timing = schedule.timing
-    next_us = None if record.paused else upcoming(timing, record.last_us, now_us)
+    next_us = None if record.paused else _next_us(timing, record.last_us, now_us)
     return msgspec.structs.replace(
         info,
         task=schedule.template.task,
@@ -281,6 +279,14 @@ def _info(record: ScheduleRecord, schedule: Schedule | None, now_us: int) -> Sch
         jitter=timing.jitter_us / SECOND,
         next_at=None if next_us is None else moment(next_us),
     )
+
+
+def _next_us(timing: Timing, last_us: int, now_us: int) -> int | None:
+    """None also for what a stranger has stored and nobody can compute: the others are to be seen."""
+    try:
+        return upcoming(timing, last_us, now_us)
+    except Exception:
+        return None
 
 
 def _read(record: ScheduleRecord) -> Schedule | None:

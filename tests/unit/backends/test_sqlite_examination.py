@@ -17,7 +17,17 @@ from headrace.core.errors import ConfigurationError
 from tests.examined import FAIL, OK, WARN, Findings, examine
 from tests.servers import missing
 
-LINES = ["library", "file system", "journal", "integrity", "journal size", "durability", "disk", "rights"]
+LINES = [
+    "library",
+    "file system",
+    "journal",
+    "integrity",
+    "journal size",
+    "durability",
+    "disk",
+    "rights",
+    "privacy",
+]
 
 
 @pytest.fixture

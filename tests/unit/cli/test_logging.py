@@ -38,6 +38,12 @@ def test_colours_are_for_what_stands_out() -> None:
     assert "\x1b" not in Lines(coloured=False).format(record(logging.ERROR))
 
 
+def test_the_name_of_a_job_steers_no_terminal() -> None:
+    line = record(logging.INFO)
+    line.job_id, line.task = "\x9b2J\x1b[31m", "\u202eevil\n"
+    assert Lines(coloured=False).format(line).endswith(r" [\u202eevil\n \x9b2J\x1b[31m]")
+
+
 @pytest.mark.usefixtures("root_restored")
 def test_lines_go_to_standard_error_from_the_level_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

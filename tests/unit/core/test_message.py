@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import RetryPolicy
+from headrace.core.bounds import LATEST_US
 from headrace.core.message import (
     ENVELOPE_VERSION,
     FRESH,
@@ -20,13 +21,14 @@ from headrace.core.message import (
     encode_envelope,
     encode_state,
 )
+from headrace.core.number import LARGEST
 from headrace.core.options import Overrides
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-times = st.integers(0, 2**62)
+times = st.integers(0, LATEST_US)
 spans = st.floats(0, 1e9)
 whats = st.sampled_from(["failed", "timed out", "crashed", "released", "snoozed", "unknown"])
-counts = st.integers(0, 2**31)
+counts = st.integers(0, LARGEST)
 
 policies = st.one_of(
     st.just(RetryPolicy.none()),

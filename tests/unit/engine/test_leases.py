@@ -51,3 +51,11 @@ def test_without_queues_there_is_nothing_to_follow(followed: list[float]) -> Non
     leases.followed_by(followed.append)
     leases.heed({OTHER: 1})
     assert followed == []
+
+
+@pytest.mark.parametrize(("stored_us", "seconds"), [(0, 0.01), (-(2**62), 0.01), (1, 0.01), (2**62, 1e9)])
+def test_one_that_nobody_could_keep_up_with_is_followed_as_far_as_can_be(
+    leases: Leases, followed: list[float], stored_us: int, seconds: float
+) -> None:
+    leases.heed({FIRST: stored_us, SECOND: stored_us})
+    assert followed == [seconds]

@@ -11,11 +11,13 @@ from headrace import BackendUnavailable, JobStatus, signals
 from headrace.backends import open_backend
 from headrace.core.backend import Backend
 from headrace.core.claim import Claim
+from headrace.core.errors import RequestRefused
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.engine.emitter import Emitter
 from headrace.engine.finished import Finished
+from headrace.engine.judge import Judge
 from headrace.engine.settler import BATCH, Settler
 from tests.waiting import wait_until
 
@@ -30,12 +32,16 @@ class Desk:
         self.emitter = Emitter()
         self.heard: list[signals.Signal] = []
         self.emitter.on(signals.Signal, self.heard.append)
-        self.settler = Settler(self.backend, emitter=self.emitter, written=self._written)
+        judge = Judge(consumer="worker", max_payload=1, mark_ttl=1.0, clock_us=lambda claim: claim.claimed_us)
+        self.settler = Settler(
+            self.backend, emitter=self.emitter, written=self._written, refused=judge.unwritable
+        )
         self.written: list[tuple[Claim, Verdict, bool]] = []
         self.sizes: list[int] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.poison: set[Claim] = set()
+        self.refusing: set[Claim] = set()
         self.away = False
         self.lose_answers = 0
         self._number = 0
@@ -53,6 +59,8 @@ class Desk:
             raise BackendUnavailable("away")
         if any(each.claim in self.poison for each in settlements):
             raise ValueError("this cannot be written")
+        if any(each.claim in self.refusing for each in settlements):
+            raise RequestRefused("the store does not write this")
         verdicts = await self._settle(settlements)
         if self.lose_answers:
             self.lose_answers -= 1
@@ -170,6 +178,30 @@ async def test_one_that_cannot_be_written_is_given_up_and_the_others_are_written
     assert record.status is JobStatus.RUNNING
     (error,) = [signal for signal in desk.heard if isinstance(signal, signals.BackendError)]
     assert "this cannot be written" in error.error
+    await desk.settler.stop()
+
+
+async def test_a_store_that_refuses_everything_for_a_while_gets_everything_in_the_end(desk: Desk) -> None:
+    claims = await desk.finish(3)
+    desk.refusing = set(claims)
+    desk.settler.start()
+    await wait_until(lambda: len(desk.sizes) > 6)
+    assert desk.written == []
+    desk.refusing = set()
+    assert await desk.settler.flushed(10)
+    assert {(claim, verdict) for claim, verdict, _ in desk.written} == {
+        (claim, Verdict.KEPT) for claim in claims
+    }
+    await desk.settler.stop()
+
+
+async def test_one_that_is_refused_in_every_way_is_given_up_as_soon_as_another_is_written(desk: Desk) -> None:
+    claims = await desk.finish(3)
+    desk.refusing = {claims[0]}
+    desk.settler.start()
+    assert await desk.settler.flushed(10)
+    verdicts = {claim: verdict for claim, verdict, _ in desk.written}
+    assert verdicts == {claims[0]: Verdict.LOST, claims[1]: Verdict.KEPT, claims[2]: Verdict.KEPT}
     await desk.settler.stop()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from hiredis import ReplyError
 
-from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.core.errors import BackendUnavailable, HeadraceError, RequestRefused
 
 from .address import Place
 
@@ -268,4 +268,6 @@ def _code_of(text: str) -> str:
 def _kind_of(reply: ReplyError, fault: Fault) -> type[BackendUnavailable]:
     if fault.course is Course.FATAL:
         return Refused
+    if fault is UNFORESEEN or is_error(reply, "WRONGTYPE"):
+        return RequestRefused
     return OutOfMemory if is_out_of_memory(reply) else BackendUnavailable

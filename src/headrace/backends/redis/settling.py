@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.bounds import checked_span_us
 from headrace.core.claim import Claim
 from headrace.core.message import FRESH, State, encode_state
 from headrace.core.outcome import (
@@ -94,7 +95,7 @@ class Settling:
             section.ids.append(claim.id)
             if outcome.kept is not None:
                 says = _says(token.task, outcome.kept, _stored(outcome.state or claim.state))
-                section.marks += (outcome.kept.ttl_us, says)
+                section.marks += (checked_span_us(outcome.kept.ttl_us), says)
                 section.size += len(says)
             return
         script, words = _words(claim, token, outcome)
@@ -157,7 +158,7 @@ def _words(claim: Claim, token: Token, outcome: Any) -> tuple[Script, tuple[Word
         case Done():
             kept, state = outcome.kept, _stored(outcome.state or claim.state)
             ttl_us, says = (kept.ttl_us, _says(token.task, kept, state)) if kept else (0, b"")
-            return FINISH, (*place, token.first_place, token.unique, ttl_us, says)
+            return FINISH, (*place, token.first_place, token.unique, checked_span_us(ttl_us), says)
         case Retry() | Snoozed() | Released():
             return AGAIN, (*held, *_again(outcome), encode_state(outcome.state))
         case Dead():
@@ -195,7 +196,7 @@ def _again(outcome: Retry | Snoozed | Released) -> tuple[Word, ...]:
     returned = int(isinstance(outcome, Released))
     if outcome.delay_us <= 0:
         return ("L", 0, returned)
-    return ("R" if isinstance(outcome, Retry) else "S", outcome.delay_us, returned)
+    return ("R" if isinstance(outcome, Retry) else "S", checked_span_us(outcome.delay_us), returned)
 
 
 def _chunks(items: list[Item]) -> Iterator[list[Item]]:

@@ -17,6 +17,7 @@ import apsw
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 
 from .faults import fault_of, unavailable
+from .privacy import make_private
 from .turnstile import Turnstile
 
 Synchronous = Literal["FULL", "NORMAL"]
@@ -270,6 +271,7 @@ class Connection:
         self.waits_to_open = True
         with _opening:
             self.waits_to_open = False
+            make_private(self.path)
             handle = self._handle = apsw.Connection(str(self.path))
         handle.set_busy_handler(self._wait_for_lock)  # before anything that could find the file locked
         # Else statements are prepared anew for each binding, for plans that ours do not need: 13 µs, not 5.

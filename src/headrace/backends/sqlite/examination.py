@@ -16,6 +16,7 @@ from headrace.core.examination import Examination, Finding, Level, fail, ok, spo
 from .connection import JOURNAL_SIZE_LIMIT, OLDEST, Connection, Synchronous
 from .desk import Desk
 from .filesystem import filesystem_of
+from .privacy import readable_by_others
 
 #: Bytes of a write-ahead log beyond which somebody keeps it from being emptied.
 LARGE_JOURNAL = 4 * JOURNAL_SIZE_LIMIT
@@ -63,6 +64,7 @@ def examine_file(path: Path, synchronous: Synchronous) -> list[Finding]:
         _journal_size(path),
         _durability(synchronous),
         *quick_findings(path),
+        _privacy(path),
     ]
 
 
@@ -162,6 +164,16 @@ def _rights(path: Path) -> Finding:
             f"chmod o-w {path} {folder}",
         )
     return ok("rights", "this user may write, and not everybody else")
+
+
+def _privacy(path: Path) -> Finding:
+    if readable_by_others(path):
+        return warn(
+            "privacy",
+            "other users of this machine may read the file, and so what is in the jobs",
+            f"chmod go= {path} {path}-*, unless they are meant to",
+        )
+    return ok("privacy", "no other user may read the file")
 
 
 def _may(path: Path, how: int) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from headrace.core.errors import BackendUnavailable
+from headrace.core.errors import BackendUnavailable, RequestRefused
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -84,7 +84,8 @@ def nearly_full(path: Path) -> BackendUnavailable:
 def unavailable(path: Path, error: apsw.Error, *, committing: bool = False) -> BackendUnavailable:
     """The error for the caller. `committing`: it came from the commit itself."""
     fault = fault_of(error)
-    return BackendUnavailable(
+    kind = RequestRefused if fault is UNFORESEEN else BackendUnavailable
+    return kind(
         f"the SQLite store {path} {fault.what} ({error}): {fault.advice}",
         uncertain=committing and fault.doubtful,
         transient=fault.transient,

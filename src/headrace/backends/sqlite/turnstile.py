@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from .privacy import open_beside
+
 if sys.platform != "win32":
     import fcntl
 
@@ -44,6 +46,7 @@ class Turnstile:
 
     def __init__(self, path: Path) -> None:
         self.path = turn_path(path)
+        self._database = path
         self._file: int | None = None
         self._passed_at = -TURN
         self._avoid_until = 0.0
@@ -76,8 +79,7 @@ class Turnstile:
             return True
         try:
             if self._file is None:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._file = os.open(self.path, flags, 0o666)
+                self._file = open_beside(self.path, self._database)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.loop import loop_factory
+from headrace.cli.render import echo
 
 
 @click.command()
@@ -33,5 +34,5 @@ def demo() -> None:
     with Crew(folder) as crew, asyncio.Runner(loop_factory=loop_factory()) as runner:
         seen = runner.run(play.play(crew, Stage()))
     if not verdict.show(seen, folder):
-        click.echo(f"A promise was broken. What the workers said is in {folder}", err=True)
+        echo(f"A promise was broken. What the workers said is in {folder}", err=True)
         sys.exit(1)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-import click
-
 from headrace.cli.progress import Steps
+from headrace.cli.render import echo
 
 
 class Stage:
@@ -16,7 +15,7 @@ class Stage:
         self._began = time.monotonic()
 
     def say(self, text: str) -> None:
-        click.echo(f"{time.monotonic() - self._began:5.1f} s  {text}")
+        echo(f"{time.monotonic() - self._began:5.1f} s  {text}")
 
     def bar(self, what: str, total: int) -> Steps:
         return Steps(f"         {what}", total)

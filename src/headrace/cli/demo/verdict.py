@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
 import msgspec
 from rich.table import Table
 
-from headrace.cli.render import console
+from headrace.cli.render import console, echo
 
 from . import play
 from .play import Seen
@@ -60,7 +59,7 @@ def show(seen: Seen, folder: Path) -> bool:
     table.add_column("kept")
     for line in lines:
         table.add_row(line.what, line.promised, line.seen, "yes" if line.kept else "NO")
-    click.echo()
+    echo()
     console().print(table)
     _next_steps(folder)
     return all(line.kept for line in lines)
@@ -68,7 +67,7 @@ def show(seen: Seen, folder: Path) -> bool:
 
 def _next_steps(folder: Path) -> None:
     url = f"sqlite:///{folder}/shop.db"
-    click.echo("\nThe shop is still there. Try:\n")
-    click.echo(f"  headrace status --url {url}")
-    click.echo(f"  headrace dead list --url {url}")
-    click.echo(f"  headrace dead replay --all --yes --url {url}\n")
+    echo("\nThe shop is still there. Try:\n")
+    echo(f"  headrace status --url {url}")
+    echo(f"  headrace dead list --url {url}")
+    echo(f"  headrace dead replay --all --yes --url {url}\n")

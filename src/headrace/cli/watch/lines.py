@@ -8,10 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-import click
-
 from headrace.app import App
-from headrace.cli.render import clock_time, json_line, printable, show
+from headrace.cli.render import clock_time, echo, json_line, show
 from headrace.cli.snapshot import Snapshot, document, view
 from headrace.core.errors import BackendUnavailable
 from headrace.dashboard.concerns import concerns
@@ -24,14 +22,14 @@ async def text_lines(app: App, every: float) -> None:
     async with _looking(app) as looking:
         while True:
             seen = await _look(looking)
-            click.echo(clock_time(datetime.now(UTC)))
+            echo(clock_time(datetime.now(UTC)))
             if isinstance(seen, Snapshot):
                 show(view(seen))
                 for concern in concerns(seen.queues, seen.topics, seen.workers, looking.findings):
-                    click.echo(f"! {printable(concern.text)}")
+                    echo(f"! {concern.text}")
             else:
-                click.echo(f"{app.store}\n\n! {printable(str(seen))}")
-            click.echo()
+                echo(f"{app.store}\n\n! {seen}")
+            echo()
             sys.stdout.flush()
             await _rest(every)
 
@@ -42,7 +40,7 @@ async def json_lines(app: App, every: float) -> None:
         while True:
             seen = await _look(looking)
             away = {"store": app.store, "at": datetime.now(UTC), "error": str(seen)}
-            click.echo(json_line(document(seen) if isinstance(seen, Snapshot) else away))
+            echo(json_line(document(seen) if isinstance(seen, Snapshot) else away))
             sys.stdout.flush()
             await _rest(every)
 

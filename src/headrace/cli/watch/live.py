@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-import click
-
 from headrace.app import App
+from headrace.cli.render import echo
 from headrace.core.errors import BackendUnavailable
 
 from .frame import frame
@@ -97,7 +96,7 @@ class Live:
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         if self._panel.busy:
-            click.echo(f"left while {self._panel.busy}; the rest stays as it was", err=True)
+            echo(f"left while {self._panel.busy}; the rest stays as it was", err=True)
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=CLOSE)

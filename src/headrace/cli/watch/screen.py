@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.control import Control
 from rich.text import Text
 
-from headrace.cli.render import is_terminal
+from headrace.cli.render import is_terminal, safe_text
 
 #: Where a size cannot be had.
 USUAL = (80, 24)
@@ -97,7 +97,7 @@ class Screen:
         """Every line anew, in one write, over what stood there."""
         width, height = self.size
         self._console.size = (width, height)
-        page = [line.copy() for line in lines[:height]] + [Text()] * (height - len(lines))
+        page = [safe_text(line).copy() for line in lines[:height]] + [Text()] * (height - len(lines))
         for line in page:
             line.truncate(width, overflow="ellipsis", pad=True)
         with self._console:  # it writes when this ends
