@@ -1,4 +1,4 @@
-"""The connections of a port: only so many, and none that says nothing keeps a visitor out."""
+"""The connections of a port: only so many, and who opens many keeps out nobody but himself."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from headrace.core.hosts import network_of
 
 
 class Connections:
-    """At most so many. Where all are taken, one that keeps us waiting makes room for a newcomer: the oldest
-    of the address that has the most of these. So who opens many gets in his own way."""
+    """At most so many. Where all are taken, one makes room for a newcomer. It is one of the address that has
+    the most; of these the one that has kept us waiting longest, or the oldest if none does."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._open: set[asyncio.BaseTransport] = set()
-        # In the order in which we began to wait, with the address.
-        self._waiting: dict[asyncio.WriteTransport, str] = {}
+        self._addresses: dict[asyncio.WriteTransport, str] = {}
+        # In the order in which we began to wait.
+        self._waiting: dict[asyncio.WriteTransport, None] = {}
 
     def open(self, connection: asyncio.WriteTransport) -> None:
-        self._open.add(connection)
-        self.waits(connection)
-        if len(self._open) > self._most:
+        if len(self._addresses) >= self._most:
             self._make_room()
+        peer = connection.get_extra_info("peername")
+        self._addresses[connection] = network_of(peer[0] if peer else "")
+        self.waits(connection)
 
     def waits(self, connection: asyncio.WriteTransport) -> None:
         """From now on it is the other side's turn, to send or to read."""
-        if connection in self._open and connection not in self._waiting:
-            peer = connection.get_extra_info("peername")
-            self._waiting[connection] = network_of(peer[0] if peer else "")
+        if connection in self._addresses:
+            self._waiting.setdefault(connection)
 
     def works(self, connection: asyncio.WriteTransport) -> None:
         """From now on it is our turn."""
         self._waiting.pop(connection, None)
 
     def close(self, connection: asyncio.WriteTransport) -> None:
-        self._open.discard(connection)
+        self._addresses.pop(connection, None)
         self.works(connection)
 
     def _make_room(self) -> None:
-        [(crowd, _)] = Counter(self._waiting.values()).most_common(1)
-        oldest = next(each for each, address in self._waiting.items() if address == crowd)
-        self.close(oldest)
-        oldest.abort()
+        [(crowd, _)] = Counter(self._addresses.values()).most_common(1)
+        leaves = next(each for each in (*self._waiting, *self._addresses) if self._addresses[each] == crowd)
+        self.close(leaves)
+        leaves.abort()
