@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.browser.plant import PASSWORD
+from tests.browser.plant import PASSWORD, Plant
+from tests.integration.dashboards import running
 from tests.servers import Server, require
 
 from .conftest import Stand, Tab, redis_kind
+from .tls_proxy import tls_proxy
 
 
 def test_one_logs_in_and_out(stand: Stand, browser: Any) -> None:
@@ -40,6 +42,41 @@ def test_a_page_whose_login_ends_asks_for_it_by_itself(stand: Stand, browser: An
     tab.page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
     tab.page.get_by_label("Password").wait_for()
     tab.close()
+
+
+def test_who_logs_out_in_one_tab_sees_nothing_more_in_the_others(stand: Stand, browser: Any) -> None:
+    tab = Tab(browser)
+    tab.page.goto(f"{stand.guarded}/login")
+    tab.page.get_by_label("Password").fill(PASSWORD)
+    tab.page.get_by_role("button", name="Log in").click()
+    tab.page.get_by_role("heading", name="Overview").wait_for()
+    other = tab.page.context.new_page()
+    with other.expect_response(lambda response: "/live?" in response.url):
+        other.goto(f"{stand.guarded}/workers")
+    tab.page.get_by_role("button", name="Log out").click()
+    tab.page.get_by_label("Password").wait_for()
+    other.get_by_label("Password").wait_for(timeout=20_000)
+    tab.close()
+
+
+def test_behind_a_proxy_with_tls_one_logs_in_and_the_cookie_is_secure(browser: Any, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    plant = Plant(url)
+    plant.enqueue(plant.bulk, 1)
+    plant.app.sync.close()
+    with running("command", url) as dashboard, tls_proxy(dashboard.port, tmp_path / "tls") as address:
+        tab = Tab(browser, ignore_https_errors=True)
+        tab.page.goto(f"{address}/login")
+        tab.page.get_by_label("Password").fill(PASSWORD)
+        with tab.page.expect_response(f"{address}/") as overview:
+            tab.page.get_by_role("button", name="Log in").click()
+        tab.page.get_by_role("heading", name="Overview").wait_for()
+        assert "strict-transport-security" in overview.value.headers
+        assert [cookie["secure"] for cookie in tab.page.context.cookies()] == [True]
+        tab.page.get_by_role("button", name="Log out").click()
+        tab.page.get_by_label("Password").wait_for()
+        assert tab.page.context.cookies() == []
+        tab.close()
 
 
 def test_a_form_of_another_site_changes_nothing(stand: Stand, browser: Any) -> None:

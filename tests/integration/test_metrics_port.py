@@ -190,6 +190,43 @@ async def test_without_prometheus_client_the_probes_answer_and_metrics_say_what_
     assert "there will be no /metrics" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("listening", "name", "status"),
+    [
+        ("127.0.0.1", "evil.example", 403),
+        ("127.0.0.1", "evil.example:9464", 403),
+        ("127.0.0.1", "localhost.evil.example", 403),
+        ("127.0.0.1", "worker", 403),
+        ("127.0.0.1", "[::1", 403),
+        ("127.0.0.1", "localhost:9464", 503),
+        ("127.0.0.1", "[::1]:9464", 503),
+        ("127.0.0.1", "jobs.example:9464", 503),
+        ("0.0.0.0", "evil.example", 403),
+        ("0.0.0.0", "10.0.0.7:9464", 503),
+        ("0.0.0.0", "worker:9464", 503),
+        ("0.0.0.0", "Jobs.example", 503),
+    ],
+)
+async def test_the_port_is_asked_by_its_own_names_alone(
+    workshop: Workshop, listening: str, name: str, status: int
+) -> None:
+    worker = workshop.app.worker()
+    async with metrics_port(workshop.app, worker, listening, 0, ["jobs.example"]) as opened:
+        assert opened is not None
+        answer = await say(opened, f"GET /readyz HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())  # 503: it has not started
+
+
+async def test_a_worker_says_by_which_names_it_is_asked(workshop: Workshop) -> None:
+    worker = await workshop.start_ready("--metrics-port", "0", "--metrics-names", "jobs.example")
+    port = address(worker).rpartition(":")[2]
+    for name, status in (("jobs.example", 200), ("evil.example", 403)):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+        writer.write(f"GET /metrics HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
+        assert (await reader.read()).startswith(f"HTTP/1.1 {status} ".encode())
+        writer.close()
+
+
 # --- the port itself -------------------------------------------------------------------------------------
 
 
@@ -257,16 +294,13 @@ async def test_who_says_nothing_is_hung_up_on(port: Port, monkeypatch: pytest.Mo
     assert (await say(port, b"GET /hello HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
-async def test_there_are_only_so_many_connections(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(port_module, "MOST_CONNECTIONS", 1)
-    reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
-    writer.write(b"GET /hello HTTP/1.1\r\n")  # and no end
-    await writer.drain()
-    assert await say(port, b"GET /hello HTTP/1.1\r\n\r\n") == b""
-    writer.write(b"\r\n")
-    assert (await reader.read()).startswith(b"HTTP/1.1 200")
-    writer.close()
-    assert (await say(port, b"GET /hello HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200")
+async def test_who_says_nothing_keeps_nobody_out(port: Port) -> None:
+    async with asyncio.timeout(port_module.MOST_SECONDS / 2):
+        idle = [await asyncio.open_connection("127.0.0.1", port.port) for _ in range(60)]
+        assert (await say(port, b"GET /hello HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        assert await idle[0][0].read() == b""  # the first made room
+    for _, writer in idle:
+        writer.close()
 
 
 async def test_leaving_ends_conversations_without_a_word(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import click
 
 from headrace.app import App
 from headrace.core.errors import ConfigurationError
+from headrace.core.hosts import LOOPBACK, is_loopback
 from headrace.dashboard import asgi
 
 from .loop import loop_factory
@@ -47,8 +47,19 @@ if TYPE_CHECKING:
     show_envvar=True,
     help="Ask for it; needed for any address but this machine's own.",
 )
+@click.option(
+    "--trusted-proxies",
+    envvar="HEADRACE_DASHBOARD_TRUSTED_PROXIES",
+    default=",".join(LOOPBACK),
+    show_default=True,
+    metavar="ADDRESSES",
+    help="Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses and networks, with "
+    "commas between; '' for none.",
+)
 @click.option("--read-only", envvar="HEADRACE_DASHBOARD_READ_ONLY", is_flag=True, help="Change nothing.")
-def dashboard(app: App, host: str, port: int, password: str | None, read_only: bool) -> None:
+def dashboard(
+    app: App, host: str, port: int, password: str | None, trusted_proxies: str, read_only: bool
+) -> None:
     """Show queues, jobs, dead letters, schedules, topics and workers in a browser.
 
     \b
@@ -57,12 +68,13 @@ def dashboard(app: App, host: str, port: int, password: str | None, read_only: b
       headrace dashboard --url redis://localhost:6379/0 --port 9000
       HEADRACE_DASHBOARD_PASSWORD=… headrace dashboard shop:app --host 0.0.0.0
     """
-    if not password and not _is_this_machine(host):
+    if not password and not (is_loopback(host) or host == "localhost"):
         raise ConfigurationError(
             f"{host} can be reached from other machines: set a password first, best in the environment as "
             "HEADRACE_DASHBOARD_PASSWORD"
         )
-    page = asgi(app, password=password or None, read_only=read_only)
+    proxies = [each for each in trusted_proxies.split(",") if each.strip()]
+    page = asgi(app, password=password or None, read_only=read_only, trusted_proxies=proxies)
     server = _server(page)
     # Ctrl-C is the way to end it, and nothing to complain about.
     ended = contextlib.suppress(KeyboardInterrupt)
@@ -72,23 +84,12 @@ def dashboard(app: App, host: str, port: int, password: str | None, read_only: b
 
 def _server(page: Any) -> uvicorn.Server:
     try:
-        import uvicorn
+        from .dashboard_server import DashboardServer
     except ModuleNotFoundError as error:
+        if error.name != "uvicorn":
+            raise
         raise ConfigurationError("the dashboard needs uvicorn: pip install 'headrace[dashboard]'") from error
-
-    class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: Any) -> None:
-            page.state.streams.close()  # live pages never end by themselves
-            super().handle_exit(sig, frame)
-
-    config = uvicorn.Config(
-        page,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=3,
-    )
-    return Server(config)
+    return DashboardServer(page)
 
 
 async def _serve(app: App, server: uvicorn.Server, door: socket.socket) -> None:
@@ -107,10 +108,3 @@ def _listening(host: str, port: int) -> socket.socket:
         # Behind this it names the address once more.
         why = (error.strerror or str(error)).partition(" (while ")[0]
         raise ConfigurationError(f"cannot listen at {host}, port {port}: {why}") from error
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

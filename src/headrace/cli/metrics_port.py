@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 
 from headrace.app import App
 from headrace.core import signals
 from headrace.core.errors import ConfigurationError
+from headrace.core.hosts import address_of, host_name, is_this_machine
 from headrace.engine.patience import impatience
 from headrace.engine.worker import Worker
 from headrace.observability.health import Health
-from headrace.observability.port import Answer, Port, Route, text
+from headrace.observability.port import Answer, HostCheck, Port, Route, text
 
 from .supervisor import NUMBER
 
@@ -21,8 +23,11 @@ logger = logging.getLogger("headrace")
 
 
 @asynccontextmanager
-async def metrics_port(app: App, worker: Worker, host: str, port: int | None) -> AsyncIterator[Port | None]:
-    """Answer while the worker starts, runs and stops. None for `port`: nothing is opened."""
+async def metrics_port(
+    app: App, worker: Worker, host: str, port: int | None, names: Collection[str] = ()
+) -> AsyncIterator[Port | None]:
+    """Answer while the worker starts, runs and stops. None for `port`: nothing is opened. `names`: those by
+    which it is asked besides its own."""
     if port is None:
         yield None
         return
@@ -39,9 +44,25 @@ async def metrics_port(app: App, worker: Worker, host: str, port: int | None) ->
         "/healthz": health.healthz,
         "/readyz": health.readyz,
     }
-    async with Port(host, _own_port(port), routes) as opened:
+    async with Port(host, _own_port(port), routes, is_ours=host_check(host, names)) as opened:
         logger.info("metrics on %s/metrics, probes on /healthz and /readyz", opened.url)
         yield opened
+
+
+def host_check(listening: str, names: Collection[str]) -> HostCheck:
+    """By which names the port may be asked. A site that gives its own name our address, to have a browser
+    read what is here (DNS rebinding), needs a name with a dot. Addresses, and names within a network, have
+    none, so they are taken where the port listens to more than this machine."""
+    ours = {name.lower() for name in (*names, socket.gethostname())}
+
+    def is_ours(header: str) -> bool:
+        name = host_name(header)
+        if is_this_machine(name) or name in ours:
+            return True
+        inside = bool(name) and (address_of(name) is not None or "." not in name)
+        return inside and not is_this_machine(listening)
+
+    return is_ours
 
 
 def _own_port(port: int) -> int:

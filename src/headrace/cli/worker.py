@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from importlib.metadata import version
 from typing import Any
 
@@ -85,6 +85,12 @@ LAST_MOMENTS = 1.7
     metavar="ADDRESS",
     help="The address of that port; 0.0.0.0 for probes from elsewhere.",
 )
+@click.option(
+    "--metrics-names",
+    envvar="HEADRACE_METRICS_NAMES",
+    metavar="NAMES",
+    help="Names with dots by which that port is asked, with commas between; addresses need not be named.",
+)
 @click.option("--log-level", envvar="HEADRACE_LOG_LEVEL", type=LEVELS, default="info", show_default=True)
 @click.option("--log-format", envvar="HEADRACE_LOG_FORMAT", type=FORMATS, default="text", show_default=True)
 def worker(
@@ -98,6 +104,7 @@ def worker(
     lease: float,
     metrics_port: int | None,
     metrics_host: str,
+    metrics_names: str | None,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -134,7 +141,7 @@ def worker(
             ),
             burst=burst,
             banner=log_format == "text" and SUPERVISOR not in os.environ,
-            metrics=(metrics_host, metrics_port),
+            metrics=(metrics_host, metrics_port, _names(metrics_names) or ()),
         )
     )
 
@@ -150,7 +157,13 @@ def _names(text: str | None) -> list[str] | None:
 
 
 async def _serve(
-    app: App, target: str, worker: Worker, *, burst: bool, banner: bool, metrics: tuple[str, int | None]
+    app: App,
+    target: str,
+    worker: Worker,
+    *,
+    burst: bool,
+    banner: bool,
+    metrics: tuple[str, int | None, Collection[str]],
 ) -> None:
     if banner:
         _banner(app, target, worker)

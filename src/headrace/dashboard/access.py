@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import inspect
-import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,6 +13,9 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.core.hosts import host_name, is_loopback, is_this_machine
+
+from .proxies import Proxies
 from .sessions import COOKIE, Sessions
 
 #: A function of the request: whether it may see the dashboard. It may be async.
@@ -34,6 +36,9 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 
+#: Said over TLS alone: for a year, this host is asked with TLS and not otherwise.
+HSTS: Final = {"strict-transport-security": "max-age=31536000"}
+
 #: What is answered to everybody, since it tells nothing; where there are logins, also the form for them.
 STATIC: Final = ("/static/style.css", "/static/script.js", "/static/icon.svg")
 LOGIN: Final = "/login"
@@ -42,7 +47,14 @@ LOGIN: Final = "/login"
 METRICS: Final = "/metrics"
 
 #: Headers by which a proxy tells of itself: who asks is then not who speaks to us.
-PROXIED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+PROXIED: Final = (
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+)
 
 LOCAL_ONLY: Final = (
     "This dashboard has no login and answers this machine only. Give it a password (headrace dashboard "
@@ -51,46 +63,27 @@ LOCAL_ONLY: Final = (
 
 
 class Access:
-    """ASGI middleware: lets in who may come, and nobody change anything from another site."""
+    """Lets in who may come, and nobody change anything from another site."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        sessions: Sessions | None,
-        authenticate: Authenticate | None,
-        read_only: bool,
+        self, *, sessions: Sessions | None, authenticate: Authenticate | None, read_only: bool
     ) -> None:
-        self._app = app
         self._sessions = sessions
         self._authenticate = authenticate
         self._read_only = read_only
         self._open = STATIC if sessions is None else (*STATIC, LOGIN)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        answer = await self._refusal(request)
-        await (answer or self._app)(scope, receive, _with_headers(send))
-
-    async def _refusal(self, request: Request) -> Response | None:
+    async def refusal(self, request: Request) -> Response | None:
+        """What is answered to a request that is refused. None: it is not."""
         path = path_of(request)
         if path not in self._open:
-            refusal = await self._unknown(request)
+            refusal = await self.unknown(request)
             if refusal is not None:
                 return refusal
         return None if request.method in ("GET", "HEAD") else self._no_change(request, path)
 
-    def _no_change(self, request: Request, path: str) -> Response | None:
-        if not _from_our_pages(request):
-            return PlainTextResponse("This change did not come from the dashboard's own page.", 403)
-        if self._read_only and path not in (LOGIN, "/logout"):
-            return PlainTextResponse("This dashboard is read-only.", 403)
-        return None
-
-    async def _unknown(self, request: Request) -> Response | None:
+    async def unknown(self, request: Request) -> Response | None:
+        """What is answered to who may not look. None: he may."""
         if self._authenticate is not None:
             allowed = self._authenticate(request)
             if inspect.isawaitable(allowed):
@@ -101,15 +94,44 @@ class Access:
             return self._not_logged_in(request, self._sessions)
         return None if _is_local(request) else PlainTextResponse(LOCAL_ONLY, 403)
 
+    def _no_change(self, request: Request, path: str) -> Response | None:
+        if not _from_our_pages(request):
+            return PlainTextResponse("This change did not come from the dashboard's own page.", 403)
+        if self._read_only and path not in (LOGIN, "/logout"):
+            return PlainTextResponse("This dashboard is read-only.", 403)
+        return None
+
     def _not_logged_in(self, request: Request, sessions: Sessions) -> Response | None:
-        if sessions.holds(request.cookies.get(COOKIE)):
+        cookie, address = request.cookies.get(COOKIE), client_of(request)
+        if sessions.holds(cookie, address):
             return None
         if path_of(request) == METRICS:
             password = _basic_password(request)
-            if password and sessions.accepts(password):
+            if password and sessions.accepts(password, address):
                 return None
             return PlainTextResponse("A password is needed.", 401, {"www-authenticate": "Basic"})
-        return RedirectResponse(f"{root_of(request)}{LOGIN}", 303)
+        response = RedirectResponse(f"{root_of(request)}{LOGIN}", 303)
+        if cookie and sessions.may_try(address):
+            # So that a browser does not show it again and again, each time as a wrong try.
+            response.delete_cookie(COOKIE, path=root_of(request) or "/")
+        return response
+
+
+class Guard:
+    """ASGI middleware: access is checked before anything else, and every answer has the headers."""
+
+    def __init__(self, app: ASGIApp, *, access: Access, proxies: Proxies) -> None:
+        self._app = app
+        self._access = access
+        self._proxies = proxies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope = self._proxies.resolve(scope)
+        answer = await self._access.refusal(Request(scope, receive))
+        await (answer or self._app)(scope, receive, _with_headers(send, scope["scheme"] == "https"))
 
 
 def path_of(request: HTTPConnection) -> str:
@@ -126,28 +148,17 @@ def root_of(request: HTTPConnection) -> str:
     return root.rstrip("/")
 
 
+def client_of(request: HTTPConnection) -> str:
+    """The visitor's address."""
+    return request.client.host if request.client else ""
+
+
 def _is_local(request: Request) -> bool:
     """From this machine, to this machine (another name is DNS rebinding), through no proxy."""
     if any(name in request.headers for name in PROXIED):
         return False
-    host = _host_name(request.headers.get("host", ""))
-    client = request.client.host if request.client else ""
-    return _is_loopback(client) and (host == "localhost" or host.endswith(".localhost") or _is_loopback(host))
-
-
-def _host_name(header: str) -> str:
-    try:
-        parts = urlsplit(f"//{header}")
-        return (parts.hostname or "") if parts.netloc == header else ""
-    except ValueError:
-        return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    host = host_name(request.headers.get("host", ""))
+    return is_loopback(client_of(request)) and is_this_machine(host)
 
 
 def _from_our_pages(request: Request) -> bool:
@@ -171,11 +182,13 @@ def _basic_password(request: Request) -> str:
         return ""
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, secure: bool) -> Send:
+    headers = HEADERS | HSTS if secure else HEADERS
+
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             names = {name.lower() for name, _ in message["headers"]}
-            ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+            ours = [(name.encode(), value.encode()) for name, value in headers.items()]
             message["headers"] = [*message["headers"], *(pair for pair in ours if pair[0] not in names)]
         await send(message)
 

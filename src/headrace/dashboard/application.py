@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +15,12 @@ from starlette.routing import Route
 from headrace.app import App
 
 from . import actions, login
-from .access import LOGIN, METRICS, Access, Authenticate
+from .access import LOGIN, METRICS, Access, Authenticate, Guard
 from .checkup import Checkup
 from .live import Streams, live
 from .metrics import metrics
 from .pages import dead, job, overview, queue, schedules, topics, workers
+from .proxies import Proxies
 from .sessions import Sessions
 from .site import Content, Page, Site
 
@@ -39,9 +41,17 @@ STATIC: Final = {"style.css": "text/css", "script.js": "text/javascript", "icon.
 
 
 def dashboard(
-    app: App, *, password: str | None, authenticate: Authenticate | None, read_only: bool
+    app: App,
+    *,
+    password: str | None,
+    secret: str | None,
+    authenticate: Authenticate | None,
+    read_only: bool,
+    trusted_proxies: Iterable[str],
 ) -> Starlette:
-    sessions = Sessions(password) if password else None
+    sessions = Sessions(password, secret) if password else None
+    access = Access(sessions=sessions, authenticate=authenticate, read_only=read_only)
+    proxies = Proxies(trusted_proxies)
     site = Site(app, HERE / "templates", read_only=read_only, has_login=sessions is not None)
     site.pages.update(PAGES)
     application = Starlette(
@@ -53,12 +63,11 @@ def dashboard(
             Route("/static/{name}", _static, methods=["GET"]),
             *(_login_routes() if sessions else ()),
         ],
-        middleware=[
-            Middleware(Access, sessions=sessions, authenticate=authenticate, read_only=read_only),
-        ],
+        middleware=[Middleware(Guard, access=access, proxies=proxies)],
         exception_handlers={404: _not_found},
     )
     application.state.site = site
+    application.state.access = access
     application.state.sessions = sessions
     application.state.streams = Streams()
     application.state.checkup = Checkup(app)

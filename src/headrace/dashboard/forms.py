@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from headrace.core.errors import ConfigurationError
 
 #: Bytes and fields of a form; arguments that are edited may be long.
 MOST_BYTES = 4 << 20
 MOST_FIELDS = 2000
+
+#: Seconds that it may take to come.
+MOST_SECONDS = 30.0
 
 
 class Fields:
@@ -27,13 +31,24 @@ class Fields:
 async def fields_of(request: Request) -> Fields:
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         raise ConfigurationError("that is no form")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            raise ConfigurationError("the form is too long")
+    body = await _body_of(request)
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except (UnicodeDecodeError, ValueError) as error:
         raise ConfigurationError("the form cannot be read") from error
     return Fields(pairs)
+
+
+async def _body_of(request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(MOST_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    raise ConfigurationError("the form is too long")
+    except TimeoutError as error:
+        raise ConfigurationError(f"the form did not come within {MOST_SECONDS:g} seconds") from error
+    except ClientDisconnect as error:
+        raise ConfigurationError("the form was cut off") from error
+    return bytes(body)

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
-from .access import root_of
+from .access import Access, root_of
 from .site import Content, Page, Site
 
 #: Seconds from one look to the next. After one that takes long there is a pause of so many times as long, up
@@ -85,10 +85,12 @@ def _find(site: Site, request: Request) -> tuple[Page, Request] | None:
 async def _changes(
     site: Site, streams: Streams, page: Page, asked: Request, request: Request
 ) -> AsyncIterator[bytes]:
+    access: Access = request.app.state.access
     streams.count += 1
     try:
         last: bytes | None = None
-        while not await request.is_disconnected():
+        # Asked again each time: who logs out, or whose session ends, sees no more.
+        while not await request.is_disconnected() and await access.unknown(request) is None:
             began = time.monotonic()
             content = await site.content(page, asked)
             event = _event(site, content, asked)

@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 
 from headrace.core.errors import ConfigurationError
 
-from .access import LOGIN, root_of
+from .access import LOGIN, client_of, root_of
 from .forms import fields_of
 from .sessions import COOKIE, SESSION, Sessions
 from .site import Content, Site
@@ -23,7 +23,7 @@ async def enter(request: Request) -> Response:
         password = (await fields_of(request)).get("password")
     except ConfigurationError:
         password = ""
-    if not password or not sessions.accepts(password):
+    if not password or not sessions.accepts(password, client_of(request)):
         return _form(request, 401)
     root = root_of(request)
     response = RedirectResponse(f"{root}/", 303)
@@ -40,6 +40,8 @@ async def enter(request: Request) -> Response:
 
 
 async def leave(request: Request) -> Response:
+    sessions: Sessions = request.app.state.sessions
+    sessions.end(request.cookies[COOKIE])  # it is there: nobody comes here without
     root = root_of(request)
     response = RedirectResponse(f"{root}{LOGIN}", 303)
     response.delete_cookie(COOKIE, path=root or "/")

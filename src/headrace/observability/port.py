@@ -1,7 +1,8 @@
 """A port for probes and scrapers: a very small HTTP server, so that they need no framework.
 
 It answers GET and HEAD on a few paths, one request a connection. Whoever connects gets little: so many bytes
-of a request, so many seconds, so many connections at a time.
+of a request, so many seconds, so many connections at a time. Where these are taken, one that keeps us waiting
+makes room, so that nobody keeps a probe out by saying nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from http import HTTPStatus
 import msgspec
 
 from headrace.core.errors import ConfigurationError
+
+from .connections import Connections
 
 #: Bytes of a request, seconds that it may take, and connections at a time.
 MOST_BYTES = 8 * 1024
@@ -31,6 +34,9 @@ class Answer(msgspec.Struct, frozen=True):
 #: The request's headers, in small letters → the answer.
 Route = Callable[[Mapping[str, str]], Awaitable[Answer]]
 
+#: The request's `Host` header → whether it is a name of ours.
+HostCheck = Callable[[str], bool]
+
 
 def text(body: str, status: int = 200) -> Answer:
     return Answer(f"{body}\n".encode(), status)
@@ -39,10 +45,14 @@ def text(body: str, status: int = 200) -> Answer:
 class Port:
     """`async with` it. Port 0: any that is free; `port` says which it became."""
 
-    def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
+    def __init__(
+        self, host: str, port: int, routes: Mapping[str, Route], *, is_ours: HostCheck | None = None
+    ) -> None:
         self.host = host
         self.port = port
         self._routes = routes
+        self._is_ours = is_ours
+        self._connections = Connections(MOST_CONNECTIONS)
         self._conversations: set[asyncio.Task[None] | None] = set()
 
     @property
@@ -74,16 +84,17 @@ class Port:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         self._conversations.add(task)
+        self._connections.open(writer.transport)
         try:
-            if len(self._conversations) <= MOST_CONNECTIONS:
-                async with asyncio.timeout(MOST_SECONDS):
-                    await self._converse(reader, writer)
+            async with asyncio.timeout(MOST_SECONDS):
+                await self._converse(reader, writer)
         except (TimeoutError, OSError):
-            pass  # whoever asked is slow, or gone
+            writer.transport.abort()  # slow, or gone: it would not read what is left to send
         except asyncio.CancelledError:
             pass  # asyncio's streams would log a conversation that ends so as an error
         finally:
             self._conversations.discard(task)
+            self._connections.close(writer.transport)
             writer.close()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -92,18 +103,23 @@ class Port:
         except asyncio.IncompleteReadError:
             return
         except asyncio.LimitOverrunError:
-            writer.write(_response(text("the request is too long", 431), "GET"))
-            await writer.drain()
-            return
-        method, _, rest = head.decode("latin-1").partition(" ")
-        target, _, headers = rest.partition(" ")
-        answer = await self._answer(method, target.partition("?")[0], _headers(headers))
+            answer, method = text("the request is too long", 431), "GET"
+        else:
+            self._connections.works(writer.transport)
+            method, _, rest = head.decode("latin-1").partition(" ")
+            target, _, headers = rest.partition(" ")
+            answer = await self._answer(method, target.partition("?")[0], _headers(headers))
+        self._connections.waits(writer.transport)
         writer.write(_response(answer, method))
         await writer.drain()
 
     async def _answer(self, method: str, path: str, headers: Mapping[str, str]) -> Answer:
         if method not in ("GET", "HEAD"):
             return text("only GET", 405)
+        host = headers.get("host", "")
+        # Browsers always tell it. A page of another site that has our address is found out by its name.
+        if host and self._is_ours is not None and not self._is_ours(host):
+            return text("this port is not asked by that name: give it with --metrics-names", 403)
         route = self._routes.get(path)
         if route is None:
             return text(f"there is {', '.join(self._routes)}", 404)

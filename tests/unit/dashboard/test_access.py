@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -11,8 +13,9 @@ import pytest
 from starlette.requests import Request
 
 from headrace import ConfigurationError
-from headrace.dashboard import asgi
-from headrace.dashboard.sessions import ATTEMPTS, COOKIE, Sessions
+from headrace.dashboard import asgi, forms
+from headrace.dashboard.attempts import ALL_ATTEMPTS, ATTEMPTS
+from headrace.dashboard.sessions import COOKIE
 
 from .conftest import Visitor, tags_of
 from .shop import Shop
@@ -45,7 +48,9 @@ async def test_another_name_for_this_machine_is_dns_rebinding(visitor: Visitor, 
     assert (await visitor.get("/", host=host)).status_code == 403
 
 
-@pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "via", "x-real-ip", "x-forwarded-host"])
+@pytest.mark.parametrize(
+    "header", ["x-forwarded-for", "forwarded", "via", "x-real-ip", "x-forwarded-host", "x-forwarded-proto"]
+)
 async def test_who_comes_through_a_proxy_may_be_anybody(visitor: Visitor, header: str) -> None:
     assert (await visitor.client.get("/", headers={header: "127.0.0.1"})).status_code == 403
 
@@ -108,21 +113,114 @@ async def test_guessing_is_bounded(guarded: Visitor) -> None:
     assert (await guarded.post("/login", {"password": "open sesame"})).status_code == 401
 
 
-def test_cookies_hold_for_every_process_of_that_password_and_for_no_other() -> None:
-    cookie = Sessions("a").begin()
-    assert Sessions("a").holds(cookie)
-    assert not Sessions("b").holds(cookie)
+async def test_a_wrong_try_is_forgotten_after_a_minute(
+    guarded: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for guess in range(ATTEMPTS):
+        await guarded.post("/login", {"password": str(guess)})
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert (await guarded.post("/login", {"password": "open sesame"})).status_code == 303
 
 
-@pytest.mark.parametrize("cookie", [None, "", ".", "9999999999", "9999999999.x.y", "9" * 5000 + ".x.y", "²."])
-def test_forged_cookies_do_not_hold(cookie: str | None) -> None:
-    assert not Sessions("a").holds(cookie)
+@pytest.mark.parametrize(
+    ("guesser", "visitor", "status"),
+    [
+        ("2001:db8:1:2::3", "2001:db8:1:2:ffff::4", 401),
+        ("2001:db8:1:2::3", "2001:db8:1:3::3", 303),
+        ("::ffff:10.0.0.1", "10.0.0.1", 401),
+        ("10.0.0.1", "10.0.0.2", 303),
+    ],
+)
+async def test_guesses_count_for_an_address_and_for_a_network_of_ipv6(
+    shop: Shop, guesser: str, visitor: str, status: int
+) -> None:
+    page = asgi(shop.app, password="x")
+    for guess in range(ATTEMPTS):
+        await Visitor(page, client=guesser).post("/login", {"password": str(guess)})
+    answer = await Visitor(page, client=visitor).post("/login", {"password": "x"})
+    assert answer.status_code == status
 
 
-def test_a_cookie_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions = Sessions("a")
-    monkeypatch.setattr("headrace.dashboard.sessions.SESSION", -1)
-    assert not sessions.holds(sessions.begin())
+@pytest.mark.parametrize("network", ["2001:db8:{:x}:{:x}::1", "2001:db8:1:{:x}{:02x}::1", "10.0.{}.{}"])
+async def test_a_guesser_with_many_addresses_is_bounded_too(shop: Shop, network: str) -> None:
+    page = asgi(shop.app, password="x")
+    tries = ALL_ATTEMPTS + 1
+    for number in range(tries):
+        await Visitor(page, client=network.format(*divmod(number, 256))).post("/login", {"password": "no"})
+    answer = await Visitor(page, client=network.format(*divmod(tries, 256))).post("/login", {"password": "x"})
+    assert answer.status_code == 401
+
+
+async def _status(page: Any, cookie: str) -> int:
+    visitor = Visitor(page, client="10.0.0.8")
+    return (await visitor.get("/dead", cookie=f"{COOKIE}={cookie}")).status_code
+
+
+async def _begin(page: Any) -> str:
+    visitor = Visitor(page, client="10.0.0.8")
+    answer = await visitor.post("/login", {"password": "x"})
+    return str(answer.cookies[COOKIE])
+
+
+async def test_sessions_hold_for_the_same_secret_and_password_alone(shop: Shop) -> None:
+    cookie = await _begin(asgi(shop.app, password="x", secret="a"))
+    assert await _status(asgi(shop.app, password="x", secret="a"), cookie) == 200
+    for password, secret in (("x", "b"), ("y", "a"), ("x", None)):
+        assert await _status(asgi(shop.app, password=password, secret=secret), cookie) == 303
+
+
+@pytest.mark.parametrize("cookie", [".", "9999999999", "9999999999.x.y", "9" * 5000 + ".x.y", "a" * 9000])
+async def test_forged_sessions_do_not_hold_and_are_taken_away(guarded: Visitor, cookie: str) -> None:
+    answer = await guarded.get("/dead", cookie=f"{COOKIE}={cookie}")
+    assert answer.status_code == 303
+    assert f'{COOKIE}=""; expires=' in answer.headers["set-cookie"]
+
+
+async def test_a_session_ends_after_twelve_hours(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = asgi(shop.app, password="x")
+    cookie, now = await _begin(page), time.time()
+    for hours, status in ((11.9, 200), (12, 303)):
+        later = now + hours * 3600
+        monkeypatch.setattr(time, "time", lambda later=later: later)
+        assert await _status(page, cookie) == status
+
+
+async def test_no_session_is_longer_than_twelve_hours(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever signed it, and whatever his clock said."""
+    now = time.time()
+    with monkeypatch.context() as moved:
+        moved.setattr(time, "time", lambda: now + 3600)
+        cookie = await _begin(asgi(shop.app, password="x", secret="a"))
+    assert await _status(asgi(shop.app, password="x", secret="a"), cookie) == 303
+
+
+async def test_several_processes_without_a_secret_are_told_what_to_do(
+    guarded: Visitor, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        await guarded.get("/", cookie=f"{COOKIE}=1.2.3")
+    assert [record.message.split("same ")[1] for record in caplog.records] == ["HEADRACE_DASHBOARD_SECRET"]
+
+
+async def test_a_form_that_does_not_come_is_not_waited_for(
+    guarded: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forms, "MOST_SECONDS", 0.01)
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b"password=open"
+        await asyncio.Event().wait()
+
+    headers = {"origin": guarded.base, "content-type": "application/x-www-form-urlencoded"}
+    answer = await guarded.client.post("/login", content=half(), headers=headers)
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("trusted", [["proxy.example"], ["10.0.0.1/8"], "10.0.0.1", [""]])
+async def test_proxies_are_named_by_addresses(shop: Shop, trusted: Any) -> None:
+    with pytest.raises(ConfigurationError, match="trusted proxies"):
+        asgi(shop.app, trusted_proxies=trusted)
 
 
 async def test_a_program_may_give_the_password_to_metrics_alone(guarded: Visitor) -> None:

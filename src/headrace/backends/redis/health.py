@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 
 from headrace.core.examination import Finding, fail, ok, spoken_bytes, warn
+from headrace.core.hosts import is_this_machine
 
 from .address import Address
 from .known_bad import flaws_of
@@ -68,7 +68,7 @@ def connection_finding(address: Address) -> Finding:
             f"TLS, but {gap} is not verified: whoever sits in between can read and change everything",
             "take ssl_cert_reqs and ssl_check_hostname out of the URL; ssl_ca_certs names an authority",
         )
-    if _is_loopback(address.host):
+    if is_this_machine(address.host):
         return ok("connection", "plain text, within this machine")
     return warn(
         "connection",
@@ -274,13 +274,6 @@ def latency_finding(times: Sequence[float]) -> Finding:
 def number(facts: Facts, name: str) -> int:
     text = facts.get(name, "")
     return int(text) if text.isdecimal() else 0
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def _online(facts: Facts) -> int:

@@ -1,0 +1,45 @@
+"""The connections of a port: only so many, and who opens many keeps out nobody but himself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from headrace.core.hosts import network_of
+
+
+class Connections:
+    """At most so many. Where all are taken, one makes room for a newcomer. It is one of the address that has
+    the most; of these the one that has kept us waiting longest, or the oldest if none does."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._addresses: dict[asyncio.WriteTransport, str] = {}
+        # In the order in which we began to wait.
+        self._waiting: dict[asyncio.WriteTransport, None] = {}
+
+    def open(self, connection: asyncio.WriteTransport) -> None:
+        if len(self._addresses) >= self._most:
+            self._make_room()
+        peer = connection.get_extra_info("peername")
+        self._addresses[connection] = network_of(peer[0] if peer else "")
+        self.waits(connection)
+
+    def waits(self, connection: asyncio.WriteTransport) -> None:
+        """From now on it is the other side's turn, to send or to read."""
+        if connection in self._addresses:
+            self._waiting.setdefault(connection)
+
+    def works(self, connection: asyncio.WriteTransport) -> None:
+        """From now on it is our turn."""
+        self._waiting.pop(connection, None)
+
+    def close(self, connection: asyncio.WriteTransport) -> None:
+        self._addresses.pop(connection, None)
+        self.works(connection)
+
+    def _make_room(self) -> None:
+        [(crowd, _)] = Counter(self._addresses.values()).most_common(1)
+        leaves = next(each for each in (*self._waiting, *self._addresses) if self._addresses[each] == crowd)
+        self.close(leaves)
+        leaves.abort()
