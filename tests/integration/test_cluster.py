@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -24,7 +25,7 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import DONE, Settlement, Verdict
-from tests.constellations import CALM, Cluster, follows
+from tests.constellations import CALM, Cluster, follows, text_of
 from tests.integration.redis_bench import STREAM, Bench, opened
 from tests.servers import Fleet, Server
 from tests.waiting import wait_until, wait_until_sync
@@ -143,6 +144,44 @@ async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(bench: B
         (claim,) = await asyncio.wait_for(waiting, 10)
         assert (claim.id, claim.source) == (message.id, source)
         assert await bench.settle(DONE, claim) == [Verdict.KEPT]
+
+
+async def test_who_waits_looks_at_a_queue_with_one_command(
+    shared: Cluster, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "LOOK", 0.05)
+    sources = [Source(Stream("queue", name)) for name in ("work", "a", "b")]
+    for source in sources:
+        await bench.backend.ensure(source, 15 * SECOND)
+    waiting = asyncio.create_task(
+        bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
+    )
+    await wait_until(lambda: are_awaited(bench, sources))
+    before = calls_of(shared, "xreadgroup"), calls_of(shared, "get")
+    await wait_until(lambda: calls_of(shared, "get") >= before[1] + 30)
+    assert calls_of(shared, "xreadgroup") == before[0]
+    bench.backend.wake("worker")
+    assert await waiting == []
+
+
+async def test_what_was_queued_unheard_is_found_by_the_next_look(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when another has looked meanwhile, who may not take it, and has left a name."""
+    monkeypatch.setattr(readers, "LOOK", 0.2)
+    monkeypatch.setattr(readers.Readers, "ready", lambda *_: None)
+    source = Source(Stream("queue", "work"))
+    await bench.backend.ensure(source, 15 * SECOND)
+    waiting = asyncio.create_task(
+        bench.backend.claim([source], consumer="worker", limit=1, suspects=1, children=1, wait=50)
+    )
+    await wait_until(lambda: are_awaited(bench, [source]))
+    message = Message(new_id(), "greet", b"hello", child=True)
+    await bench.backend.append(Batch(source.stream, "p", 1, [message]))
+    without_children = {"limit": 1, "suspects": 1, "children": 0, "wait": 0}
+    assert await bench.backend.claim([source], consumer="other", **without_children) == []
+    (claim,) = await asyncio.wait_for(waiting, 10)
+    assert await bench.settle(DONE, claim) == [Verdict.KEPT]
 
 
 async def test_what_several_queues_have_is_taken_in_equal_shares(bench: Bench) -> None:
@@ -477,8 +516,13 @@ async def untouched_for(bench: Bench, claim: Claim) -> float:
     return milliseconds / 1000
 
 
+def calls_of(cluster: Cluster, command: str) -> int:
+    """How often the nodes have carried out a command, also within scripts."""
+    told = b"".join(text_of(server, "INFO", "commandstats") for server in cluster.servers)
+    return sum(map(int, re.findall(rf"cmdstat_{command}:calls=(\d+)", told.decode())))
+
+
 async def are_awaited(bench: Bench, sources: list[Source]) -> bool:
     """Whether somebody waits for each of these queues."""
     store = bench.backend._store
-    keys = [store.queue(source.stream).keys.meta.removesuffix(b"meta") + b"awaited" for source in sources]
-    return all([await store.command("GET", key) for key in keys])
+    return all([await store.command("GET", store.queue(source.stream).keys.awaited) for source in sources])
