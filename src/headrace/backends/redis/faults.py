@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from hiredis import ReplyError
 
-from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.core.errors import BackendUnavailable, ChangesRefused, HeadraceError
 
 from .address import Place
 
@@ -149,7 +149,7 @@ class Redirection(msgspec.Struct, frozen=True):
     asks: bool
 
 
-class OutOfMemory(BackendUnavailable):
+class OutOfMemory(ChangesRefused):
     """The server takes nothing new. Whatever was refused has changed nothing."""
 
 
@@ -268,4 +268,6 @@ def _code_of(text: str) -> str:
 def _kind_of(reply: ReplyError, fault: Fault) -> type[BackendUnavailable]:
     if fault.course is Course.FATAL:
         return Refused
+    if is_error(reply, "MISCONF"):
+        return ChangesRefused
     return OutOfMemory if is_out_of_memory(reply) else BackendUnavailable
