@@ -27,11 +27,11 @@ from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import DONE, Settlement, Verdict
 from tests.constellations import CALM, Cluster, follows, text_of
 from tests.integration.redis_bench import STREAM, Bench, opened
-from tests.servers import Fleet, Server
+from tests.servers import Fleet, Server, ServerError
 from tests.waiting import wait_until, wait_until_sync
 
 from .load import Load
-from .workshop import Workshop
+from .workshop import LEASE, Workshop
 
 #: How soon nodes agree depends on the machine.
 pytestmark = pytest.mark.timeout(180)
@@ -389,6 +389,37 @@ async def fed_through_a_failover(cluster: Cluster, workshop: Workshop, *, with_r
         assert time.time() - at <= SOON
     assert not any(worker.ended for worker in workshop.workers)
     return load
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cluster", ["redis-7.0"], indirect=True)
+async def test_a_cluster_that_is_down_for_longer_than_a_lease_costs_nobody_a_job(
+    cluster: Cluster, workshop: Workshop
+) -> None:
+    """Two of three primaries stand still: the third says CLUSTERDOWN, and no replica can be promoted."""
+    lease, flags = 4 * LEASE, ("--queues", ",".join(QUEUES))
+    await workshop.start_ready(*flags, lease=lease)
+    naps = [
+        await workshop.task("nap").with_(queue=queue).enqueue(6 * lease) for queue in QUEUES for _ in range(5)
+    ]
+    await workshop.until(lambda: len(workshop.log.lines("started")) == len(naps))
+    for _ in range(2):
+        await workshop.start_ready(*flags, lease=lease)  # they could take them
+    hung = cluster.servers[1 : cluster.primaries]
+    for server in hung:
+        os.kill(server.pid, signal.SIGSTOP)
+    try:
+        back_at = time.monotonic() + 1.5 * lease
+        await workshop.until(lambda: time.monotonic() >= back_at)
+        with pytest.raises(ServerError, match="CLUSTERDOWN"):
+            cluster.servers[0].command("GET", "{headrace:q:c}:meta")
+    finally:
+        for server in hung:
+            os.kill(server.pid, signal.SIGCONT)
+    for nap in naps:
+        assert await nap.result(timeout=60) == "rested"
+    assert len(workshop.log.lines("started")) == len(naps)
+    assert workshop.log.lines("lost") == []
 
 
 async def test_the_leases_on_other_nodes_are_renewed_while_one_hangs(
