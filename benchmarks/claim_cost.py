@@ -49,8 +49,7 @@ async def _costs(server: Server, queues: int, jobs: int) -> list[int]:
             await job.wait(timeout=30)
         server.command("CONFIG", "SET", "slowlog-log-slower-than", -1)
         entries: Any = server.command("SLOWLOG", "GET", ENTRIES)
-    digest = CLAIM.digest if isinstance(CLAIM.digest, bytes) else CLAIM.digest.encode()
-    return [entry[2] for entry in entries if len(entry[3]) > 1 and entry[3][1] == digest]
+    return [entry[2] for entry in entries if len(entry[3]) > 1 and entry[3][1] == CLAIM.digest]
 
 
 if __name__ == "__main__":

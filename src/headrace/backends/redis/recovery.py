@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from math import inf
 from typing import Any
@@ -68,6 +69,7 @@ class Recoverer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._turns = Turns(store)
+        self._looking = asyncio.Lock()
         self._sources: Sequence[Source] = ()
         self._left: list[Source] = []  # to be looked at in this scan
         self._places: dict[Stream, tuple[int, bytes]] = {}
@@ -80,6 +82,13 @@ class Recoverer:
         self._until_time = 1  # scans until the server is asked what time it is
 
     async def reclaim(
+        self, sources: Sequence[Source], limit: int, every_us: int, *, after_outage: bool
+    ) -> Reclaimed:
+        # Several workers of one process share this.
+        async with self._looking:
+            return await self._reclaim(sources, limit, every_us, after_outage=after_outage)
+
+    async def _reclaim(
         self, sources: Sequence[Source], limit: int, every_us: int, *, after_outage: bool
     ) -> Reclaimed:
         self._left = [] if after_outage else [source for source in self._left if source in sources]
