@@ -24,7 +24,7 @@ T = TypeVar("T")
 #: Seconds. The lease is such that a busy machine, with many stories told at once, loses none: a worker that
 #: gets no turn for that long has lost its jobs, rightly, and they run again.
 LEASE = 8.0
-PATIENCE = 30.0
+PATIENCE = 90.0
 FAR = 3600.0
 
 QUEUES = ("default", "orphans", "halted", "rubbish", "late")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -24,13 +25,13 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import DONE, Settlement, Verdict
-from tests.constellations import CALM, Cluster, follows
+from tests.constellations import CALM, Cluster, follows, text_of
 from tests.integration.redis_bench import STREAM, Bench, opened
-from tests.servers import Fleet, Server
+from tests.servers import Fleet, Server, ServerError
 from tests.waiting import wait_until, wait_until_sync
 
 from .load import Load
-from .workshop import Workshop
+from .workshop import LEASE, Workshop
 
 #: How soon nodes agree depends on the machine.
 pytestmark = pytest.mark.timeout(180)
@@ -143,6 +144,44 @@ async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(bench: B
         (claim,) = await asyncio.wait_for(waiting, 10)
         assert (claim.id, claim.source) == (message.id, source)
         assert await bench.settle(DONE, claim) == [Verdict.KEPT]
+
+
+async def test_who_waits_looks_at_a_queue_with_one_command(
+    shared: Cluster, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "LOOK", 0.05)
+    sources = [Source(Stream("queue", name)) for name in ("work", "a", "b")]
+    for source in sources:
+        await bench.backend.ensure(source, 15 * SECOND)
+    waiting = asyncio.create_task(
+        bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
+    )
+    await wait_until(lambda: are_awaited(bench, sources))
+    before = calls_of(shared, "xreadgroup"), calls_of(shared, "get")
+    await wait_until(lambda: calls_of(shared, "get") >= before[1] + 30)
+    assert calls_of(shared, "xreadgroup") == before[0]
+    bench.backend.wake("worker")
+    assert await waiting == []
+
+
+async def test_what_was_queued_unheard_is_found_by_the_next_look(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when another has looked meanwhile, who may not take it, and has left a name."""
+    monkeypatch.setattr(readers, "LOOK", 0.2)
+    monkeypatch.setattr(readers.Readers, "ready", lambda *_: None)
+    source = Source(Stream("queue", "work"))
+    await bench.backend.ensure(source, 15 * SECOND)
+    waiting = asyncio.create_task(
+        bench.backend.claim([source], consumer="worker", limit=1, suspects=1, children=1, wait=50)
+    )
+    await wait_until(lambda: are_awaited(bench, [source]))
+    message = Message(new_id(), "greet", b"hello", child=True)
+    await bench.backend.append(Batch(source.stream, "p", 1, [message]))
+    without_children = {"limit": 1, "suspects": 1, "children": 0, "wait": 0}
+    assert await bench.backend.claim([source], consumer="other", **without_children) == []
+    (claim,) = await asyncio.wait_for(waiting, 10)
+    assert await bench.settle(DONE, claim) == [Verdict.KEPT]
 
 
 async def test_what_several_queues_have_is_taken_in_equal_shares(bench: Bench) -> None:
@@ -352,6 +391,37 @@ async def fed_through_a_failover(cluster: Cluster, workshop: Workshop, *, with_r
     return load
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("cluster", ["redis-7.0"], indirect=True)
+async def test_a_cluster_that_is_down_for_longer_than_a_lease_costs_nobody_a_job(
+    cluster: Cluster, workshop: Workshop
+) -> None:
+    """Two of three primaries stand still: the third says CLUSTERDOWN, and no replica can be promoted."""
+    lease, flags = 4 * LEASE, ("--queues", ",".join(QUEUES))
+    await workshop.start_ready(*flags, lease=lease)
+    naps = [
+        await workshop.task("nap").with_(queue=queue).enqueue(6 * lease) for queue in QUEUES for _ in range(5)
+    ]
+    await workshop.until(lambda: len(workshop.log.lines("started")) == len(naps))
+    for _ in range(2):
+        await workshop.start_ready(*flags, lease=lease)  # they could take them
+    hung = cluster.servers[1 : cluster.primaries]
+    for server in hung:
+        os.kill(server.pid, signal.SIGSTOP)
+    try:
+        back_at = time.monotonic() + 1.5 * lease
+        await workshop.until(lambda: time.monotonic() >= back_at)
+        with pytest.raises(ServerError, match="CLUSTERDOWN"):
+            cluster.servers[0].command("GET", "{headrace:q:c}:meta")
+    finally:
+        for server in hung:
+            os.kill(server.pid, signal.SIGCONT)
+    for nap in naps:
+        assert await nap.result(timeout=60) == "rested"
+    assert len(workshop.log.lines("started")) == len(naps)
+    assert workshop.log.lines("lost") == []
+
+
 async def test_the_leases_on_other_nodes_are_renewed_while_one_hangs(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -477,8 +547,13 @@ async def untouched_for(bench: Bench, claim: Claim) -> float:
     return milliseconds / 1000
 
 
+def calls_of(cluster: Cluster, command: str) -> int:
+    """How often the nodes have carried out a command, also within scripts."""
+    told = b"".join(text_of(server, "INFO", "commandstats") for server in cluster.servers)
+    return sum(map(int, re.findall(rf"cmdstat_{command}:calls=(\d+)", told.decode())))
+
+
 async def are_awaited(bench: Bench, sources: list[Source]) -> bool:
     """Whether somebody waits for each of these queues."""
     store = bench.backend._store
-    keys = [store.queue(source.stream).keys.meta.removesuffix(b"meta") + b"awaited" for source in sources]
-    return all([await store.command("GET", key) for key in keys])
+    return all([await store.command("GET", store.queue(source.stream).keys.awaited) for source in sources])

@@ -774,3 +774,14 @@ def _version(bench: Bench) -> str:
 async def _keys(bench: Bench) -> list[str]:
     keys = await bench.backend._store.command("KEYS", f"*{bench.namespace}*")
     return [key.decode() for key in keys]
+
+
+async def test_two_workers_of_one_process_look_for_what_was_left_at_the_same_time(bench: Bench) -> None:
+    sources = [Source(Stream("queue", name)) for name in ("a", "b", "c")]
+    for source in sources:
+        await bench.backend.ensure(source, 15 * SECOND)
+        await bench.backend.append(Batch(source.stream, "p", 1, [Message(new_id(), "greet", b"")]))
+    await bench.backend.claim(sources, consumer="gone", limit=10, suspects=1, wait=0)
+    await bench.backend._age_pending(60)
+    looks = await asyncio.gather(*[bench.backend.reclaim(sources, limit=10) for _ in range(4)])
+    assert sum(len(look.recovered) for look in looks) == len(sources)

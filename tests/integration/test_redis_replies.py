@@ -58,7 +58,7 @@ class Loss:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["redis-7.0"])
 async def test_no_lost_reply_makes_a_job_run_twice_or_vanish(kind: str, servers: Fleet) -> None:
     server = servers.get(kind)

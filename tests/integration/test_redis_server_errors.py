@@ -45,6 +45,58 @@ async def refusal(action: Awaitable[object]) -> BackendUnavailable:
     return caught.value
 
 
+# --- when a worker starts --------------------------------------------------------------------------------
+
+Commands = tuple[tuple[str | int, ...], ...]
+
+#: What makes a server refuse changes, and takes that back.
+REFUSALS: dict[str, tuple[Commands, Commands]] = {
+    "READONLY": ((("REPLICAOF", *NOWHERE),), (("REPLICAOF", "NO", "ONE"),)),
+    "NOREPLICAS": (
+        (("CONFIG", "SET", "min-replicas-to-write", 1),),
+        (("CONFIG", "SET", "min-replicas-to-write", 0),),
+    ),
+    "OOM": ((("CONFIG", "SET", "maxmemory", 1),), (("CONFIG", "SET", "maxmemory", 0),)),
+    "MISCONF": (
+        (("CONFIG", "SET", "appendonly", "no"), ("CONFIG", "SET", "save", "3600 1"), ("BGSAVE",)),
+        (("CONFIG", "SET", "stop-writes-on-bgsave-error", "no"),),
+    ),
+}
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+async def test_a_worker_that_starts_on_a_server_that_refuses_waits_and_says_so(
+    tmp_path: Path, code: str
+) -> None:
+    with Server(require("redis-7.0"), directory=tmp_path, appendonly=True) as server:
+        refuse, accept = REFUSALS[code]
+        (tmp_path / "dump.rdb" / "in the way").mkdir(parents=True)  # of snapshots
+        for command in refuse:
+            server.command(*command)
+        await wait_until(lambda: b"last_bgsave_status:err" in persistence(server) or code != "MISCONF")
+        app = App(server.url)
+        said: list[BackendError] = []
+        app.on(BackendError)(said.append)
+
+        async def start() -> None:
+            async with app.worker(queues=["work"]):
+                pass
+
+        starting = asyncio.create_task(start())
+        await wait_until(lambda: said or starting.done())
+        assert [(each.service, code in each.error) for each in said] == [("start", True)]
+        for command in accept:
+            server.command(*command)
+        await asyncio.wait_for(starting, 20)
+        await app.close()
+
+
+def persistence(server: Server) -> bytes:
+    told = server.command("INFO", "persistence")
+    assert isinstance(told, bytes)
+    return told
+
+
 # --- a replica -------------------------------------------------------------------------------------------
 
 

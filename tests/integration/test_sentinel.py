@@ -25,11 +25,11 @@ from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message
 from tests.constellations import MASTER, Watched
 from tests.integration.redis_bench import SOURCE, STREAM
-from tests.servers import HOST, Server
+from tests.servers import HOST, Server, ServerError
 from tests.waiting import wait_until
 
 from .load import Load
-from .workshop import Workshop
+from .workshop import LEASE, Workshop
 
 #: How soon sentinels agree depends on the machine.
 pytestmark = pytest.mark.timeout(180)
@@ -121,6 +121,44 @@ async def test_a_failover_that_somebody_asks_for_is_followed(watched: Watched, w
         watched.sentinels[0].command("SENTINEL", "FAILOVER", MASTER)
         assert await load.until_work_goes_on(await promoted(watched, old)) <= SOON
         await load.until_accepted(50)
+
+
+@pytest.mark.long
+async def test_a_primary_without_its_replicas_for_longer_than_a_lease_costs_nobody_a_job(
+    watched: Watched, workshop: Workshop
+) -> None:
+    lease, primary = 4 * LEASE, watched.primary()
+    primary.command("CONFIG", "SET", "min-replicas-to-write", 1)
+    primary.command("CONFIG", "SET", "min-replicas-max-lag", 2)
+    await workshop.start_ready(lease=lease)
+    naps = [await workshop.task("nap").enqueue(5 * lease) for _ in range(20)]
+    await workshop.until(lambda: len(workshop.log.lines("started")) == len(naps))
+    for _ in range(2):
+        await workshop.start_ready(lease=lease)  # they could take them
+    replicas = [server for server in watched.data if server is not primary]
+    for server in replicas:
+        os.kill(server.pid, signal.SIGSTOP)
+    try:
+        await workshop.until(lambda: refuses(primary))
+        back_at = time.monotonic() + 1.4 * lease
+        await workshop.until(lambda: time.monotonic() >= back_at)
+        assert refuses(primary)
+    finally:
+        for server in replicas:
+            os.kill(server.pid, signal.SIGCONT)
+    for nap in naps:
+        assert await nap.result(timeout=60) == "rested"
+    assert len(workshop.log.lines("started")) == len(naps)
+    assert workshop.log.lines("lost") == []
+
+
+def refuses(server: Server) -> bool:
+    """Whether it takes no changes for want of replicas."""
+    try:
+        server.command("SET", "probe", 1)
+    except ServerError as error:
+        return "NOREPLICAS" in str(error)
+    return False
 
 
 @pytest.mark.parametrize("way", ["all replicas are demanded", "writes are paused"])

@@ -102,7 +102,7 @@ async def test_a_node_that_is_cut_off_takes_nothing_with_it_but_what_it_accepted
         await load.until_accepted(100)
     # As docs/guides/fleet.md has it: one and a half times `cluster-node-timeout`.
     assert stopped_at - cut_at <= 1.5 * SILENCE / 1000 + LATE
-    await lost_of(workshop, load, cut_at, stopped_at)
+    await lost_of(workshop, load, cut_at, stopped_at, there)
     # Only queues that were there have lost any.
     await workshop.until(lambda: {number % len(QUEUES) for number in not_run(load)} <= there)
     # A read that still waited there would wait for ever.
@@ -269,8 +269,11 @@ async def promoted(servers: Cluster | Watched, old: Server, *, replicas: int = 0
     return time.time()
 
 
-async def lost_of(workshop: Workshop, load: Load, cut_at: float, stopped_at: float) -> None:
-    """Some jobs are gone. All others run: those that were accepted before and after."""
+async def lost_of(
+    workshop: Workshop, load: Load, cut_at: float, stopped_at: float, there: set[int] | None = None
+) -> None:
+    """Some jobs are gone. All others run: those that were accepted before and after. On a busy machine it
+    may be that none was accepted in between, of the queues that were there."""
     safe = {
         number
         for number, at in load.accepted.items()
@@ -278,7 +281,10 @@ async def lost_of(workshop: Workshop, load: Load, cut_at: float, stopped_at: flo
     }
     await workshop.until(lambda: load.runs().keys() >= safe)
     lost = not_run(load)
-    assert lost, "or the test shows nothing"
+    between = {number for number, at in load.accepted.items() if cut_at + UNDER_WAY / 3 < at <= stopped_at}
+    if there is not None:
+        between = {number for number in between if number % len(QUEUES) in there}
+    assert lost or not between
     print(f"lost {len(lost)} of {len(load.accepted)} in {stopped_at - cut_at:.1f} s")
 
 

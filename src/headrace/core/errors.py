@@ -5,6 +5,7 @@ HeadraceError
 │   └── UnknownEvent         a start or a reset names an event that the topic does not hold
 ├── AppClosed                the app is closing or closed under the caller
 ├── BackendUnavailable       the store cannot be reached or cannot write (.uncertain: it may have taken it)
+│   ├── ChangesRefused       it answers, but takes no changes until somebody makes room
 │   ├── NotDurable           stored, but not as safely as was asked (.job)
 │   └── RequestRefused       for what stands in the request; between stores and the engine
 ├── Moved                    a part of a stream is sealed; between stores and what spreads messages over parts
@@ -56,6 +57,10 @@ class BackendUnavailable(HeadraceError):
         super().__init__(message)
         self.uncertain = uncertain
         self.transient = transient
+
+
+class ChangesRefused(BackendUnavailable):
+    """The store answers, but takes no changes until somebody has made room: in its memory, or on its disk."""
 
 
 @contextmanager

@@ -207,6 +207,21 @@ def difference(sent: Any, arrived: Any, place: str = "") -> str | None:
     return None if same else place
 
 
+def other_kind(sent: Any, arrived: Any) -> str | None:
+    """Which of the models that were sent has become one of another class, as a subclass does where its base
+    is declared; None: none has."""
+    if is_model(type(sent)):
+        changed = is_model(type(arrived)) and type(sent) is not type(arrived)
+        return f"a {type(sent).__name__} would arrive as a {type(arrived).__name__}" if changed else None
+    if isinstance(sent, Mapping) and isinstance(arrived, Mapping):
+        pairs = [(sent[key], arrived[key]) for key in sent.keys() & arrived.keys()]
+    elif isinstance(sent, list | tuple) and isinstance(arrived, list | tuple):
+        pairs = list(zip(sent, arrived, strict=False))
+    else:
+        return None
+    return next((found for pair in pairs if (found := other_kind(*pair)) is not None), None)
+
+
 def _first_difference(pairs: Mapping[Any, tuple[Any, Any]], place: str) -> str | None:
     for name, (sent, arrived) in pairs.items():
         found = difference(sent, arrived, f"{place}.{name}" if place else str(name))

@@ -8,7 +8,15 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from .errors import ConfigurationError, InvalidPayload
-from .models import Reducer, difference, is_model, is_secret_of_pydantic, secret_of_pydantic, validated
+from .models import (
+    Reducer,
+    difference,
+    is_model,
+    is_secret_of_pydantic,
+    other_kind,
+    secret_of_pydantic,
+    validated,
+)
 from .models import holds_secrets as model_holds_secrets
 from .secret import SECRET_CODE, Secret
 
@@ -140,6 +148,13 @@ def encode_ordered(value: object) -> bytes:
         raise InvalidPayload(f"the value cannot be sent: {error}") from error
 
 
+def check_kinds(sent: object, arrived: object) -> None:
+    """`InvalidPayload` when a model has come back as one of another class."""
+    found = other_kind(sent, arrived)
+    if found is not None:
+        raise InvalidPayload(f"{found}: declare its own type, or send one of the declared")
+
+
 def decoder(wanted: Any) -> msgspec.msgpack.Decoder[Any]:
     """A decoder into a type; `ConfigurationError` when messages cannot hold such a type."""
     try:
@@ -150,18 +165,28 @@ def decoder(wanted: Any) -> msgspec.msgpack.Decoder[Any]:
 
 def holds_secrets(wanted: Any) -> bool:
     """Whether a value of this type may have a `Secret` in it, at any depth."""
+    return _mentions(wanted, model_holds_secrets)
+
+
+def holds_models(wanted: Any) -> bool:
+    """Whether a value of this type may have one of pydantic's models in it."""
+    return _mentions(wanted, is_model)
+
+
+def _mentions(wanted: Any, accept: Callable[[type], bool]) -> bool:
+    """Whether a type that is not msgspec's own and that `accept` takes is in this one, at any depth."""
     try:
-        return _mentions_secret(msgspec.inspect.type_info(wanted), set())
+        return _mentioned(msgspec.inspect.type_info(wanted), accept, set())
     except (TypeError, ValueError, NotImplementedError):
         return False  # the decoder will say what is wrong with it
 
 
-def _mentions_secret(info: Any, seen: set[int]) -> bool:
+def _mentioned(info: Any, accept: Callable[[type], bool], seen: set[int]) -> bool:
     if isinstance(info, msgspec.inspect.CustomType):
-        return model_holds_secrets(info.cls)
+        return accept(info.cls)
     if isinstance(info, tuple):
-        return any(_mentions_secret(each, seen) for each in info)
+        return any(_mentioned(each, accept, seen) for each in info)
     if not isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field) or id(info) in seen:
         return False
     seen.add(id(info))  # types may hold themselves
-    return any(_mentions_secret(getattr(info, name), seen) for name in info.__struct_fields__)
+    return any(_mentioned(getattr(info, name), accept, seen) for name in info.__struct_fields__)

@@ -145,13 +145,11 @@ class Home:
                 return
         listen(what)
 
-    async def open_here(
-        self, *, within: float | None = None, trouble: Callable[[BackendUnavailable], None] | None = None
-    ) -> None:
+    async def open_here(self) -> None:
         """Open the store on the running loop, whoever else has it open: a worker lives where it runs. While
         the store is away this is tried again."""
         with _nothing_sent():
-            await patiently(lambda: self._own_session().opened(), within=within, trouble=trouble)
+            await patiently(lambda: self._own_session().opened())
 
     async def enter(self) -> None:
         """The same until the matching `leave`."""

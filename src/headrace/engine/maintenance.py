@@ -25,6 +25,9 @@ PRUNE_BATCH = 1000
 #: In each lease the fleet looks so often for those that ran out.
 RECLAIMS = 5
 
+#: In so much of a lease one can run out: when it began, the last renewal was a while ago.
+LONG_GAP = 0.8
+
 #: Seconds. Promotion sleeps until the next due time; this is for announcements that went missing.
 PROMOTE_FALLBACK = 5.0
 PRUNE_EVERY = 30.0
@@ -101,6 +104,7 @@ class Maintenance:
 
     async def _reclaim(self) -> float | None:
         every = self._lease / RECLAIMS
+        asked_us = self._elapsed_us()
         try:
             reclaimed = await self._backend.reclaim(
                 list(self._sources),
@@ -111,7 +115,7 @@ class Maintenance:
         except Exception:
             self._refused = True
             raise
-        self._reached_us, self._refused = self._elapsed_us(), False
+        self._reached_us, self._refused = asked_us, False  # the answer may have been long in coming
         if reclaimed.stepped_us:
             self._emitter.emit(ClockStepped(reclaimed.stepped_us / SECOND))
         for recovery in reclaimed.recovered:
@@ -122,12 +126,12 @@ class Maintenance:
         return every * (random.uniform(1.0, 2.0) if reclaimed.others_turn else random.uniform(0.95, 1.05))
 
     def _was_away(self) -> bool:
-        """Whether this comes after an outage: only refusals for half a lease, or a gap of more than a lease
-        since this loop last got through, whatever made it: this process stopped, the machine asleep."""
+        """Whether this comes after an outage: only refusals for half a lease, or a gap since this loop last
+        got through in which a lease can run out, whatever made it: a stopped process, a machine asleep."""
         if self._reached_us is None:
             return False
         gap = (self._elapsed_us() - self._reached_us) / SECOND
-        return gap > self._lease or (self._refused and gap >= self._lease / 2)
+        return gap > LONG_GAP * self._lease or (self._refused and gap >= self._lease / 2)
 
     def _announce(self, recovery: Recovery) -> None:
         signal = recovered_event(recovery) if recovery.source.stream.kind == "group" else recovered(recovery)

@@ -52,6 +52,7 @@ from .resources import Resources
 from .settler import Settler
 from .shutdown import QUICK_ALL, QUICK_STEP, Shutdown
 from .slots import STUBBORN, Slots
+from .store_wait import waiting_for_store
 from .subscribers import Subscribers
 from .subscription import Subscription
 from .tallier import Tallier
@@ -60,9 +61,6 @@ from .worker_options import WorkerOptions
 
 #: Seconds that the last writes of a stopping worker may take; what is not written by then is recovered.
 LAST_WRITES = 5.0
-
-#: Seconds that a worker waits for its store when it starts, and between two times that it says so.
-START_PATIENCE, SAY_EVERY = 60.0, 3.0
 
 
 class Worker:
@@ -129,9 +127,8 @@ class Worker:
         return self._keeper.renewed if self._state != "new" else 0
 
     async def __aenter__(self) -> Worker:
-        if self._state != "new":
-            raise ConfigurationError("a worker can be started once; ask app.worker() for another")
-        await self._wait_for_store()
+        if self._state != "prepared":
+            await self._prepare()
         await self._start()
         return self
 
@@ -151,9 +148,9 @@ class Worker:
         asked = asyncio.Event()
         self._fires = not burst
         with StopSignals(first=asked.set, second=self._hurry.set):
-            await first_of(self._wait_for_store(), asked.wait())
-            if asked.is_set():
-                return
+            await first_of(self._prepare(), asked.wait())
+            if self._state == "new":
+                return  # asked to stop before the store was there
             async with self:
                 if burst:
                     await first_of(asked.wait(), self._until_drained())
@@ -232,36 +229,35 @@ class Worker:
     async def _until_quiet(self) -> None:
         await first_of(self._slots.until_quiet(self.options.grace), self._hurry.wait())
 
-    async def _wait_for_store(self) -> None:
-        began = said_at = time.monotonic()
+    async def _prepare(self) -> None:
+        """Make sure that the store takes the work, and join the groups. One that is away or refuses is waited
+        for."""
+        if self._state != "new":
+            raise ConfigurationError("a worker can be started once; ask app.worker() for another")
+        with waiting_for_store(self._emitter):
+            await self._home.open_here()
+            self._backend = self._home.backend
+            await self._leases.ask_for(self._backend, self._emitter)
+            self._build()
+            try:
+                await self._subscribers.join()
+            except BaseException:
+                await self._take_back()
+                raise
+        self._state = "prepared"
 
-        def say(error: BackendUnavailable) -> None:
-            nonlocal said_at
-            now = time.monotonic()
-            if error.transient and (said_at == began or now - said_at >= SAY_EVERY):
-                said_at = now
-                left = max(0.0, began + START_PATIENCE - now)
-                self._emitter.emit(BackendError(service="start", error=str(error), delay=left))
-
-        try:
-            await self._home.open_here(within=START_PATIENCE, trouble=say)
-        except BackendUnavailable as error:
-            if said_at > began:
-                error.args = (f"{error}; the worker has waited for its store for {START_PATIENCE:g} s",)
-            raise
+    async def _take_back(self) -> None:
+        """Nothing is started yet, and it may be tried again."""
+        self._state = "new"
+        del self._sources[len(self._queues) :], self._topics[:]
+        await self._executor.close()
 
     async def _start(self) -> None:
-        backend = self._backend = self._home.backend
-        options = self.options
-        await self._leases.ask_for(backend, self._emitter)
-        self._build()
+        backend, options = self._backend, self.options
         try:
-            await self._subscribers.join()
             await self._resources.open()
         except BaseException:
-            # Nothing is started yet, and it may be tried again.
-            del self._sources[len(self._queues) :], self._topics[:]
-            await self._executor.close()
+            await self._take_back()
             raise
         self._started_us = round(time.time() * SECOND)
         self._home.move_in(self)

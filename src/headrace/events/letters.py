@@ -126,8 +126,8 @@ class EventLetters:
         if self._secret:
             # Once more, through the type: where a field says so, a plain value is a secret too.
             encoded = values.encode(self._checked(encoded))
-        elif self._wanted is not Any and not (self._is_class and isinstance(value, self._wanted)):
-            self._checked(encoded)
+        elif self._wanted is not Any and not (self._is_class and type(value) is self._wanted):
+            values.check_kinds(value, self._checked(encoded))
         payload = encoded if self._codec is None else self._codec.encode(encoded)
         if len(payload) > self._max_payload:
             raise PayloadTooLarge(

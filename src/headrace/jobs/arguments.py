@@ -34,6 +34,14 @@ _PLACE = re.compile(r"`\$\[0\]\[(\d+)\]")
 _MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<not given>"})()
 
 
+#: Values that hold no models.
+_SCALARS = (str, int, float, bool, bytes, type(None))
+
+
+def _is_exactly(value: Any, wanted: Any) -> bool:
+    return type(value) is wanted or type(value) in _SCALARS
+
+
 class _Parts(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     args: list[msgspec.Raw]
     kwargs: dict[str, msgspec.Raw] = {}
@@ -50,7 +58,9 @@ class Arguments:
         self._local_names = local_names
         signature = inspect.signature(function)
         self.signature = asked_of_callers(signature)
-        self._secret: bool | None = None  # whether there are secrets among the arguments; None: not known yet
+        # Whether there are secrets or models among the arguments; None: not known yet
+        self._secret: bool | None = None
+        self._models = False
         self._provided = signature.parameters.keys() - self.signature.parameters.keys()
         parameters = self.signature.parameters.values()
         self._positional = [each for each in parameters if each.kind in _POSITIONAL]
@@ -78,7 +88,10 @@ class Arguments:
         except InvalidPayload as error:
             raise InvalidPayload(f"{self._function.__qualname__}: {error}") from error.__cause__
         if self._secret is None:
-            self._secret = self._holds_secrets()
+            self._secret = self._any_holds(values.holds_secrets)
+            self._models = self._any_holds(values.holds_models)
+        if self._models:
+            self._check_kinds(args, kwargs, payload)
         if not self._secret:
             return payload
         # Once more, through the types: where a parameter says so, a plain value is a secret too.
@@ -108,8 +121,22 @@ class Arguments:
     def hints(self) -> dict[str, Any]:
         return hints_of(self._function, self._local_names)
 
-    def _holds_secrets(self) -> bool:
-        return any(values.holds_secrets(self._type(each)) for each in self.signature.parameters.values())
+    def _any_holds(self, holds: Callable[[Any], bool]) -> bool:
+        return any(holds(self._type(each)) for each in self.signature.parameters.values())
+
+    def _check_kinds(self, args: tuple[Any, ...], kwargs: dict[str, Any], payload: bytes) -> None:
+        """A model of a subclass would silently lose what its base does not have."""
+        types = [self._type(each) for each in self._positional]
+        if not kwargs and len(args) <= len(types) and all(map(_is_exactly, args, types)):
+            return
+        try:
+            arrived = self.decode(payload)
+        except InvalidPayload:
+            return  # the worker will say so
+        try:
+            values.check_kinds((args, kwargs), arrived)
+        except InvalidPayload as error:
+            raise InvalidPayload(f"{self._function.__qualname__}: {error}") from None
 
     @cached_property
     def _decoder(self) -> msgspec.msgpack.Decoder[Any]:

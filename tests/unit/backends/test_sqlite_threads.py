@@ -14,8 +14,10 @@ from headrace import App
 from headrace.backends import open_store
 from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.backends.sqlite.connection import Connection
+from headrace.backends.sqlite.orders import Announcement
 from headrace.backends.sqlite.transaction import Transaction
 from headrace.backends.sqlite.turnstile import Turnstile
+from headrace.backends.sqlite.watch import Listener
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
@@ -226,12 +228,19 @@ async def test_a_listener_does_not_hear_later_what_was_announced_before_it_came(
         backend.claim([SOURCE], consumer="worker-1", limit=1, suspects=0, wait=50)
     )
     await other.pause(STREAM, paused=True)
-    watch = backend._use().watch
-    await wait_until(lambda: watch._version is not None, message="the reader has seen the pause")
+    offered: list[Order] = []
+    tell = Listener.tell
+
+    def note(listener: Listener, announcement: Announcement) -> None:
+        tell(listener, announcement)
+        offered.append(announcement.order)
+
+    monkeypatch.setattr(Listener, "tell", note)
+    monkeypatch.setattr("headrace.backends.sqlite.watch.NEWCOMER", 60.0)  # however busy the machine is
     heard: list[Order] = []
     stop = backend.listen(heard.append)
-    await wait_until(lambda: not watch._newcomer, message="the listener is up to date")
-    await asyncio.sleep(0)
+    await wait_until(lambda: offered, message="the reader comes to the pause")
+    assert heard == []
     monkeypatch.setattr("headrace.backends.sqlite.watch.NEWCOMER", 0.0)
     await other.pause(STREAM, paused=False)
     await wait_until(lambda: heard)

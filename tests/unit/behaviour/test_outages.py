@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import App, AppClosed, BackendUnavailable, ConfigurationError, JobStatus, signals
-from headrace.engine import patience
-from headrace.engine import worker as worker_module
+from headrace.engine import patience, store_wait
 from tests.unit.behaviour.work import of
 from tests.waiting import wait_until
 
@@ -180,7 +179,7 @@ async def test_a_worker_waits_for_its_store_and_says_so(
 async def test_a_worker_that_waits_in_vain_says_for_how_long(
     app: App, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "START_PATIENCE", 0.2)
+    monkeypatch.setattr(store_wait, "START_PATIENCE", 0.2)
     outage.of("open", times=1_000_000)
     with pytest.raises(BackendUnavailable, match=r"away; the worker has waited for its store for 0\.2 s"):
         await app.worker().run()
@@ -192,6 +191,29 @@ async def test_a_worker_that_waits_for_its_store_heeds_a_signal(
     outage.of("open", times=1_000_000)
     running = asyncio.create_task(app.worker().run())
     await wait_until(lambda: of(signals.BackendError, heard))
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(5):
+        await running
+    assert not of(signals.WorkerStarted, heard)
+
+
+async def test_a_worker_that_its_store_refuses_says_so_and_for_how_long_it_waited(
+    app: App, outage: Outage, heard: list[signals.Signal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_wait, "START_PATIENCE", 0.2)
+    outage.of("ensure", times=1_000_000)
+    with pytest.raises(BackendUnavailable, match=r"away; the worker has waited for its store for 0\.2 s"):
+        await app.worker().run()
+    [said, *_] = of(signals.BackendError, heard)
+    assert (said.service, said.error) == ("start", "away")
+
+
+async def test_a_worker_that_its_store_refuses_heeds_a_signal(
+    app: App, outage: Outage, heard: list[signals.Signal]
+) -> None:
+    outage.of("ensure", times=1_000_000)
+    running = asyncio.create_task(app.worker().run())
+    await wait_until(lambda: outage.asked)
     os.kill(os.getpid(), signal.SIGTERM)
     async with asyncio.timeout(5):
         await running

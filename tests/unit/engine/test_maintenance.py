@@ -187,7 +187,7 @@ async def test_neither_a_few_refusals_nor_a_pause_within_the_lease_are_an_outage
     await outage.look(after=LEASE / 5)
     outage.away = False
     await outage.look(after=LEASE / 5)
-    await outage.look(after=LEASE * 0.9)
+    await outage.look(after=LEASE * 0.7)
     assert outage.told == [False, False, False]
 
 

@@ -325,6 +325,34 @@ def test_secrets_arrive_with_their_value() -> None:
     assert arrived.pin.get_secret_value() == 7
 
 
+def take_one(pet: Cat) -> None: ...
+def take_many(pets: list[Cat], *, best: Cat | None = None) -> None: ...
+
+
+SUBCLASS = Derived(lives=1)
+
+
+@pytest.mark.parametrize(
+    ("take", "args", "kwargs"),
+    [
+        (take_one, (SUBCLASS,), {}),
+        (take_one, (), {"pet": SUBCLASS}),
+        (take_many, ([Cat(lives=1), SUBCLASS],), {}),
+        (take_many, ([],), {"best": SUBCLASS}),
+    ],
+)
+def test_a_subclass_of_the_declared_model_is_refused_when_it_is_sent(
+    take: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidPayload, match="a Derived would arrive as a Cat"):
+        Arguments(take, {}).encode(args, kwargs)
+
+
+def test_data_of_a_model_is_sent_in_its_place() -> None:
+    arguments = Arguments(take_one, {})
+    assert arguments.decode(arguments.encode(({"lives": 3},), {})) == ((Cat(lives=3),), {})
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_not_arrive_as_it_was_sent_is_refused_when_it_is_sent(name: str) -> None:
     model, place = REFUSED[name]

@@ -90,6 +90,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
             return
         await self.close()  # what another event loop, or the parent of this process, has left
         self._store.begin()
+        self._recoverer = Recoverer(self._store)  # its lock is for one event loop
         try:
             wire = await self._store.link.connected()
             await self._store.check_permissions(wire)

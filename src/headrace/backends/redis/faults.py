@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from hiredis import ReplyError
 
-from headrace.core.errors import BackendUnavailable, HeadraceError, RequestRefused
+from headrace.core.errors import BackendUnavailable, ChangesRefused, HeadraceError, RequestRefused
 
 from .address import Place
 
@@ -149,7 +149,7 @@ class Redirection(msgspec.Struct, frozen=True):
     asks: bool
 
 
-class OutOfMemory(BackendUnavailable):
+class OutOfMemory(ChangesRefused):
     """The server takes nothing new. Whatever was refused has changed nothing."""
 
 
@@ -270,4 +270,6 @@ def _kind_of(reply: ReplyError, fault: Fault) -> type[BackendUnavailable]:
         return Refused
     if fault is UNFORESEEN or is_error(reply, "WRONGTYPE"):
         return RequestRefused
+    if is_error(reply, "MISCONF"):
+        return ChangesRefused
     return OutOfMemory if is_out_of_memory(reply) else BackendUnavailable

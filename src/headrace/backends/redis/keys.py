@@ -96,6 +96,7 @@ class QueueKeys:
         self.by_lane = dict(zip(range(1, len(LANES) + 1), self.lanes, strict=True))
         self.by_lane |= zip(CHILD_LANES, children, strict=True)
         self.meta = self._key("meta")
+        self.awaited = self._key("awaited")
         self.mark_prefix = self._key("r:")
         self.confirmed = self._key("confirmed")
         self.ids = self._key("ids")

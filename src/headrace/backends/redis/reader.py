@@ -26,6 +26,7 @@ from .drawing import Drawer
 from .entries import claims_of
 from .faults import can_heal, is_out_of_memory
 from .keys import BOTTOM_UP, CHILD_LANES, GROUP, IN_ORDER, NORMAL_LANE, RETURNED, SUSPECTS, TOP_DOWN
+from .marks import Marks
 from .notices import Notices
 from .queue import Call, Queue
 from .scripts import AGAIN, CLAIM, ENSURE, STARTED, UNSEEN
@@ -81,6 +82,7 @@ class Wanted(msgspec.Struct, frozen=True):
     children_first: bool
     room: int = CLAIM_BYTES
     awaited: int = 0  # milliseconds for which this consumer is to be called when something comes
+    glances: bool = False  # a look need not be made where nothing was queued since the last one
 
 
 def wanted(
@@ -130,6 +132,7 @@ class Reader:
         self._is_far = False  # the last answer took long
         self._notices = Notices()
         self._drawer = Drawer(store, self._link)
+        self._marks = Marks(self._link)
 
     # --- for the backend ---------------------------------------------------------------------------------
 
@@ -267,6 +270,8 @@ class Reader:
     async def _poll_if_needed(self, wanted: Wanted) -> list[Claim]:
         if self._may_skip(wanted) and not await self._drawer.draw_again(wanted.queues, wanted.limit):
             return []
+        if wanted.glances and await self._marks.are_unchanged(wanted.queues):
+            return []
         claims: list[Claim] = []
         for window in self._windows(wanted):
             claims, drawn = await self._poll(window)
@@ -297,12 +302,13 @@ class Reader:
         self._is_far = time.monotonic() > asked_at + FRESH
         self._store.check([reply], self._link)
         drawn = await self._drawer.note(wanted.queues, draws)
-        seconds, microseconds, paused, used, reads, further, lane = reply
+        seconds, microseconds, paused, used, reads, further, lane, marks = reply
         if seconds:
             self._store.learn_time(seconds, microseconds)
         self._paused.difference_update(queue.stream for queue in wanted.queues)
         self._paused.update(wanted.queues[source - 1].stream for source in paused)
         self._store.lanes.update((wanted.queues[source - 1], lanes.decode()) for source, lanes in used)
+        self._marks.note(wanted.queues, marks)
         claims: list[Claim] = []
         for source, read_lane, entries in reads:
             claims += self._claims(wanted.queues[source - 1], read_lane, entries)

@@ -2,7 +2,7 @@
 
 Nobody blocks there, which would take a connection and a command for each slot. Whoever finds a queue empty
 leaves its name, and the step that next queues something publishes that it is ready. Every slot is looked at
-every few seconds besides, for what was missed and to leave the name again.
+every few seconds besides, for what was missed: as long as the name is there, nothing was (`marks.py`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ GRACE = 1.0
 #: Seconds after which a reader that is not asked any more is closed: a queue may be gone, or split anew.
 UNUSED = 60.0
 
-#: Seconds between two looks at a slot, and milliseconds for which a name stays: that must be longer.
-LOOK, AWAITED = 5.0, 12_000
+#: Seconds between two looks at a slot, and milliseconds for which a name stays: longer than `marks.LOOK`.
+LOOK, AWAITED = 5.0, 90_000
 
 #: Seconds after which those look who were told as well, but are not the one that was named: it may be busy.
 NOT_NAMED = (0.005, 0.02)
@@ -65,6 +65,7 @@ class Readers:
         self._readers: dict[int, Reader] = {}
         self._used_at: dict[int, float] = {}
         self._due_at: dict[Reader, float] = {}  # when each is to be asked again; at once: it is not named
+        self._quiet: set[Reader] = set()  # found nothing, and nothing was heard of them since
         self._asked: dict[Reader, Wanted] = {}
         self._failed: set[Reader] = set()
         self._turns = asyncio.Lock()
@@ -90,6 +91,7 @@ class Readers:
     def stir(self) -> None:
         """What is known of the slots may no longer hold."""
         self._due_at.clear()
+        self._quiet.clear()
         self._stirred.set()
 
     def ready(self, queue: Queue, named: str) -> None:
@@ -100,6 +102,7 @@ class Readers:
         now = asyncio.get_running_loop().time()
         later = 0.0 if named == self._consumer else random.uniform(*NOT_NAMED)
         self._due_at[reader] = min(now + later, self._due_at.get(reader, -inf))
+        self._quiet.discard(reader)
         self._stirred.set()
 
     async def stop(self) -> None:
@@ -158,7 +161,7 @@ class Readers:
                 or set(before.queues) != set(part.queues)
                 or not _offered(part, before).isdisjoint(lanes)
             ):
-                self._due_at.pop(reader, None)
+                self._forget(reader)
         self._asked = parts
 
     def _reader(self, share: int, queue: Queue) -> Reader:
@@ -172,9 +175,14 @@ class Readers:
         for share, reader in list(self._readers.items()):
             if self._used_at[share] < until and reader.is_free and reader not in parts:
                 reader.close()
-                self._due_at.pop(reader, None)
+                self._forget(reader)
                 self._failed.discard(reader)
                 del self._readers[share], self._used_at[share]
+
+    def _forget(self, reader: Reader) -> None:
+        """What is known of its slot may no longer hold: it looks anew."""
+        self._due_at.pop(reader, None)
+        self._quiet.discard(reader)
 
     # --- asking ------------------------------------------------------------------------------------------
 
@@ -186,7 +194,13 @@ class Readers:
             shares = _shares(wanted.limit - len(claims), min(len(asking), AT_ONCE))
             free = _shares(children, len(shares)) + [0] * len(shares)
             asked = [
-                msgspec.structs.replace(parts[reader], limit=share, children=most, room=room // len(shares))
+                msgspec.structs.replace(
+                    parts[reader],
+                    limit=share,
+                    children=most,
+                    room=room // len(shares),
+                    glances=reader in self._quiet,
+                )
                 for reader, share, most in zip(asking, shares, free, strict=False)
             ]
             answers = await self._ask(dict(zip(asking, asked, strict=False)), wanted)
@@ -206,16 +220,18 @@ class Readers:
     async def _ask(self, asked: dict[Reader, Wanted], wanted: Wanted) -> list[list[Claim]]:
         now = asyncio.get_running_loop().time()
         self._due_at.update(dict.fromkeys(asked, now + LOOK))  # unless something is heard meanwhile
+        self._quiet.update(asked)
         tasks = [asyncio.create_task(reader.claim(part)) for reader, part in asked.items()]
         await self._until_all(tasks)
         for (reader, part), task in zip(asked.items(), tasks, strict=True):
             if _error_of(task) is not None:
                 self._failed.add(reader)
+                self._quiet.discard(reader)
                 self._due_at[reader] = asyncio.get_running_loop().time() + RETRY
                 continue
             self._failed.discard(reader)
             if task.result() or (wanted.children > 0 and not part.children and self._has_children(part)):
-                self._due_at.pop(reader, None)  # there may be more, or what it was not offered
+                self._forget(reader)  # there may be more, or what it was not offered
         return self._brought(tasks)
 
     def _has_children(self, part: Wanted) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import msgspec
@@ -17,6 +19,7 @@ from headrace.core.record import JobStatus
 
 from .connection import Word
 from .entries import message_of, read_said, state_of
+from .faults import lost
 from .queue import Queue
 from .scripts import OVERDUE, REBASE, RECOVER
 from .store import Store
@@ -66,17 +69,26 @@ class Recoverer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._turns = Turns(store)
+        self._looking = asyncio.Lock()
         self._sources: Sequence[Source] = ()
         self._left: list[Source] = []  # to be looked at in this scan
         self._places: dict[Stream, tuple[int, bytes]] = {}
         self._every_us = 0
         self._after_outage = False
-        self._away: dict[Stream, int] = {}  # streams that cannot be looked at, and since when
+        self._away: dict[Stream, int] = {}  # streams that could not be looked at in time, and since when
+        self._began_us = 0  # the scan
         self._watches: dict[str, ClockWatch] = {}  # the clock of each server, by the id of its run
         self._stepped_us = 0
         self._until_time = 1  # scans until the server is asked what time it is
 
     async def reclaim(
+        self, sources: Sequence[Source], limit: int, every_us: int, *, after_outage: bool
+    ) -> Reclaimed:
+        # Several workers of one process share this.
+        async with self._looking:
+            return await self._reclaim(sources, limit, every_us, after_outage=after_outage)
+
+    async def _reclaim(
         self, sources: Sequence[Source], limit: int, every_us: int, *, after_outage: bool
     ) -> Reclaimed:
         self._left = [] if after_outage else [source for source in self._left if source in sources]
@@ -89,6 +101,7 @@ class Recoverer:
         """Begin a scan; False: another worker makes one."""
         if not sources:
             return True
+        self._began_us = self._store.elapsed_us()
         stepped = await self._has_stepped(sources[0])
         if every_us and not (stepped or after_outage) and await self._turns.are_empty(sources):
             return True
@@ -97,9 +110,14 @@ class Recoverer:
             return False
         self._sources, self._every_us, self._after_outage = sources, every_us, after_outage or stepped
         if self._after_outage or not every_us:
-            self._left = list(sources)
+            left = list(sources)
         else:
-            self._left = await self._turns.streams(sources, self._away)
+            left = await self._turns.streams(sources, self._away)
+            if not left and self._turns.trouble is not None:
+                raise self._turns.trouble  # nothing of this look has got through
+        # Those that were away come last: each may take a while, and the others are to be looked at in time.
+        self._left = sorted(left, key=lambda source: source.stream in self._away)
+        self._note_if_late(self._began_us)
         return True
 
     async def _look(self, limit: int) -> list[Recovery]:
@@ -115,7 +133,7 @@ class Recoverer:
             except BackendUnavailable as error:
                 self._places.pop(source.stream, None)
                 self._store.pass_over(self._store.queue(source.stream), error)
-                self._away.setdefault(source.stream, self._store.elapsed_us() - self._every_us)
+                self._note_trouble()
                 troubles.append(error)
             if source.stream in self._places:
                 break
@@ -125,12 +143,14 @@ class Recoverer:
         return recovered
 
     async def _step(self, source: Source, limit: int) -> list[Recovery]:
-        queue = self._store.queue(source.stream)
-        if not await self._store.command("HLEN", queue.keys.ids):
+        queue, asked_us = self._store.queue(source.stream), self._store.elapsed_us()
+        is_empty = not await self._store.command("HLEN", queue.keys.ids)
+        # First connect, if need be: the id must be that of the run which gets the call.
+        run_id = "" if is_empty else await self._store.run_id(queue)
+        self._note_if_late(asked_us)
+        if is_empty:
             self._places.pop(source.stream, None)
             return []  # one command for a stream that is empty, as most are most of the time
-        # First connect, if need be: the id must be that of the run which gets the call.
-        run_id = await self._store.run_id(queue)
         found = await self._overdue(queue, run_id, limit, after_outage=self._is_after_outage(source.stream))
         if found.stepped_us:
             # All streams must hear of it now: the next look will not see it any more.
@@ -150,6 +170,8 @@ class Recoverer:
         args = (lane, after, limit, DEFAULT_LEASE, BYTES, enough_us, int(after_outage))
         asked_us = self._store.elapsed_us()
         now_us, lease_ms, lane, after, rows = await self._store.run(queue.call(OVERDUE, run_id, *args))
+        if self._store.elapsed_us() - asked_us >= self._half_lease_us:
+            raise lost(f"the look for what was left in {queue.stream.name!r} took too long: it is made again")
         stepped_us = self._watch(run_id).step_us(now_us, asked_us)
         return Found(lease_ms, lane, after, [_overdue(row, now_us) for row in rows], stepped_us)
 
@@ -159,13 +181,27 @@ class Recoverer:
             call = queue.call(REBASE, lane, after, REBASE_LIMIT, DEFAULT_LEASE)
             lane, after = await self._store.run(call)
 
+    def _note_trouble(self) -> None:
+        """A stream could not be looked at. All that are left wait for it, and were last looked at before."""
+        for source in self._left:
+            self._away.setdefault(source.stream, self._began_us - self._every_us)
+
+    def _note_if_late(self, asked_us: int) -> None:
+        """The same when an answer was so long in coming that a server must have stood still."""
+        if self._store.elapsed_us() - asked_us >= (self._every_us or DEFAULT_LEASE):
+            self._note_trouble()
+
+    @property
+    def _half_lease_us(self) -> float:
+        return HALF_LEASE_OF_TURNS * self._every_us or DEFAULT_LEASE / 2
+
     # --- outages and clocks ------------------------------------------------------------------------------
 
     def _is_after_outage(self, stream: Stream) -> bool:
-        """Also when this one alone could not be looked at for half a lease, as on a node that was away."""
-        since_us = self._away.get(stream)
-        half_us = HALF_LEASE_OF_TURNS * self._every_us or DEFAULT_LEASE // 2
-        return self._after_outage or (since_us is not None and self._store.elapsed_us() - since_us >= half_us)
+        """Also when this one alone could not be looked at for half a lease, as on a node that was away, or
+        behind one that was."""
+        since_us = self._away.get(stream, inf)
+        return self._after_outage or self._store.elapsed_us() - since_us >= self._half_lease_us
 
     async def _has_stepped(self, source: Source) -> bool:
         """Whether the server's clock was set. Each look at a stream that is not empty tells as well: this is

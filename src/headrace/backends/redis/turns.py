@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from itertools import chain, islice
+from math import inf
 
 import msgspec
 
@@ -46,6 +47,8 @@ class Turns:
         self._gone: dict[Stream, int] = {}  # streams of workers that are gone, and until when to look at them
         self._long_us = 0  # in which every lease runs out, and a turn comes
         self._next = 0
+        #: Why the turn could not be asked for.
+        self.trouble: BackendUnavailable | None = None
 
     async def are_empty(self, sources: Sequence[Source]) -> bool:
         """Whether there is nothing in any of the streams, so that nobody need take the turn. One command, but
@@ -63,18 +66,21 @@ class Turns:
         """Whether it is ours."""
         key = self._store.keys.turn([source.stream for source in sources])
         held_ms = max(1, round(every_us * HELD_SHARE / 1000))
+        self.trouble = None
         try:
             words = ("SET", key, "1", "NX", "PX", held_ms)
             [reply] = await self._store.commands(words, tolerates=is_out_of_memory)
         except BackendUnavailable as error:
             # On a cluster the node of this key says nothing of the others.
             self._store.pass_over(self._store.queue(sources[0].stream), error)
-            reply = b"OK"
+            self.trouble, reply = error, b"OK"
         if reply is None:
             return False
         now_us = self._store.elapsed_us()
         self._long_us = (LEASE_OF_TURNS + 1) * every_us
-        if self._had_at is None or now_us - self._had_at > NEW_AFTER * every_us:
+        # Nobody has a turn that cannot be taken: then it is not new, however long it took to find that out.
+        longest_us = inf if self.trouble else NEW_AFTER * every_us
+        if self._had_at is None or now_us - self._had_at > longest_us:
             self._looks_at_all = [now_us + every_us // 2, now_us + self._long_us]
         self._had_at = now_us
         return True
@@ -90,16 +96,20 @@ class Turns:
         if len(sources) <= FEW:
             return list(sources)
         # A long lease runs out only after nobody remembers who had it.
-        self._gone |= dict.fromkeys(await self._left_by_the_gone(), self._had_at + self._long_us)
+        self._gone |= dict.fromkeys(await self._left_by_the_gone(sources), self._had_at + self._long_us)
         self._gone = {stream: until for stream, until in self._gone.items() if until >= self._had_at}
         urgent = [source for source in sources if source.stream in self._gone or source.stream in known]
         some = islice(chain(sources[self._next :], sources), FEW)
         self._next = (self._next + FEW) % len(sources)
         return list(dict.fromkeys([*urgent, *some]))
 
-    async def _left_by_the_gone(self) -> set[Stream]:
+    async def _left_by_the_gone(self, sources: Sequence[Source]) -> set[Stream]:
         """The streams of workers that no longer announce themselves."""
-        workers: list[bytes] = await self._store.command("HGETALL", self._store.keys.workers)
+        try:
+            workers: list[bytes] = await self._store.command("HGETALL", self._store.keys.workers)
+        except BackendUnavailable as error:
+            self._store.pass_over(self._store.queue(sources[0].stream), error)
+            return set()
         latest_us = self._store.now_us() + WORKER_TTL - GONE_AFTER
         streams: set[Stream] = set()
         for value in workers[1::2]:

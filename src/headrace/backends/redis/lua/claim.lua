@@ -10,7 +10,7 @@
 -- answers: seconds and microseconds of the clock, empty when nothing was read · the paused sources, from 1 ·
 --          {source, lanes} for each that uses more than that of normal priority · {source, lane, entries} for each
 --          read · {source, count, bound} for each to go on with: none has more bytes than the bound · their lane,
---          or 0
+--          or 0 · {source, mark} for each where somebody is to be called (see `wait`)
 local group, consumer = ARGV[1], ARGV[2]
 local left, suspects = tonumber(ARGV[3]), tonumber(ARGV[4])
 local room, portion = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -202,26 +202,28 @@ local function shares(further, lane)
   return worthwhile
 end
 
--- Leaves the consumer's name where nothing was read (see shared/queueing.lua).
+-- Leaves the consumer's name where nothing was read (see shared/queueing.lua), with a mark that no other has. A name
+-- that is there stays: as long as it is the same, nothing was queued since.
 local function wait()
-  local found = {}
+  local found, marks, time = {}, {}, redis.call('TIME')
   for _, each in ipairs(reads) do
     found[each[1]] = true
   end
   for _, source in ipairs(open) do
     if not found[source] then
       local key = string.sub(KEYS[source * 6], 1, -5) .. 'awaited'
-      redis.call('SET', key, consumer, 'PX', ARGV[10])
+      local mark = redis.call('GET', key) or consumer .. ' ' .. time[1] .. '.' .. time[2]
+      redis.call('SET', key, mark, 'PX', ARGV[10])
+      marks[#marks + 1] = { source, mark }
     end
   end
+  return marks
 end
 
 local function answer(further, lane)
-  if ARGV[10] ~= '0' then
-    wait()
-  end
+  local marks = ARGV[10] ~= '0' and wait() or {}
   local time = #reads > 0 and redis.call('TIME') or { '', '' }
-  return { time[1], time[2], paused, used, reads, further, lane }
+  return { time[1], time[2], paused, used, reads, further, lane, marks }
 end
 
 read_suspects(math.min(suspects, left))
