@@ -220,6 +220,7 @@ class Worker:
         await shutdown.take(lambda: self._resources.close(self._hurry), QUICK_ALL)
         await shutdown.take(self._retire)
         self._home.move_out(self)
+        self._registry.running.discard(self)
         self._state = "stopped"
         self._emitter.emit(WorkerStopped(self.id, self.processed, self._accounts.released))
 
@@ -255,11 +256,13 @@ class Worker:
         options = self.options
         await self._leases.ask_for(backend, self._emitter)
         self._build()
+        self._registry.running.add(self)
         try:
             await self._subscribers.join()
             await self._resources.open()
         except BaseException:
             # Nothing is started yet, and it may be tried again.
+            self._registry.running.discard(self)
             del self._sources[len(self._queues) :], self._topics[:]
             await self._executor.close()
             raise
