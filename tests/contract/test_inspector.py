@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.clock import SECOND, microseconds
-from headrace.core.message import FRESH, Source, Stream
-from headrace.core.outcome import Cancelled, Expired, Released, Snoozed
+from headrace.core.clock import SECOND, datetime_of, microseconds
+from headrace.core.ids import new_id
+from headrace.core.info import job_info
+from headrace.core.message import (
+    ENVELOPE_VERSION,
+    FRESH,
+    Envelope,
+    Source,
+    Stream,
+    Trouble,
+    encode_envelope,
+)
+from headrace.core.outcome import Cancelled, Expired, Released, Retry, Snoozed
 from headrace.core.record import Counts, JobStatus, Record
 from tests.contract.stand import HOUR_US, Stand, kept
 
@@ -140,6 +150,25 @@ async def test_records_are_those_that_look_answers(stand: Stand) -> None:
     await _one_of_each(stand)
     for record in await _all_records(stand):
         assert await stand.backend.look(stand.stream, record.id) == record
+
+
+@pytest.mark.parametrize("ahead", [0, 5], ids=["", "by a clock that is ahead"])
+async def test_a_message_is_enqueued_before_all_that_happens_to_it(stand: Stand, ahead: float) -> None:
+    for _ in range(20):  # a store may tell a start by the millisecond alone
+        id, written_us = new_id(), stand.now_us() + microseconds(ahead)
+        body = encode_envelope(Envelope(ENVELOPE_VERSION, id, "greet", written_us, None, None, b""))
+        claim = await stand.claim_one(await stand.add(id, body=body))
+        info = job_info(await stand.look(id))
+        assert info.enqueued_at is not None
+        assert info.started_at is not None
+        assert info.enqueued_at <= info.started_at
+        failed = FRESH.failed(Trouble(stand.now_us(), "failed", "worker-1"))
+        await stand.settle(claim, Retry(failed, 0))
+        await stand.claim_one(id)
+        again = job_info(await stand.look(id))
+        assert again.started_at is not None
+        assert again.enqueued_at is not None
+        assert again.enqueued_at <= datetime_of(again.trail[0].at_us) <= again.started_at
 
 
 @pytest.mark.parametrize("status", [status for status in JobStatus if status is not JobStatus.UNKNOWN])
