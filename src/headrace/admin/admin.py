@@ -269,8 +269,9 @@ class Admin:
         kwargs: Mapping[str, Any] | None = None,
         queue: str | None = None,
     ) -> bool:
-        """Give a scheduled, retrying or dead job other arguments; False when it is none of these. Events are
-        not edited: what was published stays as it was."""
+        """Give a scheduled, retrying or dead job other arguments; False when it is none of these. Arguments
+        that do not fit the task's types are refused (`InvalidPayload`). Events are not edited: what was
+        published stays as it was."""
         return await self._home.carry_out(self._edit, id, args, kwargs or {}, place(queue, None, None))
 
     # --- on the app's loop -------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from headrace import (
     App,
     ConfigurationError,
+    InvalidPayload,
     Job,
     JobCancelled,
     JobStatus,
@@ -347,6 +348,8 @@ async def test_edited_arguments_are_checked_as_enqueued_ones_are() -> None:
         job = await see.with_(delay=60).enqueue("short")
         with pytest.raises(PayloadTooLarge):
             await app.admin.edit(job.id, args=["x" * 200])
+        with pytest.raises(InvalidPayload, match="Expected `str`, got `int` - at `text`"):
+            await app.admin.edit(job.id, args=[7])
         del app._jobs._declared["see"]
         with pytest.raises(UnknownTask, match="no task called 'see'"):
             await app.admin.edit(job.id, args=["other"])
