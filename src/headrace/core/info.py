@@ -93,6 +93,12 @@ def job_info(record: Record) -> JobInfo:
     )
 
 
+def newest_first(job: JobInfo) -> tuple[bool, float]:
+    """Sorts a page of a listing: stores list by state, and a person looks for what runs and what is new."""
+    known = job.enqueued_at or job.ended_at
+    return job.status is not JobStatus.RUNNING, -known.timestamp() if known else 0.0
+
+
 def _progress(progress: Progress | None) -> JobProgress | None:
     if progress is None:
         return None
