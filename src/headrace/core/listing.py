@@ -88,7 +88,8 @@ class Walk:
     def took(self, records: Iterable[Record], after: str) -> None:
         """These are next in the part, and it goes on after them; empty: it is at its end."""
         self._requests += 1
-        self._items += filter(self._fits, records)
+        known = {record.id for record in self._items}  # one may have moved on while the page was read
+        self._items += [each for each in records if self._fits(each) and each.id not in known]
         self.after = after
         if not after:
             self._parts = self._parts[1:]
