@@ -135,8 +135,8 @@ async def test_a_search_says_how_far_it_looked_and_goes_on(
     shop: Shop, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "SCAN", 500)
-    await shop.app.enqueue_many([shop.add.call(i) for i in range(600)])
     await shop.report.enqueue()
+    await shop.app.enqueue_many([shop.add.call(i) for i in range(600)])
     page = await visitor.get("/queues/default?text=report")
     assert "Looked at 500 jobs; there are more" in text_of(page.text)
     assert "Nothing found." in text_of(page.text)
