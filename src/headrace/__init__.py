@@ -41,6 +41,8 @@ from headrace.jobs.queue import Queue
 from headrace.jobs.schedules import ScheduleInfo
 from headrace.jobs.task import Call, Task
 
+__version__ = "0.1.0.dev0"
+
 __all__ = [
     "AlreadySettled",
     "App",
@@ -93,6 +95,7 @@ __all__ = [
     "Unrecoverable",
     "Worker",
     "WorkerInfo",
+    "__version__",
     "current_job",
     "signals",
 ]

@@ -82,6 +82,28 @@ def test_a_job_is_cancelled_retried_and_edited(stand: Stand, tab: Tab) -> None:
     wait_until_sync(lambda: plant.app.sync.admin.job(flaky.id).failures == 2)  # type: ignore[union-attr]
 
 
+def test_what_was_written_stays_in_the_form_when_it_does_not_fit(stand: Stand, tab: Tab) -> None:
+    waiting = stand.plant.enqueue(stand.plant.add, 1, delay=3600)
+    tab.page.goto(f"{stand.open}/job?id={waiting.id}")
+    tab.page.get_by_text("Edit the arguments").click()
+    tab.page.get_by_label("By position").fill('["forty"]')
+    tab.page.get_by_label("By name").fill('{"b": 2}')
+    tab.page.get_by_role("button", name="Change", exact=True).click()
+    problem = tab.page.locator("form .lost")
+    problem.wait_for()
+    assert "Expected `int`, got `str` - at `a`" in problem.inner_text()
+    assert tab.page.get_by_label("By position").input_value() == '["forty"]'
+    assert tab.page.get_by_label("By name").input_value() == '{"b": 2}'
+    # The answer has a status that says so, of which the browser complains.
+    [complaint] = tab.complaints
+    tab.complaints.clear()
+    assert "422" in complaint
+
+    tab.page.get_by_label("By position").fill("[40]")
+    assert "Queued" in tab.press("Change and retry now")
+    assert stand.plant.app.sync.result(waiting, 10) == 42
+
+
 def test_dead_letters_are_replayed_and_discarded_singly_by_kind_and_all(stand: Stand, tab: Tab) -> None:
     plant = stand.plant
     admin = plant.app.sync.admin

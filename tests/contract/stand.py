@@ -15,6 +15,7 @@ from headrace.core.ids import new_id
 from headrace.core.message import FRESH, NORMAL, Batch, Message, Source, State, Stream, Trouble, UniqueKey
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement, Verdict
 from headrace.core.record import Counts, JobStatus, Record, WorkerInfo
+from tests.waiting import wait_until
 
 #: Seconds. Everything that a test does in between takes far less.
 LEASE: Final = 30.0
@@ -88,6 +89,11 @@ class Stand:
         self.clock.advance(seconds)
         if hasattr(self.inner, "_age_pending"):
             await cast(AgesPending, self.inner)._age_pending(seconds)
+
+    async def pass_a_millisecond(self) -> None:
+        """Servers tell no two moments apart that are closer."""
+        later_us = self.now_us() + 2000
+        await wait_until(lambda: self.now_us() > later_us)
 
     async def step(self, seconds: float) -> None:
         """Have somebody set the store's clock. A server's own leases seem older by a step forward."""

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.clock import SECOND, microseconds
-from headrace.core.message import FRESH, Source, Stream
-from headrace.core.outcome import Cancelled, Expired, Released, Snoozed
+from headrace.core.clock import SECOND, datetime_of, microseconds
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import new_id
+from headrace.core.info import job_info
+from headrace.core.message import (
+    ENVELOPE_VERSION,
+    FRESH,
+    HIGH,
+    LOW,
+    NORMAL,
+    Envelope,
+    Source,
+    Stream,
+    Trouble,
+    encode_envelope,
+)
+from headrace.core.outcome import Cancelled, Expired, Released, Retry, Snoozed
 from headrace.core.record import Counts, JobStatus, Record
 from tests.contract.stand import HOUR_US, Stand, kept
 
@@ -142,6 +156,25 @@ async def test_records_are_those_that_look_answers(stand: Stand) -> None:
         assert await stand.backend.look(stand.stream, record.id) == record
 
 
+@pytest.mark.parametrize("ahead", [0, 5], ids=["", "by a clock that is ahead"])
+async def test_a_message_is_enqueued_before_all_that_happens_to_it(stand: Stand, ahead: float) -> None:
+    for _ in range(20):  # a store may tell a start by the millisecond alone
+        id, written_us = new_id(), stand.now_us() + microseconds(ahead)
+        body = encode_envelope(Envelope(ENVELOPE_VERSION, id, "greet", written_us, None, None, b""))
+        claim = await stand.claim_one(await stand.add(id, body=body))
+        info = job_info(await stand.look(id))
+        assert info.enqueued_at is not None
+        assert info.started_at is not None
+        assert info.enqueued_at <= info.started_at
+        failed = FRESH.failed(Trouble(stand.now_us(), "failed", "worker-1"))
+        await stand.settle(claim, Retry(failed, 0))
+        await stand.claim_one(id)
+        again = job_info(await stand.look(id))
+        assert again.started_at is not None
+        assert again.enqueued_at is not None
+        assert again.enqueued_at <= datetime_of(again.trail[0].at_us) <= again.started_at
+
+
 @pytest.mark.parametrize("status", [status for status in JobStatus if status is not JobStatus.UNKNOWN])
 async def test_records_are_found_by_status(stand: Stand, status: JobStatus) -> None:
     expected = await _one_of_each(stand)
@@ -171,6 +204,47 @@ async def test_records_are_listed_page_by_page_without_gap_or_repeat(stand: Stan
     records = await _all_records(stand, limit=4)
     assert len(records) == 25
     assert {record.id for record in records} == expected
+
+
+async def test_running_messages_come_first_and_then_the_newest(stand: Stand) -> None:
+    scheduled = [await stand.add(delay=seconds) for seconds in (10, 20)]
+    failed = await stand.running()
+    await stand.retry(failed)
+    started = (await stand.running()).id
+    queued = []
+    for priority in (NORMAL, HIGH, LOW, NORMAL):
+        queued.append(await stand.add(priority=priority))
+        await stand.pass_a_millisecond()
+    for limit in (2, 100):
+        listed = [record.id for record in await _all_records(stand, limit=limit)]
+        assert listed == [started, *reversed(queued), failed.id, *reversed(scheduled)]
+
+
+@pytest.mark.parametrize("move", ["start", "promote"])
+async def test_what_moves_on_between_two_pages_is_not_missed(stand: Stand, move: str) -> None:
+    running = await stand.running()
+    ids = {running.id} | {await stand.add(delay=10 * (number % 2)) for number in range(8)}
+    listed: set[str] = set()
+    cursor = None
+    for number in range(100):
+        page = await stand.backend.records(stand.stream, cursor=cursor, limit=2)
+        listed |= {record.id for record in page}
+        cursor = page.cursor
+        if number == 0:
+            await stand.pass_a_millisecond()
+            await stand.advance(11)
+            await stand.promote()
+            if move == "start":
+                await stand.claim(8)
+        if cursor is None:
+            break
+    assert listed == ids
+
+
+@pytest.mark.parametrize("cursor", ["x", "1:?:", "x:Q:1:1", "1:X:x", "1:Q:x", "1:S:x", "1:M:x"])
+async def test_a_cursor_that_no_page_gave_is_refused(stand: Stand, cursor: str) -> None:
+    with pytest.raises(ConfigurationError, match="a page gave"):
+        await stand.backend.records(stand.stream, cursor=cursor)
 
 
 async def test_a_page_holds_no_more_than_was_asked_for(stand: Stand) -> None:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+from collections.abc import Iterator
 from inspect import isawaitable
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
+
+from headrace.cli.demo import demo
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,15 +34,6 @@ AT_HAND = """
 
     yesterday = datetime.now(UTC) - timedelta(days=1)
     app = App("memory://")
-"""
-
-TOUR = """
-    class Database: ...
-
-    def get_db() -> Database:
-        return Database()
-
-    job = await add.enqueue(2, 3)
 """
 
 #: A pool of connections to some database, and a client of something else.
@@ -135,16 +130,71 @@ async def test_a_page_runs_from_its_beginning_to_its_end(page: str, reader: Read
     await reader.run_all()
 
 
-async def test_the_tour_of_the_readme_runs(reader: Reader) -> None:
-    shop, _, *tour = blocks("README.md")
-    await reader.type(AT_HAND)
-    await reader.type(shop)
-    await reader.type(TOUR)
-    for text in tour:
+@pytest.fixture
+def readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The snippets of the README. Those that begin with the name of a file lie there; these are the rest."""
+    monkeypatch.syspath_prepend(tmp_path)
+    typed, modules = [], []
+    for text in blocks("README.md"):
+        named = re.match(r"# (\w+)\.py\n", text)
+        if named is None:
+            typed.append(text)
+        else:
+            (tmp_path / f"{named[1]}.py").write_text(text)
+            modules.append(named[1])
+    yield typed
+    for name in modules:
+        sys.modules.pop(name, None)
+
+
+async def test_every_snippet_of_the_readme_runs_by_itself(reader: Reader, readme: list[str]) -> None:
+    for module in ("orders", "reports"):
+        await reader.type(f"import {module}")
+    await reader.type("from shop import app")
+    app = reader.known["app"]
+    for text in readme:
         # A group is there once a worker has begun to serve it.
-        before, replay, after = text.partition("await orders.replay")
-        await reader.type(before)
-        if replay:
-            await reader.known["app"].worker().run(burst=True)
-            await reader.type(replay + after)
+        await app.worker().run(burst=True)
+        await Reader().type(text)
     await reader.run_all()
+
+
+def test_the_readme_begins_with_how_to_install_it() -> None:
+    assert (ROOT / "README.md").read_text().index("$ pip install headrace\n") < 100
+
+
+# --- what pages say of the project itself -----------------------------------------------------------------
+
+
+#: A path, as far as its first `<name>`; or the name of a file.
+_PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|lua|sql|md))[`<]")
+
+#: Looks like a path, and is the stream of a group.
+_STREAM = "orders/billing"
+
+
+def test_internals_name_only_what_exists() -> None:
+    text = (ROOT / "docs/internals.md").read_text()
+    places = [ROOT, ROOT / "src/headrace", ROOT / "tests", *sorted((ROOT / "src/headrace").rglob("*/"))]
+    named = {*_PATH.findall(text), *_tree(text)}
+    assert len(named) > 50
+    strange = {name for name in named if not any((place / name).exists() for place in places)}
+    assert strange == {_STREAM}
+
+
+def _tree(text: str) -> Iterator[str]:
+    """The paths in the drawing of the tree."""
+    drawing = text.split("## The tree")[1].split("```")[1]
+    folder = ""
+    for line in drawing.strip().splitlines():
+        name = line.split()[0]
+        folder = folder if line.startswith(" ") else name
+        yield folder + name if line.startswith(" ") else name
+
+
+def test_the_demo_takes_as_long_everywhere() -> None:
+    page = re.search(r"`headrace demo` [^.]*? shows it in (.*?):", (ROOT / "README.md").read_text())
+    command = re.search(r"It takes (.*?) and fails", demo.help or "")
+    assert page is not None
+    assert command is not None
+    assert page[1] == command[1]

@@ -17,7 +17,7 @@ def test_the_first_example_runs_as_it_stands(tmp_path: Path) -> None:
     shop, main = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[:2]
     (tmp_path / "shop.py").write_text(shop)
     (tmp_path / "main.py").write_text(main)
-    assert "$ headrace worker shop:app\n" in README.read_text()
+    assert "$ headrace worker shop:app " in README.read_text()
 
     command = [sys.executable, "-m", "headrace", "worker", "shop:app"]
     with (tmp_path / "worker.txt").open("wb") as output:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import App
+from headrace import App, JobStatus
 from headrace.backends import open_backend
 from headrace.backends.redis.permissions import CLUSTERED, ROLES, WATCHED, Role, rules_for
 from headrace.core.backend import Backend
@@ -240,7 +240,7 @@ def batch() -> Batch:
 
 
 async def waiting(server: Server, namespace: str) -> list[str]:
-    """The first job that waits, as somebody who may do everything sees it."""
+    """A job that waits for its time, as somebody who may do everything sees it."""
     async with backend_of(server, namespace, "everything") as backend:
-        page = await backend.records(QUEUE, limit=1)
+        page = await backend.records(QUEUE, status=JobStatus.SCHEDULED, limit=1)
         return [record.id for record in page]

@@ -170,7 +170,7 @@ async def test_an_error_brings_its_remote_type_and_traceback() -> None:
     job = await crunch.fail.enqueue("never")
     with pytest.raises(JobFailed) as caught:
         await job.result(timeout=20)
-    assert caught.value.error_type == "headrace.core.directives.Unrecoverable"
+    assert caught.value.error_type == "headrace.Unrecoverable"
     assert "crunch.py" in caught.value.traceback
     assert (await job.info()).reason == "unrecoverable"
 

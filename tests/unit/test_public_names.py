@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from importlib.metadata import version
 
 import headrace
 from headrace import core, signals
@@ -61,6 +62,7 @@ NAMES = [
     "Unrecoverable",
     "Worker",
     "WorkerInfo",
+    "__version__",
     "current_job",
     "signals",
 ]
@@ -147,6 +149,17 @@ def test_each_of_them_says_what_it_is() -> None:
 def test_every_error_hangs_on_one_tree() -> None:
     for name in ERRORS:
         assert issubclass(getattr(headrace, name), headrace.HeadraceError)
+
+
+def test_an_error_is_called_as_users_import_it() -> None:
+    for name in headrace.__all__:
+        value = getattr(headrace, name)
+        if inspect.isclass(value) and issubclass(value, Exception):
+            assert (value.__module__, value.__qualname__) == ("headrace", name)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert headrace.__version__ == version("headrace")
 
 
 def test_every_signal_there_is_is_public() -> None:

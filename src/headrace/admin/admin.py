@@ -14,7 +14,7 @@ from headrace.core.clock import microseconds
 from headrace.core.codec import Codec
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.examination import Finding
-from headrace.core.info import JobInfo, job_info
+from headrace.core.info import JobInfo, job_info, newest_first
 from headrace.core.layout import checked_partitions
 from headrace.core.message import GIVEN_KEY, Stream, decode_envelope, encode_envelope, group_stream
 from headrace.core.names import checked_name
@@ -82,14 +82,15 @@ class Admin:
         limit: int = 100,
     ) -> Page[JobInfo]:
         """Jobs of a queue, `default` where none is named, or events in the hands of a group: at most `limit`;
-        the page's cursor asks for the next."""
+        the page's cursor asks for the next. Running ones come first, and on each page then the newest."""
         stream = _one_stream(place(queue, topic, group))
         status = None if state is None else _status(state)
         limit = positive_number("limit", limit)
         page = await self._home.ask(
             lambda store: store.records(stream, status=status, task=task, cursor=cursor, limit=limit)
         )
-        return Page(tuple(job_info(record) for record in page), page.cursor)
+        jobs = map(job_info, page)
+        return Page(tuple(jobs if status else sorted(jobs, key=newest_first)), page.cursor)
 
     async def job(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
@@ -263,8 +264,8 @@ class Admin:
         kwargs: Mapping[str, Any] | None = None,
         queue: str | None = None,
     ) -> bool:
-        """Give a scheduled, retrying or dead job other arguments; False when it is none of these. Events are
-        not edited: what was published stays as it was."""
+        """Give a scheduled, retrying or dead job other arguments, which must fit its task; False when it is
+        none of these. Events are not edited: what was published stays as it was."""
         return await self._home.carry_out(self._edit, id, args, kwargs or {}, place(queue, None, None))
 
     # --- on the app's loop -------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ def _timeline(info: JobInfo) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     before: datetime | None = None
-    for at, what, text in sorted(_happenings(info), key=lambda happening: happening[0]):
+    for at, what, text in _happenings(info):
         since = ago(at) if before is None else f"+{spoken(max(0.0, (at - before).total_seconds()))}"
         table.add_row(clock_time(at), Text(since, style="dim"), what, printable(text))
         before = at
@@ -229,6 +229,7 @@ def _dropped(number: int) -> str:
 
 
 def _happenings(info: JobInfo) -> Iterator[tuple[datetime, Text, str]]:
+    """In the order in which a job meets them: times may be equal."""
     if info.enqueued_at is not None:
         yield info.enqueued_at, Text("enqueued" if info.topic is None else "occurred"), ""
     for trouble in info.trail:

@@ -8,7 +8,7 @@ from itertools import islice
 import click
 
 from headrace.app import App
-from headrace.core.info import JobInfo
+from headrace.core.info import JobInfo, newest_first
 from headrace.core.record import JobStatus
 from headrace.sync import SyncAdmin
 
@@ -23,8 +23,8 @@ from .table import Column, Listing
 #: What a listing shows first: what is going on, then what waits, then what is over.
 ORDER = (
     JobStatus.RUNNING,
-    JobStatus.RETRYING,
     JobStatus.QUEUED,
+    JobStatus.RETRYING,
     JobStatus.SCHEDULED,
     JobStatus.DEAD,
     JobStatus.CANCELLED,
@@ -89,7 +89,7 @@ def list_jobs(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List jobs: what runs, what waits, what is over.
+    """List jobs: what runs, then the newest of what waits and of what is over.
 
     Jobs that are over are listed for as long as their result or end is remembered. With --topic, the events
     that its groups have in hand are listed instead.
@@ -107,14 +107,17 @@ def list_jobs(
     found = (
         _matching(admin, places, wanted, task) if key is None else _holding(admin, places, key, wanted, task)
     )
-    chosen = [*islice(filter(_of_age(older_than, newer_than), found), limit + 1)]
+    fitting = filter(_of_age(older_than, newer_than), found)
+    chosen = [*islice(fitting, limit)]
+    if not states:
+        chosen.sort(key=newest_first)
     if as_json:
-        show_json([job_document(info) for info in chosen[:limit]])
+        show_json([job_document(info) for info in chosen])
     elif chosen:
-        show(_table(chosen[:limit]))
+        show(_table(chosen))
     else:
         echo("no events in hand" if place.topic else "no jobs")
-    tell_if_cut(len(chosen) > limit, limit)
+    tell_if_cut(next(fitting, None) is not None, limit)
 
 
 @jobs.command("show")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version as installed_version
 
 import click
 
+from headrace import __version__
 from headrace.core.errors import ConfigurationError, HeadraceError
 
 from .bench import bench
@@ -59,6 +59,7 @@ class WrongUsage(Failed):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Background jobs and events for Python, on one engine.
 
@@ -82,7 +83,7 @@ def version() -> None:
     import apsw
 
     python = ".".join(map(str, sys.version_info[:3]))
-    echo(f"headrace {installed_version('headrace')}, Python {python}, SQLite {apsw.sqlite_lib_version()}")
+    echo(f"headrace {__version__}, Python {python}, SQLite {apsw.sqlite_lib_version()}")
 
 
 for command in (

@@ -8,11 +8,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Coroutine
-from importlib.metadata import version
 from typing import Any
 
 import click
 
+from headrace import __version__
 from headrace.app import App
 from headrace.core.errors import ConfigurationError
 from headrace.engine.process_signals import StopSignals
@@ -225,7 +225,7 @@ def _banner(app: App, target: str, worker: Worker) -> None:
         ),
         ("stop", "Ctrl-C lets running jobs end, twice stops at once"),
     )
-    echo(f"\n  headrace {version('headrace')}", err=True)
+    echo(f"\n  headrace {__version__}", err=True)
     for name, text in lines:
         echo(f"    {name:<7} {text}", err=True)
     echo(err=True)

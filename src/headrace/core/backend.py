@@ -223,7 +223,13 @@ class Inspector(ABC):
         limit: int = 100,
     ) -> Page[Record]:
         """Messages that exist or left a mark, at most `limit` of them; a page may be shorter than asked for
-        and still have a cursor."""
+        and still have a cursor.
+
+        Running ones first, then those that are queued, retrying, scheduled, dead and over; of those that are
+        queued, retrying, scheduled or dead the latest first, that is the last queued, due or died. One that
+        stays as it is is listed once; one that moves on between two pages may be listed twice, but is not
+        missed. See `core/listing.py`.
+        """
 
     @abstractmethod
     async def holder(self, stream: Stream, key: str) -> str | None:

@@ -23,3 +23,8 @@ class Snooze(Exception):
 
 class Unrecoverable(Exception):
     """Trying again is useless: bury this job in the dead letters now."""
+
+
+# As with the errors: tracebacks and dead letters call them by the names that users import.
+for _each in (RetryLater, Snooze, Unrecoverable):
+    _each.__module__ = "headrace"

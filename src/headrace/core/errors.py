@@ -158,3 +158,9 @@ class ResultNotKept(ResultError):
 
 class AlreadySettled(HeadraceError):
     """A delivery can be acknowledged, rejected or retried once."""
+
+
+# Users import these from `headrace`, so tracebacks and dead letters call them `headrace.JobFailed`.
+for _each in tuple(vars().values()):
+    if isinstance(_each, type) and issubclass(_each, HeadraceError):
+        _each.__module__ = "headrace"

@@ -73,9 +73,9 @@ def job_info(record: Record) -> JobInfo:
         crashes=state.crashes,
         releases=state.releases,
         priority=_PRIORITY_NAMES.get(record.priority, "normal"),
-        enqueued_at=_enqueued_at(record.body),
+        enqueued_at=_enqueued_at(record),
         due_at=moment(record.due_us),
-        started_at=moment(record.claimed_us),
+        started_at=moment(_started_us(record)),
         ended_at=moment(record.ended_us),
         worker=record.worker,
         error=failure.error if failure else _last_error(record),
@@ -93,6 +93,12 @@ def job_info(record: Record) -> JobInfo:
     )
 
 
+def newest_first(job: JobInfo) -> tuple[bool, float]:
+    """Sorts a page of a listing: stores list by state, and a person looks for what runs and what is new."""
+    known = job.enqueued_at or job.ended_at
+    return job.status is not JobStatus.RUNNING, -known.timestamp() if known else 0.0
+
+
 def _progress(progress: Progress | None) -> JobProgress | None:
     if progress is None:
         return None
@@ -106,10 +112,22 @@ def _last_error(record: Record) -> str:
     return trail[-1].text if trail and record.status is not JobStatus.SUCCEEDED else ""
 
 
-def _enqueued_at(body: bytes | None) -> datetime | None:
-    if body is None:
+def _enqueued_at(record: Record) -> datetime | None:
+    """When the producer wrote it, by its own clock. That may be ahead of the store's, by which all that
+    follows is timed: nothing happens to a job before it is enqueued."""
+    if record.body is None:
         return None
     try:
-        return moment(decode_envelope(body).enqueued_us)
+        enqueued_us = decode_envelope(record.body).enqueued_us
     except (msgspec.DecodeError, RecursionError):
         return None
+    trail_us = record.state.trail[0].at_us if record.state.trail else 0
+    later = (at_us for at_us in (trail_us, record.claimed_us, record.ended_us) if at_us)
+    return moment(min([enqueued_us, *later]))
+
+
+def _started_us(record: Record) -> int:
+    """A store may tell the millisecond alone, in which the run before failed."""
+    if not record.claimed_us or not record.state.trail:
+        return record.claimed_us
+    return max(record.claimed_us, record.state.trail[-1].at_us)

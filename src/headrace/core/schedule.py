@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -40,6 +40,17 @@ STEP_MOMENTS, STEP_BYTES = 100, 1 << 20
 
 #: With `catch_up="skip"` a moment is missed when it is this late, or by half of the time to the next.
 TOLERANCE_US = 60 * SECOND
+
+#: Names that cron has for common expressions.
+NICKNAMES: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
@@ -102,6 +113,7 @@ def check_timing(timing: Timing) -> None:
     if timing.every_us:
         return
     _zone(timing.tz)
+    _refuse_unknown_nickname(timing.cron)
     try:
         first = next_after(timing, 0)
     except CronSimError as error:
@@ -111,6 +123,17 @@ def check_timing(timing: Timing) -> None:
         ) from None
     if first is None:
         raise ConfigurationError(f"{timing.cron!r} never comes: no day in 50 years fits it")
+
+
+def _refuse_unknown_nickname(expression: str) -> None:
+    name = expression.strip()
+    if name == "@reboot":
+        raise ConfigurationError(
+            "'@reboot' has no moments in time, so it is no schedule here: enqueue the job where your program "
+            "starts, with a unique key if several processes do so"
+        )
+    if name.startswith("@") and name not in NICKNAMES:
+        raise ConfigurationError(f"{name!r} is no cron expression; there are {', '.join(NICKNAMES)}")
 
 
 def next_after(timing: Timing, last_us: int) -> int | None:
@@ -151,7 +174,8 @@ def due(schedule: Schedule, last_us: int, now_us: int) -> Firing | None:
 def timing_of(schedule: Schedule) -> str:
     """A short name for when a schedule fires. Its arguments, jitter and `catch_up` are not a part of that."""
     timing = schedule.timing
-    when = (schedule.queue, schedule.name, " ".join(timing.cron.split()), str(timing.every_us), timing.tz)
+    cron = " ".join(_fields(timing.cron).split())
+    when = (schedule.queue, schedule.name, cron, str(timing.every_us), timing.tz)
     return hashlib.blake2b("\n".join(when).encode(), digest_size=6).hexdigest()
 
 
@@ -223,9 +247,15 @@ def _moments(timing: Timing, after_us: int) -> Iterator[int]:
     """The moments of an expression, in order, without end."""
     zone = _zone(timing.tz)
     after = _EPOCH + timedelta(seconds=after_us // SECOND)
-    found = _fixed(timing.cron, after, zone) if _is_fixed(timing.cron) else _real(timing.cron, after, zone)
+    fields = _fields(timing.cron)
+    found = _fixed(fields, after, zone) if _is_fixed(fields) else _real(fields, after, zone)
     for moment in found:
         yield (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _fields(expression: str) -> str:
+    """The expression with its fields, also of one that is written as a name."""
+    return NICKNAMES.get(expression.strip(), expression)
 
 
 def _is_fixed(expression: str) -> bool:

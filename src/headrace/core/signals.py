@@ -67,6 +67,7 @@ class JobDied(JobSignal, frozen=True):
     reason: str
     error_type: str
     error: str
+    traceback: str = ""
 
 
 class JobCancelled(JobSignal, frozen=True):
@@ -143,6 +144,7 @@ class EventDied(EventSignal, frozen=True):
     reason: str
     error_type: str
     error: str
+    traceback: str = ""
 
 
 class EventExpired(EventSignal, frozen=True):

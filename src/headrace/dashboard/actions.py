@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
@@ -14,10 +15,11 @@ from headrace.app import App
 from headrace.core.errors import ConfigurationError, HeadraceError
 
 from .access import root_of
-from .editing import read, why_not
+from .editing import Draft, read, why_not
 from .forms import Fields, fields_of
 from .kinds import Chosen, ids_of_kind
 from .moments import start_of
+from .pages import job
 from .place import place_in
 from .said import say
 from .site import Site
@@ -38,9 +40,23 @@ async def act(request: Request) -> Response:
         said = await action(site.app, fields)
     except HeadraceError as error:
         said = f"That failed: {error}"
+        if action is _edit and (again := await _form_again(request, fields, str(error))):
+            return again
     response = RedirectResponse(_back(request, fields.get("back", "/")), 303)
     say(response, request, said)
     return response
+
+
+async def _form_again(request: Request, fields: Fields, problem: str) -> Response | None:
+    """The page with the form as it was filled in, and what is wrong; None: there is no form any more."""
+    site: Site = request.app.state.site
+    id, place = fields.get("id"), place_in(fields.get)
+    draft = Draft(fields.get("args"), fields.get("kwargs"), problem)
+    content = await site.content(lambda app, _: job.content(app, id, place, draft), request)
+    if not content.values.get("edit"):
+        return None
+    here = {"here": "/job", "address": place.job_link(id)}
+    return site.response(msgspec.structs.replace(content, values={**content.values, **here}), request)
 
 
 def _back(request: Request, place: str) -> str:

@@ -17,6 +17,14 @@ from .text import is_plain
 MOST: Final = 500_000
 
 
+class Draft(msgspec.Struct, frozen=True):
+    """What stands in the form: the arguments as JSON, and what is wrong with them."""
+
+    args: str
+    kwargs: str
+    problem: str = ""
+
+
 def why_not(contents: Contents | None) -> str:
     """What stands against editing; empty: nothing does."""
     if contents is None or contents.problem:

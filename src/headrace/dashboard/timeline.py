@@ -53,7 +53,7 @@ class Timeline(msgspec.Struct, frozen=True):
 def timeline(job: JobInfo, now: datetime | None = None) -> Timeline:
     """What is kept of a job's life, in order."""
     now = now or datetime.now(UTC)
-    moments = sorted(_happened(job), key=lambda each: each.at)
+    moments = _happened(job)
     if not moments:
         return Timeline((), None, 0.0)
     first, last = moments[0].at, moments[-1].at
@@ -76,6 +76,7 @@ def timeline(job: JobInfo, now: datetime | None = None) -> Timeline:
 
 
 def _happened(job: JobInfo) -> list[Moment]:
+    """In the order in which a job meets them: times may be equal."""
     found = [
         *_known("enqueued" if job.topic is None else "occurred", job.enqueued_at),
         *(

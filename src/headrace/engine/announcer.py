@@ -101,6 +101,7 @@ class Announcer:
                     reason=reason.value,
                     error_type=failure.error_type,
                     error=failure.error,
+                    traceback=failure.traceback,
                 )
             case _:
                 return EventExpired(*names)
@@ -121,6 +122,7 @@ class Announcer:
                     reason=reason.value,
                     error_type=failure.error_type,
                     error=failure.error,
+                    traceback=failure.traceback,
                 )
             case Cancelled():
                 return JobCancelled(*names)

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.claim import Claim
-from headrace.core.directives import RetryLater, Snooze
+from headrace.core.directives import RetryLater, Snooze, Unrecoverable
 from headrace.core.message import Source, Stream, decode_envelope
 
 from .capture import capture
@@ -35,6 +35,9 @@ from .run import Run, current_run
 from .telling import Telling
 
 PR_SET_PDEATHSIG = 1
+
+#: What a function raises to say what is to become of its job.
+_DIRECTIVES = (RetryLater, Snooze, Unrecoverable)
 
 
 class Child:
@@ -160,7 +163,7 @@ def _print_error(name: str, error: BaseException) -> None:
 
 
 def _raised(number: int, error: BaseException) -> Raised:
-    directive = type(error).__name__ if type(error).__module__ == "headrace.core.directives" else ""
+    directive = next((kind.__name__ for kind in _DIRECTIVES if isinstance(error, kind)), "")
     delay = error.delay if isinstance(error, RetryLater | Snooze) else 0.0
     return Raised(number, failure_of(error), directive, delay)
 

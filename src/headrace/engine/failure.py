@@ -26,7 +26,9 @@ def failure_of(error: BaseException) -> Failure:
     carried = getattr(error, CARRIED, None)
     if isinstance(carried, Failure):
         return carried
-    text = "".join(traceback.format_exception(type(error), error, _from_handler(error.__traceback__)))
+    frames = _from_handler(error.__traceback__)
+    # Without frames it would only repeat the message.
+    text = "" if frames is None else "".join(traceback.format_exception(type(error), error, frames))
     return Failure(
         error_type=storable(_type_name(error)),
         error=_cut(storable(_message(error)), ERROR_LENGTH),
@@ -47,7 +49,9 @@ def storable(text: str) -> str:
 def _type_name(error: BaseException) -> str:
     kind = type(error)
     module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    # Public errors of headrace say that they are of `headrace`; where the others are is nobody's concern.
+    is_known_by_name = module == "builtins" or module.startswith("headrace.")
+    return kind.__qualname__ if is_known_by_name else f"{module}.{kind.__qualname__}"
 
 
 def _message(error: BaseException) -> str:

@@ -80,6 +80,15 @@ class Registry:
         self._serving: dict[int, tuple[Source, Subscription | None]] = {}
         self.find = self.handlers.get
         self.has_children = False  # whether any of its tasks runs in a child process
+        self.running: weakref.WeakSet[object] = weakref.WeakSet()  # workers, which have read all this
+
+    def refuse_while_running(self, what: str) -> None:
+        """A worker serves what was declared when it started: it would pass over what comes later."""
+        if self.running:
+            raise ConfigurationError(
+                f"{what} is declared while a worker of this app runs, which would not serve it: declare it "
+                "before the worker starts, such as by importing its module where the app is made"
+            )
 
     def add(self, handler: Handler) -> None:
         known = self.handlers.get(handler.name)
@@ -88,6 +97,8 @@ class Registry:
                 f"two tasks are called {handler.name!r}: {_where(known.function)} and "
                 f"{_where(handler.function)}; give one of them another name="
             )
+        if known is None:
+            self.refuse_while_running(f"task {handler.name!r} ({_where(handler.function)})")
         self.handlers[handler.name] = self._logging(handler)
         if handler.run_in == "process":
             self.has_children = True
@@ -101,6 +112,9 @@ class Registry:
                     f"group {subscription.group!r} of {subscription.topic} has a handler already "
                     f"({known.topic}: {_where(known.handler.function)}): give the other one another group"
                 )
+        self.refuse_while_running(
+            f"the subscription {subscription} ({_where(subscription.handler.function)})"
+        )
         subscription.handler = self._logging(subscription.handler)
         self.subscriptions.append(subscription)
         self._served.clear()

@@ -217,6 +217,7 @@ class Worker:
         await shutdown.take(lambda: self._resources.close(self._hurry), QUICK_ALL)
         await shutdown.take(self._retire)
         self._home.move_out(self)
+        self._registry.running.discard(self)
         self._state = "stopped"
         self._emitter.emit(WorkerStopped(self.id, self.processed, self._accounts.released))
 
@@ -239,6 +240,7 @@ class Worker:
             self._backend = self._home.backend
             await self._leases.ask_for(self._backend, self._emitter)
             self._build()
+            self._registry.running.add(self)
             try:
                 await self._subscribers.join()
             except BaseException:
@@ -249,6 +251,7 @@ class Worker:
     async def _take_back(self) -> None:
         """Nothing is started yet, and it may be tried again."""
         self._state = "new"
+        self._registry.running.discard(self)
         del self._sources[len(self._queues) :], self._topics[:]
         await self._executor.close()
 

@@ -151,11 +151,14 @@ class Jobs:
             return jobs
 
     def payload(self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """Arguments for a task of this app, as the bytes that are stored."""
+        """Arguments for a task of this app, as the bytes that are stored. They are read as a worker reads
+        them, which tells what does not fit."""
         declared = self._declared.get(task)
         if declared is None:
             raise UnknownTask(f"no task called {task!r} is declared in this app")
-        return self._letters.payload(declared, tuple(args), dict(kwargs))
+        payload = self._letters.payload(declared, tuple(args), dict(kwargs))
+        declared.decode(payload)
+        return payload
 
     async def post(self, stream: Stream, message: Message) -> Job[Any]:
         """Store a job whose message was made before, maybe by other code. On the app's loop."""

@@ -79,6 +79,7 @@ class Schedules:
 
     def __init__(self, home: Home, registry: Registry, jobs: Jobs) -> None:
         self._home = home
+        self._registry = registry
         self._declared = registry.schedules
         self._jobs = jobs
         self._calls: dict[str, Call[Any]] = {}
@@ -98,6 +99,8 @@ class Schedules:
         # A module that is imported twice declares its schedules again.
         if known is not None and known != schedule:
             raise _taken(schedule.name)
+        if known is None:
+            self._registry.refuse_while_running(f"schedule {schedule.name!r}")
         self._declared[schedule.name] = schedule
         self._calls[schedule.name] = call
         return task

@@ -57,17 +57,16 @@ _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
 
+#: Characters of a traceback that are logged: its end, which says what happened.
+TRACEBACK_LENGTH = 8 * 1024
+
 #: Before the further lines of a traceback: nothing in it can look like a line of the log.
 _INDENT = "    "
 
 
-#: Between a line and the traceback that belongs to it.
-_TRACEBACK = "\n\n"
-
-
 class OneLine(logging.Filter):
-    """Makes a record a single line: names, errors and what a server says are somebody's text. Tracebacks have
-    more lines, each of them indented."""
+    """Makes a record a single line: names, errors and what a server says are somebody's text. A traceback
+    follows in lines of its own, each of them indented."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
@@ -75,11 +74,11 @@ class OneLine(logging.Filter):
         except Exception:  # it is for the handler to say what is wrong with it
             return True
         if _CONTROL.search(text):
-            raised = getattr(record, "signal", "") in (JobFailed.__name__, EventFailed.__name__)
-            head, *traceback = text.split(_TRACEBACK, 1) if raised else [text]
-            record.msg, record.args = one_line(head) + "".join(map(_indented, traceback)), ()
+            record.msg, record.args = one_line(text), ()
         if record.exc_info and not record.exc_text:
-            record.exc_text = _indented(_formatter.formatException(record.exc_info))[1:]
+            record.exc_text = _indented(_formatter.formatException(record.exc_info))
+        elif traceback := getattr(record, "traceback", ""):  # of a signal, which has it as text
+            record.exc_text = _indented(str(traceback).rstrip("\n"))
         return True
 
 
@@ -89,7 +88,7 @@ def one_line(text: str) -> str:
 
 
 def _indented(text: str) -> str:
-    return "".join(f"\n{_INDENT}{one_line(line)}" for line in text.split("\n"))
+    return "\n".join(f"{_INDENT}{one_line(line)}" for line in text.split("\n"))
 
 
 _formatter = logging.Formatter()
@@ -164,6 +163,8 @@ def _fields(signal: Signal) -> dict[str, Any]:
     """The signal for machines, as attributes of the record: those of a job under the names that records of
     its handler have."""
     fields = {"signal": type(signal).__name__, **msgspec.structs.asdict(signal)}
+    if "traceback" in fields:
+        fields["traceback"] = fields["traceback"][-TRACEBACK_LENGTH:]
     if isinstance(signal, JobSignal):
         fields["job_id"] = fields.pop("id")
     elif isinstance(signal, EventSignal):
@@ -226,8 +227,8 @@ def _said_of_event(signal: EventSignal) -> tuple[int, str]:
             return logging.WARNING, "was not settled by its handler; it comes again when its lease is out"
         case EventHandled(seconds=seconds):
             return logging.DEBUG, f"handled in {span(seconds)}"
-        case EventFailed(traceback=traceback):
-            return logging.DEBUG, f"raised{_TRACEBACK}{traceback}"
+        case EventFailed():
+            return logging.DEBUG, "raised"
         case _:
             return logging.DEBUG, repr(signal)
 
@@ -289,8 +290,8 @@ def _detail_line(signal: Signal) -> tuple[int, str]:
             return logging.DEBUG, f"{task} {id} started, attempt {attempt}"
         case JobSucceeded(task=task, id=id, seconds=seconds):
             return logging.DEBUG, f"{task} {id} done in {span(seconds)}"
-        case JobFailed(task=task, id=id, traceback=traceback):
-            return logging.DEBUG, f"{task} {id} raised{_TRACEBACK}{traceback}"
+        case JobFailed(task=task, id=id):
+            return logging.DEBUG, f"{task} {id} raised"
         case _:
             return logging.DEBUG, repr(signal)
 

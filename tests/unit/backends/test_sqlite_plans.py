@@ -82,7 +82,10 @@ def test_no_statement_walks_through_all_messages(file: SqliteFile, name: str) ->
         "FIND_DUE",
         "PRUNE_MARKS",
         "READ_WAITING",
-        "LIST_DEAD",
+        "LIST_PLACE",
+        "LIST_QUEUED",
+        "LIST_RUNNING",
+        "LIST_OVER",
     ],
 )
 def test_what_is_wanted_by_place_and_time_is_found_by_the_index(file: SqliteFile, name: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from headrace import (
     App,
     ConfigurationError,
+    InvalidPayload,
     Job,
     JobCancelled,
     JobStatus,
@@ -337,6 +338,20 @@ async def test_what_runs_or_is_over_is_not_edited(app: App) -> None:
     assert not await app.admin.edit("no-such-job", args=[2])
 
 
+async def test_a_page_of_jobs_begins_with_running_ones_and_then_the_newest(app: App) -> None:
+    @app.task(name="wait")
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    running = await wait.enqueue()
+    async with app.worker(queues=["default"], concurrency=1, grace=0):
+        await until(running, JobStatus.RUNNING)
+        await app.admin.pause("default")  # nothing more is taken
+        jobs = [await wait.with_(delay=60 * (number % 2)).enqueue() for number in range(6)]
+        page = await app.admin.jobs()
+    assert [job.id for job in page] == [running.id, *(job.id for job in reversed(jobs))]
+
+
 async def test_edited_arguments_are_checked_as_enqueued_ones_are() -> None:
     async with App("memory://", max_payload=100) as app:
 
@@ -347,6 +362,8 @@ async def test_edited_arguments_are_checked_as_enqueued_ones_are() -> None:
         job = await see.with_(delay=60).enqueue("short")
         with pytest.raises(PayloadTooLarge):
             await app.admin.edit(job.id, args=["x" * 200])
+        with pytest.raises(InvalidPayload, match="Expected `str`, got `int` - at `text`"):
+            await app.admin.edit(job.id, args=[7])
         del app._jobs._declared["see"]
         with pytest.raises(UnknownTask, match="no task called 'see'"):
             await app.admin.edit(job.id, args=["other"])

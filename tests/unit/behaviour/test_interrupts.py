@@ -20,14 +20,18 @@ pytestmark = pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 Error = type[BaseException]
 
 
-async def goes_on(app: App) -> None:
-    """The worker still runs jobs."""
-
+@pytest.fixture
+async def app(app: App) -> App:
     @app.task(name="double")
     async def double(n: int) -> int:
         return 2 * n
 
-    assert await (await double.enqueue(4)).result(timeout=10) == 8
+    return app
+
+
+async def goes_on(app: App) -> None:
+    """The worker still runs jobs."""
+    assert await (await app.tasks["double"].enqueue(4)).result(timeout=10) == 8
 
 
 async def test_in_a_handler(app: App, error: Error) -> None:

@@ -197,7 +197,7 @@ async def test_retry_later_chooses_its_own_delay_and_counts_as_a_failure(
     async with app.worker(lease=LONG) as worker:
         await until(job, JobStatus.RETRYING)
         info = await job.info()
-        assert (info.failures, info.error) == (1, "headrace.core.directives.RetryLater: the bank is closed")
+        assert (info.failures, info.error) == (1, "headrace.RetryLater: the bank is closed")
         pass_time(worker, clock, 300)
         assert await job.result(timeout=10) == 2
 

@@ -112,6 +112,8 @@ async def test_a_module_that_is_imported_twice_declares_the_same_again(app: App)
     ("schedule", "words"),
     [
         (lambda app: app.cron("61 * * * *"), "no cron expression"),
+        (lambda app: app.cron("@reboot"), "enqueue the job where your program starts"),
+        (lambda app: app.cron("@fortnightly"), "there are @yearly, .*@hourly"),
         (lambda app: app.cron(5), "texts"),
         (lambda app: app.cron("* * * * *", tz="Mars"), "no time zone 'Mars'"),
         (lambda app: app.cron("* * * * *", catch_up="none"), "catch_up must be"),
@@ -128,6 +130,28 @@ async def test_a_module_that_is_imported_twice_declares_the_same_again(app: App)
 async def test_what_cannot_work_is_refused(app: App, schedule: Callable[[App], Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         schedule(app)
+
+
+@pytest.mark.parametrize(
+    ("nickname", "fields"),
+    [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+    ],
+)
+async def test_a_nickname_of_cron_stands_for_its_fields(app: App, nickname: str, fields: str) -> None:
+    task = app.task(name="greet")(greet)
+    app.cron(nickname, tz="Europe/London", name="declared")(task)
+    await app.schedules.add("added", task.call(), cron=nickname, tz="Europe/London")
+    await app.schedules.add("fields", task.call(), cron=fields, tz="Europe/London")
+    added, declared, by_fields = await app.schedules.list()
+    assert added.cron == declared.cron == nickname
+    assert added.next_at == declared.next_at == by_fields.next_at is not None
 
 
 # --- at run time --------------------------------------------------------------------------------------------

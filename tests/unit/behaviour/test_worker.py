@@ -93,16 +93,6 @@ async def test_a_worker_serves_only_its_queues(app: App) -> None:
     assert ran == ["other"]
 
 
-async def test_what_was_declared_after_the_worker_started_is_run_too(app: App) -> None:
-    async with app.worker():
-
-        @app.task(name="late")
-        async def late() -> int:
-            return 1
-
-        assert await (await late.enqueue()).result(timeout=10) == 1
-
-
 # --- stopping ------------------------------------------------------------------------------------------
 
 

@@ -33,9 +33,16 @@ def story(app: App, enqueue: Enqueue, drain: Drain) -> None:
     enqueue("shop.add", 3, job_id="queued")
 
 
+def test_jobs_are_listed_with_the_newest_first(headrace: Shell, enqueue: Enqueue) -> None:
+    jobs = [enqueue("shop.add", number, delay=60 * (number % 2)).id for number in range(4)]
+    assert ids(headrace) == jobs[::-1]
+    assert ids(headrace, "--state", "queued", "--limit", "1") == [jobs[2]]
+
+
 @pytest.mark.usefixtures("story")
-def test_what_waits_is_listed_before_what_is_over(headrace: Shell) -> None:
-    assert ids(headrace) == ["retrying", "queued", "scheduled", "dead", "succeeded"]
+def test_jobs_of_all_states_are_listed_together(headrace: Shell) -> None:
+    # Of a success it is known when it ended, of the others when they were enqueued.
+    assert ids(headrace) == ["queued", "scheduled", "succeeded", "retrying", "dead"]
 
 
 @pytest.mark.usefixtures("story")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from headrace import __version__
 from headrace.cli.main import cli
 
 from .conftest import Shell
@@ -33,7 +34,8 @@ def test_a_listing_may_be_asked_for_by_the_noun_alone(headrace: Shell) -> None:
 
 
 def test_the_version_is_told(headrace: Shell) -> None:
-    assert headrace("version").stdout.startswith("headrace ")
+    assert headrace("version").stdout.startswith(f"headrace {__version__}, Python ")
+    assert headrace("--version").stdout == f"headrace {__version__}\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -37,6 +37,12 @@ def test_on_a_usual_terminal_the_times_stay_whole(
     assert re.search(r"0 9 \* \* mon-fri Europe/London +in \d+ (h|d|min|s) +never", remind)
 
 
+def test_a_nickname_of_cron_is_shown_as_it_was_written(app: App, headrace: Shell) -> None:
+    app.sync.schedules.add("tidy", app.tasks["shop.quiet"].call(), cron="@daily", tz="Europe/London")
+    assert "@daily Europe/London" in headrace("schedules", "shop:app").stdout
+    assert headrace.json("schedules", "shop:app")[0]["cron"] == "@daily"
+
+
 def test_as_json(app: App, headrace: Shell) -> None:
     declare(app)
     count, remind = headrace.json("schedules", "shop:app")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import Any
 
 import pytest
@@ -56,10 +58,36 @@ async def test_a_job_is_edited_and_retried(shop: Shop, visitor: Visitor) -> None
     assert "cannot be read" in await visitor.act("edit", **fields)
 
 
-@pytest.mark.parametrize("args", ["{}", "[", "[NaN]", "7", "[" * 100_000])
-async def test_arguments_that_are_no_json_array_are_refused(shop: Shop, visitor: Visitor, args: str) -> None:
+@pytest.mark.parametrize(
+    ("args", "kwargs", "problem"),
+    [
+        ("{}", "{}", "args must be a JSON array"),
+        ("[", "{}", "args is not JSON"),
+        ("[NaN]", "{}", "args is not JSON"),
+        ("7", "{}", "args must be a JSON array"),
+        ("[" * 100_000, "{}", "args is not JSON"),
+        ("[1]", "{'b': 2}", "kwargs is not JSON"),
+        ('["<b>many</b>"]', "{}", "Expected `int`, got `str` - at `a`"),
+        ("[1]", '{"b": "two"}', "Expected `int`, got `str` - at `b`"),
+        ("[1]", '{"c": 3}', "unexpected keyword argument 'c'"),
+        ("[]", "{}", "missing a required argument: 'a'"),
+    ],
+)
+async def test_what_does_not_fit_is_refused_beside_what_was_written(
+    shop: Shop, visitor: Visitor, args: str, kwargs: str, problem: str
+) -> None:
     job = await shop.add.with_(delay=60).enqueue(1)
-    assert "That failed: args" in await visitor.act("edit", id=job.id, queue="default", args=args)
+    fields = {"id": job.id, "queue": "default", "args": args, "kwargs": kwargs}
+    answer = await visitor.post("/actions/edit", fields)
+    assert answer.status_code == 422
+    said = " ".join(text_of(answer.text, "lost").split())
+    assert said.startswith("Nothing was changed: ")
+    assert problem in said
+    written = dict(re.findall(r'<textarea name="(\w+)"[^>]*>(.*?)</textarea>', answer.text, re.DOTALL))
+    assert {name: unescape(text) for name, text in written.items()} == {"args": args, "kwargs": kwargs}
+    contents = await shop.app.admin.contents(job.id)
+    assert contents is not None
+    assert (list(contents.args), contents.kwargs) == ([1], {})
 
 
 async def test_ticked_dead_letters_are_replayed(

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace import Snooze
+from headrace import App, Snooze
+from headrace.core.clock import MovableClock
 from headrace.core.message import Stream
 from headrace.core.record import WorkerInfo
 from headrace.core.traffic import Tally
@@ -134,8 +135,8 @@ async def test_a_search_says_how_far_it_looked_and_goes_on(
     shop: Shop, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "SCAN", 500)
-    await shop.app.enqueue_many([shop.add.call(i) for i in range(600)])
     await shop.report.enqueue()
+    await shop.app.enqueue_many([shop.add.call(i) for i in range(600)])
     page = await visitor.get("/queues/default?text=report")
     assert "Looked at 500 jobs; there are more" in text_of(page.text)
     assert "Nothing found." in text_of(page.text)
@@ -162,6 +163,23 @@ async def test_a_job_shows_its_arguments_result_and_life(shop: Shop, visitor: Vi
     assert "Result 5" in done
     assert "its arguments are gone" in done
     assert "succeeded 1– ended" in await text(visitor, "/queues/default")
+
+
+async def test_a_life_begins_when_the_job_is_enqueued() -> None:
+    ahead = MovableClock()
+    ahead.advance(5)
+    producer, shop = App("memory://life", clock=ahead), Shop("memory://life")
+    visitor = Visitor(asgi(shop.app))
+
+    @producer.task(name="wait", queue="slow")
+    async def wait() -> None: ...
+
+    async with producer, shop.app:
+        job = await wait.enqueue()
+        async with shop.app.worker(grace=0):
+            await shop.until(shop.app.job(job.id, queue="slow"), "running")
+            life = (await text(visitor, f"/job?id={job.id}")).split("Life")[1]
+    assert life.index("enqueued") < life.index("started")
 
 
 async def test_one_is_not_many(shop: Shop, visitor: Visitor) -> None:
@@ -291,12 +309,14 @@ async def test_dead_letters_are_grouped_by_task_and_error(shop: Shop, visitor: V
 
 async def test_schedules_topics_and_workers_are_listed(shop: Shop, visitor: Visitor) -> None:
     await shop.orders.publish(Placed(1))
+    await shop.app.schedules.add("tidy", shop.add.call(1, 2), cron="@daily", tz="Europe/London")
     job = await shop.wait.enqueue()
     async with shop.app.worker(grace=0):
         await wait_until(shop.app.admin.workers)
         await shop.until(job, "running")
         for path, expected in (
             ("/schedules", "0 9 * * mon-fri UTC"),
+            ("/schedules", "@daily Europe/London"),
             ("/topics", "billing"),
             ("/topics", "audit"),
             ("/workers", "slow Pause"),

@@ -69,7 +69,7 @@ def test_a_failure_is_told_before_what_follows_from_it(settled: Settled) -> None
 
 def test_a_death(settled: Settled) -> None:
     _, died = settled(Dead(FAILED, DeadReason.EXHAUSTED, FAILURE), failure=FAILURE)
-    assert died == signals.JobDied(*NAMES, attempt=1, reason="exhausted", error_type="ValueError", error="no")
+    assert died == signals.JobDied(*NAMES, 1, "exhausted", "ValueError", "no", FAILURE.traceback)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ LINES_OF_EVERY_JOB = [
             *JOB, attempt=1, worker="w", seconds=1, error_type="E", error="no", traceback="Traceback…"
         ),
         "DEBUG",
-        "send 01abc raised\n    Traceback…",
+        "send 01abc raised",
     ),
 ]
 
@@ -106,6 +106,7 @@ FORGED = "no\n2030-01-01 ERROR headrace: forged\r\x1b[2J\u202edegrof\u2028\u2066
         signals.BackendError("settler", FORGED, 0.1),
         signals.LeaseChanged(FORGED, 1, 2),
         signals.JobFailed(*JOB, attempt=1, worker="w", seconds=1, error_type="E", error="", traceback=FORGED),
+        signals.JobDied(*JOB, 1, "exhausted", "E", FORGED, traceback=FORGED),
     ],
     ids=lambda signal: type(signal).__name__,
 )
@@ -115,10 +116,11 @@ def test_nothing_in_a_signal_looks_like_a_line_of_its_own(
     log_every_job(emitter.on)
     emitter.emit(signal)
     (record,) = caplog.records
-    _, *more = record.getMessage().split("\n")
-    assert bool(more) is isinstance(signal, signals.JobFailed)
+    text = logging.Formatter().format(record)
+    _, *more = text.split("\n")
+    assert bool(more) is bool(getattr(signal, "traceback", ""))
     assert all(line.startswith("    ") for line in more)
-    assert not set("\r\x1b\u202e\u2028\u2066\x85\x1d") & set(record.getMessage())
+    assert not set("\r\x1b\u202e\u2028\u2066\x85\x1d") & set(text)
 
 
 def test_nor_does_what_a_server_says_or_an_exception(caplog: pytest.LogCaptureFixture) -> None:
@@ -136,6 +138,25 @@ def test_nor_does_what_a_server_says_or_an_exception(caplog: pytest.LogCaptureFi
 def test_a_line_that_cannot_be_written_is_left_to_its_handler() -> None:
     record = logging.LogRecord("headrace", logging.WARNING, "", 1, "%d", ("text",), None)
     assert OneLine().filter(record)
+
+
+DEATHS = [
+    signals.JobDied(*JOB, 1, "exhausted", "ValueError", "no", "Traceback:\n" + "x" * 100_000 + "\nno\n"),
+    signals.EventDied(*JOB, "group", 1, "exhausted", "ValueError", "no", "Traceback:\n" + "x" * 100_000),
+]
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=lambda death: type(death).__name__)
+def test_a_death_brings_the_end_of_its_traceback(
+    emitter: Emitter, caplog: pytest.LogCaptureFixture, death: signals.Signal
+) -> None:
+    emitter.emit(death)
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert "\n" not in record.getMessage()
+    first, *more = logging.Formatter().format(record).splitlines()
+    assert first.endswith("(exhausted): ValueError: no")
+    assert 0 < sum(map(len, more)) < 9_000
 
 
 def test_a_store_that_is_away_is_a_line_a_second(

@@ -290,7 +290,7 @@ async def test_what_cannot_be_sent_is_an_error_of_its_span(app: App, telemetry: 
         await add.enqueue(b"x" * 2_000_000)
     sent = telemetry.one("enqueue default")
     assert sent.status.status_code is StatusCode.ERROR
-    assert said(sent)["error.type"] == "headrace.core.errors.PayloadTooLarge"
+    assert said(sent)["error.type"] == "headrace.PayloadTooLarge"
 
 
 async def test_runs_are_measured_and_counted(app: App, drain: Drain, telemetry: Telemetry) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.backend import DeadFilter
 from headrace.core.clock import datetime_of
 from headrace.core.errors import ConfigurationError
 from headrace.core.job_log import NO_LOG
+from headrace.core.listing import PARTS, Part, Walk, numbers_in
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record
 
 from .entry import Entry, Mark
@@ -17,13 +19,17 @@ from .entry import Entry, Mark
 if TYPE_CHECKING:
     from .stock import Stock
 
+#: Where a row stands in a listing.
+Place = tuple[int, ...]
+
+#: After every place.
+LAST: Place = (1 << 63, 0)
+
 #: A page looks at no more than this many rows, however few of them fit.
 SCAN_LIMIT = 1000
 
 Row = TypeVar("Row")
 Item = TypeVar("Item")
-#: Where a row stands in a listing; rows are listed by ascending place.
-Place = tuple[int, int]
 
 
 def record_of(shelf: Stock, id: str, now_us: int) -> Record | None:
@@ -55,20 +61,43 @@ def counts_of(shelf: Stock, now_us: int) -> Counts:
 def page_of_records(
     shelf: Stock, status: JobStatus | None, task: str | None, cursor: str | None, limit: int, now_us: int
 ) -> Page[Record]:
-    """First what lives, then the marks, so that a message which ends between two pages is not missed."""
+    walk = Walk(PARTS, cursor, limit, status=status, task=task)
+    walk.began = walk.began or now_us
+    while part := walk.part:
+        before = numbers_in(walk.after, 2) if walk.after else LAST
+        rows = [
+            (at, row)
+            for row in _rows(shelf, part, walk.began, now_us)
+            if task in (None, _task(row)) and (at := _latest(row)) < before
+        ]
+        rows.sort(key=itemgetter(0), reverse=True)
+        listed = rows[: walk.room]
+        after = "{}:{}".format(*listed[-1][0]) if len(listed) < len(rows) else ""
+        walk.took((_record(shelf, row, now_us) for _, row in listed), after)
+    return walk.page()
 
-    def place(row: Entry | Mark) -> Place:
-        return int(isinstance(row, Mark)), row.number
 
-    def show(row: Entry | Mark) -> Record | None:
-        if isinstance(row, Mark) and row.until_us <= now_us:
-            return None
-        record = _record(shelf, row, now_us)
-        fits = status is None or status is record.status is row.status
-        return record if fits and task in (None, record.task) else None
+def _rows(shelf: Stock, part: Part, began_us: int, now_us: int) -> Iterable[Entry | Mark]:
+    if part.status is None:
+        return (mark for mark in shelf.marks.by_id.values() if mark.until_us > now_us)
+    if part.status is JobStatus.RUNNING:
+        entries: Iterable[Entry] = shelf.running.values()
+    elif part.status is JobStatus.DEAD:
+        entries = shelf.dead.values()
+    else:
+        entries = (entry for entry in shelf.entries.values() if entry.status is part.status)
+    return (entry for entry in entries if not part.late or entry.since_us > began_us)
 
-    rows: list[Entry | Mark] = [*shelf.entries.values(), *shelf.marks.by_id.values()]
-    return _page(rows, place, show, cursor, limit)
+
+def _latest(row: Entry | Mark) -> Place:
+    """Where it stands among those of its state: by when it is due, died, ended, or came to it."""
+    if isinstance(row, Mark):
+        return row.ended_us, row.number
+    return row.due_us or row.since_us, row.died or row.number
+
+
+def _task(row: Entry | Mark) -> str:
+    return row.task if isinstance(row, Mark) else row.message.task
 
 
 def page_of_dead(shelf: Stock, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:

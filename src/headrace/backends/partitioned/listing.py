@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.listing import rank
 from headrace.core.message import Stream
 from headrace.core.record import DeadLetter, Page, Record
 
@@ -56,21 +57,49 @@ async def page_of_records(
     limit: int,
     ask: Callable[[Stream, str | None, int], Awaitable[Page[Record]]],
 ) -> Page[Record]:
-    """One part after the other."""
+    """What comes first in all parts. A store's cursor stands after a whole page, so parts are read twice: to
+    see how many of each belong on this page, and then so many."""
     by_name = {part.name: part for part in parts}
     places = [place for place in places_of(parts, cursor) if place.part in by_name]
+
+    async def read(place: Place, most: int) -> Page[Record]:
+        return await ask(by_name[place.part], place.cursor, most)
+
+    each = min(limit, LEAST_AHEAD + 2 * limit // max(1, len(places)))
+    pages = await asyncio.gather(*(read(place, each) for place in places))
+    shares = _shares(pages, limit)
+    again = [index for index, page in enumerate(pages) if 0 < shares[index] < len(page)]
+    for index, page in zip(
+        again, await asyncio.gather(*(read(places[i], shares[i]) for i in again)), strict=True
+    ):
+        pages[index] = page
     items: list[Record] = []
-    while places and len(items) < limit:
-        place = places[0]
-        page = await ask(by_name[place.part], place.cursor, limit - len(items))
-        items += page.items
-        if page.cursor is None:
-            places.pop(0)
-        else:
+    further: list[Place] = []
+    for place, page, share in zip(places, pages, shares, strict=True):
+        if share or not page.items:  # a page may be empty and not the last
+            items += page.items
             place.cursor = page.cursor
-            if not page.items:  # a page may be empty and not the last
-                break
-    return Page(tuple(items), cursor_of(places))
+            if page.cursor is None:
+                continue
+        further.append(place)
+    return Page(tuple(sorted(items, key=rank, reverse=True)), cursor_of(further))
+
+
+def _shares(pages: Sequence[Page[Record]], limit: int) -> list[int]:
+    """How many of each part's next ones are among the next of all."""
+    shares = [0] * len(pages)
+    while sum(shares) < limit:
+        if any(share == len(page) and page.cursor for share, page in zip(shares, pages, strict=True)):
+            break  # a page that is used up, but not the last, hides what comes next in its part
+        heads = [
+            (rank(page.items[share]), index)
+            for index, (share, page) in enumerate(zip(shares, pages, strict=True))
+            if share < len(page)
+        ]
+        if not heads:
+            break
+        shares[max(heads)[1]] += 1
+    return shares
 
 
 async def page_of_dead(

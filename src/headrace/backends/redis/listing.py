@@ -1,60 +1,39 @@
-"""Pages of records and dead letters: the parts of a queue one after another, each in its own order."""
+"""Pages of records and dead letters: the parts of a queue one after another."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
-
-import msgspec
 
 from headrace.core.backend import DeadFilter
 from headrace.core.errors import ConfigurationError
+from headrace.core.listing import OVER, PARTS, REQUESTS, Part, Walk
 from headrace.core.message import Stream
 from headrace.core.record import DeadLetter, JobStatus, Page, Record
 
 from .entries import dead_letter_of, record_of
-from .keys import CHILD_LANES, LANES, NORMAL_LANE
 from .scripts import LIST, LOOK
 from .store import Store
 
-_LANES = (*range(1, len(LANES) + 1), *CHILD_LANES)
-MARKS = "M"
-PARKED = "K"  # of groups alone
+#: Of groups alone, beside what is queued: events behind another of their key.
+PARKED = Part("K", JobStatus.QUEUED)
+_GROUP_PARTS = (*PARTS[:4], PARKED, *PARTS[4:])
+_DEAD = Part("D", JobStatus.DEAD)
 
-#: The parts, in the order in which a message passes through them: one that moves on between two pages may be
-#: listed twice, but is not missed.
-PARTS: dict[str, JobStatus | None] = {
-    "S": JobStatus.SCHEDULED,
-    "R": JobStatus.RETRYING,
-    PARKED: JobStatus.QUEUED,
-    **{f"Q{lane}": JobStatus.QUEUED for lane in _LANES},
-    **{f"X{lane}": JobStatus.RUNNING for lane in _LANES},
-    "D": JobStatus.DEAD,
-    MARKS: None,
+#: Where to go on in a part, as lua/list.lua says it; in marks the position of SCAN and the last id of that
+#: step.
+_BY_TIME = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)? .+", re.DOTALL)
+_PLACES = {
+    "X": re.compile(r"[0-9] [0-9]{1,19}-[0-9]{1,19}"),
+    "Q": re.compile(r"[0-9]{1,19}-[0-9]{1,19} [0-9]"),
+    "M": re.compile(r"[0-9]{1,19}( .+)?", re.DOTALL),
 }
-_MARKED = (JobStatus.SUCCEEDED, JobStatus.CANCELLED, JobStatus.EXPIRED)
 
-#: Rows and bytes of bodies asked for at once, however large the page, and requests made for one page.
-ROWS, BYTES, REQUESTS = 100, 1 << 20, 30
+#: Rows and bytes of bodies asked for at once, however large the page.
+ROWS, BYTES = 100, 1 << 20
 
 #: Keys that one SCAN for marks looks at, roughly.
 SCAN = 500
-
-
-class Cursor(msgspec.Struct, frozen=True):
-    """The part, and where in it to go on; for marks the position of SCAN and the last id of that step."""
-
-    part: str
-    after: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.part}/{self.after}"
-
-
-def read_cursor(text: str) -> Cursor:
-    part, found, after = text.partition("/")
-    if not found or part not in PARTS:
-        raise ConfigurationError(f"{text!r} is no cursor of this listing: pass one that a page gave")
-    return Cursor(part, after)
 
 
 class Lister:
@@ -64,89 +43,66 @@ class Lister:
     async def records(
         self, stream: Stream, status: JobStatus | None, task: str | None, cursor: str | None, limit: int
     ) -> Page[Record]:
-        parts = [part for part in PARTS if _holds(part, status)]
-        if stream.kind != "group" and PARKED in parts:
-            parts.remove(PARKED)
-        queue = self._store.queue(stream)
-        used = await self._store.command("HGET", queue.keys.meta, "lanes") or b""
-        unused = {f"{kind}{lane}" for kind in "QX" for lane in _LANES if lane != NORMAL_LANE} - {
-            f"{kind}{lane}" for kind in "QX" for lane in used.decode()
-        }
-        parts = [part for part in parts if part not in unused]
-        place = read_cursor(cursor) if cursor else None
-        if place is not None:
-            parts = parts[parts.index(place.part) :] if place.part in parts else []
-        items: list[Record] = []
-        for _ in range(REQUESTS):
-            if not parts or len(items) >= limit:
-                break
-            place = place or Cursor(parts[0])
-            rows, place = await self._rows(stream, place, limit - len(items))
-            items += [record for record in rows if _fits(record, status, task)]
-            if place is None:
-                parts = parts[1:]
-        return Page(tuple(items), str(place or Cursor(parts[0])) if parts else None)
+        parts = _GROUP_PARTS if stream.kind == "group" else PARTS
+        walk = Walk(parts, cursor, limit, status=status, task=task)
+        while part := walk.part:
+            rows, after, now_ms = await self._rows(stream, part, walk.after, walk.room, walk.began)
+            walk.began = walk.began or now_ms
+            walk.took(rows, after)
+        return walk.page()
 
     async def dead(
         self, stream: Stream, only: DeadFilter, cursor: str | None, limit: int
     ) -> Page[DeadLetter]:
-        place: Cursor | None = read_cursor(cursor) if cursor else Cursor("D")
-        items: list[DeadLetter] = []
+        after, items = cursor or "", list[DeadLetter]()
         for _ in range(REQUESTS):
-            if place is None or len(items) >= limit:
-                break
-            rows, place = await self._rows(stream, place, limit - len(items))
+            rows, after, _ = await self._rows(stream, _DEAD, after, limit - len(items))
             items += [dead_letter_of(record) for record in rows if _is_meant(record, only)]
-        return Page(tuple(items), str(place) if place else None)
+            if not after or len(items) >= limit:
+                break
+        return Page(tuple(items), after or None)
 
-    async def _rows(self, stream: Stream, place: Cursor, limit: int) -> tuple[list[Record], Cursor | None]:
-        """Rows from this place on, and the place after them in the same part."""
-        if place.part == MARKS:
-            return await self._marks(stream, place, limit)
-        queue = self._store.queue(stream)
-        after, rows = await self._store.run(
-            queue.call(LIST, place.part, place.after, min(limit, ROWS), BYTES)
+    async def _rows(
+        self, stream: Stream, part: Part, after: str, limit: int, began_ms: int = 0
+    ) -> tuple[list[Record], str, int]:
+        """Rows of a part, where to go on in it, and the time in milliseconds."""
+        if after and not _PLACES.get(part.code.upper(), _BY_TIME).fullmatch(after):
+            raise ConfigurationError(f"{after!r} is no place in this listing: pass a cursor that a page gave")
+        if part.status is None:
+            return *await self._marks(stream, after, limit), 0
+        since_ms = began_ms if part.late else 0
+        call = self._store.queue(stream).call(
+            LIST, part.code.upper(), after, min(limit, ROWS), BYTES, since_ms
         )
-        further = Cursor(place.part, after.decode()) if after else None
-        return [record_of(stream, row) for row in rows], further
+        further, rows, now_ms = await self._store.run(call)
+        return [record_of(stream, row) for row in rows], further.decode(), int(now_ms)
 
-    async def _marks(self, stream: Stream, place: Cursor, limit: int) -> tuple[list[Record], Cursor | None]:
+    async def _marks(self, stream: Stream, after: str, limit: int) -> tuple[list[Record], str]:
         """Marks are keys of their own, which pass by themselves, so they are found by SCAN.
 
         A step of it may bring more than fit. It is then made again, and begins after the last id: between two
         pages keys may come and go, which the listing does not promise to follow.
         """
-        position, _, last = place.after.partition(" ")
+        position, _, last = after.partition(" ")
         queue = self._store.queue(stream)
         prefix = queue.keys.mark_prefix
         scan = ("SCAN", position or "0", "MATCH", prefix + b"*", "COUNT", SCAN)
         following, keys = await self._store.command(*scan, queue=queue)
         ids = sorted(id for key in keys if (id := key[len(prefix) :].decode()) > last)
         page = ids[: min(limit, ROWS)]
-        further: Cursor | None = None
+        further = ""
         if len(page) < len(ids):
-            further = Cursor(MARKS, f"{position or '0'} {page[-1]}")
+            further = f"{position or '0'} {page[-1]}"
         elif following != b"0":
-            further = Cursor(MARKS, following.decode())
+            further = following.decode()
         records = await self._look(stream, page)
-        return [record for record in records if record.status in _MARKED], further
+        return [record for record in records if record.status in OVER], further
 
     async def _look(self, stream: Stream, ids: list[str]) -> list[Record]:
         if not ids:
             return []
         rows: list[Any] = await self._store.run(self._store.queue(stream).call(LOOK, *ids))
         return [record_of(stream, row) for row in rows]
-
-
-def _holds(part: str, status: JobStatus | None) -> bool:
-    """Whether messages of this status may be found there."""
-    if status is None or PARTS[part] is status:
-        return True
-    return part == MARKS and status in _MARKED
-
-
-def _fits(record: Record, status: JobStatus | None, task: str | None) -> bool:
-    return status in (None, record.status) and task in (None, record.task)
 
 
 def _is_meant(record: Record, only: DeadFilter) -> bool:

@@ -30,7 +30,7 @@ _LOOKING = (
 _READER = (
     *_BASE,
     *_LOOKING,
-    *("scan", "hvals", "zrank", "zrevrange", "zrevrank", "xread"),
+    *("scan", "hvals", "zrevrange", "zrevrank", "xread"),
 )
 
 _PRODUCER = (

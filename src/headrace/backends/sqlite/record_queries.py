@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from . import places
+
 _RECORD = """
 SELECT seq, id, place, at_us, since_us, priority, task, reason, note, state, failure, result, body,
     (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker), unique_key,
@@ -24,26 +26,35 @@ WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kin
 READ_RECORDS = f"{_RECORD} WHERE seq IN (SELECT value FROM json_each(?))"
 
 # The listings answer [[seq, id, place, at_us, task, reason], ...]; bodies are read for what is shown alone.
-# By id, an order that a message keeps from its append to its mark: pages neither miss nor repeat one.
-LIST_RECORDS = """
+_LINES = """
 SELECT json_group_array(json_array(seq, id, place, at_us, task, reason)) FROM (
-    SELECT seq, id, place, at_us, task, reason FROM headrace_messages
-    WHERE stream = ?1 AND id > ?2 ORDER BY id LIMIT ?3)
+    {} LIMIT ?6)
 """
 
-LIST_RECORDS_OF_STATUS = """
-SELECT json_group_array(json_array(seq, id, place, at_us, task, reason)) FROM (
+_OF_PLACE = """
     SELECT seq, id, place, at_us, task, reason FROM headrace_messages
-    WHERE stream = ?1 AND place BETWEEN ?2 AND ?3 AND (place, at_us, seq) > (?4, ?5, ?6)
-    ORDER BY place, at_us, seq LIMIT ?7)
-"""
+    WHERE stream = ?1 AND place = {} AND (at_us, seq) < (?3, ?4) AND at_us > ?5"""
 
-LIST_DEAD = """
-SELECT json_group_array(json_array(seq, id, place, at_us, task, reason)) FROM (
+
+def _latest_of(*several: int) -> str:
+    """The latest first, of several places: each is read in its own order, as far as it is needed."""
+    each = "\n    UNION ALL".join(_OF_PLACE.format(place) for place in several)
+    return _LINES.format(f"{each}\n    ORDER BY at_us DESC, seq DESC")
+
+
+# ?2 is a place where there is one alone.
+LIST_PLACE = _LINES.format(_OF_PLACE.format("?2") + " ORDER BY at_us DESC, seq DESC")
+LIST_QUEUED = _latest_of(
+    *range(places.SUSPECT - places.CHILD, places.LOWEST - places.CHILD + 1),
+    places.PARKED,
+    *range(places.SUSPECT, places.LOWEST + 1),
+)
+LIST_OVER = _latest_of(places.SUCCEEDED, places.CANCELLED, places.EXPIRED)
+
+# By their leases, the oldest first: one that is renewed meanwhile comes again, and none is missed.
+LIST_RUNNING = _LINES.format("""
     SELECT seq, id, place, at_us, task, reason FROM headrace_messages
-    WHERE stream = ?1 AND place = 10 AND (at_us, seq) < (?2, ?3)
-    ORDER BY at_us DESC, seq DESC LIMIT ?4)
-"""
+    WHERE stream = ?1 AND place = ?2 AND (at_us, seq) > (?3, ?4) AND since_us > ?5 ORDER BY at_us, seq""")
 
 # [[kind, name, id], ...] → the indexes of those that wait or run
 STILL_GOING = """

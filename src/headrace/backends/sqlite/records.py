@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
 
 from headrace.core.clock import datetime_of
-from headrace.core.errors import ConfigurationError
 from headrace.core.job_log import decode_log
+from headrace.core.listing import PARTS, Walk, numbers_in
 from headrace.core.message import Stream
 from headrace.core.outcome import DeadReason, Failure
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Progress, Record
@@ -164,30 +163,57 @@ class Line(NamedTuple):
 
 def list_records(connection: Connection, namespace: str, listing: Listing, now_us: int) -> Page[Record]:
     number = _number(connection, namespace, listing.stream)
-    if number is None or listing.status is JobStatus.UNKNOWN:
+    if number is None:
         return Page(())
-    if listing.status is None:
-        array = connection.value(record_queries.LIST_RECORDS, (number, listing.cursor or "", SCAN_LIMIT))
-        lines, cursor = _choose(array, listing, lambda line: line.id)
-    else:
-        first, last = RANGES[listing.status]
-        after = _read_cursor(listing.cursor, 3) if listing.cursor else (first, 0, 0)
-        bindings = (number, first, last, *after, SCAN_LIMIT)
-        array = connection.value(record_queries.LIST_RECORDS_OF_STATUS, bindings)
-        lines, cursor = _choose(array, listing, lambda line: f"{line.place}:{line.at_us}:{line.seq}")
-    records = (_record(listing.stream, row, now_us) for row in _read(connection, lines))
-    status = listing.status
-    return Page(tuple(record for record in records if record and status in (None, record.status)), cursor)
+    walk = Walk(PARTS, listing.cursor, listing.limit, status=listing.status, task=listing.task)
+    walk.began = walk.began or now_us
+    while part := walk.part:
+        wanted = msgspec.structs.replace(
+            listing, cursor=walk.after, limit=walk.room, status=part.status or listing.status
+        )
+        lines, after = _lines(connection, number, wanted, walk.began if part.late else -1)
+        records = (_record(listing.stream, row, now_us) for row in _read(connection, lines))
+        walk.took(filter(None, records), after)
+    return walk.page()
 
 
 def list_dead(connection: Connection, namespace: str, listing: Listing) -> Page[DeadLetter]:
     number = _number(connection, namespace, listing.stream)
     if number is None:
         return Page(())
-    before = _read_cursor(listing.cursor, 2) if listing.cursor else (ETERNITY, ETERNITY)
-    array = connection.value(record_queries.LIST_DEAD, (number, *before, SCAN_LIMIT))
-    lines, cursor = _choose(array, listing, lambda line: f"{line.at_us}:{line.seq}")
-    return Page(tuple(_dead_letter(listing.stream, row) for row in _read(connection, lines)), cursor)
+    lines, after = _lines(connection, number, msgspec.structs.replace(listing, status=JobStatus.DEAD))
+    letters = (_dead_letter(listing.stream, row) for row in _read(connection, lines))
+    return Page(tuple(letters), after or None)
+
+
+def _lines(
+    connection: Connection, number: int, listing: Listing, since_us: int = -1
+) -> tuple[list[Line], str]:
+    """What fits of the messages of one status, and where to go on; empty: there are no more. `since_us`: only
+    those that came to it later."""
+    status = listing.status
+    first = (-1, 0) if status is JobStatus.RUNNING else (ETERNITY, ETERNITY)
+    after = numbers_in(listing.cursor, 2) if listing.cursor else first
+    most = SCAN_LIMIT if listing.task or listing.reason else min(listing.limit + 1, SCAN_LIMIT)
+    place = RANGES[status][0] if status else None
+    sql = _STATEMENTS.get(status, record_queries.LIST_PLACE)
+    array = connection.value(sql, (number, place, *after, since_us, most))
+    lines = [Line(*row) for row in unlisted(array)]
+    chosen: list[Line] = []
+    for index, line in enumerate(lines, 1):
+        if listing.fits(line):
+            chosen.append(line)
+        if len(chosen) == listing.limit and index < len(lines):
+            return chosen, f"{line.at_us}:{line.seq}"
+    return chosen, f"{lines[-1].at_us}:{lines[-1].seq}" if len(lines) == most else ""
+
+
+#: Those that do not simply lie in one place, the latest first; None: all that are over.
+_STATEMENTS: Final[dict[JobStatus | None, str]] = {
+    JobStatus.RUNNING: record_queries.LIST_RUNNING,
+    JobStatus.QUEUED: record_queries.LIST_QUEUED,
+    None: record_queries.LIST_OVER,
+}
 
 
 def holder(connection: Connection, namespace: str, stream: Stream, key: str, now_us: int) -> str | None:
@@ -200,20 +226,6 @@ def _number(connection: Connection, namespace: str, stream: Stream) -> int | Non
     return row[0] if row else None
 
 
-def _choose(
-    array: str | None, listing: Listing, place: Callable[[Line], str]
-) -> tuple[list[Line], str | None]:
-    """What fits, and the cursor of the next page."""
-    lines = [Line(*row) for row in unlisted(array)]
-    chosen: list[Line] = []
-    for index, line in enumerate(lines, 1):
-        if listing.fits(line):
-            chosen.append(line)
-        if len(chosen) == listing.limit and index < len(lines):
-            return chosen, place(line)
-    return chosen, place(lines[-1]) if len(lines) == SCAN_LIMIT else None
-
-
 def _read(connection: Connection, lines: list[Line]) -> list[Row]:
     rows = (
         Row(*row)
@@ -222,16 +234,6 @@ def _read(connection: Connection, lines: list[Line]) -> list[Row]:
     by_seq = {row.seq: row for row in rows}
     # One that ended in between is left out.
     return [by_seq[line.seq] for line in lines if line.seq in by_seq]
-
-
-def _read_cursor(cursor: str, parts: int) -> tuple[int, ...]:
-    try:
-        numbers = tuple(int(part) for part in cursor.split(":"))
-    except ValueError:
-        numbers = ()
-    if len(numbers) != parts:
-        raise ConfigurationError(f"{cursor!r} is no cursor of this listing: pass one that a page gave")
-    return numbers
 
 
 def _dead_letter(stream: Stream, row: Row) -> DeadLetter:

@@ -1,4 +1,4 @@
-"""`headrace demo`: a small shop, killed half-way, in under a minute."""
+"""`headrace demo`: a small shop, killed half-way, in about ten seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.cli.render import echo
 def demo() -> None:
     """See it work: a shop on SQLite, two workers, one of them killed half-way. Asks nothing.
 
-    It takes about half a minute and fails if a promise is broken.
+    It takes about ten seconds and fails if a promise is broken.
 
     \b
     Examples:

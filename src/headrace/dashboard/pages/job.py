@@ -12,8 +12,8 @@ from headrace.core.errors import HeadraceError
 from headrace.core.info import JobInfo
 from headrace.core.record import JobStatus
 from headrace.dashboard.arguments import named
-from headrace.dashboard.editing import editable, why_not
-from headrace.dashboard.place import place_in, place_of
+from headrace.dashboard.editing import Draft, editable, why_not
+from headrace.dashboard.place import Place, place_in, place_of
 from headrace.dashboard.site import Content
 from headrace.dashboard.text import data
 from headrace.dashboard.timeline import timeline
@@ -24,8 +24,13 @@ CANCELLABLE = (JobStatus.SCHEDULED, JobStatus.RETRYING, JobStatus.QUEUED, JobSta
 
 
 async def page(app: App, request: Request) -> Content:
-    id = request.query_params.get("id", "")
-    info = await app.admin.job(id, **place_in(request.query_params.get).options)
+    get = request.query_params.get
+    return await content(app, get("id", ""), place_in(get))
+
+
+async def content(app: App, id: str, asked: Place, draft: Draft | None = None) -> Content:
+    """The page of a job. With a `draft` its form is open, and keeps what somebody has written there."""
+    info = await app.admin.job(id, **asked.options)
     if info is None:
         return Content("no_job.html", {"id": id}, "Unknown job", 404)
     place = place_of(info)
@@ -42,9 +47,11 @@ async def page(app: App, request: Request) -> Content:
             "timeline": timeline(info),
             "movable": info.status in MOVABLE,
             "cancellable": info.status in CANCELLABLE,
-            **_editing(info, contents),
+            **_editing(info, contents, draft),
         },
         f"{'Event' if info.topic else 'Job'} {id}",
+        200 if draft is None else 422,
+        live=draft is None,
     )
 
 
@@ -54,13 +61,13 @@ def _arguments(app: App, info: JobInfo, contents: Contents | None) -> list[tuple
     return [(str(name), data(value)) for name, value in named(app, info.task, contents)]
 
 
-def _editing(info: JobInfo, contents: Contents | None) -> dict[str, Any]:
+def _editing(info: JobInfo, contents: Contents | None, draft: Draft | None) -> dict[str, Any]:
     if contents is None or contents.event is not None or info.status not in MOVABLE:
         return {"edit": None, "no_edit": ""}
     hindrance = why_not(contents)
     if hindrance:
         return {"edit": None, "no_edit": hindrance}
-    return {"edit": (editable(list(contents.args)), editable(contents.kwargs)), "no_edit": ""}
+    return {"edit": draft or Draft(editable(list(contents.args)), editable(contents.kwargs)), "no_edit": ""}
 
 
 async def _result(app: App, info: JobInfo) -> str | None:

@@ -1,12 +1,14 @@
--- Lists one part of a queue in order.
+-- Lists one part of a queue, the latest first; of the running ones lane by lane.
 --
 -- requires: queue message place expiry counting describing
 -- keys:     those of the queue
--- args:     part: S scheduled, R retrying, K parked, D dead (the latest first), or Q queued, X running with a lane's
---           number behind · where to go on, as answered before, or empty · limit · bytes of bodies after
---           which it stops
--- answers:  where to go on, empty: the part is at its end · rows (see shared/describing.lua)
+-- args:     part: X running, Q queued, R retrying, S scheduled, K parked, D dead · where to go on, as answered before,
+--           or empty · limit · bytes of bodies after which it stops · of X and Q: only what was claimed or queued
+--           after this millisecond, or 0
+-- answers:  where to go on, empty: the part is at its end · rows (see shared/describing.lua) · the millisecond now
 local part, after, limit, bytes = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local since = tonumber(ARGV[9])
+local now = math.floor((clock() - OFFSET) / 1000)
 local rows = {}
 
 -- Adds a row and says whether there is room for another.
@@ -17,24 +19,17 @@ local function add(id, place, message)
 end
 
 -- Where to go on in a sorted set: '<score> <id>' of the last that was listed, which may be gone by now.
-local function rank_after(key, latest_first)
+local function rank_after(key)
   if after == '' then
     return 0
   end
   local score, id = string.match(after, '^(%S+) (.*)$')
-  local rank = redis.call(latest_first and 'ZREVRANK' or 'ZRANK', key, id)
-  if rank then
-    return rank + 1
-  elseif latest_first then
-    return redis.call('ZCOUNT', key, '(' .. score, '+inf')
-  end
-  return redis.call('ZCOUNT', key, '-inf', '(' .. score)
+  return (redis.call('ZREVRANK', key, id) or redis.call('ZCOUNT', key, '(' .. score, '+inf') - 1) + 1
 end
 
-local function list_agenda(key, latest_first)
-  local rank = rank_after(key, latest_first)
-  local command = latest_first and 'ZREVRANGE' or 'ZRANGE'
-  local found = redis.call(command, key, rank, rank + limit - 1, 'WITHSCORES')
+local function list_agenda(key)
+  local rank = rank_after(key)
+  local found = redis.call('ZREVRANGE', key, rank, rank + limit - 1, 'WITHSCORES')
   for at = 1, #found, 2 do
     local id = found[at]
     local packed = redis.call('HGET', MESSAGES, id)
@@ -46,41 +41,76 @@ local function list_agenda(key, latest_first)
   return #found == limit * 2
 end
 
-local function list_queued(lane)
-  local start = after ~= '' and after or group_of(lane) or '0-0'
-  local found = redis.call('XRANGE', lane_key(lane), '(' .. start, '+', 'COUNT', limit)
-  for _, row in ipairs(found) do
-    after = row[1]
+-- The entry after which those of a lane are wanted that nobody has claimed. Its id begins with the millisecond.
+local function before_queued(lane)
+  local claimed = group_of(lane) or '0-0'
+  local queued = string.format('%.0f', since) .. '-18446744073709551615'
+  return since > 0 and tonumber(string.match(claimed, '^%d+')) <= since and queued or claimed
+end
+
+local function is_newer(one, other)
+  for at = 1, 2 do
+    if one[at] ~= other[at] then
+      return one[at] > other[at]
+    end
+  end
+  return one.lane < other.lane
+end
+
+-- Entries of all lanes by their ids; of two that have the same one that of the lower lane comes first.
+local function list_queued()
+  local entry, of = string.match(after, '^(%S+) (%d)$')
+  local found = {}
+  for _, lane in ipairs(lanes()) do
+    local newest = entry and (lane > tonumber(of) and entry or '(' .. entry) or '+'
+    local oldest = '(' .. before_queued(lane)
+    for _, row in ipairs(redis.call('XREVRANGE', lane_key(lane), newest, oldest, 'COUNT', limit)) do
+      local millisecond, number = string.match(row[1], '^(%d+)-(%d+)$')
+      found[#found + 1] = { tonumber(millisecond), tonumber(number), lane = lane, id = row[1], message = row[2] }
+    end
+  end
+  table.sort(found, is_newer)
+  for at = 1, math.min(limit, #found) do
+    local row = found[at]
+    after = row.id .. ' ' .. row.lane
     -- It may have been claimed since the page before.
-    if not add(get(row[2], 'i'), lane .. row[1], row[2]) then
+    if not add(get(row.message, 'i'), row.lane .. row.id, row.message) then
       return true
     end
   end
-  return #found == limit
+  return #found >= limit
 end
 
-local function list_running(lane)
-  local start = after == '' and '-' or '(' .. after
-  local found = redis.pcall('XPENDING', lane_key(lane), GROUP, start, '+', limit)
-  for _, row in ipairs(found) do
-    after = row[1]
-    local message = message_in(lane, row[1])
-    if message and not add(get(message, 'i'), lane .. row[1], message) then
-      return true
+-- See renew.lua for what the count holds.
+local function was_claimed_since(row)
+  return (row[4] > 1000000000 and row[4] or now - row[3]) > since
+end
+
+local function list_running()
+  local of, entry = string.match(after, '^(%d) (%S+)$')
+  local left, reached = limit, not of
+  for _, lane in ipairs(lanes()) do
+    local start = lane == tonumber(of) and '(' .. entry or '-'
+    reached = reached or lane == tonumber(of)
+    local found = reached and left > 0 and redis.pcall('XPENDING', lane_key(lane), GROUP, start, '+', left) or {}
+    left = left - #found
+    for _, row in ipairs(found) do
+      after = lane .. ' ' .. row[1]
+      local message = was_claimed_since(row) and message_in(lane, row[1])
+      if message and not add(get(message, 'i'), lane .. row[1], message) then
+        return true
+      end
     end
   end
-  return #found == limit
+  return left == 0
 end
 
-local kind, lane = string.sub(part, 1, 1), tonumber(string.sub(part, 2))
 local more
-if kind == 'Q' then
-  more = list_queued(lane)
-elseif kind == 'X' then
-  more = list_running(lane)
-elseif kind == 'D' then
-  more = list_agenda(DEAD, true)
-elseif kind ~= 'K' or PARKED then
-  more = list_agenda(agenda_of(kind), false)
+if part == 'Q' then
+  more = list_queued()
+elseif part == 'X' then
+  more = list_running()
+elseif part ~= 'K' or PARKED then
+  more = list_agenda(agenda_of(part))
 end
-return { more and after or '', rows }
+return { more and after or '', rows, digits(now) }
