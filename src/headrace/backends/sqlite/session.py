@@ -35,7 +35,7 @@ class Session:
             path, heard=lambda: self._reader.poke(), is_awaited=lambda: self.watch.is_anybody_waiting
         )
         self._writer = Writer(
-            Connection(path, synchronous=synchronous, prepare=bring_up_to_date),
+            Connection(path, synchronous=synchronous, checkpoints=False, prepare=bring_up_to_date),
             self.watch.tell,
             namespace=namespace,
             synchronous=synchronous,
@@ -81,6 +81,11 @@ class Session:
         self._check_open()
         self._writer.submit(step)
         return step.future
+
+    def write_at_once(self, step: Step[T]) -> bool:
+        """Try to carry it out here and now; False: it is still to be written."""
+        self._check_open()
+        return self._writer.write_at_once(step)
 
     def read(self, run: Callable[[Connection], T]) -> asyncio.Future[T]:
         self._check_open()
