@@ -42,6 +42,9 @@ JOURNAL_SIZE_LIMIT: Final = 16 * 1024 * 1024
 #: Pages of the write-ahead log from which on it is copied into the file.
 CHECKPOINT_PAGES: Final = 1000
 
+#: Bytes of a page in the log.
+PAGE: Final = 4096 + 24
+
 #: Seconds for which a fork waits until whoever uses a connection is done with it.
 FORK_PATIENCE: Final = BUSY_TIMEOUT / 1000 + 1
 
@@ -78,6 +81,7 @@ class Connection:
         self._urgent = True
         self._waits = True  # for the write lock of another process
         self._checkpoints = checkpoints  # within commits; otherwise the owner does it when it is due
+        self.logged = 0  # bytes of the write-ahead log since it was last written from its start
         self.checkpoint_due = False
         self._prepare = prepare
         self._handle: apsw.Connection | None = None
@@ -207,6 +211,7 @@ class Connection:
 
     def _note_length(self, _: apsw.Connection, __: str, pages: int) -> int:
         """The library calls this after each commit, with the length of the log."""
+        self.logged = pages * PAGE
         self.checkpoint_due = pages >= CHECKPOINT_PAGES
         return apsw.SQLITE_OK
 
@@ -231,12 +236,12 @@ class Connection:
         except apsw.Error:
             self.close()
 
-    def empty_log(self, timeout: int) -> bool:
-        """Copy all of the write-ahead log into the file and cut the log off. Answers whether that could be
-        done within so many milliseconds: a long reader may keep it from that."""
+    def empty_log(self, timeout: int, *, cut: bool = True) -> bool:
+        """Copy all of the write-ahead log into the file, and cut it off or have it written from its start.
+        False: that could not be done within so many milliseconds, since a long reader keeps it from that."""
         self._busy_timeout, usual = timeout, self._busy_timeout
         try:
-            [(busy, _, _)] = self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+            [(busy, _, _)] = self.rows(f"PRAGMA wal_checkpoint({'TRUNCATE' if cut else 'RESTART'})")
         except apsw.Error:
             return False
         finally:

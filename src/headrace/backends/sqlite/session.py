@@ -13,6 +13,7 @@ from headrace.core.errors import BackendUnavailable
 
 from .connection import Connection, Synchronous
 from .reader import Reader
+from .reserve import Reserve
 from .schema import bring_up_to_date
 from .signalling import Signals
 from .step import Answered, Read, Step
@@ -68,6 +69,7 @@ class Session:
         self.watch.wake_all()
         await self._writer.left()
         await self._reader.left()
+        Reserve(self._path).release_if_unused()
 
     def leave(self) -> None:
         """The same without waiting, for an event loop that is gone. A forked child has no threads to end."""

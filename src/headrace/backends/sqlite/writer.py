@@ -131,6 +131,8 @@ class Writer(Clerk[Step[Any]]):
     def _carry_out(self, steps: list[Step[Any]]) -> tuple[Answers[Step[Any]], News]:
         answers: Answers[Step[Any]] = []
         news = News()
+        if any([not step.durable for step in steps]):
+            self._room.hold()  # this process is a worker
         try:
             writing = [step for step in steps if not self._answer_without_writing(step, answers)]
             writing = self._with_room(writing, answers)
@@ -161,7 +163,10 @@ class Writer(Clerk[Step[Any]]):
     def _with_room(self, steps: list[Step[Any]], answers: Answers[Step[Any]]) -> list[Step[Any]]:
         """Those that may be carried out: on a disk that is nearly full nothing new is taken, so that what is
         there can be run."""
-        if self._room.takes(sum([step.size for step in steps])):
+        size = sum([step.size for step in steps])
+        if not size:
+            self._room.save_log()
+        if not size or self._room.takes(size):
             return steps
         answers += [(step, nearly_full(self._connection.path)) for step in steps if step.size]
         return [step for step in steps if not step.size]
@@ -188,9 +193,17 @@ class Writer(Clerk[Step[Any]]):
         try:
             return self._transact(steps)
         except Spoiled as spoiled:
-            if not spoiled.full or not self._room.make():
+            if not spoiled.full:
                 raise
-        return self._transact(steps)
+            # The reserve is for what is stored, not for new messages.
+            of_reserve = not any([step.size for step in steps])
+            try:
+                if not self._room.make(of_reserve=of_reserve):
+                    raise
+                return self._transact(steps)
+            finally:
+                if of_reserve:
+                    self._room.hold_rest()
 
     def _transact(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
         self._begin(
