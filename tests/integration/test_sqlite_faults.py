@@ -207,6 +207,7 @@ async def test_new_messages_do_not_use_what_is_kept_for_the_stored_ones(disk: Pa
     with pytest.raises(BackendUnavailable, match="make room"):
         await append(backend)
     assert (disk / "jobs.db-reserve").stat().st_size == kept > 0
+    (disk / "other").unlink()
     await backend.close()
     assert not (disk / "jobs.db-reserve").exists()
 

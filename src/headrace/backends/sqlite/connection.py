@@ -17,7 +17,7 @@ import apsw
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 
 from .faults import fault_of, unavailable
-from .turnstile import Turnstile
+from .turnstile import TURN, Turnstile
 
 Synchronous = Literal["FULL", "NORMAL"]
 Bindings = Sequence[int | str | bytes | None]
@@ -77,7 +77,7 @@ class Connection:
         self._synchronous = synchronous
         self._query_only = query_only
         self._busy_timeout = busy_timeout or BUSY_TIMEOUT
-        self._busy_until = 0.0
+        self._busy_since = 0.0
         self._urgent = True
         self._waits = True  # for the write lock of another process
         self._checkpoints = checkpoints  # within commits; otherwise the owner does it when it is due
@@ -90,6 +90,7 @@ class Connection:
         self.turn = self._turnstile.path
         self.in_use = threading.Lock()
         self.waits_to_open = False
+        self.is_wanted = False  # by a fork, which waits until it is not in use
         self.opened = 0  # how often
         _connections.add(self)
 
@@ -128,7 +129,7 @@ class Connection:
         """This process is a fork of the one that connected, so the connection must never be closed here, not
         even when the interpreter ends: that could take the write-ahead log away from the parent."""
         self._turnstile.close()
-        self.in_use, self.waits_to_open = threading.Lock(), False
+        self.in_use, self.waits_to_open, self.is_wanted = threading.Lock(), False, False
         handle, self._handle = self._handle, None
         if handle is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
@@ -293,10 +294,15 @@ class Connection:
             return False
         now = time.monotonic()
         if tries == 0:
-            self._busy_until = now + self._busy_timeout / 1000
-        if now >= self._busy_until:
+            self._busy_since = now
+        waited = now - self._busy_since
+        if waited >= self._busy_timeout / 1000:
             return False
-        time.sleep(min(PATIENT, HURRIED * 2.0 ** min(tries, 10)) if self._urgent else PATIENT)
+        if TURN <= waited < 2 * TURN:
+            pause = HURRIED  # whoever held the lock must pass the turnstile again, and stands behind
+        else:
+            pause = min(PATIENT, HURRIED * 2.0 ** min(tries, 10)) if self._urgent else PATIENT
+        time.sleep(pause)
         return True
 
     def _enter_wal(self, handle: apsw.Connection) -> None:
@@ -350,9 +356,13 @@ def _close_all() -> None:
 def _take(connection: Connection) -> bool:
     """False: whoever uses it is not done in time, or waits for the end of the fork to open its file."""
     until = time.monotonic() + FORK_PATIENCE
-    while not connection.in_use.acquire(timeout=0.01):
-        if connection.waits_to_open or time.monotonic() > until:
-            return False
+    connection.is_wanted = True
+    try:
+        while not connection.in_use.acquire(timeout=0.01):
+            if connection.waits_to_open or time.monotonic() > until:
+                return False
+    finally:
+        connection.is_wanted = False
     return True
 
 

@@ -68,7 +68,8 @@ class Writer(Clerk[Step[Any]]):
         connection = self._connection
         if self._unanswered or connection.checkpoint_due or not self._times.are_short:
             return False
-        if step.size > MOST_AT_ONCE or not connection.in_use.acquire(blocking=False):
+        # A fork that waits for the connection would hardly get it from one who takes it again and again.
+        if step.size > MOST_AT_ONCE or connection.is_wanted or not connection.in_use.acquire(blocking=False):
             return False
         try:
             answer, news = self._try_at_once(step)
