@@ -196,7 +196,7 @@ class Connection:
         finally:
             self._waits = True
             if passing:
-                self._turnstile.leave()
+                self._turnstile.leave(passed=handle.in_transaction)
         return True
 
     def commit(self) -> None:
@@ -247,6 +247,7 @@ class Connection:
             return False
         finally:
             self._busy_timeout = usual
+        self.logged = self.logged if busy else 0
         return not busy
 
     def synchronise(self, synchronous: Synchronous) -> None:

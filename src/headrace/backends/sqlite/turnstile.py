@@ -66,8 +66,10 @@ class Turnstile:
             return False
         return True if self._lock() else None
 
-    def leave(self) -> None:
-        self._passed_at = time.monotonic()
+    def leave(self, *, passed: bool = True) -> None:
+        """`passed`: with the write lock; who did not get it has no turn."""
+        if passed:
+            self._passed_at = time.monotonic()
         if sys.platform != "win32" and self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
