@@ -117,8 +117,20 @@ def is_sound(path: Path) -> bool:
 
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
+    with mounted("4m") as folder:
+        yield folder
+
+
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    with mounted("32m") as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def mounted(size: str) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="headrace-"))
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
         folder.rmdir()
         # There is no other way to a disk that is really full.
@@ -160,6 +172,44 @@ async def test_on_a_full_disk_what_is_stored_can_be_run(small_disk: Path, size: 
         assert ended == len(accepted) > 0
     await backend.close()
     assert is_sound(small_disk / "jobs.db")
+
+
+def fill(folder: Path) -> None:
+    """What another program may do at any moment: take all that is left of the disk."""
+    with contextlib.suppress(OSError), (folder / "other").open("ab", buffering=0) as other:
+        while True:
+            other.write(bytes(4096))
+
+
+@pytest.mark.parametrize("number", [10, 300, 3000])
+async def test_what_is_stored_is_run_when_another_program_fills_the_disk(disk: Path, number: int) -> None:
+    backend = await opened(disk / "jobs.db")
+    await claim(backend)
+    for _ in range(number // 10):
+        await backend.append(batch(*(message() for _ in range(10))))
+    fill(disk)
+    ended = 0
+    while claims := await claim(backend, 100):
+        fill(disk)
+        verdicts = await backend.settle([Settlement(each, DONE) for each in claims])
+        ended += verdicts.count(Verdict.KEPT)
+        fill(disk)
+    assert ended == number
+    await backend.close()
+    assert is_sound(disk / "jobs.db")
+
+
+async def test_new_messages_do_not_use_what_is_kept_for_the_stored_ones(disk: Path) -> None:
+    backend = await opened(disk / "jobs.db")
+    await claim(backend)
+    kept = (disk / "jobs.db-reserve").stat().st_size
+    fill(disk)
+    with pytest.raises(BackendUnavailable, match="make room"):
+        await append(backend)
+    assert (disk / "jobs.db-reserve").stat().st_size == kept > 0
+    (disk / "other").unlink()
+    await backend.close()
+    assert not (disk / "jobs.db-reserve").exists()
 
 
 async def test_a_file_that_may_not_grow_refuses_and_can_be_drained(

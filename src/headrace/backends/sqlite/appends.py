@@ -13,6 +13,7 @@ from headrace.core.message import Batch, Message, Stream, are_alike
 from . import queries
 from .connection import Bindings
 from .ledger import Ledger, Subject
+from .lone_append import append_lone
 from .parcel import Parcel, listed, unlisted
 from .places import EXPIRED, FIRST_PRIORITY, SCHEDULED, SUCCEEDED, lane_for
 from .producers import recall, remember
@@ -29,6 +30,8 @@ Row = tuple[str, str, int, int, int, int, int, str | None, str | None, int | Non
 def append(transaction: Transaction, batch: Batch, *, ticking: bool = False) -> list[Answer]:
     if not batch.messages:
         return []
+    if len(batch.messages) == 1 and not ticking and (answered := append_lone(transaction, batch)):
+        return answered
     stream = transaction.stream(batch.stream)
     answers = recall(transaction, stream.number, batch)
     if answers is None:

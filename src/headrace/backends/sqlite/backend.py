@@ -113,9 +113,13 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
     async def append(self, batch: Batch) -> list[Answer]:
         add = publish if batch.stream.kind == "topic" else append
         size = sum([len(message.body) for message in batch.messages]) + SIZE_OF_ROW * len(batch.messages)
-        return await self._write(
-            lambda transaction: add(transaction, batch), weight=len(batch.messages), size=size
-        )
+        step = Step(partial(add, batch=batch), weight=len(batch.messages), size=size)
+        session = self._use()
+        if len(batch.messages) > 1 or not session.write_at_once(step):
+            return await session.write(step)
+        answers = step.future.result()
+        await asyncio.sleep(0)  # others on the event loop have waited for the commit, and shall have a turn
+        return answers
 
     async def claim(
         self,

@@ -28,9 +28,13 @@ class Clerk(ABC, Generic[Item]):
         self._queue: SimpleQueue[Item | bool | None] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
+        self._unanswered = 0  # of what was submitted
         self._thread = threading.Thread(target=self._run, name=f"headrace sqlite {name}", daemon=True)
         self.start = self._thread.start
-        self.submit: Callable[[Item], None] = self._queue.put
+
+    def submit(self, item: Item) -> None:
+        self._unanswered += 1
+        self._queue.put(item)
 
     def leave(self) -> None:
         """End once everything that was submitted is done."""
@@ -58,6 +62,7 @@ class Clerk(ABC, Generic[Item]):
         self._post(self._hand_over, answers, news)
 
     def _hand_over(self, answers: Answers[Item], news: News) -> None:
+        self._unanswered -= len(answers)
         for pending, answer in answers:
             pending.settle(answer)
         if news:

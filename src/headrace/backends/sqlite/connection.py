@@ -18,7 +18,7 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
 
 from .faults import fault_of, unavailable
 from .privacy import make_private
-from .turnstile import Turnstile
+from .turnstile import TURN, Turnstile
 
 Synchronous = Literal["FULL", "NORMAL"]
 Bindings = Sequence[int | str | bytes | None]
@@ -40,15 +40,11 @@ PATIENT: Final = 0.001
 #: reader keeps the checkpoint from finishing.
 JOURNAL_SIZE_LIMIT: Final = 16 * 1024 * 1024
 
-#: Bytes of a disk that new messages leave free, or a quarter of a small disk, beside as much as the
-#: write-ahead log holds: with these what is stored can be settled, which needs room before it gives any back.
-RESERVE: Final = 4 * 1024 * 1024
+#: Pages of the write-ahead log from which on it is copied into the file.
+CHECKPOINT_PAGES: Final = 1000
 
-#: Bytes that are free on a disk about which nobody need care.
-PLENTY: Final = 16 * RESERVE
-
-#: Milliseconds for which the log is to be emptied on a full disk: a long reader may keep it from that.
-ROOM_TIMEOUT: Final = 200
+#: Bytes of a page in the log.
+PAGE: Final = 4096 + 24
 
 #: Seconds for which a fork waits until whoever uses a connection is done with it.
 FORK_PATIENCE: Final = BUSY_TIMEOUT / 1000 + 1
@@ -75,14 +71,19 @@ class Connection:
         synchronous: Synchronous = "NORMAL",
         query_only: bool = False,
         busy_timeout: int | None = None,
+        checkpoints: bool = True,
         prepare: Callable[[Connection], None] | None = None,
     ) -> None:
         self.path = path
         self._synchronous = synchronous
         self._query_only = query_only
         self._busy_timeout = busy_timeout or BUSY_TIMEOUT
-        self._busy_until = 0.0
+        self._busy_since = 0.0
         self._urgent = True
+        self._waits = True  # for the write lock of another process
+        self._checkpoints = checkpoints  # within commits; otherwise the owner does it when it is due
+        self.logged = 0  # bytes of the write-ahead log since it was last written from its start
+        self.checkpoint_due = False
         self._prepare = prepare
         self._handle: apsw.Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -90,6 +91,7 @@ class Connection:
         self.turn = self._turnstile.path
         self.in_use = threading.Lock()
         self.waits_to_open = False
+        self.is_wanted = False  # by a fork, which waits until it is not in use
         self.opened = 0  # how often
         _connections.add(self)
 
@@ -110,6 +112,11 @@ class Connection:
             self.close()
             raise
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is open, and its file is still there."""
+        return self._handle is not None and self._file == _identity(self.path)
+
     def close(self) -> None:
         self._turnstile.close()
         handle, self._handle = self._handle, None
@@ -123,7 +130,7 @@ class Connection:
         """This process is a fork of the one that connected, so the connection must never be closed here, not
         even when the interpreter ends: that could take the write-ahead log away from the parent."""
         self._turnstile.close()
-        self.in_use, self.waits_to_open = threading.Lock(), False
+        self.in_use, self.waits_to_open, self.is_wanted = threading.Lock(), False, False
         handle, self._handle = self._handle, None
         if handle is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
@@ -176,8 +183,39 @@ class Connection:
             if passing:
                 self._turnstile.leave()
 
+    def begin_at_once(self) -> bool:
+        """The same without waiting; False: another process holds the lock, or waits for it."""
+        handle = self._use()
+        passing = self._turnstile.try_to_enter()
+        if passing is None:
+            return False
+        self._waits = False
+        try:
+            handle.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            return False
+        finally:
+            self._waits = True
+            if passing:
+                self._turnstile.leave(passed=handle.in_transaction)
+        return True
+
     def commit(self) -> None:
         self._use().execute("COMMIT")
+
+    def checkpoint(self) -> None:
+        """Copy the write-ahead log into the file, as far as that can be done without waiting."""
+        self.checkpoint_due = False
+        try:
+            self._use().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error:
+            pass  # the log grows meanwhile; the next commit tries again
+
+    def _note_length(self, _: apsw.Connection, __: str, pages: int) -> int:
+        """The library calls this after each commit, with the length of the log."""
+        self.logged = pages * PAGE
+        self.checkpoint_due = pages >= CHECKPOINT_PAGES
+        return apsw.SQLITE_OK
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -200,53 +238,18 @@ class Connection:
         except apsw.Error:
             self.close()
 
-    def has_room(self, size: int) -> bool:
-        """Whether the disk can take messages of so many bytes more. When it is nearly full the log is emptied
-        while there is still room for what is in it."""
-        free, least = _free(self.path)
-        if free >= PLENTY:
-            return True
-        # They are written twice, into the log and then into the file, and their indices with them.
-        needed = least + 4 * size if size else least // 2
-        if free < needed + 2 * self._logged:
-            self.make_room()
-            free, least = _free(self.path)
-        if free >= needed + self._logged:
-            return True
-        return free >= least // 2 + 2 * size + self._logged and free + self._spare >= needed + self._logged
-
-    @property
-    def _spare(self) -> int:
-        """Bytes of the file where messages were: what fits there needs new room in the log alone."""
+    def empty_log(self, timeout: int, *, cut: bool = True) -> bool:
+        """Copy all of the write-ahead log into the file, and cut it off or have it written from its start.
+        False: that could not be done within so many milliseconds, since a long reader keeps it from that."""
+        self._busy_timeout, usual = timeout, self._busy_timeout
         try:
-            pages: int = self.value("PRAGMA freelist_count")
-            size: int = self.value("PRAGMA page_size")
-        except apsw.Error:
-            return 0
-        return pages * size
-
-    def make_room(self) -> bool:
-        """Empty the write-ahead log: what is in it goes into the file, which has room for it where messages
-        were, and the log's own room is free again. Answers whether that could be done."""
-        handle = self._handle
-        if handle is None:
-            return False
-        handle.set_busy_timeout(ROOM_TIMEOUT)
-        try:
-            [(busy, _, _)] = handle.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            [(busy, _, _)] = self.rows(f"PRAGMA wal_checkpoint({'TRUNCATE' if cut else 'RESTART'})")
         except apsw.Error:
             return False
         finally:
-            handle.set_busy_timeout(self._busy_timeout)
+            self._busy_timeout = usual
+        self.logged = self.logged if busy else 0
         return not busy
-
-    @property
-    def _logged(self) -> int:
-        """Bytes of the write-ahead log."""
-        try:
-            return os.stat(f"{self.path}-wal").st_size
-        except OSError:
-            return 0
 
     def synchronise(self, synchronous: Synchronous) -> None:
         """How safe the next commits are; costs nothing when it is so already."""
@@ -279,6 +282,8 @@ class Connection:
         self._enter_wal(handle)
         handle.pragma("synchronous", self._synchronous)
         handle.pragma("journal_size_limit", JOURNAL_SIZE_LIMIT)
+        if not self._checkpoints:
+            handle.set_wal_hook(self._note_length)
         if self._prepare is not None:
             self._prepare(self)
         if self._query_only:
@@ -288,12 +293,19 @@ class Connection:
 
     def _wait_for_lock(self, tries: int) -> bool:
         """Of another process; False: no longer."""
+        if not self._waits:
+            return False
         now = time.monotonic()
         if tries == 0:
-            self._busy_until = now + self._busy_timeout / 1000
-        if now >= self._busy_until:
+            self._busy_since = now
+        waited = now - self._busy_since
+        if waited >= self._busy_timeout / 1000:
             return False
-        time.sleep(min(PATIENT, HURRIED * 2.0 ** min(tries, 10)) if self._urgent else PATIENT)
+        if TURN <= waited < 2 * TURN:
+            pause = HURRIED  # whoever held the lock must pass the turnstile again, and stands behind
+        else:
+            pause = min(PATIENT, HURRIED * 2.0 ** min(tries, 10)) if self._urgent else PATIENT
+        time.sleep(pause)
         return True
 
     def _enter_wal(self, handle: apsw.Connection) -> None:
@@ -333,15 +345,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _free(path: Path) -> tuple[int, int]:
-    """Bytes that are free on its disk, and how many of them are to stay so."""
-    try:
-        found = os.statvfs(path)
-    except (AttributeError, OSError):  # not everywhere; or the file is gone, which others will tell
-        return PLENTY, 0
-    return found.f_bavail * found.f_frsize, min(RESERVE, found.f_blocks * found.f_frsize // 4)
-
-
 def _close_all() -> None:
     """SQLite takes locks for a process, and remembers which: a child would believe that it holds those of its
     parent. Then the parent may take the write-ahead log away, and with it what the child has written since
@@ -356,9 +359,13 @@ def _close_all() -> None:
 def _take(connection: Connection) -> bool:
     """False: whoever uses it is not done in time, or waits for the end of the fork to open its file."""
     until = time.monotonic() + FORK_PATIENCE
-    while not connection.in_use.acquire(timeout=0.01):
-        if connection.waits_to_open or time.monotonic() > until:
-            return False
+    connection.is_wanted = True
+    try:
+        while not connection.in_use.acquire(timeout=0.01):
+            if connection.waits_to_open or time.monotonic() > until:
+                return False
+    finally:
+        connection.is_wanted = False
     return True
 
 

@@ -109,6 +109,20 @@ SELECT ?1, CAST(substr(?2, 1 + 26 * key, 26) AS TEXT), ?3, ?4 - 8 * ?10, ?5, ?4,
 FROM json_each(?9) WHERE true ON CONFLICT DO NOTHING
 """
 
+# The same for one: stream, id, task, place, time, lane, priority, body, number, child
+ADD_MESSAGE = """
+INSERT INTO headrace_messages
+    (stream, id, task, place, at_us, lane, priority, expires_us, body, since_us, claim, worker, child)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?5, ?9, 1 << 40, ?10) ON CONFLICT DO NOTHING
+"""
+
+# What is to be known before it: of the stream, and the number of the producer's last batch.
+FIND_STREAM_FOR_ONE = """
+SELECT stream, established, sealed, held_children, (
+    SELECT number FROM headrace_producers WHERE stream = streams.stream AND producer = ?4)
+FROM headrace_streams AS streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3
+"""
+
 # Undoes ADD_MESSAGES: what it wrote has its number where the number of a hand-out will be.
 TAKE_BACK = """
 DELETE FROM headrace_messages

@@ -13,6 +13,7 @@ from headrace.core.errors import BackendUnavailable
 
 from .connection import Connection, Synchronous
 from .reader import Reader
+from .reserve import Reserve
 from .schema import bring_up_to_date
 from .signalling import Signals
 from .step import Answered, Read, Step
@@ -35,7 +36,7 @@ class Session:
             path, heard=lambda: self._reader.poke(), is_awaited=lambda: self.watch.is_anybody_waiting
         )
         self._writer = Writer(
-            Connection(path, synchronous=synchronous, prepare=bring_up_to_date),
+            Connection(path, synchronous=synchronous, checkpoints=False, prepare=bring_up_to_date),
             self.watch.tell,
             namespace=namespace,
             synchronous=synchronous,
@@ -68,6 +69,7 @@ class Session:
         self.watch.wake_all()
         await self._writer.left()
         await self._reader.left()
+        Reserve(self._path).release_if_unused()
 
     def leave(self) -> None:
         """The same without waiting, for an event loop that is gone. A forked child has no threads to end."""
@@ -81,6 +83,11 @@ class Session:
         self._check_open()
         self._writer.submit(step)
         return step.future
+
+    def write_at_once(self, step: Step[T]) -> bool:
+        """Try to carry it out here and now; False: it is still to be written."""
+        self._check_open()
+        return self._writer.write_at_once(step)
 
     def read(self, run: Callable[[Connection], T]) -> asyncio.Future[T]:
         self._check_open()

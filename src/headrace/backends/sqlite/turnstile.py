@@ -54,18 +54,25 @@ class Turnstile:
     def enter(self, *, urgent: bool = True) -> bool:
         """Pass; True when `leave` is to be called once the write lock is held."""
         now = time.monotonic()
-        if now - self._passed_at < TURN or now < self._avoid_until:
-            return False
         pause = HURRIED if urgent else PATIENT
-        while not self._lock():
+        while (passing := self.try_to_enter()) is None:
             if time.monotonic() > now + PATIENCE:
                 self._avoid_until = now + DETOUR
                 return False
             time.sleep(pause)
-        return True
+        return passing
 
-    def leave(self) -> None:
-        self._passed_at = time.monotonic()
+    def try_to_enter(self) -> bool | None:
+        """The same without waiting; None: somebody else is inside."""
+        now = time.monotonic()
+        if now - self._passed_at < TURN or now < self._avoid_until:
+            return False
+        return True if self._lock() else None
+
+    def leave(self, *, passed: bool = True) -> None:
+        """`passed`: with the write lock; who did not get it has no turn."""
+        if passed:
+            self._passed_at = time.monotonic()
         if sys.platform != "win32" and self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 

@@ -5,6 +5,7 @@ A lone verb is written at once, a flood shares commits. Nothing waits for a time
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from queue import Empty
 from typing import Any, Final
@@ -16,7 +17,9 @@ from headrace.core.errors import BackendUnavailable, HeadraceError
 
 from . import signalling
 from .clerk import Answers, Clerk
+from .commit_times import CommitTimes
 from .connection import Connection, Synchronous
+from .disk_room import DiskRoom
 from .faults import is_full, nearly_full
 from .news import News
 from .step import Step
@@ -24,6 +27,9 @@ from .transaction import Transaction
 
 #: How much goes into one transaction: messages, or verbs that weigh as much as one.
 MOST_WEIGHT: Final = 2000
+
+#: Bytes that a step which the event loop waits for may add.
+MOST_AT_ONCE: Final = 64 * 1024
 
 
 class Spoiled(Exception):
@@ -53,14 +59,59 @@ class Writer(Clerk[Step[Any]]):
         self._synchronous: Synchronous = synchronous
         self._clock = clock
         self._is_awaited = is_awaited
+        self._times = CommitTimes()
+        self._room = DiskRoom(connection)
+
+    def write_at_once(self, step: Step[Any]) -> bool:
+        """On the event loop: carry the step out here, which spares it the way through the thread and back.
+        False: it was not carried out, since others are at work or it might take long."""
+        connection = self._connection
+        if self._unanswered or connection.checkpoint_due or not self._times.are_short:
+            return False
+        # A fork that waits for the connection would hardly get it from one who takes it again and again.
+        if step.size > MOST_AT_ONCE or connection.is_wanted or not connection.in_use.acquire(blocking=False):
+            return False
+        try:
+            answer, news = self._try_at_once(step)
+        finally:
+            connection.undo()  # nothing, unless a signal's handler has raised in the middle
+            connection.in_use.release()
+        if answer is None:
+            return False
+        step.settle(answer)
+        if news:
+            self._tell(news)
+        return True
+
+    def _try_at_once(self, step: Step[Any]) -> tuple[Any, News]:
+        """The answer; None where the thread is to try, and to see to whatever is wrong."""
+        connection = self._connection
+        try:
+            if not (connection.is_ready and self._room.is_plentiful()):
+                return None, News()
+            connection.synchronise(self._synchronous)
+            if not connection.begin_at_once():
+                return None, News()
+            [answer], news = self._execute([step])
+        except (apsw.Error, OSError):
+            return None, News()
+        except Spoiled as spoiled:
+            return spoiled.error if spoiled.shared else None, News()
+        return answer, news
 
     def _work(self) -> None:
         going = True
         while going:
             steps, going = self._gather()
-            if steps:
+            if not steps:
+                continue
+            with self._connection.in_use:
+                answers, news = self._carry_out(steps)
+            # When the event loop hears of it the connection is free: the next step may be written there.
+            self._deliver(answers, news)
+            if self._connection.checkpoint_due:
                 with self._connection.in_use:
-                    self._carry_out(steps)
+                    self._connection.checkpoint()
 
     def _gather(self) -> tuple[list[Step[Any]], bool]:
         """Wait for a step and take those that stand behind it; False: there will be no more."""
@@ -78,9 +129,11 @@ class Writer(Clerk[Step[Any]]):
                 return steps, True
         return steps, False
 
-    def _carry_out(self, steps: list[Step[Any]]) -> None:
+    def _carry_out(self, steps: list[Step[Any]]) -> tuple[Answers[Step[Any]], News]:
         answers: Answers[Step[Any]] = []
         news = News()
+        if any([not step.durable for step in steps]):
+            self._room.hold()  # this process is a worker
         try:
             writing = [step for step in steps if not self._answer_without_writing(step, answers)]
             writing = self._with_room(writing, answers)
@@ -89,7 +142,7 @@ class Writer(Clerk[Step[Any]]):
         except Exception as error:
             answered = {id(step) for step, _ in answers}
             answers += [(step, error) for step in steps if id(step) not in answered]
-        self._deliver(answers, news)
+        return answers, news
 
     def _answer_without_writing(self, step: Step[Any], answers: Answers[Step[Any]]) -> bool:
         if step.shortcut is None:
@@ -111,7 +164,10 @@ class Writer(Clerk[Step[Any]]):
     def _with_room(self, steps: list[Step[Any]], answers: Answers[Step[Any]]) -> list[Step[Any]]:
         """Those that may be carried out: on a disk that is nearly full nothing new is taken, so that what is
         there can be run."""
-        if self._connection.has_room(sum([step.size for step in steps])):
+        size = sum([step.size for step in steps])
+        if not size:
+            self._room.save_log()
+        if not size or self._room.takes(size):
             return steps
         answers += [(step, nearly_full(self._connection.path)) for step in steps if step.size]
         return [step for step in steps if not step.size]
@@ -138,15 +194,28 @@ class Writer(Clerk[Step[Any]]):
         try:
             return self._transact(steps)
         except Spoiled as spoiled:
-            if not spoiled.full or not self._connection.make_room():
+            if not spoiled.full:
                 raise
-        return self._transact(steps)
+            # The reserve is for what is stored, not for new messages.
+            of_reserve = not any([step.size for step in steps])
+            try:
+                if not self._room.make(of_reserve=of_reserve):
+                    raise
+                return self._transact(steps)
+            finally:
+                if of_reserve:
+                    self._room.hold_rest()
 
     def _transact(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
-        connection = self._connection
         self._begin(
             durable=any([step.durable for step in steps]), urgent=any([step.urgent for step in steps])
         )
+        return self._execute(steps)
+
+    def _execute(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
+        """In a transaction that has begun; the write lock is held."""
+        connection = self._connection
+        began = time.monotonic()
         transaction = Transaction(
             connection,
             namespace=self._namespace,
@@ -166,7 +235,10 @@ class Writer(Clerk[Step[Any]]):
         except apsw.Error as error:
             failure = connection.failed(error, committing=True)
             raise Spoiled(failure, shared=failure.uncertain, full=is_full(error)) from error
-        if transaction.news or any(step.durable for step in steps):
+        durable = any([step.durable for step in steps])
+        if durable and len(steps) == steps[0].weight == 1:
+            self._times.add(time.monotonic() - began)
+        if transaction.news or durable:
             signalling.send(connection.turn)
         return values, transaction.news
 
