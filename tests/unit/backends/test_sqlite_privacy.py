@@ -39,7 +39,7 @@ async def work(path: Path) -> dict[str, int]:
 
 
 async def test_all_files_are_for_their_owner_alone(path: Path) -> None:
-    names = ["jobs.db", "jobs.db-shm", "jobs.db-turn", "jobs.db-wal"]
+    names = ["jobs.db", "jobs.db-reserve", "jobs.db-shm", "jobs.db-turn", "jobs.db-wal"]
     assert await work(path) == dict.fromkeys(names, 0o600)
 
 
@@ -53,7 +53,7 @@ async def test_behind_a_link_that_leads_nowhere_yet_too(path: Path) -> None:
 async def test_a_file_that_is_there_keeps_its_rights_and_those_beside_it_have_them_too(path: Path) -> None:
     path.touch()
     path.chmod(0o660)
-    names = ["jobs.db", "jobs.db-shm", "jobs.db-turn", "jobs.db-wal"]
+    names = ["jobs.db", "jobs.db-reserve", "jobs.db-shm", "jobs.db-turn", "jobs.db-wal"]
     assert await work(path) == dict.fromkeys(names, 0o660)
 
 
