@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from .clock import datetime_of
+from .decoding import DECODE_ERRORS
 from .job_log import LogLine
 from .message import GIVEN_KEY, PRIORITIES, PriorityName, Trouble, decode_envelope
 from .record import JobStatus, Progress, Record, moment
@@ -110,5 +111,5 @@ def _enqueued_at(body: bytes | None) -> datetime | None:
         return None
     try:
         return moment(decode_envelope(body).enqueued_us)
-    except (msgspec.DecodeError, RecursionError):
+    except DECODE_ERRORS:
         return None

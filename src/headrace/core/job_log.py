@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from .clock import datetime_of
+from .decoding import DECODE_ERRORS
 from .errors import ConfigurationError
 
 #: Bytes that are kept of one line, and of all lines of a message together.
@@ -89,7 +90,7 @@ def decode_log(data: bytes | None) -> JobLog:
     """What is no log must not keep its message from being shown or recovered."""
     try:
         return _decoder.decode(data) if data else NO_LOG
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return NO_LOG
 
 

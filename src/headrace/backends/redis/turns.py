@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from itertools import chain, islice
 
-import msgspec
-
 from headrace.core.clock import SECOND
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, Stream
 
@@ -105,7 +104,7 @@ class Turns:
         for value in workers[1::2]:
             try:
                 seen = decode_seen(value)
-            except msgspec.DecodeError:
+            except DECODE_ERRORS:
                 continue  # of another version
             if seen.until_us < latest_us:
                 streams.update(seen.worker.streams)

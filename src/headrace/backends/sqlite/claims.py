@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.message import FRESH, Source, State, Stream, decode_state
 
 from . import queries
@@ -171,5 +172,5 @@ def read_state(data: bytes | None) -> State:
         return FRESH
     try:
         return decode_state(data)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return FRESH

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headrace.core.clock import datetime_of
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError
 from headrace.core.job_log import decode_log
 from headrace.core.message import Stream
@@ -116,7 +117,7 @@ def _reason(reason: str | None) -> DeadReason | None:
 def _failure(data: bytes | None) -> Failure | None:
     try:
         return _decode_failure(data) if data else None
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return None
 
 
