@@ -109,6 +109,8 @@ class Reception:
         return None if subscription is None else subscription.handler
 
     def _undecodable(self, claim: Claim, error: BaseException) -> Finished:
+        if claim.unreadable:
+            return self._refuse(claim, DeadReason.UNDECODABLE, claim.unreadable)
         version = _version_of(claim.body)
         if version is not None and version != ENVELOPE_VERSION:
             return self._of_another_version(claim, version, "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.core.layout import WHOLE, Layout, Layouts, decode_layout, encode_layout
+from headrace.core.decoding import text_of
+from headrace.core.layout import Layout, Layouts, decode_layout, encode_layout
 from headrace.core.message import Message, Stream
 
 from .connection import Word
@@ -20,7 +21,13 @@ class RedisLayouts(Layouts):
     _store: Store
 
     async def layout(self, stream: Stream) -> Layout:
-        return decode_layout(await self._store.command("HGET", self._store.queue(stream).keys.meta, "layout"))
+        return decode_layout(await self._stored(stream))
+
+    async def _stored(self, stream: Stream) -> bytes | None:
+        stored: bytes | None = await self._store.command(
+            "HGET", self._store.queue(stream).keys.meta, "layout"
+        )
+        return stored
 
     async def propose(self, stream: Stream, parts: int) -> Layout:
         return await self._change(stream, lambda stored: stored.with_proposal(parts))
@@ -51,22 +58,22 @@ class RedisLayouts(Layouts):
         chunks = [messages[start : start + ITEMS] for start in range(0, len(messages), ITEMS)]
         calls = [queue.call(HOLDERS, by_id, *_words(chunk)) for chunk in chunks]
         replies = await self._store.run_all(calls) if calls else []
-        return [id.decode() or None for reply in replies for id in reply]
+        return [text_of(id) or None for reply in replies for id in reply]
 
     async def _change(self, stream: Stream, change: Callable[[Layout], Layout]) -> Layout:
         """What stands there then."""
-        stored = await self.layout(stream)
+        content = await self._stored(stream) or b""
         queue = self._store.queue(stream)
         while True:
+            stored = decode_layout(content)
             layout = change(stored)
             if layout == stored:
                 return stored
-            expected = b"" if stored == WHOLE else encode_layout(stored)
             wanted = encode_layout(layout)
-            found: bytes = await self._store.run(queue.call(LAYOUT, expected, wanted))
+            found: bytes = await self._store.run(queue.call(LAYOUT, content, wanted))
             if found == wanted:
                 return layout
-            stored = decode_layout(found)
+            content = found
 
 
 def _words(messages: Sequence[Message]) -> list[Word]:

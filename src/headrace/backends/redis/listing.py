@@ -7,12 +7,14 @@ from typing import Any
 import msgspec
 
 from headrace.core.backend import DeadFilter
+from headrace.core.decoding import text_of
 from headrace.core.errors import ConfigurationError
 from headrace.core.message import Stream
 from headrace.core.record import DeadLetter, JobStatus, Page, Record
 
 from .entries import dead_letter_of, record_of
 from .keys import CHILD_LANES, LANES, NORMAL_LANE
+from .labels import readable_texts
 from .scripts import LIST, LOOK
 from .store import Store
 
@@ -70,7 +72,7 @@ class Lister:
         queue = self._store.queue(stream)
         used = await self._store.command("HGET", queue.keys.meta, "lanes") or b""
         unused = {f"{kind}{lane}" for kind in "QX" for lane in _LANES if lane != NORMAL_LANE} - {
-            f"{kind}{lane}" for kind in "QX" for lane in used.decode()
+            f"{kind}{lane}" for kind in "QX" for lane in text_of(used)
         }
         parts = [part for part in parts if part not in unused]
         place = read_cursor(cursor) if cursor else None
@@ -105,9 +107,9 @@ class Lister:
             return await self._marks(stream, place, limit)
         queue = self._store.queue(stream)
         after, rows = await self._store.run(
-            queue.call(LIST, place.part, place.after, min(limit, ROWS), BYTES)
+            queue.call(LIST, place.part, _meant(place.after), min(limit, ROWS), BYTES)
         )
-        further = Cursor(place.part, after.decode()) if after else None
+        further = Cursor(place.part, _shown(after)) if after else None
         return [record_of(stream, row) for row in rows], further
 
     async def _marks(self, stream: Stream, place: Cursor, limit: int) -> tuple[list[Record], Cursor | None]:
@@ -121,7 +123,7 @@ class Lister:
         prefix = queue.keys.mark_prefix
         scan = ("SCAN", position or "0", "MATCH", prefix + b"*", "COUNT", SCAN)
         following, keys = await self._store.command(*scan, queue=queue)
-        ids = sorted(id for key in keys if (id := key[len(prefix) :].decode()) > last)
+        ids = [id for id in readable_texts(key[len(prefix) :] for key in keys) if id > last]
         page = ids[: min(limit, ROWS)]
         further: Cursor | None = None
         if len(page) < len(ids):
@@ -136,6 +138,23 @@ class Lister:
             return []
         rows: list[Any] = await self._store.run(self._store.queue(stream).call(LOOK, *ids))
         return [record_of(stream, row) for row in rows]
+
+
+def _shown(after: bytes) -> str:
+    """Where to go on, as text: behind an id that is none it is written in hexadecimal digits."""
+    try:
+        return after.decode()
+    except UnicodeDecodeError:
+        return f"%{after.hex()}"
+
+
+def _meant(after: str) -> bytes:
+    try:
+        return bytes.fromhex(after[1:]) if after.startswith("%") else after.encode()
+    except ValueError:
+        raise ConfigurationError(
+            f"{after!r} is no place in this listing: pass a cursor that a page gave"
+        ) from None
 
 
 def _holds(part: str, status: JobStatus | None) -> bool:

@@ -20,15 +20,23 @@ WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kin
     AND id = ?4
 """
 
+# The same by its number.
+READ_RECORD_OF_SEQ = f"""{_RECORD}
+WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3)
+    AND seq = ?4
+"""
+
 # [seq, ...]
 READ_RECORDS = f"{_RECORD} WHERE seq IN (SELECT value FROM json_each(?))"
 
 # The listings answer [[seq, id, place, at_us, task, reason], ...]; bodies are read for what is shown alone.
-# By id, an order that a message keeps from its append to its mark: pages neither miss nor repeat one.
+# By id, an order that a message keeps from its append to its mark: pages neither miss nor repeat one. After a
+# message whose id is no text the next page goes on by its number.
 LIST_RECORDS = """
 SELECT json_group_array(json_array(seq, id, place, at_us, task, reason)) FROM (
     SELECT seq, id, place, at_us, task, reason FROM headrace_messages
-    WHERE stream = ?1 AND id > ?2 ORDER BY id LIMIT ?3)
+    WHERE stream = ?1 AND id > coalesce((SELECT id FROM headrace_messages WHERE seq = ?4), ?2)
+    ORDER BY id LIMIT ?3)
 """
 
 LIST_RECORDS_OF_STATUS = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 import msgspec
 
@@ -11,7 +11,7 @@ from headrace.core.clock import datetime_of
 from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError
 from headrace.core.job_log import decode_log
-from headrace.core.message import Stream
+from headrace.core.message import Stream, StreamKind
 from headrace.core.outcome import DeadReason, Failure
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Progress, Record
 
@@ -20,6 +20,7 @@ from .claims import read_state
 from .connection import Connection
 from .parcel import listed, unlisted
 from .places import DEAD, RANGES, RETRYING, RUNNING, SCHEDULED, STATUS, SUCCEEDED
+from .readable import readable_id, seq_of
 from .unique_keys import owners
 
 #: A page looks at no more than this many rows, however few of them fit.
@@ -27,6 +28,9 @@ SCAN_LIMIT: Final = 1000
 
 #: How far messages that are due are counted, for each of scheduled and retrying.
 DUE_LIMIT: Final = 10_000
+
+#: A stream of another kind is none.
+KINDS: Final = get_args(StreamKind)
 
 #: After every time.
 ETERNITY: Final = (1 << 63) - 1
@@ -62,7 +66,10 @@ class Row(NamedTuple):
 
 
 def look(connection: Connection, namespace: str, stream: Stream, id: str, now_us: int) -> Record | None:
-    found = connection.row(record_queries.READ_RECORD, (namespace, stream.kind, stream.name, id))
+    place = (namespace, stream.kind, stream.name)
+    found = connection.row(record_queries.READ_RECORD, (*place, id))
+    if found is None and (seq := seq_of(id)):
+        found = connection.row(record_queries.READ_RECORD_OF_SEQ, (*place, seq))
     return _record(stream, Row(*found), now_us) if found else None
 
 
@@ -86,8 +93,8 @@ def _record(stream: Stream, row: Row, now_us: int) -> Record | None:
     keyed = stream.kind == "queue" and place <= DEAD
     return Record(
         stream,
-        row.id,
-        JobStatus.EXPIRED if expired else STATUS[place],
+        readable_id(row.seq, row.id),
+        JobStatus.EXPIRED if expired else STATUS.get(place, JobStatus.UNKNOWN),
         task=row.task,
         body=row.body,
         state=state,
@@ -125,7 +132,8 @@ def _failure(data: bytes | None) -> Failure | None:
 
 
 def list_streams(connection: Connection, namespace: str) -> list[Stream]:
-    return [Stream(*row) for row in connection.rows(queries.LIST_STREAMS, (namespace,))]
+    rows = connection.rows(queries.LIST_STREAMS, (namespace,))
+    return [Stream(kind, name) for kind, name in rows if kind in KINDS]
 
 
 def count(connection: Connection, namespace: str, stream: Stream, now_us: int) -> Counts:
@@ -168,8 +176,11 @@ def list_records(connection: Connection, namespace: str, listing: Listing, now_u
     if number is None or listing.status is JobStatus.UNKNOWN:
         return Page(())
     if listing.status is None:
-        array = connection.value(record_queries.LIST_RECORDS, (number, listing.cursor or "", SCAN_LIMIT))
-        lines, cursor = _choose(array, listing, lambda line: line.id)
+        after_id = listing.cursor or ""
+        array = connection.value(
+            record_queries.LIST_RECORDS, (number, after_id, SCAN_LIMIT, seq_of(after_id))
+        )
+        lines, cursor = _choose(array, listing, lambda line: readable_id(line.seq, line.id))
     else:
         first, last = RANGES[listing.status]
         after = _read_cursor(listing.cursor, 3) if listing.cursor else (first, 0, 0)
@@ -239,7 +250,7 @@ def _dead_letter(stream: Stream, row: Row) -> DeadLetter:
     failure = _failure(row.failure) or Failure("", "")
     state = read_state(row.state)
     return DeadLetter(
-        id=row.id,
+        id=readable_id(row.seq, row.id),
         task=row.task,
         reason=row.reason or "",
         error=failure.error,

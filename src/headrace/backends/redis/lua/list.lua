@@ -12,7 +12,7 @@ local rows = {}
 -- Adds a row and says whether there is room for another.
 local function add(id, place, message)
   rows[#rows + 1] = row_of(id, place, message)
-  bytes = bytes - #get(message, 'm') - #(get(message, 's') or '')
+  bytes = bytes - #(get(message, 'm') or '') - #(get(message, 's') or '')
   return bytes > 0
 end
 
@@ -39,7 +39,7 @@ local function list_agenda(key, latest_first)
     local id = found[at]
     local packed = redis.call('HGET', MESSAGES, id)
     after = found[at + 1] .. ' ' .. id
-    if packed and not add(id, part, cmsgpack.unpack(packed)) then
+    if packed and not add(id, part, unpacked(id, packed)) then
       return true
     end
   end
@@ -52,7 +52,7 @@ local function list_queued(lane)
   for _, row in ipairs(found) do
     after = row[1]
     -- It may have been claimed since the page before.
-    if not add(get(row[2], 'i'), lane .. row[1], row[2]) then
+    if not add(id_of(lane, row[1], row[2]), lane .. row[1], row[2]) then
       return true
     end
   end
@@ -65,7 +65,7 @@ local function list_running(lane)
   for _, row in ipairs(found) do
     after = row[1]
     local message = message_in(lane, row[1])
-    if message and not add(get(message, 'i'), lane .. row[1], message) then
+    if message and not add(id_of(lane, row[1], message), lane .. row[1], message) then
       return true
     end
   end
