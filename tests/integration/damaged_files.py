@@ -103,4 +103,5 @@ def _cells(connection: apsw.Connection, table: str) -> list[Cell]:
             isinstance(value, str) and ("healthy" in value or value in ("other", "often")) for value in row
         )
         for column in columns
+        if column != "seq"  # the table's own numbering: behind the last number there is no other
     ]

@@ -347,10 +347,10 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
             tolerates=is_out_of_memory,
         )
         known = dict(zip(streams, rows, strict=True))
-        await self._heal([stream for stream, (_, lease, _) in known.items() if lease is None])
+        leases = {stream: int(lease) for stream, (_, lease, _) in known.items() if lease and lease.isdigit()}
+        await self._heal([stream for stream in known if stream not in leases])
         paused = frozenset(stream for stream, (flag, _, _) in known.items() if flag == b"1")
         self._set_paused(self._paused - known.keys() | paused)
-        leases = {stream: int(lease) for stream, (_, lease, _) in known.items() if lease}
         queues = {stream: layout for stream, (_, _, layout) in known.items() if stream.kind == "queue"}
         layouts = {stream: decode_layout(layout) for stream, layout in queues.items()}
         return Standing(paused, leases, layouts)

@@ -101,8 +101,9 @@ class Tail:
             queue=self._store.queue(topic),
         )
         now_us = int(seconds) * SECOND + int(microseconds) + self._store.offset_us()
-        known = int(last) if last and last.isdigit() else 0
-        if after > known and not rows:
+        is_readable = not last or last.isdigit()
+        known = int(last) if last and is_readable else 0
+        if is_readable and after > known and not rows:
             return await self._after(topic, 0, limit) if last else Reading((), 0, now_us)
         # What somebody else wrote behind the last event was not published.
         entries = tuple(entry for entry in map(_entry, rows) if not known or entry.number <= known)

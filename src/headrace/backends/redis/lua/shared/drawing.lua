@@ -342,10 +342,14 @@ local function take_in(group, events, from, to, fresh, late)
   return to - index + 1
 end
 
+local function is_time(text)
+  return text and #text < 19 and string.find(text, '^%d+$')
+end
+
 -- An event of the log. One that cannot be read has all that is there as body: it is drawn as the others are, and ends
 -- in the dead letters of the group.
 local function readable_event(number, event)
-  if event[1] == 'i' and event[3] == 't' and event[5] == 'm' and event[7] == 'a' and tonumber(event[8] or '') then
+  if event[1] == 'i' and event[3] == 't' and event[5] == 'm' and event[7] == 'a' and is_time(event[8]) then
     return event
   end
   return { 'i', 'unreadable-' .. number, 't', '', 'm', cmsgpack.pack(event), 'a', '0' }

@@ -27,7 +27,7 @@ end
 -- An event of the log is a list as a message is: i id · t task · m body · a when it was written (always in this
 -- order) · k key · e expiry.
 local function written_at(event)
-  return tonumber(event[8] or '') or 0
+  return tonumber(string.match(event[8] or '', '^%d+$') or 0) -- somebody may have written anything
 end
 
 -- The number of the last event that was ever written. The log itself says it, too, but with two bodies.
