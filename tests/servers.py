@@ -163,7 +163,7 @@ class Server:
     def command(self, *words: str | bytes | int) -> Reply:
         """Send one command on a connection of its own."""
         with socket.create_connection((HOST, self.port), timeout=5) as connection:
-            return _ask(connection, *words)
+            return ask(connection, *words)
 
     def __enter__(self) -> Server:
         self.start()
@@ -282,9 +282,9 @@ def _answers(port: int, pid: int) -> bool:
     """Whether this very process answers there: a neighbour may have taken the port in between."""
     try:
         with socket.create_connection((HOST, port), timeout=1) as connection:
-            if _ask(connection, "PING") != b"PONG":
+            if ask(connection, "PING") != b"PONG":
                 return False
-            info = _ask(connection, "INFO", "server")
+            info = ask(connection, "INFO", "server")
     except OSError:
         return False
     except ServerError as error:
@@ -297,7 +297,7 @@ class ServerError(Exception):
     """The server answered a command with an error."""
 
 
-def _ask(connection: socket.socket, *words: str | bytes | int) -> Reply:
+def ask(connection: socket.socket, *words: str | bytes | int) -> Reply:
     """One command and its answer in RESP2."""
     parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     request = b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)

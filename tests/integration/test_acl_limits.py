@@ -14,7 +14,7 @@ from headrace.backends import open_backend
 from headrace.backends.redis.permissions import Role, rules_for
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Stream
-from tests.servers import HOST, Server, ServerError, _ask, require, rows
+from tests.servers import HOST, Server, ServerError, ask, require, rows
 from tests.waiting import wait_until_sync
 
 OURS, THEIRS = "{headrace:q:work}:msg", "other:secret"
@@ -42,7 +42,7 @@ class User:
         self("AUTH", role, "secret")
 
     def __call__(self, *words: str | bytes | int) -> Any:
-        return _ask(self.socket, *words)
+        return ask(self.socket, *words)
 
     def may(self, *words: str | bytes | int) -> bool:
         try:
@@ -127,7 +127,7 @@ async def test_a_producer_pauses_a_queue_for_all(server: Server) -> None:
 @pytest.mark.parametrize("role", ["reader", "producer"])
 def test_both_end_the_waits_of_other_clients_by_their_numbers(server: Server, role: Role) -> None:
     with socket.create_connection((HOST, server.port), timeout=20) as other, user(server, role) as one:
-        id = _ask(other, "CLIENT", "ID")
+        id = ask(other, "CLIENT", "ID")
         assert isinstance(id, int)
         other.sendall(b"*3\r\n$5\r\nBLPOP\r\n$7\r\nwaiting\r\n$1\r\n0\r\n")
         wait_until_sync(lambda: one("CLIENT", "UNBLOCK", id) == 1)

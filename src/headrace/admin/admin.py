@@ -12,6 +12,7 @@ import msgspec
 from headrace.core.backend import Backend, CancelAnswer, ReplayAnswer
 from headrace.core.clock import microseconds
 from headrace.core.codec import Codec
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.examination import Finding
 from headrace.core.info import JobInfo, job_info, newest_first
@@ -363,7 +364,7 @@ class Admin:
     def _edited(self, record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         try:
             envelope = decode_envelope(record.body or b"")
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             raise InvalidPayload(
                 f"job {record.id} cannot be edited: its message cannot be read ({error})"
             ) from error

@@ -9,14 +9,12 @@ import msgspec
 
 from headrace.core.clock import datetime_of
 from headrace.core.codec import Codec
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.event import decode_event
 from headrace.core.message import decode_envelope
 from headrace.core.record import Record, moment
 from headrace.core.secret import masked
 from headrace.core.topics import LogEntry
-
-#: What bodies that are damaged or hostile raise.
-_UNREADABLE = (msgspec.DecodeError, RecursionError)
 
 
 class EventInfo(msgspec.Struct, frozen=True):
@@ -82,7 +80,7 @@ def read_event(entry: LogEntry, topic: str, codec: Codec | None) -> EventInfo:
     )
     try:
         envelope = decode_event(entry.body)
-    except _UNREADABLE as error:
+    except DECODE_ERRORS as error:
         return msgspec.structs.replace(bare, problem=f"the message cannot be read: {error}")
     payload, problem = _payload(envelope.payload, codec)
     return msgspec.structs.replace(
@@ -110,7 +108,7 @@ def _payload(data: bytes, codec: Codec | None) -> tuple[Any, str]:
 def _job_contents(body: bytes, codec: Codec | None) -> Contents:
     try:
         envelope = decode_envelope(body)
-    except _UNREADABLE as error:
+    except DECODE_ERRORS as error:
         return Contents(problem=f"the message cannot be read: {error}")
     headers = envelope.headers or {}
     try:

@@ -9,6 +9,7 @@ from typing import cast
 import msgspec
 
 from headrace.core.backend import Backend, DeadFilter, ReplayAnswer
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError
 from headrace.core.message import Stream, StreamKind, decode_envelope
 from headrace.core.outcome import DeadReason
@@ -140,6 +141,6 @@ def _with_payload_only(letter: DeadLetter) -> DeadLetter:
     about; all of it when it cannot be read."""
     try:
         payload = decode_envelope(letter.payload).payload
-    except (msgspec.DecodeError, RecursionError):
+    except DECODE_ERRORS:
         return letter
     return msgspec.structs.replace(letter, payload=payload)

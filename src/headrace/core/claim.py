@@ -27,6 +27,7 @@ class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
     priority: int = NORMAL
     expires_us: int = 0
     child: bool = False  # as the message said
+    unreadable: str = ""  # why its entry cannot be read: it has no body then, and goes to the dead letters
 
     @property
     def suspect(self) -> bool:

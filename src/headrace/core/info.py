@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from .clock import datetime_of
+from .decoding import DECODE_ERRORS
 from .job_log import LogLine
 from .message import GIVEN_KEY, PRIORITIES, PriorityName, Trouble, decode_envelope
 from .record import JobStatus, Progress, Record, moment
@@ -119,7 +120,7 @@ def _enqueued_at(record: Record) -> datetime | None:
         return None
     try:
         enqueued_us = decode_envelope(record.body).enqueued_us
-    except (msgspec.DecodeError, RecursionError):
+    except DECODE_ERRORS:
         return None
     trail_us = record.state.trail[0].at_us if record.state.trail else 0
     later = (at_us for at_us in (trail_us, record.claimed_us, record.ended_us) if at_us)

@@ -14,6 +14,7 @@ import msgspec
 
 from .bounds import Count, MomentUs
 from .clock import datetime_of
+from .decoding import DECODE_ERRORS
 from .errors import ConfigurationError
 
 #: Bytes that are kept of one line, and of all lines of a message together.
@@ -90,7 +91,7 @@ def decode_log(data: bytes | None) -> JobLog:
     """What is no log must not keep its message from being shown or recovered."""
     try:
         return _decoder.decode(data) if data else NO_LOG
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return NO_LOG
 
 

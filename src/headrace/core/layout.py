@@ -28,6 +28,7 @@ from typing import Annotated, Final
 import msgspec
 
 from .bounds import Count, MomentUs
+from .decoding import DECODE_ERRORS
 from .errors import ConfigurationError
 from .message import GROUP_MARK, Message, Stream
 from .number import whole_number
@@ -65,6 +66,13 @@ class Layout(msgspec.Struct, frozen=True, array_like=True):
     @property
     def current(self) -> Generation:
         return self.generations[-1]
+
+    @property
+    def possible(self) -> bool:
+        """Whether this can be a layout; anyone may have written another."""
+        return len(self.generations) > 0 and all(
+            each.number >= 0 and 0 < each.parts <= PARTS_MOST for each in self.generations
+        )
 
     @property
     def whole(self) -> bool:
@@ -131,8 +139,13 @@ def encode_layout(layout: Layout) -> bytes:
 
 
 def decode_layout(content: bytes | None) -> Layout:
-    """As it was stored; nothing stored is whole."""
-    return _decode(content) if content else WHOLE
+    """As it was stored; nothing stored is whole. What cannot be read is as good as lost: whoever knows the
+    layout stores it again (`restore`)."""
+    try:
+        layout = _decode(content) if content else WHOLE
+    except DECODE_ERRORS:
+        return WHOLE
+    return layout if layout.possible else WHOLE
 
 
 def part_stream(stream: Stream, number: int, index: int) -> Stream:
@@ -159,7 +172,8 @@ def whole_stream(part: Stream) -> Stream:
 def generation_of(part: Stream) -> int:
     """The number of the generation that it belongs to; 0: it is the whole stream."""
     _, _, place = part.name.partition(GROUP_MARK)[0].partition(PART_MARK)
-    return int(place.partition(".")[0]) if place else 0
+    number = place.partition(".")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def checked_partitions(value: object) -> int:

@@ -24,6 +24,12 @@ class Lease(msgspec.Struct, frozen=True):
     longer_us: int = 0
     longer_until_us: int = 0
 
+    @classmethod
+    def stored(cls, us: int | None, longer_us: int, longer_until_us: int) -> Lease:
+        """As a store has it, where anyone may have written any number."""
+        bounded = None if us is None else min(max(us, 0), FOREVER)
+        return cls(bounded, min(max(longer_us, 0), FOREVER), min(max(longer_until_us, 0), 2 * FOREVER))
+
     def changed(self, us: int, now_us: int) -> Lease:
         """The lease after a worker asked for `us`."""
         held_us = self.at(now_us)

@@ -23,9 +23,6 @@ from .secret import SECRET_CODE, Secret
 #: One of the two encoders below.
 Encode = Callable[[Any], bytes]
 
-#: What decoding hostile or damaged bytes can raise.
-DECODE_ERRORS = (msgspec.DecodeError, RecursionError, MemoryError, ValueError, NotImplementedError, TypeError)
-
 
 def _reduce(value: Any) -> Any:
     """What MessagePack does not know: pydantic's models as plain data, secrets as an extension."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.job_log import LogLine
 from headrace.core.message import State
 from headrace.core.outcome import Failure
@@ -123,7 +124,7 @@ class MalformedFrame(Exception):
 def _decoded(body: bytes) -> FromChild:
     try:
         return _from_child.decode(body)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise MalformedFrame(str(error)) from error
 
 

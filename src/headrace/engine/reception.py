@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from headrace.core.claim import Claim
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import PayloadError
 from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Source, decode_envelope
 from headrace.core.outcome import DeadReason, Expired
@@ -50,7 +51,7 @@ class Reception:
             return self._refuse(claim, DeadReason.OVERSIZED, f"the message has {len(body):,} bytes")
         try:
             envelope = decode_envelope(body)
-        except (msgspec.DecodeError, RecursionError, MemoryError) as error:
+        except DECODE_ERRORS as error:
             return self._undecodable(claim, error)
         if envelope.version != ENVELOPE_VERSION:
             return self._of_another_version(claim, envelope.version, envelope.task)
@@ -108,6 +109,8 @@ class Reception:
         return None if subscription is None else subscription.handler
 
     def _undecodable(self, claim: Claim, error: BaseException) -> Finished:
+        if claim.unreadable:
+            return self._refuse(claim, DeadReason.UNDECODABLE, claim.unreadable)
         version = _version_of(claim.body)
         if version is not None and version != ENVELOPE_VERSION:
             return self._of_another_version(claim, version, "")
@@ -125,7 +128,7 @@ class Reception:
 def _version_of(body: bytes) -> int | None:
     try:
         decoded = msgspec.msgpack.decode(body)
-    except (msgspec.DecodeError, RecursionError, MemoryError):
+    except DECODE_ERRORS:
         return None
     first = decoded[0] if isinstance(decoded, list) and decoded else None
     return first if isinstance(first, int) else None

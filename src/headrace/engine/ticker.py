@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.message import EXPIRED_MARK_US, Message, Source, Stream
 from headrace.core.rotation import Rotation
 from headrace.core.schedule import Firing, Schedule, decode_schedule, due, message_at, next_after
@@ -161,5 +162,5 @@ def _read(record: ScheduleRecord) -> Schedule | None:
     """A schedule that is stored whole; None for one that only other code declares, or of a newer version."""
     try:
         return None if record.definition is None else decode_schedule(record.definition)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return None

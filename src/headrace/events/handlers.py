@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.core import values
 from headrace.core.codec import Codec, unwrapped
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.event import decode_event
 from headrace.core.hints import hints_of
@@ -89,7 +90,7 @@ class Handled:
         data = unwrapped(envelope.payload, self._codec)
         try:
             return self._decoder.decode(data)
-        except values.DECODE_ERRORS as error:
+        except DECODE_ERRORS as error:
             raise InvalidPayload(f"the event does not fit {self._name}: {error}") from error
 
     @cached_property

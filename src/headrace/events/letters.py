@@ -13,6 +13,7 @@ from headrace.core import values
 from headrace.core.checks import can_be_sent, checked_headers, due_moment
 from headrace.core.clock import SECOND, Clock, microseconds
 from headrace.core.codec import Codec
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError, InvalidPayload, PayloadTooLarge
 from headrace.core.event import EventEnvelope
@@ -140,7 +141,7 @@ class EventLetters:
         """What no subscriber could read is refused here, where somebody can mend it."""
         try:
             return self._decoder.decode(encoded)
-        except values.DECODE_ERRORS as error:
+        except DECODE_ERRORS as error:
             raise InvalidPayload(f"the event is no {self._kind}: {error}") from error
 
     @cached_property

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from headrace.core import values
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import InvalidPayload
 from headrace.core.hints import hints_of
 from headrace.engine.dependencies import asked_of_callers
@@ -107,7 +108,7 @@ class Arguments:
                     args = tuple(value for value in args if value is not _MISSING)
                 return args, {}
             return self._decode_parts(payload)
-        except (*values.DECODE_ERRORS, IndexError) as error:
+        except (*DECODE_ERRORS, IndexError) as error:
             self._refuse(error)
 
     def resolve(self) -> None:
@@ -180,7 +181,7 @@ class Arguments:
     def _decode_one(self, parameter: Parameter, value: msgspec.Raw) -> Any:
         try:
             return self._decoders[parameter.name].decode(value)
-        except values.DECODE_ERRORS as error:
+        except DECODE_ERRORS as error:
             text = str(error)
             place = text if " - at `$" in text else f"{text} - at `$`"
             raise ValueError(place.replace("`$", f"`{parameter.name}", 1)) from error

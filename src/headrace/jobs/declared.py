@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core import values
 from headrace.core.codec import Codec, unwrapped
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.message import PRIORITIES, Stream
 from headrace.core.names import PATTERN
@@ -70,7 +71,7 @@ def decoded(decoder: msgspec.msgpack.Decoder[Any], result: bytes, task: str) -> 
     """A result's value; `InvalidPayload` when the bytes are no such value."""
     try:
         return decoder.decode(result)
-    except values.DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         raise InvalidPayload(f"a result of {task} is not what it returns: {error}") from error
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from headrace.core.clock import SECOND, microseconds
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.ids import new_id
@@ -295,7 +296,7 @@ def _next_us(timing: Timing, last_us: int, now_us: int) -> int | None:
 def _read(record: ScheduleRecord) -> Schedule | None:
     try:
         return None if record.definition is None else decode_schedule(record.definition)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return None
 
 

@@ -18,9 +18,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import msgspec
-
 from headrace.core.claim import Claim
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.directives import RetryLater, Snooze
 from headrace.core.errors import ConfigurationError
 from headrace.core.event import decode_event
@@ -211,7 +210,7 @@ def _headers_of(run: Run) -> Mapping[str, str]:
 def _event_headers(claim: Claim) -> Mapping[str, str]:
     try:
         return {TRACEPARENT: decode_event(claim.body).traceparent}
-    except (msgspec.DecodeError, RecursionError):
+    except DECODE_ERRORS:
         return {}
 
 

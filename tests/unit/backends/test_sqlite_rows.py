@@ -57,25 +57,23 @@ def look(file: SqliteFile, id: str) -> JobStatus:
 # --- damaged rows -----------------------------------------------------------------------------------------
 
 
-def test_a_state_that_cannot_be_read_counts_as_fresh(file: SqliteFile) -> None:
+def test_a_state_that_cannot_be_read_is_handed_out_for_the_worker_to_bury(file: SqliteFile) -> None:
     file.append(message("good"), message("bad"), message("better"))
     damage(file, "state", "bad")
     claims = file.claim()
     assert [claim.id for claim in claims] == ["good", "bad", "better"]
-    assert [claim.state for claim in claims] == [FRESH] * 3
-    assert [claim.body for claim in claims] == [b"hello"] * 3
+    assert [claim.body for claim in claims] == [b"hello", b"", b"hello"]
+    assert [bool(claim.unreadable) for claim in claims] == [False, True, False]
 
 
-def test_a_state_that_cannot_be_read_is_recovered_like_any_other(file: SqliteFile) -> None:
+def test_a_state_that_cannot_be_read_does_not_keep_the_others_from_being_recovered(file: SqliteFile) -> None:
     file.append(message("good"), message("bad"))
     file.claim()
     damage(file, "state", "bad")
     file.clock.advance(60)
     reclaimed = file.transact(lambda transaction: recovery.reclaim(transaction, [SOURCE], 100))
-    assert [(recovered.id, recovered.crashes) for recovered in reclaimed.recovered] == [
-        ("good", 1),
-        ("bad", 1),
-    ]
+    assert [(recovered.id, recovered.crashes) for recovered in reclaimed.recovered] == [("good", 1)]
+    assert {claim.id: bool(claim.unreadable) for claim in file.claim()} == {"good": False, "bad": True}
 
 
 def test_a_failure_that_cannot_be_read_does_not_hide_the_dead_letter(file: SqliteFile) -> None:

@@ -114,10 +114,13 @@ async def test_a_dead_letter_can_be_given_other_arguments_and_replayed(app: App,
 
 # --- bytes ---------------------------------------------------------------------------------------------
 
+NOT_TEXT = encode_envelope(Envelope(ENVELOPE_VERSION, "id", "see", 0, None, None, b"")).replace(
+    b"see", b"\xff" * 3
+)
 DEEP = functools.reduce(lambda inner, _: b"\x91" + inner, range(20_000), b"\x01")
 
 
-@pytest.mark.parametrize("body", [b"", b"garbage", b"\xc1", DEEP, msgspec.msgpack.encode({"a": 1})])
+@pytest.mark.parametrize("body", [b"", b"garbage", b"\xc1", NOT_TEXT, DEEP, msgspec.msgpack.encode({"a": 1})])
 async def test_bytes_that_are_no_message_are_dead_with_the_bytes_kept(app: App, body: bytes) -> None:
     @app.task(name="see")
     async def see() -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hiredis import ReplyError
 
+from headrace.core.decoding import text_of
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.message import Stream
 from headrace.core.orders import (
@@ -105,17 +106,18 @@ class Announcements:
 
     def _receive(self, message: Any) -> None:
         _, channel, payload = message
-        words = payload.decode().split(" ")
-        if channel.decode() == self._channel:
+        words = text_of(payload).split(" ")
+        if text_of(channel) == self._channel:
             if len(words) == 1:
                 self._pulse.set()
             else:
                 self._end(stream_of(words[0]), words[1])
             return
-        if words[0] == "ready":
-            asyncio.get_running_loop().call_soon(self._ready, stream_of(words[1]), words[2])
-        if words[0] == "lane":
-            asyncio.get_running_loop().call_soon(self._use_lanes, stream_of(words[1]), words[2])
+        match words:
+            case ["ready", label, name]:
+                asyncio.get_running_loop().call_soon(self._ready, stream_of(label), name)
+            case ["lane", label, lanes]:
+                asyncio.get_running_loop().call_soon(self._use_lanes, stream_of(label), lanes)
         order = _order(words)
         if order is not None:
             self._tell(order)
@@ -232,7 +234,7 @@ def _order(words: list[str]) -> Order | None:
             return PauseOrder(stream_of(label), paused == "1")
         case ["due", label]:
             return DueOrder(stream_of(label))
-        case ["lease", label, lease_us]:
+        case ["lease", label, lease_us] if lease_us.isdecimal():
             return LeaseOrder(stream_of(label), int(lease_us))
         case ["schedule", label]:
             return ScheduleOrder(stream_of(label))

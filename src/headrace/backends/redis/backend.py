@@ -25,7 +25,7 @@ from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
 from .examination import RedisExamination
 from .faults import OutOfMemory, Refused, is_out_of_memory, is_per_chunk
-from .inspector import WORKER_TTL, Seen, decode_seen, encode_seen
+from .inspector import WORKER_TTL, Seen, encode_seen, readable_seen
 from .keys import label_of
 from .layouts import RedisLayouts
 from .lease_keeper import RedisLeaseKeeper
@@ -160,7 +160,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         await self._list(source.stream)
         previous = await self._store.run(self._store.queue(source.stream).call(ENSURE, lease_us))
         self._ensured[source.stream] = (source, lease_us)
-        return None if previous is None or int(previous) == lease_us else int(previous)
+        return int(previous) if previous and previous.isdigit() and int(previous) != lease_us else None
 
     async def append(self, batch: Batch) -> list[Answer]:
         if not batch.messages:
@@ -324,7 +324,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         gone = [
             consumer
             for consumer, value in zip(workers[::2], workers[1::2], strict=True)
-            if decode_seen(value).until_us <= now_us
+            if (seen := readable_seen(value)) is None or seen.until_us <= now_us
         ][:limit]
         if gone:
             await self._store.command("HDEL", self._store.keys.workers, *gone)
@@ -348,10 +348,10 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
             tolerates=is_out_of_memory,
         )
         known = dict(zip(streams, rows, strict=True))
-        await self._heal([stream for stream, (_, lease, _) in known.items() if lease is None])
+        leases = {stream: int(lease) for stream, (_, lease, _) in known.items() if lease and lease.isdigit()}
+        await self._heal([stream for stream in known if stream not in leases])
         paused = frozenset(stream for stream, (flag, _, _) in known.items() if flag == b"1")
         self._set_paused(self._paused - known.keys() | paused)
-        leases = {stream: int(lease) for stream, (_, lease, _) in known.items() if lease}
         queues = {stream: layout for stream, (_, _, layout) in known.items() if stream.kind == "queue"}
         layouts = {stream: decode_layout(layout) for stream, layout in queues.items()}
         return Standing(paused, leases, layouts)

@@ -13,7 +13,7 @@ from headrace.core.errors import BackendUnavailable
 
 from .address import Address, Place
 from .connection import Finder, Greeting, Hearing, Link, Wire, Word, pack
-from .faults import error_of, leads_elsewhere, lost, passes_soon, redirection_of
+from .faults import Damaged, error_of, leads_elsewhere, lost, passes_soon, redirection_of
 from .nodes import Errand, Nodes
 from .notices import Notices
 from .permissions import Probe, probe_keys
@@ -112,6 +112,8 @@ class ClusterStore(Store):
 
     def pass_over(self, queue: Queue, error: BackendUnavailable) -> None:
         """Others may be on nodes that are there."""
+        if isinstance(error, Damaged):
+            return
         self._notices.warn(f"{queue.label} must do without a node of the cluster: {error}")
 
     # --- requests ----------------------------------------------------------------------------------------

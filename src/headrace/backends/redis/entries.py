@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from headrace.core.claim import Claim
 from headrace.core.clock import datetime_of
+from headrace.core.decoding import DECODE_ERRORS, text_of
 from headrace.core.job_log import NO_LOG, JobLog, decode_log
 from headrace.core.message import FRESH, NORMAL, State, Stream, decode_state
 from headrace.core.outcome import DeadReason, Failure
@@ -16,9 +17,14 @@ from headrace.core.record import DeadLetter, JobStatus, Progress, Record
 
 from .queue import Queue
 
+T = TypeVar("T")
+
 #: An entry that holds nothing but id, task and body has this many fields and values, and one that was drawn
 #: late and says when it was written has these.
 PLAIN, DRAWN = 6, 8
+
+#: What an entry that somebody else wrote can raise: it may lack what every message has.
+UNREADABLE = (*DECODE_ERRORS, KeyError)
 
 _failure = msgspec.msgpack.Decoder(Failure)
 
@@ -48,12 +54,31 @@ class Token(msgspec.Struct, frozen=True, gc=False):
 
 def claims_of(queue: Queue, lane: int, entries: Sequence[Any], consumer: str, now_us: int) -> list[Claim]:
     source = queue.source
-    return [
-        Claim(source, fields[1].decode(), fields[5], Token(lane, entry, consumer, fields[3]), now_us)
-        if len(fields) == PLAIN or (len(fields) == DRAWN and fields[6] == b"a")
-        else _claim(queue, lane, entry, fields, consumer, now_us)
-        for entry, fields in entries
-    ]
+    try:
+        return [
+            Claim(source, fields[1].decode(), fields[5], Token(lane, entry, consumer, fields[3]), now_us)
+            if len(fields) == PLAIN or (len(fields) == DRAWN and fields[6] == b"a")
+            else _claim(queue, lane, entry, fields, consumer, now_us)
+            for entry, fields in entries
+        ]
+    except UNREADABLE:
+        return [_any_claim(queue, lane, entry, fields, consumer, now_us) for entry, fields in entries]
+
+
+def _any_claim(
+    queue: Queue, lane: int, entry: bytes, fields: list[bytes], consumer: str, now_us: int
+) -> Claim:
+    """The same for an entry that perhaps cannot be read: the claim says so, and the worker buries it."""
+    try:
+        return _claim(queue, lane, entry, fields, consumer, now_us)
+    except UNREADABLE as error:
+        problem = f"the entry cannot be read ({error}): {message_of(fields)!r:.300}"
+    message = message_of(fields)
+    token = Token(lane, entry, consumer, message.get(b"t", b""), message.get(b"o"), message.get(b"u", b""))
+    id = text_of(message.get(b"i", b""))
+    if not id or id.encode() != message[b"i"]:
+        id = f"unreadable-{lane}{entry.decode()}"
+    return Claim(queue.source, id, b"", token, now_us, unreadable=problem)
 
 
 def _claim(queue: Queue, lane: int, entry: bytes, fields: list[bytes], consumer: str, now_us: int) -> Claim:
@@ -73,7 +98,7 @@ def _claim(queue: Queue, lane: int, entry: bytes, fields: list[bytes], consumer:
 
 
 def message_of(fields: Sequence[bytes]) -> dict[bytes, bytes]:
-    return dict(zip(fields[::2], fields[1::2], strict=True))
+    return dict(zip(fields[::2], fields[1::2], strict=False))
 
 
 def state_of(message: dict[bytes, bytes]) -> State:
@@ -85,35 +110,46 @@ def record_of(stream: Stream, row: Sequence[Any]) -> Record:
     """A row as lua/shared/describing.lua makes it."""
     id, status, time, worker, fields, *said = row
     message, job_status, at_us = message_of(fields), JobStatus(status.decode()), read_score(time)
-    reason, failure = message.get(b"r"), message.get(b"f")
     progress, log = read_said(said[0] if said else None)
     unique = message.get(b"u", b"") if stream.kind == "queue" else b""
     return Record(
         stream,
-        id.decode(),
+        text_of(id),
         job_status,
-        task=message.get(b"t", b"").decode(),
+        task=text_of(message.get(b"t", b"")),
         body=message.get(b"m"),
-        state=state_of(message),
-        priority=int(message.get(b"p", NORMAL)),
+        state=_readable(state_of, message, FRESH),
+        priority=_readable(int, message.get(b"p", NORMAL), NORMAL),
         due_us=at_us if job_status in (JobStatus.SCHEDULED, JobStatus.RETRYING) else 0,
         claimed_us=at_us if job_status is JobStatus.RUNNING else 0,
-        worker=worker.decode(),
+        worker=text_of(worker),
         ended_us=at_us if job_status.over else 0,
         result=message.get(b"v"),
-        note=message.get(b"n", b"").decode(),
-        reason=DeadReason(reason.decode()) if reason else None,
-        failure=_failure.decode(failure) if failure else None,
+        note=text_of(message.get(b"n", b"")),
+        reason=_readable(_reason_of, message.get(b"r"), None),
+        failure=_readable(_failure.decode, message.get(b"f", b""), None),
         progress=progress,
         log=log,
-        unique_key=unique[1:].decode(),
+        unique_key=text_of(unique[1:]),
         takes_key=unique.startswith(b"f"),
     )
 
 
+def _readable(read: Callable[[Any], T], data: Any, otherwise: T) -> T:
+    """People are shown what can be read."""
+    try:
+        return read(data)
+    except DECODE_ERRORS:
+        return otherwise
+
+
+def _reason_of(data: bytes | None) -> DeadReason | None:
+    return DeadReason(data.decode()) if data else None
+
+
 def read_score(text: bytes) -> int:
     """A time. Beyond 17 digits, which only a stranger stores, a server writes it with an exponent."""
-    return int(text) if text.isdigit() else int(float(text))
+    return int(text) if text.isdigit() else _readable(lambda text: int(float(text)), text, 0)
 
 
 def read_said(said: bytes | None) -> tuple[Progress | None, JobLog]:

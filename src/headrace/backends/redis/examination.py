@@ -90,7 +90,9 @@ class RedisExamination(RedisInspector, Examination):
         """Who holds each message of a stream that has not been renewed for long."""
         keys = self._store.queue(stream).keys
         lease = await self._store.command("HGET", keys.meta, "lease")
-        idle_us = max(STALE_LEAST, STALE_LEASES * int(lease or DEFAULT_LEASE))
+        idle_us = max(
+            STALE_LEAST, STALE_LEASES * (int(lease) if lease and lease.isdigit() else DEFAULT_LEASE)
+        )
         rows = await self._store.commands(
             *(
                 ("XPENDING", key, GROUP, "IDLE", idle_us // 1000, "-", "+", HELD)

@@ -157,6 +157,10 @@ class Refused(BackendUnavailable):
     """A mistake in the URL or in the user's rights: trying again does not help."""
 
 
+class Damaged(RequestRefused):
+    """Somebody has written something else in the place of what this stream keeps: others are as they were."""
+
+
 def fault_of(error: ReplyError) -> Fault:
     return FAULTS.get(_code_of(str(error)), UNFORESEEN)
 
@@ -223,6 +227,11 @@ def is_denied(reply: Any) -> bool:
     return is_error(reply, "NOPERM")
 
 
+def is_damaged(reply: Any) -> bool:
+    """Whether it is about the keys of one stream: of a wrong type, or with what no script can read."""
+    return isinstance(reply, ReplyError) and _code_of(str(reply)) in ("WRONGTYPE", "")
+
+
 def can_heal(reply: ReplyError) -> bool:
     """Whether the one who reads can mend it and go on."""
     return fault_of(reply).course is Course.HEAL
@@ -268,7 +277,9 @@ def _code_of(text: str) -> str:
 def _kind_of(reply: ReplyError, fault: Fault) -> type[BackendUnavailable]:
     if fault.course is Course.FATAL:
         return Refused
-    if fault is UNFORESEEN or is_error(reply, "WRONGTYPE"):
+    if is_damaged(reply):
+        return Damaged
+    if fault is UNFORESEEN:
         return RequestRefused
     if is_error(reply, "MISCONF"):
         return ChangesRefused

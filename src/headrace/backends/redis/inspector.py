@@ -9,11 +9,13 @@ import msgspec
 
 from headrace.core.backend import PURGED_MARKS, DeadFilter, Inspector, ReplayAnswer
 from headrace.core.clock import SECOND
+from headrace.core.decoding import DECODE_ERRORS, text_of
 from headrace.core.errors import after_a_part
 from headrace.core.message import EXPIRED_MARK_US, Stream
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 
 from .keys import stream_of
+from .labels import labels_of
 from .listing import Lister
 from .scripts import COUNTS, DISCARD, DRAW, HASTEN, HOLDER, ISSUE, PAUSE, PURGE, REPLAY, REWRITE
 from .store import Store
@@ -36,14 +38,21 @@ encode_seen = msgspec.msgpack.Encoder().encode
 decode_seen = msgspec.msgpack.Decoder(Seen).decode
 
 
+def readable_seen(value: bytes) -> Seen | None:
+    """None: of another version, or damaged."""
+    try:
+        return decode_seen(value)
+    except DECODE_ERRORS:
+        return None
+
+
 class RedisInspector(Inspector):
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lister = Lister(store)
 
     async def streams(self) -> list[Stream]:
-        labels: list[bytes] = await self._store.command("SMEMBERS", self._store.keys.streams)
-        return [stream_of(label) for label in sorted(label.decode() for label in labels)]
+        return [stream_of(label) for label in await labels_of(self._store)]
 
     async def counts(self, stream: Stream) -> Counts:
         return counts_of(await self._store.run(self._store.queue(stream).call(COUNTS)))
@@ -61,12 +70,13 @@ class RedisInspector(Inspector):
 
     async def holder(self, stream: Stream, key: str) -> str | None:
         id: bytes = await self._store.run(self._store.queue(stream).call(HOLDER, key))
-        return id.decode() or None
+        return text_of(id) or None
 
     async def workers(self) -> list[WorkerInfo]:
         values: list[bytes] = await self._store.command("HVALS", self._store.keys.workers)
         now_us = self._store.now_us()
-        return [seen.worker for value in values if (seen := decode_seen(value)).until_us > now_us]
+        workers = (readable_seen(value) for value in values)
+        return [seen.worker for seen in workers if seen is not None and seen.until_us > now_us]
 
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         await self._store.run(self._store.queue(stream).call(PAUSE, int(paused)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.core.decoding import text_of
 from headrace.core.layout import WHOLE, Layout, Layouts, decode_layout, encode_layout
 from headrace.core.message import Message, Stream
 
@@ -24,8 +25,17 @@ class RedisLayouts(Layouts):
 
     async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
         before = b"" if expected == WHOLE else encode_layout(expected)
-        call = self._store.queue(stream).call(LAYOUT, before, encode_layout(new), int(new.sealed))
-        return decode_layout(await self._store.run(call))
+        found = await self._swap(stream, before, new)
+        if found != encode_layout(new) and found != before and decode_layout(found) == expected:
+            found = await self._swap(
+                stream, found, new
+            )  # what cannot be read counts as whole, and is replaced
+        return decode_layout(found)
+
+    async def _swap(self, stream: Stream, expected: bytes, new: Layout) -> bytes:
+        call = self._store.queue(stream).call(LAYOUT, expected, encode_layout(new), int(new.sealed))
+        found: bytes = await self._store.run(call)
+        return found
 
     async def drop(self, part: Stream) -> None:
         await self._store.run(self._store.queue(part).call(DROP))
@@ -38,7 +48,7 @@ class RedisLayouts(Layouts):
         chunks = [messages[start : start + ITEMS] for start in range(0, len(messages), ITEMS)]
         calls = [queue.call(HOLDERS, by_id, *_words(chunk)) for chunk in chunks]
         replies = await self._store.run_all(calls) if calls else []
-        return [id.decode() or None for reply in replies for id in reply]
+        return [text_of(id) or None for reply in replies for id in reply]
 
 
 def _words(messages: Sequence[Message]) -> list[Word]:

@@ -12,6 +12,7 @@ from headrace.core.message import Stream
 from headrace.core.record import DeadLetter, JobStatus, Page, Record
 
 from .entries import dead_letter_of, record_of
+from .labels import readable_texts
 from .scripts import LIST, LOOK
 from .store import Store
 
@@ -66,16 +67,20 @@ class Lister:
         self, stream: Stream, part: Part, after: str, limit: int, began_ms: int = 0
     ) -> tuple[list[Record], str, int]:
         """Rows of a part, where to go on in it, and the time in milliseconds."""
-        if after and not _PLACES.get(part.code.upper(), _BY_TIME).fullmatch(after):
+        if (
+            after
+            and not after.startswith("%")
+            and not _PLACES.get(part.code.upper(), _BY_TIME).fullmatch(after)
+        ):
             raise ConfigurationError(f"{after!r} is no place in this listing: pass a cursor that a page gave")
         if part.status is None:
             return *await self._marks(stream, after, limit), 0
         since_ms = began_ms if part.late else 0
         call = self._store.queue(stream).call(
-            LIST, part.code.upper(), after, min(limit, ROWS), BYTES, since_ms
+            LIST, part.code.upper(), _meant(after), min(limit, ROWS), BYTES, since_ms
         )
         further, rows, now_ms = await self._store.run(call)
-        return [record_of(stream, row) for row in rows], further.decode(), int(now_ms)
+        return [record_of(stream, row) for row in rows], _shown(further), int(now_ms)
 
     async def _marks(self, stream: Stream, after: str, limit: int) -> tuple[list[Record], str]:
         """Marks are keys of their own, which pass by themselves, so they are found by SCAN.
@@ -88,7 +93,7 @@ class Lister:
         prefix = queue.keys.mark_prefix
         scan = ("SCAN", position or "0", "MATCH", prefix + b"*", "COUNT", SCAN)
         following, keys = await self._store.command(*scan, queue=queue)
-        ids = sorted(id for key in keys if (id := key[len(prefix) :].decode()) > last)
+        ids = [id for id in readable_texts(key[len(prefix) :] for key in keys) if id > last]
         page = ids[: min(limit, ROWS)]
         further = ""
         if len(page) < len(ids):
@@ -103,6 +108,23 @@ class Lister:
             return []
         rows: list[Any] = await self._store.run(self._store.queue(stream).call(LOOK, *ids))
         return [record_of(stream, row) for row in rows]
+
+
+def _shown(after: bytes) -> str:
+    """Where to go on, as text: behind an id that is none it is written in hexadecimal digits."""
+    try:
+        return after.decode()
+    except UnicodeDecodeError:
+        return f"%{after.hex()}"
+
+
+def _meant(after: str) -> bytes:
+    try:
+        return bytes.fromhex(after[1:]) if after.startswith("%") else after.encode()
+    except ValueError:
+        raise ConfigurationError(
+            f"{after!r} is no place in this listing: pass a cursor that a page gave"
+        ) from None
 
 
 def _is_meant(record: Record, only: DeadFilter) -> bool:

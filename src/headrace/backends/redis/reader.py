@@ -18,6 +18,7 @@ from hiredis import ReplyError
 
 from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim, size_of
+from headrace.core.decoding import text_of
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 
@@ -307,7 +308,7 @@ class Reader:
             self._store.learn_time(seconds, microseconds)
         self._paused.difference_update(queue.stream for queue in wanted.queues)
         self._paused.update(wanted.queues[source - 1].stream for source in paused)
-        self._store.lanes.update((wanted.queues[source - 1], lanes.decode()) for source, lanes in used)
+        self._store.lanes.update((wanted.queues[source - 1], text_of(lanes)) for source, lanes in used)
         self._marks.note(wanted.queues, marks)
         claims: list[Claim] = []
         for source, read_lane, entries in reads:

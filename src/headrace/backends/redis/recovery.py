@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.core.backend import CRASH_LIMIT, CRASHED, Reclaimed, Recovery
 from headrace.core.clock import SECOND, ClockWatch
+from headrace.core.decoding import DECODE_ERRORS, text_of
 from headrace.core.errors import BackendUnavailable
 from headrace.core.lease import DEFAULT_LEASE
 from headrace.core.message import Source, State, Stream, Trouble, encode_state
@@ -43,14 +44,17 @@ class Overdue(msgspec.Struct, frozen=True):
     lane: int
     entry: bytes
     worker: str
-    message: dict[bytes, bytes]
-    state: State
+    id: str  # empty: it has none that can be read
+    task: str
+    state: State | None  # None: it cannot be read
 
     @property
     def words(self) -> tuple[Word, ...]:
+        if self.state is None:
+            return self.lane, self.entry, self.id, "", "", ""
         dead = self.state.crashes >= CRASH_LIMIT
         buried: tuple[Word, ...] = (DeadReason.CRASHED.value, _FAILURE) if dead else ("", "")
-        return self.lane, self.entry, self.message.get(b"i", b""), encode_state(self.state), *buried
+        return self.lane, self.entry, self.id, encode_state(self.state), *buried
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -235,10 +239,10 @@ class Recoverer:
         return [
             Recovery(
                 source,
-                each.message[b"i"].decode(),
-                each.message[b"t"].decode(),
+                each.id,
+                each.task,
                 each.worker,
-                each.state.crashes,
+                each.state.crashes if each.state else 0,
                 JobStatus(answer.decode()),
             )
             for each, answer in zip(overdue, answers, strict=True)
@@ -248,6 +252,13 @@ class Recoverer:
 
 def _overdue(row: list[Any], now_us: int) -> Overdue:
     lane, entry, consumer, fields, said = row
-    worker, message = consumer.decode(), message_of(fields)
-    state = state_of(message).crashed(Trouble(now_us, "crashed", worker)).logged(read_said(said)[1])
-    return Overdue(lane, entry, worker, message, state)
+    worker, message = text_of(consumer), message_of(fields)
+    try:
+        id = message.get(b"i", b"").decode()
+    except DECODE_ERRORS:
+        id = ""
+    try:
+        state = state_of(message).crashed(Trouble(now_us, "crashed", worker)).logged(read_said(said)[1])
+    except DECODE_ERRORS:
+        state = None
+    return Overdue(lane, entry, worker, id, text_of(message.get(b"t", b"")), state)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.message import Batch, Message, Stream
 from headrace.core.scheduling import ScheduleRecord, Scheduling, Timetable
 
 from .appending import tick_call
+from .faults import is_damaged
 from .keys import label_of
 from .scripts import ESTABLISH, HOLD, SCHEDULE, SCHEDULES, UNSCHEDULE
 from .store import Store
@@ -21,14 +23,13 @@ class RedisScheduling(Scheduling):
         if not streams:
             return Timetable(self._store.now_us())
         calls = [self._store.queue(stream).call(SCHEDULES) for stream in streams]
-        replies = await self._store.run_all(calls)
-        # The earliest of the times: what is due by it is due by all.
-        now_us = min(int(now) for now, _ in replies)
-        records = [
-            record
-            for stream, (_, fields) in zip(streams, replies, strict=True)
-            for record in _records(stream, fields)
+        replies = await self._store.run_all(calls, tolerates=is_damaged if len(calls) > 1 else None)
+        answers = [
+            (stream, reply) for stream, reply in zip(streams, replies, strict=True) if isinstance(reply, list)
         ]
+        # The earliest of the times: what is due by it is due by all.
+        now_us = min((int(now) for _, (now, _) in answers), default=self._store.now_us())
+        records = [record for stream, (_, fields) in answers for record in _records(stream, fields)]
         return Timetable(now_us, tuple(records))
 
     async def establish(self, stream: Stream, names: Sequence[str]) -> None:
@@ -72,21 +73,30 @@ class RedisScheduling(Scheduling):
 def _records(stream: Stream, fields: list[bytes]) -> list[ScheduleRecord]:
     known = dict(zip(fields[::2], fields[1::2], strict=True))
     names = sorted(field[2:] for field in known if field.startswith(b"l:"))
-    return [
-        _record(
-            stream, name.decode(), *(known.get(kind + name) for kind in (b"l:", b"f:", b"p:", b"d:", b"t:"))
+    records = (
+        _readable_record(
+            stream, name, *(known.get(kind + name) for kind in (b"l:", b"f:", b"p:", b"d:", b"t:"))
         )
         for name in names
-    ]
+    )
+    return [record for record in records if record is not None]
+
+
+def _readable_record(stream: Stream, name: bytes, *fields: bytes | None) -> ScheduleRecord | None:
+    """None: somebody has damaged it. The others are fired."""
+    try:
+        return _record(stream, name.decode(), *fields)
+    except DECODE_ERRORS:
+        return None
 
 
 def _record(
     stream: Stream,
     name: str,
-    last: bytes | None,
-    fired: bytes | None,
-    paused: bytes | None,
-    definition: bytes | None,
+    last: bytes | None = None,
+    fired: bytes | None = None,
+    paused: bytes | None = None,
+    definition: bytes | None = None,
     timing: bytes | None = None,
 ) -> ScheduleRecord:
     said = (timing or b"").decode()

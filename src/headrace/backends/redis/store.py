@@ -15,7 +15,7 @@ from headrace.core.message import Stream
 
 from .address import Address, Place
 from .connection import Greeting, Hearing, Link, Wire, Word, pack
-from .faults import error_of, is_error, leads_elsewhere, lost
+from .faults import Damaged, error_of, is_error, leads_elsewhere, lost
 from .keys import NamespaceKeys
 from .life import Life
 from .nodes import Nodes
@@ -88,8 +88,10 @@ class Store:
         return self.server.run_id
 
     def pass_over(self, queue: Queue, error: BackendUnavailable) -> None:
-        """Go on without a queue that cannot be reached. There is only one server: no other can be either."""
-        raise error
+        """Go on without a queue that cannot be reached. There is only one server: no other can be either,
+        unless it is the queue that somebody has damaged."""
+        if not isinstance(error, Damaged):
+            raise error
 
     def share(self, queue: Queue) -> int:
         """Queues that have it in common may be read by one command."""

@@ -9,11 +9,12 @@ from typing import Any
 from hiredis import ReplyError
 
 from headrace.core.clock import SECOND
+from headrace.core.decoding import text_of
 from headrace.core.message import Stream
 from headrace.core.topics import LogEntry, Reading, Start, number_in_one_log
 
 from .connection import Link, Wire, pack
-from .entries import message_of
+from .entries import message_of, read_score
 from .faults import can_heal
 from .keys import TopicKeys
 from .seeking import position_of
@@ -100,9 +101,12 @@ class Tail:
             queue=self._store.queue(topic),
         )
         now_us = int(seconds) * SECOND + int(microseconds) + self._store.offset_us()
-        if after > int(last or 0) and not rows:
+        is_readable = not last or last.isdigit()
+        known = int(last) if last and is_readable else 0
+        if is_readable and after > known and not rows:
             return await self._after(topic, 0, limit) if last else Reading((), 0, now_us)
-        entries = tuple(map(_entry, rows))
+        # What somebody else wrote behind the last event was not published.
+        entries = tuple(entry for entry in map(_entry, rows) if not known or entry.number <= known)
         if entries:
             self._body_size = max(1.0, (self._body_size + len(entries[-1].body)) / 2)
         return Reading(entries, entries[-1].number if entries else after, now_us)
@@ -145,13 +149,13 @@ class Tail:
 def _entry(row: Any) -> LogEntry:
     """An event as lua/shared/topic.lua describes it."""
     entry, fields = row
-    event = message_of(fields)
+    event, number = message_of(fields), int(entry.partition(b"-")[0])
     return LogEntry(
-        int(entry.partition(b"-")[0]),
-        event[b"i"].decode(),
-        event[b"t"].decode(),
-        event[b"m"],
-        int(event[b"a"]),
-        expires_us=int(event.get(b"e", 0)),
-        key=event.get(b"k", b"").decode(),
+        number,
+        text_of(event.get(b"i", b"")) or f"unreadable-{number}",
+        text_of(event.get(b"t", b"")),
+        event.get(b"m", b""),
+        read_score(event.get(b"a", b"0")),
+        expires_us=read_score(event.get(b"e", b"0")),
+        key=text_of(event.get(b"k", b"")),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.core.decoding import text_of
 from headrace.core.errors import Moved
 from headrace.core.message import Stream, group_stream
 from headrace.core.record import Counts
@@ -20,9 +21,11 @@ from headrace.core.topics import (
     number_in_one_log,
 )
 
+from .entries import read_score
 from .faults import OutOfMemory, is_sealed
 from .inspector import counts_of
 from .keys import TopicKeys, label_of
+from .labels import labels_of, readable_texts
 from .queue import Call
 from .scripts import ARRANGE, COUNTS, JOIN, REMOVE, RESET, SURVEY, TEND, rules_text
 from .seeking import position_of
@@ -106,16 +109,16 @@ class RedisTopics(Topics):
             trimmed, more, back, *names = await self._store.run(call)
             total += trimmed
             if back:
-                await self._list_streams(topic, *[group_stream(topic.name, name.decode()) for name in back])
-        groups_of = [
-            tuple(group_stream(topic.name, name.decode()) for name in sorted(some)) for some in names
-        ]
+                await self._list_streams(
+                    topic, *[group_stream(topic.name, name) for name in readable_texts(back)]
+                )
+        groups_of = [tuple(group_stream(topic.name, name) for name in readable_texts(some)) for some in names]
         return Tended(total, bool(more), *groups_of)
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
         if names is None:
-            labels: list[bytes] = await self._store.command("SMEMBERS", self._store.keys.streams)
-            names = [label.decode()[len("topic:") :] for label in labels if label.startswith(b"topic:")]
+            labels = await labels_of(self._store)
+            names = [label.removeprefix("topic:") for label in labels if label.startswith("topic:")]
         topics = [Stream("topic", name) for name in sorted(set(names))]
         if not topics:
             return []
@@ -128,7 +131,7 @@ class RedisTopics(Topics):
 
     async def _record(self, topic: Stream, answer: list[Any]) -> TopicRecord:
         rules, first, last, first_us, last_us, scheduled, names = answer
-        groups = [group_stream(topic.name, name.decode()) for name in sorted(names)]
+        groups = [group_stream(topic.name, name) for name in readable_texts(names)]
         counts = (
             await self._store.run_all([self._store.queue(group).call(COUNTS) for group in groups])
             if groups
@@ -136,7 +139,7 @@ class RedisTopics(Topics):
         )
         return TopicRecord(
             topic,
-            _rules(rules.decode()),
+            _rules(text_of(rules)),
             first,
             last,
             first_us,
@@ -181,13 +184,14 @@ def _topic_of(group: Stream) -> Stream:
 
 
 def _rules(text: str) -> TopicRules:
-    if not text:
-        return TopicRules()
-    retention, length, strict = text.split(" ")
-    return TopicRules(int(retention), None if length == "-" else int(length), strict == "1")
+    try:
+        retention, length, strict = text.split(" ")
+        return TopicRules(int(retention), None if length == "-" else int(length), strict == "1")
+    except ValueError:
+        return TopicRules()  # nobody has arranged it yet, or somebody has damaged that
 
 
 def _group_record(group: Stream, answer: list[Any]) -> GroupRecord:
     lag, position, oldest_us, seen, ordered = answer[8:]
     counts: Counts = counts_of(answer, undrawn=lag)
-    return GroupRecord(group, position, lag, counts, oldest_us, int(seen), ordered == b"1")
+    return GroupRecord(group, position, lag, counts, oldest_us, read_score(seen), ordered == b"1")

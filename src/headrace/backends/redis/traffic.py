@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.core.decoding import text_of
 from headrace.core.traffic import KEPT_MINUTES, MINUTE, Counting, Tally, TrafficRecord
 
 from .connection import Word
@@ -33,9 +34,10 @@ class RedisTraffic(Counting):
         found: dict[str, dict[str, list[int]]] = {}
         for place, row in enumerate(await self._store.commands(*(("HGETALL", key) for key in keys))):
             for field, count in zip(row[::2], row[1::2], strict=True):
-                name, _, label = field.decode().partition(" ")
-                counts = found.setdefault(label, {each: [0] * minutes for each in (DONE, FAILED, DEAD)})
-                counts[name][place] = int(count)
+                name, _, label = text_of(field).partition(" ")
+                if name in (DONE, FAILED, DEAD) and count.isdigit():
+                    counts = found.setdefault(label, {each: [0] * minutes for each in (DONE, FAILED, DEAD)})
+                    counts[name][place] = int(count)
         return [
             TrafficRecord(stream_of(label), tuple(counts[DONE]), tuple(counts[FAILED]), tuple(counts[DEAD]))
             for label, counts in sorted(found.items())

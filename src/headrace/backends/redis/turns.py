@@ -6,14 +6,12 @@ from collections.abc import Container, Sequence
 from itertools import chain, islice
 from math import inf
 
-import msgspec
-
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, Stream
 
 from .faults import is_out_of_memory
-from .inspector import WORKER_TTL, decode_seen
+from .inspector import WORKER_TTL, readable_seen
 from .store import Store
 
 #: So many streams are looked at in each turn. Of more, by and by: an idle stream costs commands as well.
@@ -113,10 +111,7 @@ class Turns:
         latest_us = self._store.now_us() + WORKER_TTL - GONE_AFTER
         streams: set[Stream] = set()
         for value in workers[1::2]:
-            try:
-                seen = decode_seen(value)
-            except msgspec.DecodeError:
-                continue  # of another version
-            if seen.until_us < latest_us:
+            seen = readable_seen(value)
+            if seen is not None and seen.until_us < latest_us:
                 streams.update(seen.worker.streams)
         return streams

@@ -138,14 +138,24 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
         with session.watch.claiming(sources, consumer, suspects=suspects > 0, children=children > 0) as bell:
             while not session.closing:
                 bell.reset()
-                claims = await self._try_to_claim(session, request)
+                claims = await self._claim_apart(session, request)
                 left = until - monotonic()
                 if self._was_woken(consumer) or claims or left <= 0:
                     return claims
                 await bell.heard(left)
         return []
 
-    async def _try_to_claim(self, session: Session, request: Request) -> list[Claim]:
+    async def _claim_apart(self, session: Session, request: Request) -> list[Claim]:
+        async for claims in self._apart(request.sources, partial(self._try_to_claim, session, request)):
+            if claims:
+                return claims
+        return []
+
+    async def _try_to_claim(
+        self, session: Session, request: Request, sources: Sequence[Source]
+    ) -> list[Claim]:
+        request = msgspec.structs.replace(request, sources=sources)
+
         def nothing(connection: Connection) -> Answered[list[Claim]] | None:
             ready = request.limit > 0 and is_something_ready(
                 connection,
@@ -156,12 +166,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
             )
             return None if ready else Answered([])
 
-        step = Step(
-            lambda transaction: claim(transaction, request),
-            shortcut=nothing,
-            durable=False,
-            weight=request.limit,
-        )
+        step = Step(partial(claim, request=request), shortcut=nothing, durable=False, weight=request.limit)
         try:
             return await asyncio.shield(session.write(step))
         except asyncio.CancelledError:
@@ -198,32 +203,38 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
         self._stepped_us += watch.step_us(self._clock.now_us(), watch.elapsed_us())
         restart = after_outage or self._stepped_us != 0
 
-        def nothing(connection: Connection) -> Answered[Reclaimed] | None:
-            now_us = self._clock.now_us()
-            overdue = restart or recovery.is_something_overdue(connection, self._namespace, sources, now_us)
-            return None if overdue else Answered(Reclaimed())
+        async def reclaim(sources: Sequence[Source]) -> Reclaimed:
+            def nothing(connection: Connection) -> Answered[Reclaimed] | None:
+                now_us = self._clock.now_us()
+                overdue = recovery.is_something_overdue(connection, self._namespace, sources, now_us)
+                return None if overdue or restart else Answered(Reclaimed())
 
-        def take(transaction: Transaction) -> Reclaimed:
-            if restart:
-                recovery.restart_leases(transaction, sources)
-            return recovery.reclaim(transaction, sources, limit)
+            def take(transaction: Transaction) -> Reclaimed:
+                if restart:
+                    recovery.restart_leases(transaction, sources)
+                return recovery.reclaim(transaction, sources, limit)
 
-        reclaimed = await self._write(take, shortcut=nothing, durable=False, weight=limit)
+            return await self._write(take, shortcut=nothing, durable=False, weight=limit)
+
+        answers = [answer async for answer in self._apart(sources, reclaim)]
         stepped_us, self._stepped_us = self._stepped_us, 0
-        return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
+        return recovery.reclaimed(answers, stepped_us)
 
     async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
-        def nothing(connection: Connection) -> Answered[Promoted] | None:
-            due_us, now_us = recovery.next_due(connection, self._namespace, sources), self._clock.now_us()
-            later = due_us is None or due_us > now_us
-            return Answered(recovery.promoted(0, due_us, now_us)) if later else None
+        async def promote(sources: Sequence[Source]) -> Promoted:
+            def nothing(connection: Connection) -> Answered[Promoted] | None:
+                due_us, now_us = recovery.next_due(connection, self._namespace, sources), self._clock.now_us()
+                later = due_us is None or due_us > now_us
+                return Answered(recovery.promoted(0, due_us, now_us)) if later else None
 
-        return await self._write(
-            lambda transaction: recovery.promote(transaction, sources, limit),
-            shortcut=nothing,
-            durable=False,
-            weight=limit,
-        )
+            return await self._write(
+                lambda transaction: recovery.promote(transaction, sources, limit),
+                shortcut=nothing,
+                durable=False,
+                weight=limit,
+            )
+
+        return recovery.all_promoted([answer async for answer in self._apart(sources, promote)])
 
     async def prune(self, *, limit: int) -> int:
         def nothing(connection: Connection) -> Answered[int] | None:

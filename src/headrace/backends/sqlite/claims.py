@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.message import FRESH, Source, State, Stream, decode_state
 
 from . import queries
@@ -18,6 +19,7 @@ from .drawing import draw, is_a_group_behind
 from .groups import revive
 from .parcel import Unpacking, listed, unlisted
 from .places import BOTTOM_UP, CHILD, FIRST_PRIORITY, RETURNED, RUNNING, SUSPECT, TOP_DOWN, lane_for
+from .readable import REPLACED, mend_id, readable_id
 from .settlements import Token
 from .transaction import OpenStream, Transaction, new_number, resolve
 from .unique_keys import HeldKey, release_keys
@@ -134,10 +136,25 @@ def _hand_out(
     started: dict[int, HeldKey] = {}
     taken = dict.fromkeys(sources, 0)
     for seq, stream, id, priority, expires_us, key, until, child, state_length, body_length in unlisted(rows):
-        state = read_state(unpack_state.take(state_length))
-        body = unpack_body.take(body_length) or b""
+        stored, body = unpack_state.take(state_length), unpack_body.take(body_length) or b""
+        try:
+            state = FRESH if stored is None else decode_state(stored)
+            problem = "" if REPLACED not in id else mend_id(connection, seq)
+        except DECODE_ERRORS as error:
+            state, problem = FRESH, f"its state cannot be read ({error}): {stored!r:.200}"
+        if problem:
+            id, body = readable_id(seq, id), b""
         claims[seq] = Claim(
-            sources[stream], id, body, Token(seq, number), now_us, state, priority, expires_us, bool(child)
+            sources[stream],
+            id,
+            body,
+            Token(seq, number),
+            now_us,
+            state,
+            priority,
+            expires_us,
+            bool(child),
+            problem,
         )
         taken[stream] += 1
         if until == "started":
@@ -166,10 +183,13 @@ def _release_started(transaction: Transaction, started: dict[int, HeldKey]) -> N
 
 
 def read_state(data: bytes | None) -> State:
-    """What it went through; bytes that are no state must not keep the others of a batch from running."""
-    if data is None:
-        return FRESH
+    """What it went through, for people; a message whose state cannot be read dies when it is claimed."""
+    return readable_state(data) or FRESH
+
+
+def readable_state(data: bytes | None) -> State | None:
+    """None: it cannot be read."""
     try:
-        return decode_state(data)
-    except msgspec.DecodeError:
-        return FRESH
+        return FRESH if data is None else decode_state(data)
+    except DECODE_ERRORS:
+        return None

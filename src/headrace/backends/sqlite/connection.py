@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 import apsw
 
+from headrace.core.decoding import text_of
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 
 from .faults import fault_of, unavailable
@@ -148,16 +149,31 @@ class Connection:
     def row(self, sql: str, bindings: Bindings = ()) -> Any:
         """The first row, None when there is none."""
         # All rows are fetched, since a statement that is not finished would hold its snapshot.
-        rows = self._use().execute(sql, bindings).fetchall()
+        rows = self.rows(sql, bindings)
         return rows[0] if rows else None
 
     def rows(self, sql: str, bindings: Bindings = ()) -> list[Any]:
-        return self._use().execute(sql, bindings).fetchall()
+        try:
+            return self._use().execute(sql, bindings).fetchall()
+        except UnicodeDecodeError:
+            return self._rows_with_any_text(sql, bindings)
 
     def value(self, sql: str, bindings: Bindings = ()) -> Any:
         """The only column of the first row."""
         row = self.row(sql, bindings)
         return row[0] if row else None
+
+    def _rows_with_any_text(self, sql: str, bindings: Bindings) -> list[Any]:
+        """The same for a SELECT that meets text which is no valid UTF-8: a row that somebody has damaged must
+        not hide the others. What cannot be read of it is replaced."""
+        cursor = self._use().execute(sql, bindings)
+        names = [f"c{number}" for number in range(len(cursor.get_description()))]
+        cursor.close()
+        raw = ", ".join(f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" for name in names)
+        kinds = ", ".join(f"typeof({name})" for name in names)
+        sql = f"WITH found({', '.join(names)}) AS ({sql}) SELECT {raw}, {kinds} FROM found"
+        rows: list[Any] = self._use().execute(sql, bindings).fetchall()
+        return [tuple(map(_readable, row[: len(names)], row[len(names) :])) for row in rows]
 
     def change(self, sql: str, bindings: Bindings = ()) -> int:
         """Carry out an INSERT, UPDATE or DELETE; answers how many rows it touched."""
@@ -380,6 +396,10 @@ def _begin_anew() -> None:
     _opening.release()
     for connection in list(_connections):
         connection.abandon()
+
+
+def _readable(value: Any, kind: Any) -> Any:
+    return text_of(value) if kind == "text" else value
 
 
 if hasattr(os, "register_at_fork"):

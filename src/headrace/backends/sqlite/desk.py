@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from headrace.core.clock import Clock
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Stream
+from headrace.core.message import Source, Stream
 
 from .connection import Connection
+from .faults import Damaged
 from .session import Session
 from .step import Answered, Step
 from .transaction import Transaction
@@ -59,6 +61,20 @@ class Desk:
     ) -> T:
         step = Step(run, shortcut=shortcut, durable=durable, urgent=urgent, weight=weight, size=size)
         return await self._use().write(step)
+
+    async def _apart(
+        self, sources: Sequence[Source], run: Callable[[Sequence[Source]], Awaitable[T]]
+    ) -> AsyncIterator[T]:
+        """The answer for all sources together, or, where somebody has damaged one, for each by itself."""
+        try:
+            yield await run(sources)
+            return
+        except Damaged:
+            if len(sources) == 1:
+                raise
+        for source in sources:
+            with suppress(Damaged):
+                yield await run([source])
 
     async def _read(self, run: Callable[[Connection], T]) -> T:
         return await self._use().read(run)

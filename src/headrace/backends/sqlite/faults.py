@@ -58,8 +58,19 @@ FAULTS: dict[type[apsw.Error], Fault] = {
     apsw.SchemaChangeError: Fault("was changed by another process", "try again", transient=True),
     apsw.NoMemError: Fault("cannot be used: memory is short", "free some", transient=True),
     apsw.InterruptError: Fault("was interrupted", "try again", transient=True),
+    apsw.ConstraintError: Fault(
+        "holds something that headrace never wrote", "look who else writes to the file, or take a backup"
+    ),
     apsw.ConnectionClosedError: Fault("was closed", "open the app again", reopen=True),
 }
+
+#: A row holds what does not fit its table, or a number that no table can hold.
+DAMAGED = (apsw.ConstraintError, apsw.MismatchError)
+
+
+class Damaged(RequestRefused):
+    """Somebody has written what cannot be there into a stream: others are as they were."""
+
 
 #: For everything that is not listed. A transaction that met it was rolled back.
 UNFORESEEN = Fault("refused a statement", "please report this")
@@ -84,7 +95,10 @@ def nearly_full(path: Path) -> BackendUnavailable:
 def unavailable(path: Path, error: apsw.Error, *, committing: bool = False) -> BackendUnavailable:
     """The error for the caller. `committing`: it came from the commit itself."""
     fault = fault_of(error)
-    kind = RequestRefused if fault is UNFORESEEN else BackendUnavailable
+    if isinstance(error, DAMAGED):
+        kind = Damaged
+    else:
+        kind = RequestRefused if fault is UNFORESEEN else BackendUnavailable
     return kind(
         f"the SQLite store {path} {fault.what} ({error}): {fault.advice}",
         uncertain=committing and fault.doubtful,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.core.lease import FOREVER
 from headrace.core.message import FRESH, State, Stream, encode_state
 from headrace.core.outcome import DeadReason, Failure
 
@@ -70,7 +71,7 @@ class Ledger:
     ) -> None:
         """With a mark for a time, which keeps the state as it is or gets another, or without a trace."""
         if ttl_us > 0:
-            until_us = self._transaction.now_us + ttl_us
+            until_us = self._transaction.now_us + min(ttl_us, FOREVER)
             stored = *self._bytes.put(result), *self._put_state(state)
             self._marks.append((subject.seq, place, until_us, note or None, *stored))
         else:

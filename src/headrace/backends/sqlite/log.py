@@ -41,7 +41,8 @@ class Log(NamedTuple):
 
 
 def event_of(topic: int, number: int) -> int:
-    return (topic << NUMBER_BITS) + number
+    # A damaged number must not lead beyond what the table can hold.
+    return (topic << NUMBER_BITS) + min(number, (1 << NUMBER_BITS) - 1)
 
 
 def number_of(event: int) -> int:

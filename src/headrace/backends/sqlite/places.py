@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.message import FRESH, State, decode_state
 from headrace.core.record import JobStatus
 
@@ -54,12 +55,15 @@ def has_expired(place: int, expires_us: int, state: str | None, now_us: int) -> 
     state in hexadecimal digits."""
     if state is None or place >= DEAD or place == RUNNING:
         return False
-    return (decode_state(bytes.fromhex(state)) if state else FRESH).expired(expires_us, now_us)
+    try:
+        return (decode_state(bytes.fromhex(state)) if state else FRESH).expired(expires_us, now_us)
+    except DECODE_ERRORS:
+        return False  # it dies when it is claimed
 
 
 def lane_of(state: State, priority: int) -> int:
     """The lane in which a message is queued when its time has come."""
-    return SUSPECT if state.suspect else FIRST_PRIORITY + priority
+    return SUSPECT if state.suspect else min(max(FIRST_PRIORITY, FIRST_PRIORITY + priority), LOWEST)
 
 
 def lane_for(lane: int, *, child: bool) -> int:

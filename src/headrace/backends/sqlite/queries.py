@@ -217,6 +217,10 @@ SELECT
 FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))
 """
 
+READ_ID = "SELECT CAST(id AS BLOB) FROM headrace_messages WHERE seq = ?"
+
+WRITE_ID = "UPDATE headrace_messages SET id = ? WHERE seq = ?"
+
 # [seq, ...]
 SPEND_STARTED_KEYS = """
 UPDATE headrace_messages SET unique_until = 'spent'
@@ -332,6 +336,12 @@ FROM (
     LIMIT ?2)
 """
 
+# [seq, ...]: back to the lane of returned messages, with a state that cannot be read
+RETURN_UNREAD = """
+UPDATE headrace_messages SET place = 3 - iif(child, 8, 0), lane = 3, at_us = ?2
+WHERE seq IN (SELECT value FROM json_each(?1))
+"""
+
 # --- due times -------------------------------------------------------------------------------------------
 
 # [stream, ...]
@@ -353,7 +363,7 @@ SELECT json_group_array(json_array(at_us, seq)) FROM (
 
 # [seq, ...]; a microsecond apart, so that they are ready in the order in which they were due
 PROMOTE = """
-UPDATE headrace_messages SET place = lane - 8 * child, at_us = ?2 + due.key
+UPDATE headrace_messages SET place = lane - iif(child, 8, 0), at_us = ?2 + due.key
 FROM json_each(?1) AS due WHERE seq = due.value
 """
 
@@ -384,14 +394,15 @@ SELECT count(*) FROM (
 
 ASK_TO_CANCEL = "UPDATE headrace_messages SET cancel_us = ? WHERE seq = ?"
 
-HASTEN = "UPDATE headrace_messages SET place = lane - 8 * child, at_us = ? WHERE seq = ?"
+HASTEN = "UPDATE headrace_messages SET place = lane - iif(child, 8, 0), at_us = ? WHERE seq = ?"
 
 REWRITE = "UPDATE headrace_messages SET body = ? WHERE seq = ?"
 
 # [seq, ...]; a microsecond apart, so that they are ready in the order in which they were named
 REPLAY = """
 UPDATE headrace_messages SET
-    place = 4 + priority - 8 * child, lane = 4 + priority, at_us = ?2 + dead.key, expires_us = 0,
+    place = 4 + min(max(priority, 0), 2) - iif(child, 8, 0), lane = 4 + min(max(priority, 0), 2),
+    at_us = ?2 + dead.key, expires_us = 0,
     state = NULL, reason = NULL, failure = NULL, cancel_us = NULL
 FROM json_each(?1) AS dead WHERE seq = dead.value
 """

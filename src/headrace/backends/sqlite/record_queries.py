@@ -22,6 +22,12 @@ WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kin
     AND id = ?4
 """
 
+# The same by its number.
+READ_RECORD_OF_SEQ = f"""{_RECORD}
+WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3)
+    AND seq = ?4
+"""
+
 # [seq, ...]
 READ_RECORDS = f"{_RECORD} WHERE seq IN (SELECT value FROM json_each(?))"
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 import msgspec
 
 from headrace.core.clock import datetime_of
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.job_log import decode_log
 from headrace.core.listing import PARTS, Walk, numbers_in
-from headrace.core.message import Stream
+from headrace.core.message import Stream, StreamKind
 from headrace.core.outcome import DeadReason, Failure
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Progress, Record
 
@@ -18,6 +19,7 @@ from .claims import read_state
 from .connection import Connection
 from .parcel import listed, unlisted
 from .places import DEAD, RANGES, RETRYING, RUNNING, SCHEDULED, STATUS, SUCCEEDED
+from .readable import readable_id, seq_of
 from .unique_keys import owners
 
 #: A page looks at no more than this many rows, however few of them fit.
@@ -25,6 +27,9 @@ SCAN_LIMIT: Final = 1000
 
 #: How far messages that are due are counted, for each of scheduled and retrying.
 DUE_LIMIT: Final = 10_000
+
+#: A stream of another kind is none.
+KINDS: Final = get_args(StreamKind)
 
 #: After every time.
 ETERNITY: Final = (1 << 63) - 1
@@ -60,7 +65,10 @@ class Row(NamedTuple):
 
 
 def look(connection: Connection, namespace: str, stream: Stream, id: str, now_us: int) -> Record | None:
-    found = connection.row(record_queries.READ_RECORD, (namespace, stream.kind, stream.name, id))
+    place = (namespace, stream.kind, stream.name)
+    found = connection.row(record_queries.READ_RECORD, (*place, id))
+    if found is None and (seq := seq_of(id)):
+        found = connection.row(record_queries.READ_RECORD_OF_SEQ, (*place, seq))
     return _record(stream, Row(*found), now_us) if found else None
 
 
@@ -84,8 +92,8 @@ def _record(stream: Stream, row: Row, now_us: int) -> Record | None:
     keyed = stream.kind == "queue" and place <= DEAD
     return Record(
         stream,
-        row.id,
-        JobStatus.EXPIRED if expired else STATUS[place],
+        readable_id(row.seq, row.id),
+        JobStatus.EXPIRED if expired else STATUS.get(place, JobStatus.UNKNOWN),
         task=row.task,
         body=row.body,
         state=state,
@@ -115,7 +123,7 @@ def _reason(reason: str | None) -> DeadReason | None:
 def _failure(data: bytes | None) -> Failure | None:
     try:
         return _decode_failure(data) if data else None
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return None
 
 
@@ -123,7 +131,8 @@ def _failure(data: bytes | None) -> Failure | None:
 
 
 def list_streams(connection: Connection, namespace: str) -> list[Stream]:
-    return [Stream(*row) for row in connection.rows(queries.LIST_STREAMS, (namespace,))]
+    rows = connection.rows(queries.LIST_STREAMS, (namespace,))
+    return [Stream(kind, name) for kind, name in rows if kind in KINDS]
 
 
 def count(connection: Connection, namespace: str, stream: Stream, now_us: int) -> Counts:
@@ -240,7 +249,7 @@ def _dead_letter(stream: Stream, row: Row) -> DeadLetter:
     failure = _failure(row.failure) or Failure("", "")
     state = read_state(row.state)
     return DeadLetter(
-        id=row.id,
+        id=readable_id(row.seq, row.id),
         task=row.task,
         reason=row.reason or "",
         error=failure.error,

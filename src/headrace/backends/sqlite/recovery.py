@@ -12,7 +12,7 @@ from headrace.core.message import Source, Trouble
 from headrace.core.outcome import DeadReason
 
 from . import queries, upkeep_queries
-from .claims import read_state
+from .claims import readable_state
 from .connection import Connection
 from .ledger import Ledger, Subject
 from .log import write_due
@@ -57,12 +57,19 @@ def reclaim(transaction: Transaction, sources: Sequence[Source], limit: int) -> 
     unpack_state, unpack_log = Unpacking(states), Unpacking(logs)
     ledger = Ledger(transaction)
     recovered: list[Recovery] = []
+    unread: list[int] = []  # the next claim of such a message sends it to the dead letters
     for seq, number, id, task, priority, cancel_us, key, worker, length, log_length in unlisted(rows):
         source = streams[number].source
         subject = Subject(seq, source.stream, number, id, RUNNING, priority, 0, cancel_us, key)
         trouble = Trouble(now_us, "crashed", worker or "")
-        state = read_state(unpack_state.take(length)).crashed(trouble)
-        state = state.logged(decode_log(unpack_log.take(log_length)))
+        stored, log = unpack_state.take(length), decode_log(unpack_log.take(log_length))
+        state = readable_state(stored)
+        if state is None:
+            unread.append(seq)
+            transaction.count(number, RUNNING, -1)
+            transaction.count(number, RETURNED, 1)
+            continue
+        state = state.crashed(trouble).logged(log)
         if cancel_us is not None:
             ledger.end(subject, CANCELLED, ttl_us=cancel_us)
         elif state.crashes >= CRASH_LIMIT:
@@ -72,7 +79,16 @@ def reclaim(transaction: Transaction, sources: Sequence[Source], limit: int) -> 
         status = STATUS[subject.place]
         recovered.append(Recovery(source, id, task, trouble.worker, state.crashes, status))
     ledger.write()
-    return Reclaimed(tuple(recovered), more=len(recovered) == limit)
+    if unread:
+        connection.change(queries.RETURN_UNREAD, (listed(unread), now_us))
+        transaction.news.ready.update(source.stream for source in sources)
+    return Reclaimed(tuple(recovered), more=len(recovered) + len(unread) == limit)
+
+
+def reclaimed(answers: Sequence[Reclaimed], stepped_us: int) -> Reclaimed:
+    """What several steps found, as one."""
+    recovered = tuple(each for answer in answers for each in answer.recovered)
+    return Reclaimed(recovered, any(answer.more for answer in answers), stepped_us=stepped_us)
 
 
 def _overdue(streams: Iterable[OpenStream], now_us: int) -> str:
@@ -91,6 +107,12 @@ def next_due(connection: Connection, namespace: str, sources: Sequence[Source]) 
 
 def promoted(count: int, due_us: int | None, now_us: int) -> Promoted:
     return Promoted(count, None if due_us is None else max(due_us - now_us, 0))
+
+
+def all_promoted(answers: Sequence[Promoted]) -> Promoted:
+    """What several steps did, as one."""
+    waits = [answer.next_in_us for answer in answers if answer.next_in_us is not None]
+    return Promoted(sum(answer.count for answer in answers), min(waits, default=None))
 
 
 def promote(transaction: Transaction, sources: Sequence[Source], limit: int) -> Promoted:

@@ -29,6 +29,7 @@ from .places import (
     SCHEDULED,
     has_expired,
 )
+from .readable import mend_id, seq_of
 from .transaction import Transaction
 from .unique_keys import KeyRing
 
@@ -47,7 +48,7 @@ def ensure(transaction: Transaction, stream: Stream, lease_us: int) -> int | Non
 
 def read_lease(connection: Connection, namespace: str, stream: Stream) -> Lease:
     row = connection.row(queries.READ_LEASE, (namespace, stream.kind, stream.name))
-    return Lease(*row) if row else Lease()
+    return Lease.stored(*row) if row else Lease()
 
 
 def pause(transaction: Transaction, stream: Stream, *, paused: bool) -> None:
@@ -161,6 +162,8 @@ def _subjects(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> d
     found = transaction.find(stream)
     if found is None:
         return {}
+    for seq in filter(None, map(seq_of, ids)):
+        mend_id(transaction.connection, seq)
     bindings = (found.number, listed(ids), transaction.now_us)
     rows = unlisted(transaction.connection.value(queries.READ_BY_ID, bindings))
     subjects = (_subject(stream, row, transaction.now_us) for row in rows)

@@ -126,6 +126,6 @@ def resolve(connection: Connection, namespace: str, sources: Sequence[Source]) -
     wanted = listed([source.stream for source in sources])
     rows = unlisted(connection.value(queries.RESOLVE_STREAMS, (namespace, wanted)))
     return [
-        OpenStream(number, sources[index], Lease(*lease), bool(paused), bool(held_children))
+        OpenStream(number, sources[index], Lease.stored(*lease), bool(paused), bool(held_children))
         for index, number, paused, held_children, *lease in rows
     ]

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from headrace.core.clock import SECOND
+from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.message import Stream
 from headrace.core.orders import Standing
 from headrace.core.record import WorkerInfo
@@ -48,5 +49,5 @@ def _read(info: bytes) -> WorkerInfo | None:
     """None for the announcement of another version, which this one cannot read."""
     try:
         return _decode(info)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return None

@@ -21,9 +21,10 @@ local standing = redis.call('MGET', producer, PRODUCER, awaited_key(META))
 local last, sealed, waiter = standing[1], standing[2], standing[3]
 if last then
   local of, expiry, answers = string.match(last, '^(%d+) (%d+) (.*)$')
-  if tonumber(expiry) > now then
+  if of and tonumber(expiry) > now then
     if of == number then
-      return answers ~= '' and cmsgpack.unpack(answers) or {}
+      local is_read, said = pcall(cmsgpack.unpack, answers)
+      return answers ~= '' and is_read and type(said) == 'table' and said or {}
     elseif tonumber(of) > tonumber(number) then
       return redis.error_reply('STALE a later batch of this producer was already taken')
     end
@@ -105,8 +106,8 @@ local fresh = {}
 local before, soonest
 
 local function has_mark(id)
-  local value = redis.call('GET', MARK .. id)
-  return value and tonumber(string.match(value, '^%d+ (%d+)')) > now
+  local value = text_at(MARK .. id)
+  return value and (tonumber(string.match(value, '^%d+ (%d+)') or '') or 0) > now
 end
 
 -- Whether a place is more than a memory of a stream that was deleted by hand.

@@ -8,7 +8,7 @@
 local call = redis.call
 local standing = call('MGET', KEYS[3], KEYS[4])
 local last = standing[1]
-if standing[2] or last and string.match(last, '^%d+') + 0 >= ARGV[2] + 0 then
+if standing[2] or last and (string.match(last, '^%d+') or 0) + 0 >= ARGV[2] + 0 then
   return 0
 end
 local entry = call('XADD', KEYS[1], '*', 'i', ARGV[4], 't', ARGV[3], 'm', ARGV[5])

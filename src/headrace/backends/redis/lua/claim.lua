@@ -25,7 +25,12 @@ local SMALL, CAREFUL, HERE = 4096, 64, 262144
 local here = math.min(room, HERE)
 
 for source = 1, sources do
-  local meta = redis.call('HMGET', KEYS[source * 6], 'paused', 'large', 'lanes')
+  local meta = redis.pcall('HMGET', KEYS[source * 6], 'paused', 'large', 'lanes')
+  if meta.err then
+    -- Where somebody has put something else, the others are read.
+    local is_damaged = string.find(meta.err, 'WRONGTYPE', 1, true)
+    meta = is_damaged and { '1' } or redis.call('HMGET', KEYS[source * 6], 'paused', 'large', 'lanes')
+  end
   if meta[1] == '1' then
     paused[#paused + 1] = source
   else
@@ -92,6 +97,9 @@ local function ask(source, lane, count)
   local key = key_of(source, lane)
   local reply = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', key, '>')
   if reply and reply.err then
+    if string.find(reply.err, 'WRONGTYPE', 1, true) then
+      return {} -- somebody has put something else there: the others are read
+    end
     -- No such group, or no such stream: they begin at the beginning. A topic's group may have been removed.
     if string.sub(ARGV[7], source, source) == 'g' and redis.call('HEXISTS', KEYS[source * 6], 'position') == 0 then
       return {}

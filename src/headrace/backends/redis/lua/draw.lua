@@ -28,10 +28,13 @@ local function free_keys(now)
   local first = count > 20 and now % count or 0
   for _, id in ipairs(redis.call('ZRANGE', PARKED, first, first + 19)) do
     local packed = redis.call('HGET', MESSAGES, id)
-    local message = packed and cmsgpack.unpack(packed)
+    local message = packed and unpacked(id, packed)
     local key = message and string.match(get(message, 'u') or '', '^k(.*)$')
     local line = key and redis.call('HGET', LINES, key)
-    if not key then
+    if message and not key then
+      enqueue(id, '', message) -- it cannot be read
+      unpark(id, 'K')
+    elseif not message then
       unpark(id, 'K')
     elseif not line or not is_held(group, line) then
       let_next_in(key, line and select(2, cut(line)) or id)

@@ -29,9 +29,9 @@ end
 
 redis.call('HSET', META, 'lease', ARGV[5])
 if before then
-  local now, was, lease = clock(), tonumber(before), tonumber(ARGV[5])
-  local last = tonumber(meta[3] or 0)
-  local held = now < last and math.max(was, tonumber(meta[2])) or was
+  local now, was, lease = clock(), tonumber(before) or tonumber(ARGV[5]), tonumber(ARGV[5])
+  local last = tonumber(meta[3] or 0) or 0
+  local held = now < last and math.max(was, tonumber(meta[2] or 0) or 0) or was
   if lease >= held then
     redis.call('HDEL', META, 'longer', 'until')
   else

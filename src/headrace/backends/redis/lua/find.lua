@@ -12,7 +12,7 @@ while budget > 0 and bytes > 0 do
     if row[2][2] == id then
       return { number, 0 }
     end
-    from, budget, bytes = number + 1, budget - 1, bytes - #row[2][6]
+    from, budget, bytes = number + 1, budget - 1, bytes - #(row[2][6] or '')
   end
   if #rows < 10 then
     return { 0, 0 }

@@ -50,7 +50,7 @@ local function flags_of(first, last)
   local flagged = {}
   if redis.call('EXISTS', CANCEL, WAITERS, PROGRESS) > 0 then
     for at, value in ipairs(redis.call('HMGET', IDS, unpack(ARGV, first, last))) do
-      flagged[ARGV[first + at - 1]] = value and string.match(value, ';(.*)$')
+      flagged[ARGV[first + at - 1]] = value and string.match(value, ';(.*)$') or nil
     end
   end
   return flagged

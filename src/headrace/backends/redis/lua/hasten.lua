@@ -10,6 +10,6 @@ local packed = (place == 'S' or place == 'R') and redis.call('HGET', MESSAGES, i
 if not packed then
   return 0
 end
-enqueue(id, flags, cmsgpack.unpack(packed))
+enqueue(id, flags, unpacked(id, packed))
 unpark(id, place)
 return 1

@@ -8,8 +8,8 @@
 local now, by_id = clock(), ARGV[5] == '1'
 
 local function has_mark(id)
-  local value = redis.call('GET', MARK .. id)
-  return value and tonumber(string.match(value, '^%d+ (%d+)')) > now
+  local value = text_at(MARK .. id)
+  return value and (tonumber(string.match(value, '^%d+ (%d+)') or '') or 0) > now
 end
 
 local function lives(id, value)

@@ -24,7 +24,7 @@ for _, id in ipairs(due) do
   if bytes > 0 then
     local packed = redis.call('HGET', MESSAGES, id)
     if packed then
-      local message = cmsgpack.unpack(packed)
+      local message = unpacked(id, packed)
       write(topic, id, get(message, 't'), get(message, 'm'), at, get(message, 'k'), get(message, 'e'))
       bytes = bytes - #packed
     end

@@ -14,7 +14,7 @@ local rows = {}
 -- Adds a row and says whether there is room for another.
 local function add(id, place, message)
   rows[#rows + 1] = row_of(id, place, message)
-  bytes = bytes - #get(message, 'm') - #(get(message, 's') or '')
+  bytes = bytes - #(get(message, 'm') or '') - #(get(message, 's') or '')
   return bytes > 0
 end
 
@@ -34,7 +34,7 @@ local function list_agenda(key)
     local id = found[at]
     local packed = redis.call('HGET', MESSAGES, id)
     after = found[at + 1] .. ' ' .. id
-    if packed and not add(id, part, cmsgpack.unpack(packed)) then
+    if packed and not add(id, part, unpacked(id, packed)) then
       return true
     end
   end
@@ -74,7 +74,7 @@ local function list_queued()
     local row = found[at]
     after = row.id .. ' ' .. row.lane
     -- It may have been claimed since the page before.
-    if not add(get(row.message, 'i'), row.lane .. row.id, row.message) then
+    if not add(id_of(row.lane, row.id, row.message), row.lane .. row.id, row.message) then
       return true
     end
   end
@@ -97,7 +97,7 @@ local function list_running()
     for _, row in ipairs(found) do
       after = lane .. ' ' .. row[1]
       local message = was_claimed_since(row) and message_in(lane, row[1])
-      if message and not add(get(message, 'i'), lane .. row[1], message) then
+      if message and not add(id_of(lane, row[1], message), lane .. row[1], message) then
         return true
       end
     end

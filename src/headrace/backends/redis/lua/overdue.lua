@@ -16,17 +16,17 @@ local limit, bytes, every = tonumber(ARGV[8]), tonumber(ARGV[10]), tonumber(ARGV
 local after_outage = ARGV[12] == '1'
 local now = clock()
 local meta = redis.call('HMGET', META, 'lease', 'run', 'patient', 'longer', 'until', 'looked')
-local lease = tonumber(meta[1] or ARGV[9])
-local longer, last = tonumber(meta[4] or 0), tonumber(meta[5] or 0)
+local lease = tonumber(meta[1] or '') or tonumber(ARGV[9])
+local longer, last = tonumber(meta[4] or 0) or 0, tonumber(meta[5] or 0) or 0
 if now < last and last <= now + longer then
   lease = math.max(lease, longer)
 end
-local looked = tonumber(meta[6] or 0)
+local looked = tonumber(meta[6] or 0) or 0
 if looked > now + 1000000 then
   return { now, math.floor(lease / 1000), -1, '', {} }
 end
 -- Never beyond one lease, also when the clock went back.
-local patient = math.min(tonumber(meta[3] or 0), now + lease)
+local patient = math.min(tonumber(meta[3] or 0) or 0, now + lease)
 if after_outage or (run ~= '' and meta[2] and meta[2] ~= run) then
   patient = now + lease
 end

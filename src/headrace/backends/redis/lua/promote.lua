@@ -21,7 +21,7 @@ local function promote(id, place)
   local packed = redis.call('HGET', MESSAGES, id)
   if packed then
     local _, flags = place_of(id)
-    enqueue(id, flags, cmsgpack.unpack(packed))
+    enqueue(id, flags, unpacked(id, packed))
     bytes = bytes - #packed
   else
     redis.call('HDEL', IDS, id)

@@ -17,9 +17,10 @@ local standing = redis.call('MGET', producer, PRODUCER)
 local last, sealed = standing[1], standing[2]
 if last then
   local of, expiry, answers = string.match(last, '^(%d+) (%d+) (.*)$')
-  if tonumber(expiry) > now then
+  if of and tonumber(expiry) > now then
     if of == number then
-      return answers ~= '' and cmsgpack.unpack(answers) or {}
+      local is_read, said = pcall(cmsgpack.unpack, answers)
+      return answers ~= '' and is_read and type(said) == 'table' and said or {}
     elseif tonumber(of) > tonumber(number) then
       return redis.error_reply('STALE a later batch of this producer was already taken')
     end
@@ -35,7 +36,7 @@ local first, at = topic.last, digits(now)
 local before, soonest
 
 local function holder_of(key)
-  local expiry, id = string.match(redis.call('GET', UNIQUE .. key) or '', '^(%d+) (.*)$')
+  local expiry, id = string.match(text_at(UNIQUE .. key) or '', '^(%d+) (.*)$')
   return expiry and tonumber(expiry) > now and id
 end
 

@@ -24,7 +24,7 @@ local function purge(id, message)
   marked = marked + (kept and 1 or 0)
   finish_waiting(id, flags, message, kept and ttl or 0)
   count = count + 1
-  local size = #get(message, 'm')
+  local size = #(get(message, 'm') or '')
   largest = math.max(count == 1 and 1 or largest, size)
   bytes = bytes - size
 end
@@ -39,7 +39,7 @@ local function purge_lane(lane)
     end
     for _, row in ipairs(rows) do
       redis.call('XDEL', lane_key(lane), row[1])
-      purge(get(row[2], 'i'), row[2])
+      purge(id_of(lane, row[1], row[2]), row[2])
     end
   end
 end
@@ -52,7 +52,7 @@ local function purge_agenda(key, place)
     end
     local packed = redis.call('HGET', MESSAGES, id)
     unpark(id, place)
-    purge(id, packed and cmsgpack.unpack(packed) or { 'm', '' })
+    purge(id, packed and unpacked(id, packed) or { 'm', '' })
   end
 end
 

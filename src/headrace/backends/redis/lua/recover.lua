@@ -3,8 +3,9 @@
 --
 -- requires: queue message place queueing ordering ending
 -- keys:     those of the queue
--- args:     lease in milliseconds, then for each: lane · entry · id · state · reason and failure, empty unless
---           it is to be buried
+-- args:     lease in milliseconds, then for each: lane · entry · id, empty: it has none that can be read · state, empty:
+--           it cannot be read · reason and failure, empty unless it is to be buried
+--           What cannot be read is queued as it is: whoever claims it sends it to the dead letters.
 -- answers:  for each: queued, dead, cancelled, or nothing when it was settled or renewed in the meantime
 local lease = tonumber(ARGV[5])
 
@@ -15,6 +16,13 @@ local function recover(lane, entry, id, state, reason, failure)
   end
   local message = message_in(lane, entry)
   take_out(lane, entry)
+  if message and id == '' then
+    redis.call('HDEL', IDS, get(message, 'i') or '')
+    redis.call('XADD', lane_key(RETURNED), next_entry(RETURNED), unpack(message))
+    note_lane(RETURNED)
+    call_once()
+    return ''
+  end
   local place, flags = place_of(id)
   if not message or (place and place ~= lane .. entry) then
     return ''
@@ -28,7 +36,9 @@ local function recover(lane, entry, id, state, reason, failure)
     bury(id, flags, message, state, reason, failure)
     return 'dead'
   end
-  put(message, 's', state)
+  if state ~= '' then
+    put(message, 's', state)
+  end
   enqueue(id, flags, message, true)
   return 'queued'
 end

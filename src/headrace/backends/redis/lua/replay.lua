@@ -30,7 +30,7 @@ local function replay(id)
   if not packed then
     return 'gone'
   end
-  local message = cmsgpack.unpack(packed)
+  local message = unpacked(id, packed)
   if not take_key(get(message, 'u'), id) then
     return 'duplicate'
   end

@@ -8,7 +8,7 @@ local packed = redis.call('HGET', MESSAGES, ARGV[5])
 if not packed or place_of(ARGV[5]) == 'K' then
   return 0
 end
-local message = cmsgpack.unpack(packed)
+local message = unpacked(ARGV[5], packed)
 put(message, 'm', ARGV[6])
 redis.call('HSET', MESSAGES, ARGV[5], cmsgpack.pack(message))
 return 1

@@ -25,7 +25,7 @@ local function passed_over(position, low)
   local passed = 0
   local deferred = redis.call('HGETALL', DEFERRED)
   for at = 2, #deferred, 2 do
-    passed = passed + tonumber(string.match(deferred[at], '^%d+ (%-?%d+)'))
+    passed = passed + (tonumber(string.match(deferred[at], '^%d+ (%-?%d+)') or '') or 0)
   end
   local event, first = event_from(low)
   local left = event and position - first + 1 or 0
@@ -34,13 +34,13 @@ end
 
 local function add_behind_group(counts)
   local meta = redis.call('HMGET', META, 'position', 'seen', 'ordered', 'low')
-  local position = tonumber(meta[1] or 0)
+  local position = tonumber(meta[1] or 0) or 0
   local last = last_number(redis.call('HGET', TOPIC, 'last'))
   local event, number = event_from(position > last and 1 or position + 1)
   local lag = meta[1] and event and last - number + 1 or 0
   local parked = tonumber(redis.call('ZRANGE', PARKED, 0, 0, 'WITHSCORES')[2])
   local undrawn = sooner(parked, lag > 0 and written_at(event) or nil)
-  if meta[4] then
+  if tonumber(meta[4] or '') then
     local passed, written = passed_over(position, tonumber(meta[4]))
     lag, undrawn = lag + passed, sooner(undrawn, written)
   end

@@ -75,7 +75,7 @@ local function catch_up(group, items, bytes, mends)
   if not start then
     return 0, false
   end
-  local events, first = read_log(start - 1, items, bytes)
+  local events, first = read_log(start - 1, group.position, items, bytes)
   local count = first and math.max(0, math.min(#events, group.position - first + 1)) or 0
   local due = {}
   for index = 1, count do

@@ -8,7 +8,7 @@ local function is_drawn_anew(group, id, message)
   return flags == ''
     and not get(message, 'o')
     and string.sub(get(message, 'u') or '', 1, 1) == 'k'
-    and tonumber(get(message, 'l') or 0) > group.position
+    and (tonumber(get(message, 'l') or 0) or 0) > group.position
 end
 
 local function clear(id, message)
@@ -24,7 +24,7 @@ local function clear_parked(group, rank)
       return 'K' .. rank
     end
     local packed = redis.call('HGET', MESSAGES, id)
-    local message = packed and cmsgpack.unpack(packed)
+    local message = packed and unpacked(id, packed)
     bytes = bytes - (packed and #packed or 0)
     if message and is_drawn_anew(group, id, message) then
       unpark(id, 'K')
@@ -52,7 +52,7 @@ local function clear_lane(group, after)
     local rows = redis.call('XRANGE', KEYS[4], '(' .. after, '+', 'COUNT', fit)
     for _, row in ipairs(rows) do
       local id, message = get(row[2], 'i'), row[2]
-      local size = #get(message, 'm')
+      local size = #(get(message, 'm') or '')
       largest = math.max(items == CLEARED_ITEMS and 1 or largest, size)
       items, bytes, after = items - 1, bytes - size, row[1]
       if is_drawn_anew(group, id, message) then

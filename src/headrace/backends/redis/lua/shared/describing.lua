@@ -20,14 +20,14 @@ end
 local function row_of(id, place, message)
   local lane, entry = entry_at(place)
   if waits_expired(place, message, clock()) then
-    return { id, 'expired', get(message, 'e'), '', message }
+    return { id, 'expired', digits(tonumber(get(message, 'e'))), '', message }
   end
   if not lane then
     if place == 'K' then
       return { id, 'queued', '0', '', message }
     end
     local status = place == 'S' and 'scheduled' or place == 'R' and 'retrying' or 'dead'
-    return { id, status, redis.call('ZSCORE', agenda_of(place), id), '', message }
+    return { id, status, redis.call('ZSCORE', agenda_of(place), id) or '0', '', message }
   end
   local row, since = holder_since(lane, entry)
   if not row then
@@ -39,16 +39,19 @@ local function row_of(id, place, message)
 end
 
 local function row_of_mark(id, now)
-  local value = redis.call('GET', MARK .. id)
+  local value = text_at(MARK .. id)
   if not value then
     return nil
   end
   local ended, expiry, says = string.match(value, '^(%d+) (%d+) (.*)$')
-  if tonumber(expiry) <= now then
-    return nil
+  if not ended or tonumber(expiry) <= now then
+    return nil -- it has passed, or it is no mark
   end
   local status, task_length, note_length, state_length, has_value, rest =
     string.match(says, '^(%a+) (%d+) (%d+) (%d+) ([01]) (.*)$')
+  if not status then
+    return nil
+  end
   local note = 1 + task_length
   local state = note + note_length
   local value_at = state + state_length

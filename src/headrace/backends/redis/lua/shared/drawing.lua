@@ -22,14 +22,14 @@ local function group_with(label, lanes, ids, messages, meta, parked, lines, defe
     parked = parked,
     lines = lines,
     deferred = deferred,
-    position = tonumber(known[1]),
+    position = tonumber(known[1] or ''),
     ordered = known[2] == '1',
-    seen = tonumber(known[3] or 0),
+    seen = tonumber(known[3] or 0) or 0,
     paused = known[4] == '1',
-    awaited = tonumber(known[5] or 0),
-    low = tonumber(known[6] or nil),
-    deferring = tonumber(known[7] or 0),
-    again = tonumber(known[8] or 0), -- up to here it may meet what it has drawn before: it was reset
+    awaited = tonumber(known[5] or 0) or 0,
+    low = tonumber(known[6] or ''),
+    deferring = tonumber(known[7] or 0) or 0,
+    again = tonumber(known[8] or 0) or 0, -- up to here it may meet what it has drawn before: it was reset
     clearing = known[9], -- it draws nothing before that is over: see clearing.lua
   }
 end
@@ -87,7 +87,7 @@ end
 local function stands(group, id, value)
   local lane, entry = string.match(value, '^(%d)([%d-]+)')
   if lane then
-    return #redis.call('XRANGE', group.lanes[tonumber(lane)], entry, entry) > 0
+    return #redis.pcall('XRANGE', group.lanes[tonumber(lane)] or group.lanes[4], entry, entry) > 0
   end
   return redis.call('HEXISTS', group.messages, id) == 1
 end
@@ -154,7 +154,7 @@ local function deferred_keys(group, names)
   for at = 1, #rows, 2 do
     if rows[at + 1] then
       local number, passed, hungry = string.match(rows[at + 1], '^(%d+) (%-?%d+) ([01])$')
-      deferred[rows[at]] = { number = tonumber(number), passed = tonumber(passed), hungry = hungry == '1' }
+      deferred[rows[at]] = number and { number = tonumber(number), passed = tonumber(passed), hungry = hungry == '1' }
     end
   end
   return deferred
@@ -210,7 +210,7 @@ local function write_copies(group, copies)
   end
   redis.call('HSET', group.meta, 'position', group.position)
   if copies.ready then
-    call_waiter(group.meta, group.label, redis.call('GET', awaited_key(group.meta)))
+    call_waiter(group.meta, group.label, text_at(awaited_key(group.meta)))
   end
 end
 
@@ -342,19 +342,33 @@ local function take_in(group, events, from, to, fresh, late)
   return to - index + 1
 end
 
--- Events of the log behind a position, and the number of the first. How large they are is not known before, so
+local function is_time(text)
+  return text and #text < 19 and string.find(text, '^%d+$')
+end
+
+-- An event of the log. One that cannot be read has all that is there as body: it is drawn as the others are, and ends
+-- in the dead letters of the group.
+local function readable_event(number, event)
+  if event[1] == 'i' and event[3] == 't' and event[5] == 'm' and event[7] == 'a' and is_time(event[8]) then
+    return event
+  end
+  return { 'i', 'unreadable-' .. number, 't', '', 'm', cmsgpack.pack(event), 'a', '0' }
+end
+
+-- Events of the log behind a position, up to the last that was published, and the number of the first. How large they are is not known before, so
 -- it reads a few and then more.
-local function read_log(position, items, bytes)
+local function read_log(position, last, items, bytes)
   local events, first, piece, largest = {}, nil, 2, 1
   while #events < items and bytes > 0 do
     local count = math.min(piece, items - #events, math.max(1, math.floor(bytes / largest)))
-    local rows = redis.call('XRANGE', LOG, position + 1, '+', 'COUNT', count)
+    local rows = redis.call('XRANGE', LOG, position + 1, digits(last), 'COUNT', count)
     for _, row in ipairs(rows) do
       position = number_of(row[1])
       first = first or position
-      events[#events + 1] = row[2]
-      largest = math.max(largest, #row[2][6])
-      bytes = bytes - #row[2][6]
+      local event = readable_event(position, row[2])
+      events[#events + 1] = event
+      largest = math.max(largest, #event[6])
+      bytes = bytes - #event[6]
     end
     if #rows < count then
       break
@@ -367,7 +381,7 @@ end
 -- Draws events from the log, at most so many. Answers how many were taken from it, and whether there are more
 -- that could be.
 local function draw(group, last, items, bytes)
-  local events, first = read_log(group.position, math.min(items, DRAWN_ITEMS), bytes or DRAWN_BYTES)
+  local events, first = read_log(group.position, last, math.min(items, DRAWN_ITEMS), bytes or DRAWN_BYTES)
   if not first then
     group.position = last
     redis.call('HSET', group.meta, 'position', last)

@@ -8,7 +8,7 @@ local function release(unique, id)
     hand_on(string.sub(unique, 2), id)
   elseif unique and kind ~= 'e' then
     local key = UNIQUE .. string.sub(unique, 2)
-    if redis.call('GET', key) == '0 ' .. id then
+    if text_at(key) == '0 ' .. id then
       redis.call('DEL', key)
     end
   end

@@ -4,7 +4,7 @@
 local function finish_expired(id, flags, unique, ttl, task, state)
   if unique and string.sub(unique, 1, 1) == 'e' then
     local key = UNIQUE .. string.sub(unique, 2)
-    if string.match(redis.call('GET', key) or '', '^%d+ (.*)$') == id then
+    if string.match(text_at(key) or '', '^%d+ (.*)$') == id then
       redis.call('DEL', key)
     end
   end

@@ -1,9 +1,11 @@
 -- Whether a message that waits has expired: no handler has begun with it at its time (`State.begun`).
 local function was_begun(message)
-  local state = get(message, 's')
-  state = state and cmsgpack.unpack(state) or { 0, 0, 0, 0, {} }
+  local state = state_in(message)
+  if not state then
+    return false
+  end
   for _, trouble in ipairs(state[5]) do
-    if trouble[2] == 'snoozed' then
+    if type(trouble) == 'table' and trouble[2] == 'snoozed' then
       return true
     end
   end
@@ -11,7 +13,7 @@ local function was_begun(message)
 end
 
 local function has_expired(message, now)
-  local expiry = tonumber(get(message, 'e'))
+  local expiry = tonumber(get(message, 'e') or '')
   return expiry and expiry <= now and not was_begun(message)
 end
 

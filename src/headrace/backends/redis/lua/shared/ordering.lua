@@ -46,7 +46,7 @@ local function let_next_in(key, line)
   end
   local _, flags = place_of(id)
   redis.call('HSET', LINES, key, left)
-  enqueue(id, flags, cmsgpack.unpack(packed))
+  enqueue(id, flags, unpacked(id, packed))
   unpark(id, 'K')
 end
 
@@ -77,7 +77,8 @@ local function take_turn(key, id, flags, message, now)
     return true
   end
   redis.call('HSET', LINES, key, line .. ' ' .. id)
-  put(message, 'a', get(message, 'a') or digits(now))
-  park(id, flags, message, 'K', tonumber(get(message, 'a')))
+  local since = tonumber(get(message, 'a') or '') or now
+  put(message, 'a', digits(since))
+  park(id, flags, message, 'K', since)
   return false
 end

@@ -20,7 +20,7 @@ end
 
 -- The lane and entry of a place, or nothing when it is not in a lane.
 local function entry_at(place)
-  local lane, entry = string.match(place, '^(%d)(.+)$')
+  local lane, entry = string.match(place, '^(%d)(%d+%-%d+)$')
   return tonumber(lane), entry
 end
 
@@ -31,7 +31,10 @@ local function holder(lane, entry)
 end
 
 local function message_in(lane, entry)
-  local rows = redis.call('XRANGE', lane_key(lane), entry, entry)
+  local rows = redis.pcall('XRANGE', lane_key(lane), entry, entry)
+  if rows.err and not string.find(rows.err, 'Invalid stream ID', 1, true) then
+    rows = redis.call('XRANGE', lane_key(lane), entry, entry)
+  end
   return rows[1] and rows[1][2]
 end
 
@@ -47,7 +50,7 @@ local function message_at(place, id)
     return message_in(lane, entry)
   end
   local packed = redis.call('HGET', MESSAGES, id)
-  return packed and cmsgpack.unpack(packed)
+  return packed and unpacked(id, packed)
 end
 
 -- Whether this consumer still holds the message by this very hand-out. An entry is handed out once: whoever

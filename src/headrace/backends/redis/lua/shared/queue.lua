@@ -37,6 +37,15 @@ local function lanes()
   return found
 end
 
+-- The text under a key; nil: there is none, or somebody has put something else there.
+local function text_at(key)
+  local value = redis.pcall('GET', key)
+  if type(value) == 'table' then
+    return not string.find(value.err, 'WRONGTYPE', 1, true) and redis.call('GET', key) or nil
+  end
+  return value or nil
+end
+
 -- A time as text: `..` would cut it to 14 digits.
 local function digits(number)
   return string.format('%.0f', number)

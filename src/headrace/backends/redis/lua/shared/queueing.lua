@@ -1,12 +1,13 @@
 -- Puts messages into lanes and onto the agenda.
 local function lane_of_kind(message, returned)
-  local state = get(message, 's')
-  if state and cmsgpack.unpack(state)[2] >= SUSPECT_FROM then
+  local state = state_in(message)
+  if state and state[2] >= SUSPECT_FROM then
     return SUSPECT
   elseif returned then
     return RETURNED
   end
-  return HIGH + (tonumber(get(message, 'p')) or 1)
+  local priority = get(message, 'p')
+  return HIGH + (priority == '0' and 0 or priority == '2' and 2 or 1)
 end
 
 local function lane_of(message, returned)
@@ -67,7 +68,7 @@ local function note_size(meta, lane, entry, size)
 end
 
 local function size_of(message)
-  return #get(message, 'm') + #(get(message, 's') or '')
+  return #(get(message, 'm') or '') + #(get(message, 's') or '')
 end
 
 -- Whoever found a stream empty and does not block has left a name for a while, and is told.
@@ -86,7 +87,7 @@ local is_called = false
 local function call_once()
   if not is_called then
     is_called = true
-    call_waiter(META, LABEL, redis.call('GET', awaited_key(META)))
+    call_waiter(META, LABEL, text_at(awaited_key(META)))
   end
 end
 

@@ -12,8 +12,8 @@ end
 local function note_wish(meta, wish, now)
   local known = redis.call('HMGET', meta, 'ordered', 'wanted', 'unwanted', 'seen')
   local ordered = known[1] == '1'
-  local wanted = tonumber(known[2] or (ordered and known[4]) or 0)
-  local unwanted = tonumber(known[3] or 0)
+  local wanted = tonumber(known[2] or (ordered and known[4]) or 0) or 0
+  local unwanted = tonumber(known[3] or 0) or 0
   if wish == '1' then
     ordered, wanted = true, now
   elseif wish == '0' then
@@ -32,12 +32,12 @@ end
 -- An event of the log is a list as a message is: i id · t task · m body · a when it was written (always in this
 -- order) · k key · e expiry.
 local function written_at(event)
-  return tonumber(event[8])
+  return tonumber(string.match(event[8] or '', '^%d+$') or 0) -- somebody may have written anything
 end
 
 -- The number of the last event that was ever written. The log itself says it, too, but with two bodies.
 local function last_number(known)
-  if known then
+  if tonumber(known or '') then
     return tonumber(known)
   end
   local stream = redis.pcall('XINFO', 'STREAM', LOG)

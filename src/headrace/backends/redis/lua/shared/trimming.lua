@@ -3,13 +3,14 @@
 -- A topic as it stands, with its rules.
 local function topic_now()
   local meta = redis.call('HMGET', TOPIC, 'last', 'rules', 'look')
-  local age, length, strict = string.match(meta[2] or RULES, '^(%d+) (%S+) ([01])$')
+  local form = '^(%d+) (%S+) ([01])$'
+  local age, length, strict = string.match(string.match(meta[2] or '', form) and meta[2] or RULES, form)
   return {
     last = last_number(meta[1]),
     age = tonumber(age),
     length = tonumber(length), -- nil: no bound
     strict = strict == '1',
-    look = tonumber(meta[3] or 0),
+    look = tonumber(meta[3] or 0) or 0,
   }
 end
 

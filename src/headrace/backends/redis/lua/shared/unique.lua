@@ -11,12 +11,12 @@ end
 -- The id; or nil, and the owner that has expired over it, if that is why: {id, place, flags, message}. `fresh`: ids
 -- that have no place yet.
 local function holder_of(key, now, fresh)
-  local value = redis.call('GET', UNIQUE .. key)
+  local value = text_at(UNIQUE .. key)
   if not value then
     return nil
   end
   local expiry, id = string.match(value, '^(%d+) (.*)$')
-  if expiry ~= '0' and tonumber(expiry) <= now then
+  if not expiry or (expiry ~= '0' and tonumber(expiry) <= now) then
     return nil
   elseif fresh and fresh[id] then
     return id
