@@ -27,9 +27,8 @@ class RedisLayouts(Layouts):
         before = b"" if expected == WHOLE else encode_layout(expected)
         found = await self._swap(stream, before, new)
         if found != encode_layout(new) and found != before and decode_layout(found) == expected:
-            found = await self._swap(
-                stream, found, new
-            )  # what cannot be read counts as whole, and is replaced
+            # What cannot be read counts as whole, and is replaced.
+            found = await self._swap(stream, found, new)
         return decode_layout(found)
 
     async def _swap(self, stream: Stream, expected: bytes, new: Layout) -> bytes:

@@ -67,12 +67,7 @@ class Lister:
         self, stream: Stream, part: Part, after: str, limit: int, began_ms: int = 0
     ) -> tuple[list[Record], str, int]:
         """Rows of a part, where to go on in it, and the time in milliseconds."""
-        if (
-            after
-            and not after.startswith("%")
-            and not _PLACES.get(part.code.upper(), _BY_TIME).fullmatch(after)
-        ):
-            raise ConfigurationError(f"{after!r} is no place in this listing: pass a cursor that a page gave")
+        _check_place(part, after)
         if part.status is None:
             return *await self._marks(stream, after, limit), 0
         since_ms = began_ms if part.late else 0
@@ -108,6 +103,12 @@ class Lister:
             return []
         rows: list[Any] = await self._store.run(self._store.queue(stream).call(LOOK, *ids))
         return [record_of(stream, row) for row in rows]
+
+
+def _check_place(part: Part, after: str) -> None:
+    written = not after or after.startswith("%")
+    if not written and not _PLACES.get(part.code.upper(), _BY_TIME).fullmatch(after):
+        raise ConfigurationError(f"{after!r} is no place in this listing: pass a cursor that a page gave")
 
 
 def _shown(after: bytes) -> str:

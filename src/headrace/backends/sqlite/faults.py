@@ -95,12 +95,14 @@ def nearly_full(path: Path) -> BackendUnavailable:
 def unavailable(path: Path, error: apsw.Error, *, committing: bool = False) -> BackendUnavailable:
     """The error for the caller. `committing`: it came from the commit itself."""
     fault = fault_of(error)
-    if isinstance(error, DAMAGED):
-        kind = Damaged
-    else:
-        kind = RequestRefused if fault is UNFORESEEN else BackendUnavailable
-    return kind(
+    return _kind_of(error, fault)(
         f"the SQLite store {path} {fault.what} ({error}): {fault.advice}",
         uncertain=committing and fault.doubtful,
         transient=fault.transient,
     )
+
+
+def _kind_of(error: apsw.Error, fault: Fault) -> type[BackendUnavailable]:
+    if isinstance(error, DAMAGED):
+        return Damaged
+    return RequestRefused if fault is UNFORESEEN else BackendUnavailable
