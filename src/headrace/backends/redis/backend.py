@@ -30,7 +30,7 @@ from .keys import label_of
 from .layouts import RedisLayouts
 from .notices import Notices
 from .queue import Queue
-from .reader import Reader, wanted
+from .reader import Reader
 from .readers import Readers
 from .recovery import Recoverer
 from .renewer import RedisRenewer
@@ -42,6 +42,7 @@ from .store import Store
 from .tail import Tail
 from .topics import RedisTopics
 from .traffic import RedisTraffic
+from .wanted import wanted
 
 #: Bytes of bodies that one step of promotion moves.
 PROMOTE_BYTES = 1 << 20

@@ -59,6 +59,7 @@ _links: weakref.WeakSet[Link] = weakref.WeakSet()
 
 Greeting = Callable[["Wire"], Awaitable[None]]
 Hearing = Callable[[Any], None]
+Late = Callable[[list[Any] | None], None]
 
 
 class Finder(Protocol):
@@ -73,12 +74,15 @@ class Finder(Protocol):
 class Request:
     """What was sent and waits for this many replies until `deadline`."""
 
-    __slots__ = ("count", "deadline", "future", "replies")
+    __slots__ = ("count", "deadline", "future", "late", "replies")
 
-    def __init__(self, future: asyncio.Future[list[Any]], count: int, deadline: float) -> None:
+    def __init__(
+        self, future: asyncio.Future[list[Any]], count: int, deadline: float, late: Late | None
+    ) -> None:
         self.future = future
         self.count = count
         self.deadline = deadline
+        self.late = late
         self.replies: list[Any] = []
 
 
@@ -100,17 +104,20 @@ class Wire(asyncio.Protocol):
         self._refusal: HeadraceError | None = None  # why the server hangs up, where it says so
         self._ended = self._loop.create_future()
 
-    def send(self, data: bytes, count: int = 1, patience: float = 0.0) -> asyncio.Future[list[Any]]:
+    def send(
+        self, data: bytes, count: int = 1, patience: float = 0.0, late: Late | None = None
+    ) -> asyncio.Future[list[Any]]:
         """Write packed commands; the future brings their replies, errors as values.
 
-        Whoever stops waiting for it leaves the connection in order.
+        Whoever stops waiting for it leaves the connection in order. Then `late` is called with the replies
+        once they are there, or with None when the connection ends before.
         """
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.closed:
             future.set_exception(self._end_of(None, "is closed"))
             return future
         deadline = self._loop.time() + REPLY_TIMEOUT + patience + len(data) / SLOWEST
-        self._requests.append(Request(future, count, deadline))
+        self._requests.append(Request(future, count, deadline, late))
         if self._watchdog is None:
             self._watchdog = self._loop.call_at(deadline, self._watch)
         self._transport.write(data)
@@ -153,7 +160,7 @@ class Wire(asyncio.Protocol):
         if self._hear is not None and isinstance(reply, list) and reply[0] in _ANNOUNCED:
             self._hear(reply)
             return
-        if hangs_up(reply):
+        if type(reply) is hiredis.ReplyError and hangs_up(reply):
             self._refusal = error_of(reply, self._server)
         if not self._requests:
             return
@@ -163,6 +170,8 @@ class Wire(asyncio.Protocol):
             self._requests.popleft()
             if not request.future.done():
                 request.future.set_result(request.replies)
+            elif request.late is not None:
+                request.late(request.replies)
 
     def _watch(self, late: Request | None = None) -> None:
         self._watchdog = None
@@ -190,6 +199,8 @@ class Wire(asyncio.Protocol):
         for request in self._requests:
             if not request.future.done():
                 request.future.set_exception(self._end_of(request, why))
+            elif request.late is not None:
+                request.late(None)
         self._requests.clear()
 
     def _end_of(self, request: Request | None, why: str) -> HeadraceError:
