@@ -87,6 +87,7 @@ class _Lane:
         self.requests: deque[_Request] = deque()
         self.senders = [_Sender(name) for name in names]
         self.first = self.senders[0]
+        self.sending = 0  # how many of them are at it
         self.starting = False  # a sender is about to take what is there
         self.crowded = False  # in the last batch there were several: more will come with the next
         self.alone = False  # a caller sends its own message, since the line was empty
@@ -99,7 +100,7 @@ class _Lane:
 
     @property
     def idle(self) -> bool:
-        return not self.alone and not self.tasks
+        return not (self.alone or self.sending)
 
     @property
     def waiting(self) -> list[_Request]:
@@ -163,7 +164,7 @@ class Producer:
         since = time.monotonic() if since is None else since
         if self._watchdog is None:
             self._watch(since + PATIENCE)
-        if len(messages) == 1 and not lane.crowded and lane.idle:
+        if len(messages) == 1 and not (lane.crowded or lane.alone or lane.sending):
             return self._send_alone(lane, lane.batch(lane.first, messages), since)
         request = _new_request(messages, len(messages), since)
         if messages:
@@ -253,6 +254,7 @@ class Producer:
 
     def _start(self, lane: _Lane, sender: _Sender, torn: Batch | None = None) -> None:
         lane.starting = True
+        lane.sending += 1
         sending = self._send_all(lane, sender, torn)
         sender.task = asyncio.get_running_loop().create_task(sending, name="headrace producer")
 
@@ -291,6 +293,7 @@ class Producer:
                 await self._send(lane, lane.batch(sender, messages), parts)
         finally:
             lane.starting = False
+            lane.sending -= 1
             sender.task, sender.parts = None, []
 
     async def _send(self, lane: _Lane, batch: Batch, parts: list[tuple[_Request, list[Message]]]) -> None:

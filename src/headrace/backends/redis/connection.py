@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, cast
 
 import hiredis
+import msgspec
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
 
@@ -71,19 +72,14 @@ class Finder(Protocol):
         """No connection could be made there, or it was the wrong server."""
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """What was sent and waits for this many replies until `deadline`."""
 
-    __slots__ = ("count", "deadline", "future", "late", "replies")
-
-    def __init__(
-        self, future: asyncio.Future[list[Any]], count: int, deadline: float, late: Late | None
-    ) -> None:
-        self.future = future
-        self.count = count
-        self.deadline = deadline
-        self.late = late
-        self.replies: list[Any] = []
+    future: asyncio.Future[list[Any]]
+    count: int
+    deadline: float
+    late: Late | None
+    replies: list[Any] = []
 
 
 class Wire(asyncio.Protocol):

@@ -14,7 +14,6 @@ from headrace.core.message import FRESH, NORMAL, State, Stream, decode_state
 from headrace.core.outcome import DeadReason, Failure
 from headrace.core.record import DeadLetter, JobStatus, Progress, Record
 
-from .keys import NORMAL_LANE
 from .queue import Queue
 
 #: An entry that holds nothing but id, task and body has this many fields and values, and one that was drawn
@@ -41,12 +40,6 @@ class Token(msgspec.Struct, frozen=True, gc=False):
     @property
     def plain(self) -> bool:
         return self.origin is None and not self.unique
-
-    @property
-    def is_simple(self) -> bool:
-        """Whether a claim may be handed on as it is: it is no suspect and no child work, and has no key that
-        its start would release."""
-        return self.lane == NORMAL_LANE and not self.unique
 
     @property
     def first_place(self) -> bytes:

@@ -98,7 +98,8 @@ class Reader:
     # --- for the backend ---------------------------------------------------------------------------------
 
     async def claim(self, wanted: Wanted) -> list[Claim]:
-        async with self._turns:
+        await self._turns.acquire()
+        try:  # not `async with`, whose end is one more coroutine between an answer and its claim
             await self._abandoned()
             loop = asyncio.get_running_loop()
             until = loop.time() + wanted.wait
@@ -109,8 +110,11 @@ class Reader:
                     if lanes is None:
                         return claims
                 claims = await self._wait(wanted, lanes, min(until - loop.time(), BLOCK))
-                if self._was_woken() or claims or loop.time() >= until:
+                if claims or self._was_woken() or loop.time() >= until:
+                    self._wake_asked = False
                     return claims
+        finally:
+            self._turns.release()
 
     async def _carried(self, work: Coroutine[Any, Any, Found]) -> Found:
         """Wait for what goes on when the caller is cancelled."""
@@ -354,10 +358,14 @@ class Reader:
             return []
         if now > began + LULL and len(lanes) <= LULL_LANES:
             self._idle = lanes.keys(), now
-        self._hit = lanes[reply[0][0]][0]
-        claims = self._claims_at(lanes, reply)
-        if len(claims) == 1 and claims[0].token.is_simple and claims[0].source.stream not in self._paused:
-            return claims
+        queue, lane = lanes[reply[0][0]]
+        self._hit = queue
+        if len(reply) == 1 and lane == NORMAL_LANE and not self._paused:
+            claims = self._claims(queue, lane, reply[0][1])
+            if not claims[0].token.unique:
+                return claims
+        else:
+            claims = self._claims_at(lanes, reply)
         return (await self._carried(self._sorted(claims, wanted)))[0]
 
     async def _sorted(self, claims: list[Claim], wanted: Wanted) -> Found:
