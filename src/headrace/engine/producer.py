@@ -160,7 +160,7 @@ class Producer:
     ) -> Awaitable[list[Answer]]:
         """Store the messages, in order; one answer each, or `BackendUnavailable` when there is none within
         `PATIENCE` from now, or from `since`."""
-        lane = self._lane(stream, limit)
+        lane = self._lanes.get((stream, limit)) or self._new_lane(stream, limit)
         since = time.monotonic() if since is None else since
         if self._watchdog is None:
             self._watch(since + PATIENCE)
@@ -178,7 +178,7 @@ class Producer:
     ) -> list[Answer]:
         """The same for `total` messages that are still to be written: the store is at work on a batch while
         the pages of the next are made, and whatever else the loop has to do is done between two pages."""
-        lane = self._lane(stream, limit)
+        lane = self._lanes.get((stream, limit)) or self._new_lane(stream, limit)
         request = _new_request([], total, time.monotonic())
         if self._watchdog is None:
             self._watch(request.since + PATIENCE)
@@ -211,19 +211,17 @@ class Producer:
         self._lanes.clear()
         self._watchdog = None
 
-    def _lane(self, stream: Stream, limit: int | None) -> _Lane:
-        lane = self._lanes.get((stream, limit))
-        if lane is None:
-            if len(self._lanes) >= LANES_MOST:
-                self._forget_idle_lanes()
-            # Batches with numbers of their own have a name of their own: those with another limit, and those
-            # of a lane that was forgotten and is made again.
-            name = f"{self._id}~{self._forgotten}" if self._forgotten else self._id
-            name = name if limit is None else f"{name}:{limit}"
-            # Events of a key stay in their order also when one append must be repeated.
-            at_once = self._backend.appends_at_once if stream.kind == "queue" else 1
-            names = [name, *(f"{name}+{number}" for number in range(1, at_once))]
-            lane = self._lanes[stream, limit] = _Lane(stream, limit, names)
+    def _new_lane(self, stream: Stream, limit: int | None) -> _Lane:
+        if len(self._lanes) >= LANES_MOST:
+            self._forget_idle_lanes()
+        # Batches with numbers of their own have a name of their own: those with another limit, and those of a
+        # lane that was forgotten and is made again.
+        name = f"{self._id}~{self._forgotten}" if self._forgotten else self._id
+        name = name if limit is None else f"{name}:{limit}"
+        # Events of a key stay in their order also when one append must be repeated.
+        at_once = self._backend.appends_at_once if stream.kind == "queue" else 1
+        names = [name, *(f"{name}+{number}" for number in range(1, at_once))]
+        lane = self._lanes[stream, limit] = _Lane(stream, limit, names)
         return lane
 
     def _forget_idle_lanes(self) -> None:
