@@ -20,16 +20,16 @@ from headrace.core.rotation import Rotation
 
 from .announcements import Announcements
 from .appending import TAKEN, answers_of, call_of_one, calls_of
-from .connection import Link, Wire
+from .connection import Wire
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
 from .examination import RedisExamination
-from .faults import OutOfMemory, Refused, is_error, is_out_of_memory, is_per_chunk
+from .faults import OutOfMemory, Refused, is_out_of_memory, is_per_chunk
 from .inspector import WORKER_TTL, Seen, decode_seen, encode_seen
 from .keys import label_of
 from .layouts import RedisLayouts
 from .notices import Notices
-from .queue import Call, Queue
+from .queue import Queue
 from .reader import Reader
 from .readers import Readers
 from .recovery import Recoverer
@@ -171,7 +171,8 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
         # On a cluster whoever waits is called, which only the general script does.
         one = None if self._store.is_cluster else call_of_one(queue, batch)
-        if one is not None and await self._take_one(one):
+        # Unless it was taken the server has done nothing: the calls below are to find out why.
+        if one is not None and await self._store.run_packed(APPEND_ONE, one, self._append_way) == TAKEN:
             answers = [Answer(batch.messages[0].id)]
             if wire:
                 await self._confirm(queue, wire, answers)
@@ -185,16 +186,6 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         if wire:
             await self._confirm(queue, wire, answers)
         return answers
-
-    async def _take_one(self, packed: bytes) -> bool:
-        """Whether it was taken by the short way. Else the server has done nothing, and the general way is to
-        find out why."""
-        way = self._append_way or self._store.link
-        assert isinstance(way, Link)
-        [reply] = await way.ask(packed)
-        if reply != TAKEN and is_error(reply, "NOSCRIPT"):
-            reply = await self._store.run(Call(APPEND_ONE, packed), way)
-        return bool(reply == TAKEN)
 
     async def _confirm(self, queue: Queue, wire: Wire | None, answers: list[Answer]) -> None:
         if self._confirmation and wire and any(answer.verdict != "full" for answer in answers):

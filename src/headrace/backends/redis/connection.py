@@ -25,7 +25,8 @@ import msgspec
 from headrace.core.errors import BackendUnavailable, HeadraceError
 
 from .address import Address
-from .faults import error_of, hangs_up, is_denied, lost, unreachable, with_advice_on_tls
+from .faults import error_of, hangs_up, lost, unreachable, with_advice_on_tls
+from .handshake import check_handshake, handshake
 from .life import Life
 from .resolver import addresses_of
 
@@ -360,32 +361,6 @@ class Link:
             wire.client_id = replies[-1]
         if self._greet is not None:
             await self._greet(wire)
-
-
-def handshake(address: Address) -> list[tuple[Word, ...]]:
-    """The first commands on a connection; the last answers the client's id.
-
-    What sentinels say may be a moment old, so the server is asked what it is.
-    """
-    commands: list[tuple[Word, ...]] = []
-    if address.password:
-        user = (address.username,) if address.username else ()
-        commands.append(("AUTH", *user, address.password))
-    if address.database:
-        commands.append(("SELECT", address.database))
-    if address.sentinels is not None:
-        commands.append(("ROLE",))
-    commands += [("CLIENT", "SETNAME", "headrace"), ("CLIENT", "ID")]
-    return commands
-
-
-def check_handshake(replies: list[Any], server: str) -> None:
-    """A user who may not name a connection or ask for its id can still work."""
-    for reply in replies:
-        if isinstance(reply, hiredis.ReplyError) and not is_denied(reply):
-            raise error_of(reply, server)
-        if isinstance(reply, list) and reply[0] != b"master":
-            raise lost(f"{server} is not where the sentinels say: a {reply[0].decode()} answers there")
 
 
 def keep_alive(connection: socket.socket | None) -> None:

@@ -1,9 +1,8 @@
 """Claims for one consumer, on a connection of its own: a script under load, a blocking read when idle.
 
 A read is never cut short: it looks in a task of the reader, and waits in that of its caller (`BlockingRead`).
-What it brings after its caller has gone is offered to the next. Entries of a lane are handed out in ascending
-order, so whatever this consumer holds beyond the last entry it saw was handed out by a read whose answer was
-lost, and is taken up after any error.
+What it brings after its caller has gone is offered to the next. What a lost answer brought is taken up after
+any error (`HandOuts`).
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 
 from .blocking import BlockingRead
-from .connection import Wire, Word, pack
+from .connection import Wire, pack
 from .drawing import Drawer
-from .entries import claims_of
 from .faults import can_heal, is_out_of_memory
+from .hand_outs import HandOuts
 from .keys import BOTTOM_UP, CHILD_LANES, GROUP, IN_ORDER, NORMAL_LANE, RETURNED, SUSPECTS, TOP_DOWN
 from .notices import Notices
 from .queue import Call, Queue
-from .scripts import AGAIN, CLAIM, ENSURE, STARTED, UNSEEN
+from .scripts import AGAIN, CLAIM, ENSURE, STARTED
 from .store import Store
 from .wanted import WINDOW, Wanted, batched
 
@@ -38,9 +37,6 @@ BLOCK = 2.0
 #: Entries that the script reads from one lane before it leaves the rest to a plain command: to convert them
 #: in Lua costs the server as much again as to read them.
 PORTION = 16
-
-#: Messages that one script looks for whose answer was lost.
-UNSEEN_MOST = 500
 
 #: Entries that the script reads from one lane where the server is far away: there a trip costs more.
 PORTION_AFAR = 500
@@ -87,8 +83,7 @@ class Reader:
         self._wake_asked = False
         self._leaving = False  # nobody waits for the read under way
         self._kept: list[Claim] = []  # read, and not handed out
-        self._seen: dict[tuple[Queue, int], bytes] = {}  # the last entry of each lane
-        self._doubtful = False  # the answer of a read was lost
+        self._handouts = HandOuts(store, self._link, consumer)
         self._idle: tuple[Set[bytes], float] | None = None  # where there was nothing else, and when
         self._hit: Queue | None = None  # where the last wait found something
         self._is_far = False  # the last answer took long
@@ -141,7 +136,7 @@ class Reader:
     @property
     def is_free(self) -> bool:
         """Whether nothing is under way, and nothing was read that nobody has."""
-        return self._task is None and not self._kept and not self._doubtful
+        return self._task is None and not self._kept and not self._handouts.doubtful
 
     def close(self) -> None:
         self._link.drop()
@@ -176,7 +171,7 @@ class Reader:
             self._unblock()
         replies = await self._blocked.left()
         if replies is None:
-            self._doubtful = True
+            self._handouts.doubtful = True
         elif replies and isinstance(replies[0], list):
             self._kept += self._claims_at(self._lanes, replies[0])
         self._leaving = False
@@ -184,6 +179,7 @@ class Reader:
     def _leave(self) -> None:
         """Have the read under way end: nobody waits for it."""
         self._leaving = True
+        self._idle = None
         self._stirred.set()
         self._unblock()
 
@@ -233,7 +229,7 @@ class Reader:
             pass
 
     def _doubt(self) -> None:
-        self._doubtful = True
+        self._handouts.doubtful = True
         self._idle = None
 
     def _lull(self, wanted: Wanted) -> Lanes | None:
@@ -242,7 +238,7 @@ class Reader:
         if self._idle is None or wanted.wait <= 0 or self._wake_asked or self._paused:
             return None
         lanes, when = self._idle
-        if self._kept or self._doubtful or asyncio.get_running_loop().time() >= when + FRESH:
+        if self._kept or self._handouts.doubtful or asyncio.get_running_loop().time() >= when + FRESH:
             return None
         found = self._lanes_to_block_on(wanted)
         return found if found.keys() == lanes else None
@@ -292,7 +288,7 @@ class Reader:
         self._store.lanes.update((wanted.queues[source - 1], lanes.decode()) for source, lanes in used)
         claims: list[Claim] = []
         for source, read_lane, entries in reads:
-            claims += self._claims(wanted.queues[source - 1], read_lane, entries)
+            claims += self._handouts.claims(wanted.queues[source - 1], read_lane, entries)
         shares = [(wanted.queues[source - 1], count, bound) for source, count, bound in further]
         while shares and time.monotonic() < asked_at + FRESH:
             found = await self._poll_further(lane, shares)
@@ -322,10 +318,10 @@ class Reader:
         try:
             replies = await self._link.ask(b"".join(commands), len(commands))
         except BackendUnavailable:
-            self._doubtful = True  # what the script brought is not lost by that
+            self._handouts.doubtful = True  # what the script brought is not lost by that
             return [[] for _ in shares]
         return [
-            self._claims(queue, lane, reply[0][1]) if isinstance(reply, list) else []
+            self._handouts.claims(queue, lane, reply[0][1]) if isinstance(reply, list) else []
             for (queue, _, _), reply in zip(shares, replies, strict=True)
         ]
 
@@ -354,14 +350,14 @@ class Reader:
         if isinstance(reply, ReplyError):
             return (await self._carried(self._heal(reply, wanted)))[0]
         if now > began + seconds + LATE:
-            self._doubtful = True
+            self._handouts.doubtful = True
             return []
         if now > began + LULL and len(lanes) <= LULL_LANES:
             self._idle = lanes.keys(), now
         queue, lane = lanes[reply[0][0]]
         self._hit = queue
         if len(reply) == 1 and lane == NORMAL_LANE and not self._paused:
-            claims = self._claims(queue, lane, reply[0][1])
+            claims = self._handouts.claims(queue, lane, reply[0][1])
             if not claims[0].token.unique:
                 return claims
         else:
@@ -400,46 +396,21 @@ class Reader:
             await self._store.run_all([queue.call(ENSURE, "") for queue in queues], self._link)
         for queue in wanted.queues:
             self._store.lanes.pop(queue, None)  # those may be gone as well; the next look tells
-        self._seen.clear()
+        self._handouts.forget()
         return [], None
 
     # --- what was read -----------------------------------------------------------------------------------
 
-    def _claims(self, queue: Queue, lane: int, entries: list[Any]) -> list[Claim]:
-        if not entries:
-            return []
-        self._seen[queue, lane] = entries[-1][0]
-        return claims_of(queue, lane, entries, self._consumer, self._store.now_us())
-
     def _claims_at(self, lanes: Lanes, reply: list[Any]) -> list[Claim]:
         """What a blocking read has brought."""
-        return [claim for key, entries in reply for claim in self._claims(*lanes[key], entries)]
+        return [claim for key, entries in reply for claim in self._handouts.claims(*lanes[key], entries)]
 
     async def _take_up(self, wanted: Wanted) -> list[Claim]:
         """What was read for a caller who had gone, or by a read whose answer was lost."""
         claims, self._kept = self._kept, []
-        if not claims and self._doubtful:
-            claims, self._doubtful = await self._unseen(wanted)
+        if not claims and self._handouts.doubtful:
+            claims = await self._handouts.unseen(wanted)
         return await self.trim(claims, wanted) if claims else claims
-
-    async def _unseen(self, wanted: Wanted) -> tuple[list[Claim], bool]:
-        """What a lost answer has brought, and whether there may be more of it."""
-        queues = list(dict.fromkeys((*wanted.queues, *(queue for queue, _ in self._seen))))
-        for some in batched(queues, WINDOW):
-            # In every lane: the lost answer may be the one that told which are in use.
-            lanes = [(queue, lane) for queue in some for lane in IN_ORDER]
-            keys = [queue.keys.by_lane[lane] for queue, lane in lanes]
-            seen = [self._seen.get(place, b"") for place in lanes]
-            args: list[Word] = [GROUP, self._consumer, min(wanted.limit, UNSEEN_MOST), wanted.room, *seen]
-            call = Call(UNSEEN, pack((b"EVALSHA", UNSEEN.digest, len(keys), *keys, *args)))
-            more, found = await self._store.run(call, self._link)
-            claims: list[Claim] = []
-            for index, entries in found:
-                queue, lane = lanes[index - 1]
-                claims += self._claims(queue, lane, entries)
-            if claims or more:
-                return claims, True
-        return [], False
 
     async def trim(self, claims: list[Claim], wanted: Wanted) -> list[Claim]:
         """Hand back what goes beyond what was wanted: a blocking read takes one from each lane."""

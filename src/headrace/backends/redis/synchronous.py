@@ -13,8 +13,9 @@ import hiredis
 
 from . import connection
 from .address import Address, Place
-from .connection import check_handshake, handshake, keep_alive, pack
+from .connection import keep_alive, pack
 from .faults import error_of, hangs_up, lost, unreachable
+from .handshake import check_handshake, handshake
 
 
 class SyncConnection:
