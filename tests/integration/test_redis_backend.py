@@ -204,6 +204,36 @@ async def test_a_lane_that_was_left_out_is_read_as_any_other_once_it_is_wanted(
     assert "made again" not in caplog.text
 
 
+async def test_jobs_that_come_alone_are_claimed_without_a_script(
+    bench: Bench, redis_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "FRESH", LONG)
+    assert await _come_alone(bench) == 1
+    before = calls_of(redis_server, "evalsha")
+    assert [await _come_alone(bench) for _ in range(3)] == [1, 1, 1]
+    assert calls_of(redis_server, "evalsha") - before == 3  # which have queued them
+
+
+async def test_what_comes_together_after_one_that_came_alone_is_claimed_together(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "FRESH", LONG)
+    monkeypatch.setattr(reader, "LULL", 0.25)
+    await _come_alone(bench)
+    await bench.add(50)
+    assert [len(await bench.claim(wait=LONG)) for _ in range(2)] == [1, 49]
+
+
+async def _come_alone(bench: Bench) -> int:
+    """How many are claimed by one who waits for a while before a message comes."""
+    waiting = asyncio.create_task(bench.claim(wait=LONG))
+    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    since = time.monotonic()
+    await wait_until(lambda: time.monotonic() > since + 2 * reader.LULL)
+    await bench.add()
+    return len(await waiting)
+
+
 # --- callers that go away --------------------------------------------------------------------------------
 
 
@@ -234,6 +264,23 @@ async def test_what_nobody_took_is_handed_back_when_the_worker_leaves(
     await bench.backend.retire([SOURCE], "worker")
     [claim] = await bench.claim(consumer="another")
     assert ([claim.id], claim.state.releases, claim.state.crashes) == (ids, 0, 0)
+
+
+async def test_what_a_read_took_whose_caller_is_gone_is_offered_again_when_its_answer_is_lost(
+    far: Bench, proxy: Proxy, redis_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy.lose_reply(to=b"BLOCK")
+    async with opened(redis_server.url, far.namespace) as near:
+        await far.claim()
+        monkeypatch.setattr(Reader, "_unblock", lambda self: None)
+        waiting = asyncio.create_task(far.claim(wait=LONG))
+        await wait_until(lambda: _is_blocked(far), message="the claim blocks")
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        [id] = await near.add()
+        await wait_until(lambda: not _is_blocked(far), message="the read has ended")
+    assert [claim.id for claim in await far.claim()] == [id]
 
 
 async def test_a_cancelled_claim_stops_blocking(bench: Bench) -> None:

@@ -270,7 +270,7 @@ async def test_without_memory_new_jobs_are_refused_and_those_there_end(server: S
     async with app, app.worker(grace=0):
         done, failed, dead = [await succeeds.enqueue(), await fails.enqueue(), await dies.enqueue()]
         await wait_until(lambda: len(runs) == 3)
-        server.command("CONFIG", "SET", "maxmemory", "1mb")
+        server.command("CONFIG", "SET", "maxmemory", "512kb")
         with pytest.raises(QueueFull, match="memory") as caught:
             await succeeds.enqueue()
         assert caught.value.accepted == []

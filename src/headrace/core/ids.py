@@ -14,8 +14,10 @@ GIVEN = re.compile(r"[!-z|~]{1,200}")  # printable, no space, no braces
 # 26 characters hold 130 bits: two zeros and the 48 of the time make the first ten, and 80 more the rest. Of
 # those the version 0111 are the first four, the variant 10 the 17th and 18th. A random byte becomes a
 # character by its place in a table, so that all but those two characters come from one call. The random parts
-# are drawn ahead, since asking the system for each costs as much as all the rest.
-_TIME_SHIFTS = tuple(range(45, -1, -5))
+# are drawn ahead, since asking the system for each costs as much as all the rest. The last two characters of
+# the time count the milliseconds of about a second; the eight before them are kept for so long.
+_SECOND_SHIFTS = tuple(range(45, 5, -5))
+_MILLISECONDS = [high + low for high in ALPHABET for low in ALPHABET]
 _NUMBER_SHIFTS = tuple(range(125, -1, -5))
 _ANY = (ALPHABET * 8).encode()
 _WITH_VERSION = "".join(ALPHABET[0b01110 | byte & 1] for byte in range(256)).encode()
@@ -25,6 +27,7 @@ _WITH_VARIANT = "".join(ALPHABET[0b01000 | byte & 0b10011] for byte in range(256
 _AHEAD = 256
 
 _last: tuple[int, str] = (0, "")
+_last_second: tuple[int, str] = (0, "")
 _drawn: list[str] = []
 
 
@@ -34,7 +37,7 @@ def new_id() -> str:
     milliseconds = time.time_ns() // 1_000_000
     known, text = _last
     if known != milliseconds:
-        text = _text(milliseconds, _TIME_SHIFTS)
+        text = _time_text(milliseconds)
         _last = milliseconds, text
     try:
         return text + _drawn.pop()
@@ -60,6 +63,16 @@ def is_given_id(value: str) -> bool:
 def is_made_id(value: str) -> bool:
     """Whether `value` looks like an id that was made here."""
     return len(value) == len(_NUMBER_SHIFTS) and all(each in ALPHABET for each in value)
+
+
+def _time_text(milliseconds: int) -> str:
+    global _last_second
+    second, within = divmod(milliseconds, len(_MILLISECONDS))
+    known, text = _last_second
+    if known != second:
+        text = _text(milliseconds, _SECOND_SHIFTS)
+        _last_second = second, text
+    return text + _MILLISECONDS[within]
 
 
 def _random_parts() -> list[str]:

@@ -157,7 +157,7 @@ class Fetcher:
             surplus = claims[:]
             claims.clear()
             self._too_many(surplus)
-        elif len(self._blocking_suspects()) > 1:
+        elif self._holdings.several_suspects and len(self._blocking_suspects()) > 1:
             # Another fetcher has taken one meanwhile. A worker runs one at a time, so that is one too many.
             surplus = [claim for claim in claims if claim.suspect]
             claims[:] = [claim for claim in claims if not claim.suspect]

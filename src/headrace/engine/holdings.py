@@ -38,8 +38,14 @@ class Holdings:
         for settlement in settled:
             pop(settlement.claim, None)
 
+    @property
+    def several_suspects(self) -> bool:
+        return len(self._suspects) > 1
+
     def suspects_within(self, seconds: float) -> list[Claim]:
         """Suspects taken less than this long ago, the earliest first."""
+        if not self._suspects:
+            return []
         return [claim for claim in self._suspects if self.age(claim) < seconds]
 
     def age(self, claim: Claim) -> float:

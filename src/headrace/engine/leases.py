@@ -26,13 +26,9 @@ class Leases:
         self._sources = sources
         self._asked = self._shortest = microseconds(lease)
         self._least = min(self._asked, SHORTEST_US)
+        self.shortest = self._shortest / SECOND  # in seconds
         self._leases = dict.fromkeys((source.stream for source in sources), self._shortest)
         self._followers: tuple[Callable[[float], None], ...] = ()
-
-    @property
-    def shortest(self) -> float:
-        """In seconds."""
-        return self._shortest / SECOND
 
     async def ask_for(self, backend: Backend, emitter: Emitter) -> None:
         """Make the queues claimable under this lease; where it was another, it now holds for all."""
@@ -57,5 +53,6 @@ class Leases:
         shortest = min(self._leases.values(), default=self._shortest)
         if shortest != self._shortest:
             self._shortest = shortest
+            self.shortest = shortest / SECOND
             for follow in self._followers:
-                follow(shortest / SECOND)
+                follow(self.shortest)

@@ -87,6 +87,7 @@ class _Lane:
         self.requests: deque[_Request] = deque()
         self.senders = [_Sender(name) for name in names]
         self.first = self.senders[0]
+        self.sending = 0  # how many of them are at it
         self.starting = False  # a sender is about to take what is there
         self.crowded = False  # in the last batch there were several: more will come with the next
         self.alone = False  # a caller sends its own message, since the line was empty
@@ -99,7 +100,7 @@ class _Lane:
 
     @property
     def idle(self) -> bool:
-        return not self.alone and not self.tasks
+        return not (self.alone or self.sending)
 
     @property
     def waiting(self) -> list[_Request]:
@@ -159,11 +160,11 @@ class Producer:
     ) -> Awaitable[list[Answer]]:
         """Store the messages, in order; one answer each, or `BackendUnavailable` when there is none within
         `PATIENCE` from now, or from `since`."""
-        lane = self._lane(stream, limit)
+        lane = self._lanes.get((stream, limit)) or self._new_lane(stream, limit)
         since = time.monotonic() if since is None else since
         if self._watchdog is None:
             self._watch(since + PATIENCE)
-        if len(messages) == 1 and not lane.crowded and lane.idle:
+        if len(messages) == 1 and not (lane.crowded or lane.alone or lane.sending):
             return self._send_alone(lane, lane.batch(lane.first, messages), since)
         request = _new_request(messages, len(messages), since)
         if messages:
@@ -177,7 +178,7 @@ class Producer:
     ) -> list[Answer]:
         """The same for `total` messages that are still to be written: the store is at work on a batch while
         the pages of the next are made, and whatever else the loop has to do is done between two pages."""
-        lane = self._lane(stream, limit)
+        lane = self._lanes.get((stream, limit)) or self._new_lane(stream, limit)
         request = _new_request([], total, time.monotonic())
         if self._watchdog is None:
             self._watch(request.since + PATIENCE)
@@ -210,19 +211,17 @@ class Producer:
         self._lanes.clear()
         self._watchdog = None
 
-    def _lane(self, stream: Stream, limit: int | None) -> _Lane:
-        lane = self._lanes.get((stream, limit))
-        if lane is None:
-            if len(self._lanes) >= LANES_MOST:
-                self._forget_idle_lanes()
-            # Batches with numbers of their own have a name of their own: those with another limit, and those
-            # of a lane that was forgotten and is made again.
-            name = f"{self._id}~{self._forgotten}" if self._forgotten else self._id
-            name = name if limit is None else f"{name}:{limit}"
-            # Events of a key stay in their order also when one append must be repeated.
-            at_once = self._backend.appends_at_once if stream.kind == "queue" else 1
-            names = [name, *(f"{name}+{number}" for number in range(1, at_once))]
-            lane = self._lanes[stream, limit] = _Lane(stream, limit, names)
+    def _new_lane(self, stream: Stream, limit: int | None) -> _Lane:
+        if len(self._lanes) >= LANES_MOST:
+            self._forget_idle_lanes()
+        # Batches with numbers of their own have a name of their own: those with another limit, and those of a
+        # lane that was forgotten and is made again.
+        name = f"{self._id}~{self._forgotten}" if self._forgotten else self._id
+        name = name if limit is None else f"{name}:{limit}"
+        # Events of a key stay in their order also when one append must be repeated.
+        at_once = self._backend.appends_at_once if stream.kind == "queue" else 1
+        names = [name, *(f"{name}+{number}" for number in range(1, at_once))]
+        lane = self._lanes[stream, limit] = _Lane(stream, limit, names)
         return lane
 
     def _forget_idle_lanes(self) -> None:
@@ -253,6 +252,7 @@ class Producer:
 
     def _start(self, lane: _Lane, sender: _Sender, torn: Batch | None = None) -> None:
         lane.starting = True
+        lane.sending += 1
         sending = self._send_all(lane, sender, torn)
         sender.task = asyncio.get_running_loop().create_task(sending, name="headrace producer")
 
@@ -291,6 +291,7 @@ class Producer:
                 await self._send(lane, lane.batch(sender, messages), parts)
         finally:
             lane.starting = False
+            lane.sending -= 1
             sender.task, sender.parts = None, []
 
     async def _send(self, lane: _Lane, batch: Batch, parts: list[tuple[_Request, list[Message]]]) -> None:

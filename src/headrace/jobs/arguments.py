@@ -19,6 +19,7 @@ from headrace.core import values
 from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import InvalidPayload
 from headrace.core.hints import hints_of
+from headrace.core.values import encode_quickly
 from headrace.engine.dependencies import asked_of_callers
 
 #: The first byte of a payload that is an array of one.
@@ -83,9 +84,15 @@ class Arguments:
         """The payload; `InvalidPayload` when the arguments do not fit the parameters or cannot be sent."""
         if kwargs or not self._plain or not self._least <= len(args) <= self._most:
             args, kwargs = self._bound(args, kwargs)
+        parts = (args, kwargs) if kwargs else (args,)
+        if self._secret is False and not ordered:
+            try:
+                return encode_quickly(parts)
+            except Exception:
+                pass  # what is wrong is said below
         encode = values.encode_ordered if ordered else values.encode
         try:
-            payload = encode((args, kwargs) if kwargs else (args,))
+            payload = encode(parts)
         except InvalidPayload as error:
             raise InvalidPayload(f"{self._function.__qualname__}: {error}") from error.__cause__
         if self._secret is None:

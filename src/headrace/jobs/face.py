@@ -114,8 +114,10 @@ class Jobs:
         """Store one job."""
         if self.around is not None:
             return await self._enqueue_wrapped(self.around, call)
-        stream, message = self.letter(call)
-        keeps = self._keeps_result(call)
+        declared = self._declared_of(call)
+        stream, message = self._letters.write(call, declared)
+        ttl = call.options.result_ttl
+        keeps = (declared.result_ttl if ttl is UNSET else ttl) > 0
         session = self._home.here
         if session is not None:
             return await self._store(stream, message, keeps, producer=session.producer)

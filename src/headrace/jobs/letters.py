@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec import UNSET
@@ -51,7 +51,9 @@ class Letters:
 
     def write(self, call: Call[Any], declared: Declared) -> tuple[Stream, Message]:
         """The message of a call, and where it belongs."""
-        payload = self.payload(declared, call.args, call.kwargs)
+        payload = declared.encode(call.args, call.kwargs)
+        if len(payload) > self._max_payload:
+            self._refuse(declared, payload)
         if call.options is AS_DECLARED and declared.plain:
             return declared.stream, self._plain(declared, payload)
         return self._with_options(call, declared, payload)
@@ -78,11 +80,14 @@ class Letters:
         """Arguments as bytes within the limit."""
         payload = declared.encode(args, kwargs)
         if len(payload) > self._max_payload:
-            raise PayloadTooLarge(
-                f"the arguments of {declared.options.name} have {len(payload):,} bytes, more than the "
-                f"{self._max_payload:,} allowed: send a reference instead, or raise max_payload on both ends"
-            )
+            self._refuse(declared, payload)
         return payload
+
+    def _refuse(self, declared: Declared, payload: bytes) -> NoReturn:
+        raise PayloadTooLarge(
+            f"the arguments of {declared.options.name} have {len(payload):,} bytes, more than the "
+            f"{self._max_payload:,} allowed: send a reference instead, or raise max_payload on both ends"
+        )
 
     def _with_options(self, call: Call[Any], declared: Declared, payload: bytes) -> tuple[Stream, Message]:
         task, options = declared.options, call.options

@@ -33,16 +33,19 @@ SMALL = 4096
 
 #: What `append_one` answers to a message that was stored.
 TAKEN = 1
-#: Number, task, id and body, each with its length before it.
+#: Number, task, id and body, and what comes before them where they are packed alone.
 _WORDS_OF_ONE = 4
-_TAIL_OF_ONE = b"$%d\r\n%b\r\n" * _WORDS_OF_ONE
+_COUNT_OF_ONE = len(b"*%d\r\n" % _WORDS_OF_ONE)
+
+#: The number of a batch, as scripts compare it: as text.
+_NUMBER = b"%016d"
 
 _KINDS = {"finished": "f", "started": "s", "elapsed": "e"}
 
 
-def call_of_one(queue: Queue, batch: Batch) -> Call | None:
-    """The short way for a lone message that nothing can stand in the way of; None: it is none. Unless the
-    answer is `TAKEN` nothing was done, and the calls of the batch are to be made."""
+def call_of_one(queue: Queue, batch: Batch) -> bytes | None:
+    """The short way for a lone message that nothing can stand in the way of, packed; None: it is none. Unless
+    the answer is `TAKEN` nothing was done, and the calls of the batch are to be made."""
     if len(batch.messages) > 1 or batch.limit is not None or queue.stream.kind != "queue":
         return None
     message = batch.messages[0]
@@ -54,9 +57,8 @@ def call_of_one(queue: Queue, batch: Batch) -> Call | None:
     if producer != batch.producer:
         head = _head_of_one(queue, batch.producer)
         queue.head_of_one = (batch.producer, head)
-    number, task, id, body = b"%d" % batch.number, message.task.encode(), message.id.encode(), message.body
-    sizes = (len(number), number, len(task), task, len(id), id, len(body), body)
-    return Call(APPEND_ONE, head + _TAIL_OF_ONE % sizes, queue.slot)
+    words = (_NUMBER % batch.number + b" ", message.task, message.id, message.body)
+    return head + pack(words)[_COUNT_OF_ONE:]
 
 
 def _head_of_one(queue: Queue, producer: str) -> bytes:
@@ -107,7 +109,7 @@ def _without(answers: list[Answer], moved: list[int]) -> list[Answer | None]:
 
 def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> Call:
     if queue.stream.kind == "topic":
-        head = (f"{batch.producer}/{number}", batch.number, REMEMBERED)
+        head = (f"{batch.producer}/{number}", _NUMBER % batch.number, REMEMBERED)
         return queue.call(PUBLISH, *head, *publish_words(messages))
     words = _words(batch, number, messages, REMEMBERED)
     keyed = words[_SHAPE] == "0" and any(message.unique for message in messages)
@@ -116,7 +118,7 @@ def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> C
 
 def _words(batch: Batch, number: int, messages: list[Message], remembered: int) -> list[Word]:
     limit = _UNLIMITED if batch.limit is None else batch.limit
-    words: list[Word] = [f"{batch.producer}/{number}", batch.number, limit, remembered]
+    words: list[Word] = [f"{batch.producer}/{number}", _NUMBER % batch.number, limit, remembered]
     if limit == _UNLIMITED and _is_plain(messages[0]) and are_alike(messages):
         words += ("f", messages[0].task)
         for message in messages:

@@ -31,17 +31,18 @@ from .layouts import RedisLayouts
 from .lease_keeper import RedisLeaseKeeper
 from .notices import Notices
 from .queue import Queue
-from .reader import Reader, wanted
+from .reader import Reader
 from .readers import Readers
 from .recovery import Recoverer
 from .reporting import report_calls
 from .scheduling import RedisScheduling
-from .scripts import AGE, CANCEL, ENSURE, ISSUE, LOOK, PROMOTE, RETIRE, SWEEP
+from .scripts import AGE, APPEND_ONE, CANCEL, ENSURE, ISSUE, LOOK, PROMOTE, RETIRE, SWEEP
 from .settling import steps_of, verdicts_of
 from .store import Store
 from .tail import Tail
 from .topics import RedisTopics
 from .traffic import RedisTraffic
+from .wanted import wanted
 
 #: Bytes of bodies that one step of promotion moves.
 PROMOTE_BYTES = 1 << 20
@@ -171,13 +172,12 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
         # On a cluster whoever waits is called, which only the general script does.
         one = None if self._store.is_cluster else call_of_one(queue, batch)
-        if one is not None:
-            # Whatever is wrong, the server has done nothing: the calls below are to find it out.
-            replies = await self._store.run_all((one,), self._append_way, tolerates=is_per_chunk)
-            if replies[0] == TAKEN:
-                answers = [Answer(batch.messages[0].id)]
+        # Unless it was taken the server has done nothing: the calls below are to find out why.
+        if one is not None and await self._store.run_packed(APPEND_ONE, one, self._append_way) == TAKEN:
+            answers = [Answer(batch.messages[0].id)]
+            if wire:
                 await self._confirm(queue, wire, answers)
-                return answers
+            return answers
         replies = await self._store.run_all(calls_of(queue, batch), self._append_way, tolerates=is_per_chunk)
         try:
             answers = answers_of(batch, replies)

@@ -20,11 +20,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, cast
 
 import hiredis
+import msgspec
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
 
 from .address import Address
-from .faults import error_of, hangs_up, is_denied, lost, unreachable, with_advice_on_tls
+from .faults import error_of, hangs_up, lost, unreachable, with_advice_on_tls
+from .handshake import check_handshake, handshake
 from .life import Life
 from .resolver import addresses_of
 
@@ -59,6 +61,7 @@ _links: weakref.WeakSet[Link] = weakref.WeakSet()
 
 Greeting = Callable[["Wire"], Awaitable[None]]
 Hearing = Callable[[Any], None]
+Late = Callable[[list[Any] | None], None]
 
 
 class Finder(Protocol):
@@ -70,16 +73,14 @@ class Finder(Protocol):
         """No connection could be made there, or it was the wrong server."""
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """What was sent and waits for this many replies until `deadline`."""
 
-    __slots__ = ("count", "deadline", "future", "replies")
-
-    def __init__(self, future: asyncio.Future[list[Any]], count: int, deadline: float) -> None:
-        self.future = future
-        self.count = count
-        self.deadline = deadline
-        self.replies: list[Any] = []
+    future: asyncio.Future[list[Any]]
+    count: int
+    deadline: float
+    late: Late | None
+    replies: list[Any] = []
 
 
 class Wire(asyncio.Protocol):
@@ -100,17 +101,20 @@ class Wire(asyncio.Protocol):
         self._refusal: HeadraceError | None = None  # why the server hangs up, where it says so
         self._ended = self._loop.create_future()
 
-    def send(self, data: bytes, count: int = 1, patience: float = 0.0) -> asyncio.Future[list[Any]]:
+    def send(
+        self, data: bytes, count: int = 1, patience: float = 0.0, late: Late | None = None
+    ) -> asyncio.Future[list[Any]]:
         """Write packed commands; the future brings their replies, errors as values.
 
-        Whoever stops waiting for it leaves the connection in order.
+        Whoever stops waiting for it leaves the connection in order. Then `late` is called with the replies
+        once they are there, or with None when the connection ends before.
         """
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.closed:
             future.set_exception(self._end_of(None, "is closed"))
             return future
         deadline = self._loop.time() + REPLY_TIMEOUT + patience + len(data) / SLOWEST
-        self._requests.append(Request(future, count, deadline))
+        self._requests.append(Request(future, count, deadline, late))
         if self._watchdog is None:
             self._watchdog = self._loop.call_at(deadline, self._watch)
         self._transport.write(data)
@@ -153,7 +157,7 @@ class Wire(asyncio.Protocol):
         if self._hear is not None and isinstance(reply, list) and reply[0] in _ANNOUNCED:
             self._hear(reply)
             return
-        if hangs_up(reply):
+        if type(reply) is hiredis.ReplyError and hangs_up(reply):
             self._refusal = error_of(reply, self._server)
         if not self._requests:
             return
@@ -163,6 +167,8 @@ class Wire(asyncio.Protocol):
             self._requests.popleft()
             if not request.future.done():
                 request.future.set_result(request.replies)
+            elif request.late is not None:
+                request.late(request.replies)
 
     def _watch(self, late: Request | None = None) -> None:
         self._watchdog = None
@@ -190,6 +196,8 @@ class Wire(asyncio.Protocol):
         for request in self._requests:
             if not request.future.done():
                 request.future.set_exception(self._end_of(request, why))
+            elif request.late is not None:
+                request.late(None)
         self._requests.clear()
 
     def _end_of(self, request: Request | None, why: str) -> HeadraceError:
@@ -353,32 +361,6 @@ class Link:
             wire.client_id = replies[-1]
         if self._greet is not None:
             await self._greet(wire)
-
-
-def handshake(address: Address) -> list[tuple[Word, ...]]:
-    """The first commands on a connection; the last answers the client's id.
-
-    What sentinels say may be a moment old, so the server is asked what it is.
-    """
-    commands: list[tuple[Word, ...]] = []
-    if address.password:
-        user = (address.username,) if address.username else ()
-        commands.append(("AUTH", *user, address.password))
-    if address.database:
-        commands.append(("SELECT", address.database))
-    if address.sentinels is not None:
-        commands.append(("ROLE",))
-    commands += [("CLIENT", "SETNAME", "headrace"), ("CLIENT", "ID")]
-    return commands
-
-
-def check_handshake(replies: list[Any], server: str) -> None:
-    """A user who may not name a connection or ask for its id can still work."""
-    for reply in replies:
-        if isinstance(reply, hiredis.ReplyError) and not is_denied(reply):
-            raise error_of(reply, server)
-        if isinstance(reply, list) and reply[0] != b"master":
-            raise lost(f"{server} is not where the sentinels say: a {reply[0].decode()} answers there")
 
 
 def keep_alive(connection: socket.socket | None) -> None:

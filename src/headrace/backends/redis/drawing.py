@@ -45,11 +45,14 @@ class Drawer:
             for queue in _groups(queues)
         ]
 
+    @property
+    def is_due(self) -> bool:
+        """Whether to draw while a wait goes on, which is needed now and then: whatever is published wakes it
+        by itself. That a removed group was joined anew does not."""
+        return bool(self.gone) or time.monotonic() > self._looked + LOOK
+
     async def draw_again(self, queues: Sequence[Queue], limit: int) -> bool:
-        """Draw while a wait goes on, now and then: whatever is published wakes it by itself. That a removed
-        group was joined anew does not."""
-        due = bool(self.gone) or time.monotonic() > self._looked + LOOK
-        return due and await self.draw(queues, limit)
+        return self.is_due and await self.draw(queues, limit)
 
     async def draw(self, queues: Sequence[Queue], limit: int) -> bool:
         """Whether anything was or could be drawn, or has changed otherwise."""

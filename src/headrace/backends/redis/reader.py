@@ -1,37 +1,37 @@
 """Claims for one consumer, on a connection of its own: a script under load, a blocking read when idle.
 
-A read is never cancelled in flight: it runs as a task of the reader, and what it brings after its caller has
-gone is offered to the next. Entries of a lane are handed out in ascending order, so whatever this consumer
-holds beyond the last entry it saw was handed out by a read whose answer was lost, and is taken up after any
-error.
+A read is never cut short: it looks in a task of the reader, and waits in that of its caller (`BlockingRead`).
+What it brings after its caller has gone is offered to the next. What a lost answer brought is taken up after
+any error (`HandOuts`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import msgspec
 from hiredis import ReplyError
 
-from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim, size_of
 from headrace.core.decoding import text_of
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 
-from .connection import Wire, Word, pack
+from .blocking import BlockingRead
+from .connection import Wire, pack
 from .drawing import Drawer
-from .entries import claims_of
 from .faults import can_heal, is_out_of_memory
+from .hand_outs import HandOuts
 from .keys import BOTTOM_UP, CHILD_LANES, GROUP, IN_ORDER, NORMAL_LANE, RETURNED, SUSPECTS, TOP_DOWN
 from .marks import Marks
 from .notices import Notices
 from .queue import Call, Queue
-from .scripts import AGAIN, CLAIM, ENSURE, STARTED, UNSEEN
+from .scripts import AGAIN, CLAIM, ENSURE, STARTED
 from .store import Store
+from .wanted import WINDOW, Wanted, batched
 
 #: Seconds that a read blocks at most.
 BLOCK = 2.0
@@ -39,15 +39,6 @@ BLOCK = 2.0
 #: Entries that the script reads from one lane before it leaves the rest to a plain command: to convert them
 #: in Lua costs the server as much again as to read them.
 PORTION = 16
-
-#: Messages that one script looks for whose answer was lost.
-UNSEEN_MOST = 500
-
-#: Queues that one script looks at.
-WINDOW = 64
-
-#: Every so many claims take the priorities from the bottom.
-BOTTOM_TURN = 10
 
 #: Entries that the script reads from one lane where the server is far away: there a trip costs more.
 PORTION_AFAR = 500
@@ -63,51 +54,18 @@ FRESH = 0.05
 #: it brought may belong to others by now.
 LATE = 0.25
 
-#: Seconds after which a read is unblocked again that was not yet blocked.
-UNBLOCK_AGAIN = 0.005
+#: Seconds of waiting after which nothing else can have been there: the next read may wait at once. So may it
+#: at this many lanes at most, of each of which it takes one message, however large.
+LULL, LULL_LANES = 0.001, 4
 
+#: The lanes at which a read waits, by their keys.
+Lanes: TypeAlias = Mapping[bytes, tuple[Queue, int]]
+
+#: What a look has found; with lanes: nothing, and there is time left to wait at those.
+Found: TypeAlias = tuple[list[Claim], Lanes | None]
 
 #: How many messages of a queue are read at once by a plain command, and bytes that none of them exceeds.
 Share: TypeAlias = tuple[Queue, int, int]
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """What one claim asks for; the queue whose turn it is comes first."""
-
-    queues: Sequence[Queue]
-    limit: int
-    suspects: int
-    children: int
-    wait: float
-    from_bottom: bool
-    children_first: bool
-    room: int = CLAIM_BYTES
-    awaited: int = 0  # milliseconds for which this consumer is to be called when something comes
-    glances: bool = False  # a look need not be made where nothing was queued since the last one
-
-
-def wanted(
-    queues: Sequence[Queue], *, limit: int, suspects: int, children: int | None, wait: float, turn: int
-) -> Wanted:
-    first = _first(len(queues), turn)
-    return Wanted(
-        queues=(*queues[first:], *queues[:first]),
-        limit=limit,
-        suspects=suspects,
-        children=limit if children is None else children,
-        wait=wait,
-        from_bottom=turn % BOTTOM_TURN == 0,
-        children_first=turn % 2 == 1,
-    )
-
-
-def _first(count: int, turn: int) -> int:
-    """The queue whose turn it is."""
-    if count > WINDOW:
-        # The next window, and after all of them a queue further.
-        return (turn * WINDOW + turn // (count // WINDOW)) % count
-    # Turns that start from the bottom must not all begin with the same queue.
-    return (turn + turn // BOTTOM_TURN) % count if count else 0
 
 
 class Reader:
@@ -120,15 +78,15 @@ class Reader:
         self._paused = paused
         self._link = store.new_link(queue=queue)
         self._turns = asyncio.Lock()
-        self._task: asyncio.Task[list[Claim]] | None = None
-        self._blocking: Wire | None = None
+        self._task: asyncio.Task[Found] | None = None
+        self._blocked = BlockingRead(store)
+        self._lanes: Lanes = {}  # at which it waited last
         self._stirred = asyncio.Event()  # what was known before may no longer hold
         self._wake_asked = False
         self._leaving = False  # nobody waits for the read under way
         self._kept: list[Claim] = []  # read, and not handed out
-        self._seen: dict[tuple[Queue, int], bytes] = {}  # the last entry of each lane
-        self._doubtful = False  # the answer of a read was lost
-        self._idle: tuple[Set[bytes], float] | None = None  # where the last read waited in vain, until when
+        self._handouts = HandOuts(store, self._link, consumer)
+        self._idle: tuple[Set[bytes], float] | None = None  # where there was nothing else, and when
         self._hit: Queue | None = None  # where the last wait found something
         self._is_far = False  # the last answer took long
         self._notices = Notices()
@@ -138,25 +96,36 @@ class Reader:
     # --- for the backend ---------------------------------------------------------------------------------
 
     async def claim(self, wanted: Wanted) -> list[Claim]:
-        async with self._turns:
+        await self._turns.acquire()
+        try:  # not `async with`, whose end is one more coroutine between an answer and its claim
             await self._abandoned()
-            # Not `shield`, which would take one more turn of the event loop.
-            ended = asyncio.get_running_loop().create_future()
-            task = self._task = asyncio.create_task(self._read_to(wanted, ended))
-            try:
-                await ended
-            except asyncio.CancelledError:
-                self._leave()
-                raise
-            self._task = None
-            return task.result()
-
-    async def _read_to(self, wanted: Wanted, ended: asyncio.Future[None]) -> list[Claim]:
-        try:
-            return await self._read(wanted)
+            loop = asyncio.get_running_loop()
+            until = loop.time() + wanted.wait
+            while True:
+                lanes = self._lull(wanted)
+                if lanes is None or self._drawer.is_due:
+                    claims, lanes = await self._carried(self._look(wanted, until))
+                    if lanes is None:
+                        return claims
+                claims = await self._wait(wanted, lanes, min(until - loop.time(), BLOCK))
+                if claims or self._was_woken() or loop.time() >= until:
+                    self._wake_asked = False
+                    return claims
         finally:
-            if not ended.done():
-                ended.set_result(None)
+            self._turns.release()
+
+    async def _carried(self, work: Coroutine[Any, Any, Found]) -> Found:
+        """Wait for what goes on when the caller is cancelled."""
+        # Not `shield`, which would take one more turn of the event loop.
+        ended = asyncio.get_running_loop().create_future()
+        task = self._task = asyncio.create_task(_through(work, ended))
+        try:
+            await ended
+        except asyncio.CancelledError:
+            self._leave()
+            raise
+        self._task = None
+        return task.result()
 
     def wake(self) -> None:
         self._wake_asked = True
@@ -170,7 +139,7 @@ class Reader:
     @property
     def is_free(self) -> bool:
         """Whether nothing is under way, and nothing was read that nobody has."""
-        return self._task is None and not self._kept and not self._doubtful
+        return self._task is None and not self._kept and not self._handouts.doubtful
 
     def close(self) -> None:
         self._link.drop()
@@ -195,81 +164,94 @@ class Reader:
 
     async def _abandoned(self) -> None:
         """Wait for a read whose caller is gone, and keep what it brought. Its error was that caller's."""
-        if self._task is None:
-            return
-        self._leave()
-        await asyncio.wait([self._task])
+        if self._task is not None:
+            self._leave()
+            await asyncio.wait([self._task])
+            task, self._task = self._task, None
+            if not task.cancelled() and task.exception() is None:
+                self._kept += task.result()[0]
+        if self._blocking is not None:
+            self._unblock()
+        replies = await self._blocked.left()
+        if replies is None:
+            self._handouts.doubtful = True
+        elif replies and isinstance(replies[0], list):
+            self._kept += self._claims_at(self._lanes, replies[0])
         self._leaving = False
-        task, self._task = self._task, None
-        if not task.cancelled() and task.exception() is None:
-            self._kept += task.result()
 
     def _leave(self) -> None:
         """Have the read under way end: nobody waits for it."""
         self._leaving = True
+        self._idle = None
         self._stirred.set()
         self._unblock()
 
-    def _unblock(self) -> None:
-        """End a blocking read, if there is one."""
-        if self._blocking is None or not self._blocking.client_id:
-            return
-        wire = self._store.beside(self._blocking)
-        if wire is not None:
-            answer = wire.send(pack(("CLIENT", "UNBLOCK", self._blocking.client_id)))
-            answer.add_done_callback(self._unblock_again)
+    @property
+    def _blocking(self) -> Wire | None:
+        return self._blocked.wire
 
-    def _unblock_again(self, answer: asyncio.Future[list[Any]]) -> None:
-        """The request to block may be on its way still."""
-        if answer.cancelled() or answer.exception() is not None or answer.result()[0] != 0:
-            return
-        if self._blocking is not None:
-            asyncio.get_running_loop().call_later(UNBLOCK_AGAIN, self._unblock)
+    def _unblock(self) -> None:
+        self._blocked.unblock()
 
     # --- one read ----------------------------------------------------------------------------------------
 
-    async def _read(self, wanted: Wanted) -> list[Claim]:
+    async def _look(self, wanted: Wanted, until: float) -> Found:
+        lanes: Lanes | None = None
         try:
-            claims = await self._take_up(wanted) or await self._look(wanted)
+            claims = await self._take_up(wanted)
+            if not claims:
+                claims, lanes = await self._poll_until(wanted, until)
         except BackendUnavailable:
-            self._doubtful = True
-            self._idle = None
+            self._doubt()
             raise
         await self._release_started(claims)
-        return claims
+        return claims, lanes
 
-    async def _look(self, wanted: Wanted) -> list[Claim]:
+    async def _poll_until(self, wanted: Wanted, until: float) -> Found:
         loop = asyncio.get_running_loop()
-        until = loop.time() + wanted.wait
         while True:
             self._stirred.clear()
             claims = await self._poll_if_needed(wanted)
             if self._was_woken() or claims or loop.time() >= until:
-                return claims
+                return claims, None
             if self._stirred.is_set():
                 continue
             lanes = self._lanes_to_block_on(wanted)
-            claims = await self._block(wanted, lanes, min(until - loop.time(), BLOCK))
-            is_vain = not claims and not self._stirred.is_set()
-            self._idle = (lanes.keys(), loop.time()) if is_vain else None
-            if self._was_woken() or claims or loop.time() >= until:
-                return claims
+            if lanes:
+                return [], lanes
+            await self._until_stirred(min(until - loop.time(), BLOCK))
+            if self._was_woken() or loop.time() >= until:
+                return [], None
 
-    def _may_skip(self, wanted: Wanted) -> bool:
-        """After a vain wait at the same lanes the blocking read alone will do: it takes at once what has come
-        since, from each lane one, however large. So that must have been just now."""
+    async def _until_stirred(self, seconds: float) -> None:
+        """There is nothing to wait at."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stirred.wait()
+        except TimeoutError:
+            pass
+
+    def _doubt(self) -> None:
+        self._handouts.doubtful = True
+        self._idle = None
+
+    def _lull(self, wanted: Wanted) -> Lanes | None:
+        """The lanes to wait at without a look, where there was nothing else just now. The blocking read takes
+        at once what has come since, from each lane one, however large. None: look first."""
         if self._idle is None or wanted.wait <= 0 or self._wake_asked or self._paused:
-            return False
-        lanes, until = self._idle
-        is_fresh = asyncio.get_running_loop().time() < until + FRESH
-        return is_fresh and lanes == self._lanes_to_block_on(wanted).keys()
+            return None
+        lanes, when = self._idle
+        if self._kept or self._handouts.doubtful or asyncio.get_running_loop().time() >= when + FRESH:
+            return None
+        found = self._lanes_to_block_on(wanted)
+        return found if found.keys() == lanes else None
 
     def _was_woken(self) -> bool:
         woken, self._wake_asked = self._wake_asked, False
         return woken or self._leaving
 
     async def _poll_if_needed(self, wanted: Wanted) -> list[Claim]:
-        if self._may_skip(wanted) and not await self._drawer.draw_again(wanted.queues, wanted.limit):
+        if self._lull(wanted) and not await self._drawer.draw_again(wanted.queues, wanted.limit):
             return []
         if wanted.glances and await self._marks.are_unchanged(wanted.queues):
             return []
@@ -312,7 +294,7 @@ class Reader:
         self._marks.note(wanted.queues, marks)
         claims: list[Claim] = []
         for source, read_lane, entries in reads:
-            claims += self._claims(wanted.queues[source - 1], read_lane, entries)
+            claims += self._handouts.claims(wanted.queues[source - 1], read_lane, entries)
         shares = [(wanted.queues[source - 1], count, bound) for source, count, bound in further]
         while shares and time.monotonic() < asked_at + FRESH:
             found = await self._poll_further(lane, shares)
@@ -342,39 +324,58 @@ class Reader:
         try:
             replies = await self._link.ask(b"".join(commands), len(commands))
         except BackendUnavailable:
-            self._doubtful = True  # what the script brought is not lost by that
+            self._handouts.doubtful = True  # what the script brought is not lost by that
             return [[] for _ in shares]
         return [
-            self._claims(queue, lane, reply[0][1]) if isinstance(reply, list) else []
+            self._handouts.claims(queue, lane, reply[0][1]) if isinstance(reply, list) else []
             for (queue, _, _), reply in zip(shares, replies, strict=True)
         ]
 
-    async def _block(
-        self, wanted: Wanted, lanes: Mapping[bytes, tuple[Queue, int]], seconds: float
-    ) -> list[Claim]:
-        if not lanes:
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._stirred.wait()
-            except TimeoutError:
-                pass
-            return []
+    async def _wait(self, wanted: Wanted, lanes: Lanes, seconds: float) -> list[Claim]:
+        """The first that comes. One that is plain goes straight to the caller."""
+        loop = asyncio.get_running_loop()
         head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", 1)
         block = ("BLOCK", max(1, round(seconds * 1000)), "STREAMS")
-        latest = asyncio.get_running_loop().time() + seconds + LATE
-        [reply] = await self._ask_blocking(pack((*head, *block, *lanes, *[">"] * len(lanes))), seconds)
+        command = pack((*head, *block, *lanes, *[">"] * len(lanes)))
+        try:
+            wire = self._link.wire or await self._link.connected()
+            if self._stirred.is_set() or self._wake_asked:
+                return []
+            self._lanes, began = lanes, loop.time()
+            reply = await self._blocked.ask(wire, command, seconds)
+        except BackendUnavailable:
+            self._doubt()
+            raise
+        except asyncio.CancelledError:
+            self._leave()
+            raise
+        now, self._idle = loop.time(), None
+        if not reply:
+            self._idle = None if self._stirred.is_set() else (lanes.keys(), now)
+            return []
         if isinstance(reply, ReplyError):
-            await self._heal(reply, wanted)
-        elif reply and asyncio.get_running_loop().time() > latest:
-            self._doubtful = True
-            return await self._take_up(wanted)
-        elif reply:
-            self._hit = lanes[reply[0][0]][0]
-            claims = [claim for key, entries in reply for claim in self._claims(*lanes[key], entries)]
-            return await self.trim(claims, wanted)
-        return []
+            return (await self._carried(self._heal(reply, wanted)))[0]
+        if now > began + seconds + LATE:
+            self._handouts.doubtful = True
+            return []
+        if now > began + LULL and len(lanes) <= LULL_LANES:
+            self._idle = lanes.keys(), now
+        queue, lane = lanes[reply[0][0]]
+        self._hit = queue
+        if len(reply) == 1 and lane == NORMAL_LANE and not self._paused:
+            claims = self._handouts.claims(queue, lane, reply[0][1])
+            if not claims[0].token.unique:
+                return claims
+        else:
+            claims = self._claims_at(lanes, reply)
+        return (await self._carried(self._sorted(claims, wanted)))[0]
 
-    def _lanes_to_block_on(self, wanted: Wanted) -> dict[bytes, tuple[Queue, int]]:
+    async def _sorted(self, claims: list[Claim], wanted: Wanted) -> Found:
+        claims = await self.trim(claims, wanted)
+        await self._release_started(claims)
+        return claims, None
+
+    def _lanes_to_block_on(self, wanted: Wanted) -> Lanes:
         closed = self._drawer.gone
         open_queues = [
             queue for queue in wanted.queues if queue.stream not in self._paused and queue not in closed
@@ -388,17 +389,7 @@ class Reader:
             if lane == NORMAL_LANE or str(lane) in self._store.lanes.get(queue, "")
         }
 
-    async def _ask_blocking(self, data: bytes, seconds: float) -> list[Any]:
-        wire = await self._link.connected()
-        if self._stirred.is_set() or self._wake_asked:
-            return [None]
-        self._blocking = wire
-        try:
-            return await wire.send(data, 1, patience=seconds)
-        finally:
-            self._blocking = None
-
-    async def _heal(self, error: ReplyError, wanted: Wanted) -> None:
+    async def _heal(self, error: ReplyError, wanted: Wanted) -> Found:
         """Make groups anew that somebody destroyed, from the beginning: what is done is deleted."""
         if not can_heal(error):
             self._store.check([error], self._link)
@@ -411,42 +402,21 @@ class Reader:
             await self._store.run_all([queue.call(ENSURE, "") for queue in queues], self._link)
         for queue in wanted.queues:
             self._store.lanes.pop(queue, None)  # those may be gone as well; the next look tells
-        self._seen.clear()
-        self._stirred.set()
+        self._handouts.forget()
+        return [], None
 
     # --- what was read -----------------------------------------------------------------------------------
 
-    def _claims(self, queue: Queue, lane: int, entries: list[Any]) -> list[Claim]:
-        if not entries:
-            return []
-        self._seen[queue, lane] = entries[-1][0]
-        return claims_of(queue, lane, entries, self._consumer, self._store.now_us())
+    def _claims_at(self, lanes: Lanes, reply: list[Any]) -> list[Claim]:
+        """What a blocking read has brought."""
+        return [claim for key, entries in reply for claim in self._handouts.claims(*lanes[key], entries)]
 
     async def _take_up(self, wanted: Wanted) -> list[Claim]:
         """What was read for a caller who had gone, or by a read whose answer was lost."""
         claims, self._kept = self._kept, []
-        if not claims and self._doubtful:
-            claims, self._doubtful = await self._unseen(wanted)
+        if not claims and self._handouts.doubtful:
+            claims = await self._handouts.unseen(wanted)
         return await self.trim(claims, wanted) if claims else claims
-
-    async def _unseen(self, wanted: Wanted) -> tuple[list[Claim], bool]:
-        """What a lost answer has brought, and whether there may be more of it."""
-        queues = list(dict.fromkeys((*wanted.queues, *(queue for queue, _ in self._seen))))
-        for some in batched(queues, WINDOW):
-            # In every lane: the lost answer may be the one that told which are in use.
-            lanes = [(queue, lane) for queue in some for lane in IN_ORDER]
-            keys = [queue.keys.by_lane[lane] for queue, lane in lanes]
-            seen = [self._seen.get(place, b"") for place in lanes]
-            args: list[Word] = [GROUP, self._consumer, min(wanted.limit, UNSEEN_MOST), wanted.room, *seen]
-            call = Call(UNSEEN, pack((b"EVALSHA", UNSEEN.digest, len(keys), *keys, *args)))
-            more, found = await self._store.run(call, self._link)
-            claims: list[Claim] = []
-            for index, entries in found:
-                queue, lane = lanes[index - 1]
-                claims += self._claims(queue, lane, entries)
-            if claims or more:
-                return claims, True
-        return [], False
 
     async def trim(self, claims: list[Claim], wanted: Wanted) -> list[Claim]:
         """Hand back what goes beyond what was wanted: a blocking read takes one from each lane."""
@@ -484,6 +454,14 @@ class Reader:
                     pass  # It is released when the message ends.
 
 
+async def _through(work: Coroutine[Any, Any, Found], ended: asyncio.Future[None]) -> Found:
+    try:
+        return await work
+    finally:
+        if not ended.done():
+            ended.set_result(None)
+
+
 def _further(shares: Sequence[Share], found: Sequence[list[Claim]], *, left: int, room: int) -> list[Share]:
     """What is read next, where there may be more and as far as it is worth a trip."""
     full = [
@@ -496,7 +474,3 @@ def _further(shares: Sequence[Share], found: Sequence[list[Claim]], *, left: int
         for queue, bound in full
         if (count := min(left, room // bound) // len(full)) >= PORTION or count * bound >= WORTH_A_TRIP
     ]
-
-
-def batched(queues: Sequence[Queue], size: int) -> Iterable[Sequence[Queue]]:
-    return [queues[start : start + size] for start in range(0, len(queues), size)]

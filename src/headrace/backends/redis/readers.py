@@ -23,8 +23,9 @@ from .faults import lost
 from .keys import CHILD_LANES, SUSPECTS
 from .notices import Notices
 from .queue import Queue
-from .reader import Reader, Wanted
+from .reader import Reader
 from .store import Store
+from .wanted import Wanted
 
 #: The lanes of child work, as a store names those that are in use.
 CHILDREN = frozenset(map(str, CHILD_LANES))

@@ -13,7 +13,8 @@ from headrace.core.decoding import text_of
 from headrace.core.message import Stream
 from headrace.core.topics import LogEntry, Reading, Start, number_in_one_log
 
-from .connection import Link, Wire, pack
+from .blocking import BlockingRead
+from .connection import Link, pack
 from .entries import message_of, read_score
 from .faults import can_heal
 from .keys import TopicKeys
@@ -29,9 +30,6 @@ ITEMS, BYTES = 500, 1 << 20
 #: Bytes of a body of which nothing is known yet.
 BODY_SIZE = 10_000.0
 
-#: Seconds after which a read is unblocked again that was not yet blocked.
-UNBLOCK_AGAIN = 0.005
-
 
 class Tail:
     """A read changes nothing on the server, so one whose caller has gone is only ended."""
@@ -40,7 +38,7 @@ class Tail:
         self._store = store
         self._links: dict[int, Link] = {}  # by what topics share
         self._turns = asyncio.Lock()
-        self._blocking: Wire | None = None
+        self._blocking = BlockingRead(store)
         self._wake_asked = False
         self._body_size = BODY_SIZE
         self._used_at = monotonic()
@@ -67,7 +65,7 @@ class Tail:
 
     def wake(self) -> None:
         self._wake_asked = True
-        self._unblock()
+        self._blocking.unblock()
 
     async def stop(self) -> None:
         self.wake()
@@ -119,31 +117,13 @@ class Tail:
         wire = await link.connected()
         if self._wake_asked:
             return
-        self._blocking = wire
         try:
-            [reply] = await wire.send(pack((*head, "STREAMS", log, after)), 1, patience=seconds)
+            reply = await self._blocking.ask(wire, pack((*head, "STREAMS", log, after)), seconds)
         except asyncio.CancelledError:
-            self._unblock()  # else the next read would wait behind it
+            self._blocking.unblock()  # else the next read would wait behind it
             raise
-        finally:
-            self._blocking = None
         if isinstance(reply, ReplyError) and not can_heal(reply):
             self._store.check([reply], link)
-
-    def _unblock(self) -> None:
-        if self._blocking is None or not self._blocking.client_id:
-            return
-        wire = self._store.beside(self._blocking)
-        if wire is not None:
-            answer = wire.send(pack(("CLIENT", "UNBLOCK", self._blocking.client_id)))
-            answer.add_done_callback(self._unblock_again)
-
-    def _unblock_again(self, answer: asyncio.Future[list[Any]]) -> None:
-        """The request to block may be on its way still."""
-        if answer.cancelled() or answer.exception() is not None or answer.result()[0] != 0:
-            return
-        if self._blocking is not None:
-            asyncio.get_running_loop().call_later(UNBLOCK_AGAIN, self._unblock)
 
 
 def _entry(row: Any) -> LogEntry:

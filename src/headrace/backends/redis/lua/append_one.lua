@@ -3,16 +3,16 @@
 -- Refused whole when the server has no memory left.
 --
 -- keys:     lane · ids · producer and chunk · prefix of producers
--- args:     milliseconds to remember the answer · number of the batch · task · id · body
+-- args:     milliseconds to remember the answer · number of the batch, and a space · task · id · body
 -- answers:  1: it was taken. 0: nothing was done, `append` is to say why: it is a repeat, or the part is sealed
-local call = redis.call
+local call, number, id = redis.call, ARGV[2], ARGV[4]
 local standing = call('MGET', KEYS[3], KEYS[4])
 local last = standing[1]
-if standing[2] or last and (string.match(last, '^%d+') or 0) + 0 >= ARGV[2] + 0 then
+-- Numbers have leading zeros, so that they compare as texts do.
+if standing[2] or last and last >= number then
   return 0
 end
-local entry = call('XADD', KEYS[1], '*', 'i', ARGV[4], 't', ARGV[3], 'm', ARGV[5])
-call('HSET', KEYS[2], ARGV[4], '4' .. entry)
--- An entry's id begins with the server's clock in milliseconds, 13 digits for the next 250 years: no call for it.
-call('SET', KEYS[3], ARGV[2] .. ' ' .. string.sub(entry, 1, 13) + ARGV[1] .. '000 ', 'PX', ARGV[1])
+call('HSET', KEYS[2], id, '4' .. call('XADD', KEYS[1], '*', 'i', id, 't', ARGV[3], 'm', ARGV[5]))
+-- It ends with its key, so that no call for the time is needed.
+call('SET', KEYS[3], number .. '9999999999999999 ', 'PX', ARGV[1])
 return 1
