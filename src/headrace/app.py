@@ -28,6 +28,7 @@ from headrace.core.sending import SendingWrapper
 from headrace.core.signals import Signal
 from headrace.engine.emitter import Emitter
 from headrace.engine.home import Home
+from headrace.engine.leases import SHORTEST_LEASE
 from headrace.engine.registry import Middleware, Registry
 from headrace.engine.resources import bound_lifespan
 from headrace.engine.served import chosen_queues, chosen_subscriptions
@@ -306,7 +307,7 @@ class App:
             queues=chosen_queues(self._registry, queues, required=not subscriptions),
             concurrency=positive_number("concurrency", concurrency),
             children=positive_number("children", children or os.cpu_count() or 1),
-            lease=positive_seconds("lease", lease),
+            lease=positive_seconds("lease", lease, least=SHORTEST_LEASE),
             grace=seconds("grace", grace),
             max_payload=self._max_payload,
             mark_ttl=self._result_ttl,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from headrace import App, JobStatus
 from headrace.core.clock import MovableClock
 from tests.integration.damage import HEALTHY, PASSED, Shop, Value, check, dead_letters, run
 from tests.integration.damaged_files import Cell, SqliteFile
@@ -138,6 +139,22 @@ async def test_a_row_that_cannot_be_read_is_a_dead_letter(tmp_path: Path) -> Non
     await shop.app.close()
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE headrace_messages SET at_us = 9223372036854775807 WHERE id = 'victim-event-parked'",
+        "UPDATE headrace_topics SET last = 9223372036854775807",
+    ],
+)
+async def test_a_number_that_has_no_successor_stops_no_other_stream(tmp_path: Path, statement: str) -> None:
+    file = SqliteFile(tmp_path)
+    await file.make()
+    connection = file.renewed()
+    connection.execute(statement)
+    connection.close()
+    await check(file.url, structural="topics" in statement)
+
+
 async def test_an_entry_that_cannot_be_read_is_a_dead_letter(servers: Fleet) -> None:
     store = RedisStore(servers.get("redis-7.0"))
     await store.make()
@@ -168,4 +185,40 @@ async def test_a_message_that_cannot_be_unpacked_keeps_no_others_from_being_prom
     [letter] = [each for each in await dead_letters(shop.app) if each.reason == "undecodable"]
     assert (letter.id, letter.payload) == ("victim-again", b"\xff")
     await shop.app.close()
+    store.close()
+
+
+@pytest.mark.parametrize("key", [b"{headrace:q:work}:dead", b"{headrace:t:orders}:meta"])
+async def test_a_key_of_the_wrong_type_hides_no_other_stream(servers: Fleet, key: bytes) -> None:
+    store = RedisStore(servers.get("redis-7.0"))
+    await store.make()
+    store.damage(Spot("key", key), b"odd")
+    app = App(store.url)
+    assert "other" in [queue.name for queue in await app.admin.queues()]
+    await app.admin.topics()
+    await app.admin.dead()
+    assert await app.admin.job("healthy-other-queued") is not None
+    if b":q:" in key:
+        assert any("queue work" in finding.text for finding in await app.admin.doctor())
+    await app.close()
+    store.close()
+
+
+async def test_what_cannot_be_put_where_it_belongs_is_a_dead_letter(servers: Fleet) -> None:
+    store = RedisStore(servers.get("redis-7.0"))
+    await store.make()
+    store.damage(Spot("key", b"{headrace:q:other}:retry"), b"odd")
+    app = App(store.url)
+
+    @app.task(name="fails", queue="other")
+    async def fails() -> None:
+        raise ValueError
+
+    job = await fails.enqueue()
+    async with app.worker(queues=["other"], grace=1):
+        assert await job.wait(timeout=8) is JobStatus.DEAD
+    info = await job.info()
+    assert info is not None
+    assert info.reason == "refused"
+    await app.close()
     store.close()

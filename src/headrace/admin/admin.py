@@ -31,7 +31,7 @@ from headrace.engine.registry import Registry
 from .contents import Contents, contents_of
 from .dead_letters import DeadLetters, Replayed, chosen_letters, dead_filter, listed
 from .doctor import Doctor
-from .places import Place, place
+from .places import Place, attempt, place, undamaged
 from .queues import QueueInfo, queue_info
 from .steps import Counted, Steps
 from .tail import Tail
@@ -273,7 +273,8 @@ class Admin:
 
     async def _queues(self) -> list[QueueInfo]:
         streams = await Place().streams(self._backend)
-        return [await self._queue_info(each) for each in streams if each.kind == "queue"]
+        queues = [each for each in streams if each.kind == "queue"]
+        return undamaged([await attempt(self._queue_info(each)) for each in queues])
 
     async def _queue_info(self, stream: Stream) -> QueueInfo:
         layout = await self._backend.layout(stream)

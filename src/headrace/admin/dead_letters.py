@@ -10,13 +10,13 @@ import msgspec
 
 from headrace.core.backend import Backend, DeadFilter, ReplayAnswer
 from headrace.core.decoding import DECODE_ERRORS
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import ConfigurationError, RequestRefused
 from headrace.core.message import Stream, StreamKind, decode_envelope
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, Page
 from headrace.engine.patience import patiently
 
-from .places import Place, rank
+from .places import Place, attempt, rank
 from .steps import Counted, Steps
 
 #: Dead letters that one step of a store replays or discards.
@@ -44,12 +44,16 @@ class DeadLetters:
     async def list(self, place: Place, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
         begin, inner = _read_cursor(cursor)
         found: list[DeadLetter] = []
-        for stream in await place.streams(self._backend):
+        streams = await place.streams(self._backend)
+        for stream in streams:
             if begin is not None and rank(stream) < rank(begin):
                 continue
             at = inner if stream == begin else None
             while len(found) < limit:
-                page = await self._backend.dead(stream, only=only, cursor=at, limit=limit - len(found))
+                asked = self._backend.dead(stream, only=only, cursor=at, limit=limit - len(found))
+                page = await (attempt(asked) if len(streams) > 1 else asked)
+                if isinstance(page, RequestRefused):
+                    break  # somebody has damaged this one
                 found += map(_with_payload_only, page)
                 at = page.cursor
                 if at is None:

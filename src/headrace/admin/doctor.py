@@ -9,12 +9,14 @@ import msgspec
 
 from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
-from headrace.core.errors import BackendUnavailable
+from headrace.core.errors import BackendUnavailable, RequestRefused
 from headrace.core.examination import Finding, ok, warn
 from headrace.core.message import Stream
 from headrace.core.record import Counts, JobStatus, WorkerInfo, moment
 from headrace.core.topics import GroupRecord
 from headrace.engine.registry import Registry
+
+from .places import attempt
 
 #: Dead letters that are many.
 MANY_DEAD = 100_000
@@ -57,11 +59,19 @@ class Doctor:
 
     async def _examine_contents(self) -> list[Finding]:
         workers = await self._backend.workers()
-        queues = await self._queues()
+        streams = [stream for stream in await self._backend.streams() if stream.kind != "topic"]
+        answers = [(stream, await attempt(self._backend.counts(stream))) for stream in streams]
+        counted = [(stream, each) for stream, each in answers if not isinstance(each, RequestRefused)]
+        queues = [
+            Place(stream, counts, counts.queued + counts.due)
+            for stream, counts in counted
+            if stream.kind == "queue"
+        ]
         groups = [group for topic in await self._backend.topics() for group in topic.groups]
         places = [*queues, *map(_place_of_group, groups)]
         now_us = (await self._backend.schedules([])).now_us  # on the store's clock, as times of messages are
         return [
+            *self._damaged(answers),
             self._workers(workers, places),
             self._served(workers, places),
             self._paused(places),
@@ -71,10 +81,12 @@ class Doctor:
             *await self._tasks(queues),
         ]
 
-    async def _queues(self) -> list[Place]:
-        streams = [stream for stream in await self._backend.streams() if stream.kind == "queue"]
-        counted = [(stream, await self._backend.counts(stream)) for stream in streams]
-        return [Place(stream, counts, counts.queued + counts.due) for stream, counts in counted]
+    def _damaged(self, answers: Sequence[tuple[Stream, Counts | RequestRefused]]) -> list[Finding]:
+        damaged = [(stream, each) for stream, each in answers if isinstance(each, RequestRefused)]
+        if not damaged:
+            return []
+        told = _named(f"{stream.kind} {stream.name}" for stream, _ in damaged)
+        return [warn("contents", f"cannot be looked at: {told}: {damaged[0][1]}", "see the lines above")]
 
     def _workers(self, workers: Sequence[WorkerInfo], places: Sequence[Place]) -> Finding:
         if not workers:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from headrace.core.backend import Backend
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import ConfigurationError, RequestRefused
 from headrace.core.message import Stream, group_stream
 from headrace.core.names import checked_name
 from headrace.core.record import JobStatus, Record
+
+T = TypeVar("T")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -65,6 +68,29 @@ def rank(stream: Stream) -> tuple[bool, str]:
     return stream.kind != "queue", stream.name
 
 
+async def attempt(asked: Awaitable[T]) -> T | RequestRefused:
+    """What is asked of one stream; an error as a value where somebody has damaged it."""
+    try:
+        return await asked
+    except RequestRefused as error:
+        return error
+
+
+def undamaged(answers: Iterable[T | RequestRefused]) -> list[T]:
+    """Those of the streams that nobody has damaged (the doctor tells of the others); where all are, it is an
+    error."""
+    found: list[T] = []
+    refused: RequestRefused | None = None
+    for each in answers:
+        if isinstance(each, RequestRefused):
+            refused = each
+        else:
+            found.append(each)
+    if refused is not None and not found:
+        raise refused
+    return found
+
+
 async def _look(backend: Backend, streams: Sequence[Stream], id: str) -> list[Record]:
-    found = await asyncio.gather(*(backend.look(stream, id) for stream in streams))
-    return [record for record in found if record is not None]
+    answers = await asyncio.gather(*(attempt(backend.look(stream, id)) for stream in streams))
+    return [record for record in undamaged(answers) if record is not None]

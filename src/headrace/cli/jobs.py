@@ -287,7 +287,7 @@ def _each(ids: tuple[str, ...], act: Callable[[str], str]) -> None:
             echo(f"{id} {act(id)}")
         except click.ClickException as error:
             failed = True
-            error.show()
+            echo(f"Error: {error.format_message()}", err=True)
     if failed:
         raise click.exceptions.Exit(1)
 

@@ -16,7 +16,7 @@ from headrace.core.errors import ConfigurationError
 
 from .near import unknown
 from .place import remark
-from .render import clock_time, compact_json, console, echo, is_terminal, json_line, short
+from .render import clock_time, compact_json, console, echo, is_terminal, json_line, one_line, short
 from .start import FORMS, start
 from .store import on_store_with
 from .topics import known_group
@@ -93,7 +93,7 @@ def _line(event: EventInfo) -> Text:
     return Text("  ").join(
         (
             Text(clock_time(written) if written else "-", style="dim"),
-            Text(event.id),
+            Text(one_line(event.id)),
             Text(short(event.kind) or "-", style="bold"),
             Text(short(event.key or "-")),
             Text(short(event.problem), style="red") if event.problem else Text(compact_json(event.payload)),

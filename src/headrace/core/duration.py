@@ -25,9 +25,11 @@ def seconds(name: str, value: object) -> float:
     )
 
 
-def positive_seconds(name: str, value: object) -> float:
-    """As `seconds`, and more than zero."""
+def positive_seconds(name: str, value: object, *, least: float = 0.0) -> float:
+    """As `seconds`, and more than zero; `least` or more."""
     result = seconds(name, value)
     if result == 0:
         raise ConfigurationError(f"{name} must be more than 0 seconds, and {LONGEST:,.0f} at most")
+    if result < least:
+        raise ConfigurationError(f"{name} must be {least:g} seconds or more, not {result:g}")
     return result

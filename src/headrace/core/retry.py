@@ -12,7 +12,7 @@ import msgspec
 from .bounds import Count, Seconds
 from .duration import Duration, seconds
 from .errors import ConfigurationError
-from .number import whole_number
+from .number import shown, whole_number
 
 #: On the decorator a policy may be any function of (failures, error) that gives a delay, or None to give up.
 RetryFunction = Callable[[int, BaseException], float | timedelta | None]
@@ -34,6 +34,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
         if self.kind not in get_args(Kind):
             raise ConfigurationError(f"kind must be one of {', '.join(get_args(Kind))}, not {self.kind!r}")
         whole_number("max_retries", self.max_retries, least=0)
+        if not isinstance(self.jitter, bool):
+            raise ConfigurationError(f"jitter must be True or False, not {shown(self.jitter)}")
         msgspec.structs.force_setattr(self, "base", seconds("base", self.base))
         msgspec.structs.force_setattr(self, "cap", seconds("cap", self.cap))
 

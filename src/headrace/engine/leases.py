@@ -14,9 +14,8 @@ from headrace.core.signals import LeaseChanged
 from .emitter import Emitter
 from .patience import patiently
 
-#: Microseconds. A stranger may have stored or announced any lease: below this one a worker would do nothing
-#: but renew, unless it has asked for that itself.
-SHORTEST_US: Final = SECOND // 100
+#: Seconds. Below this a worker would do nothing but renew. A stranger may have stored or announced any lease.
+SHORTEST_LEASE: Final = 0.01
 
 
 class Leases:
@@ -25,7 +24,6 @@ class Leases:
     def __init__(self, sources: Sequence[Source], lease: float) -> None:
         self._sources = sources
         self._asked = self._shortest = microseconds(lease)
-        self._least = min(self._asked, SHORTEST_US)
         self.shortest = self._shortest / SECOND  # in seconds
         self._leases = dict.fromkeys((source.stream for source in sources), self._shortest)
         self._followers: tuple[Callable[[float], None], ...] = ()
@@ -49,7 +47,7 @@ class Leases:
         """These are the leases now, as far as they are named, in microseconds."""
         for stream, us in leases.items():
             if stream in self._leases:
-                self._leases[stream] = max(self._least, min(us, LONGEST_US))
+                self._leases[stream] = max(microseconds(SHORTEST_LEASE), min(us, LONGEST_US))
         shortest = min(self._leases.values(), default=self._shortest)
         if shortest != self._shortest:
             self._shortest = shortest

@@ -144,3 +144,16 @@ def test_neither_do_errors_and_answers(tampered: str, headrace: Shell, words: tu
     result = headrace(*words, "--url", tampered)
     assert result.output != ""
     assert STEERING.findall(result.output) == []
+
+
+def test_an_event_is_one_line_whatever_its_id(url: str, headrace: Shell) -> None:
+    async def publish() -> None:
+        store = open_backend(url)
+        await store.open()
+        message = Message("one\ntwo", "?", encode_envelope(_envelope("?")))
+        await store.append(Batch(Stream("topic", "plain"), "p", 1, [message]))
+        await store.close()
+
+    asyncio.run(publish())
+    result = headrace("tail", "plain", "--since", "beginning", "--no-follow", "--url", url)
+    assert len(result.stdout.splitlines()) == 1

@@ -207,6 +207,7 @@ def test_waiting_jobs_are_cancelled_and_others_are_told_of(app: App, headrace: S
     info = app.sync.admin.job("scheduled")
     assert info is not None
     assert info.status is JobStatus.CANCELLED
+    assert r"nothing is known of job nix\x9b2J" in headrace("cancel", "shop:app", "nix\x9b2J").stderr
 
 
 @pytest.mark.usefixtures("story")

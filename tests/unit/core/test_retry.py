@@ -84,6 +84,11 @@ def test_delays_must_be_times(delay: float) -> None:
         RetryPolicy.exponential(1, 1.0, cap=delay)
 
 
+def test_jitter_is_yes_or_no() -> None:
+    with pytest.raises(ConfigurationError, match="jitter must be True or False"):
+        RetryPolicy("exponential", 3, 1.0, jitter="yes")  # type: ignore[arg-type]
+
+
 def test_tasks_that_name_none_get_three_retries_with_jitter() -> None:
     assert DEFAULT_RETRY.max_retries == 3
     assert DEFAULT_RETRY.jitter

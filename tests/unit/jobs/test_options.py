@@ -301,6 +301,7 @@ def test_a_wrong_option_of_an_app_is_refused_in_its_constructor(
         ({"concurrency": 0}, "concurrency must be a whole number"),
         ({"concurrency": 1.5}, "concurrency must be a whole number"),
         ({"lease": 0}, "lease must be more than 0"),
+        ({"lease": 1e-5}, "lease must be 0.01 seconds or more, not 1e-05"),
         ({"grace": -1}, "grace must be seconds"),
         ({"topics": ["orders"]}, "nothing in this app is subscribed to orders"),
         ({"topics": "orders"}, "topics must be a list of names"),

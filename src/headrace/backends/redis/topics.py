@@ -22,7 +22,7 @@ from headrace.core.topics import (
 )
 
 from .entries import read_score
-from .faults import OutOfMemory, is_sealed
+from .faults import OutOfMemory, is_damaged, is_sealed
 from .inspector import counts_of
 from .keys import TopicKeys, label_of
 from .labels import labels_of, readable_texts
@@ -122,18 +122,23 @@ class RedisTopics(Topics):
         topics = [Stream("topic", name) for name in sorted(set(names))]
         if not topics:
             return []
-        answers = await self._store.run_all([self._store.queue(topic).call(SURVEY) for topic in topics])
+        # One that somebody has damaged is passed over.
+        answers = await self._store.run_all(
+            [self._store.queue(topic).call(SURVEY) for topic in topics], tolerates=is_damaged
+        )
         return [
             await self._record(topic, answer)
             for topic, answer in zip(topics, answers, strict=True)
-            if answer is not None
+            if answer is not None and not is_damaged(answer)
         ]
 
     async def _record(self, topic: Stream, answer: list[Any]) -> TopicRecord:
         rules, first, last, first_us, last_us, scheduled, names = answer
         groups = [group_stream(topic.name, name) for name in readable_texts(names)]
         counts = (
-            await self._store.run_all([self._store.queue(group).call(COUNTS) for group in groups])
+            await self._store.run_all(
+                [self._store.queue(group).call(COUNTS) for group in groups], tolerates=is_damaged
+            )
             if groups
             else []
         )
@@ -145,7 +150,11 @@ class RedisTopics(Topics):
             first_us,
             last_us,
             scheduled,
-            tuple(_group_record(*each) for each in zip(groups, counts, strict=True)),
+            tuple(
+                _group_record(group, each)
+                for group, each in zip(groups, counts, strict=True)
+                if not is_damaged(each)
+            ),
         )
 
     async def reset(self, group: Stream, start: Start) -> bool:

@@ -17,7 +17,7 @@ import apsw
 from headrace.core.decoding import text_of
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 
-from .faults import fault_of, unavailable
+from .faults import Failure, fault_of, unavailable
 from .privacy import make_private
 from .turnstile import TURN, Turnstile
 
@@ -137,7 +137,7 @@ class Connection:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
             _inherited.add(self.path)
 
-    def failed(self, error: apsw.Error, *, committing: bool = False) -> BackendUnavailable:
+    def failed(self, error: Failure, *, committing: bool = False) -> BackendUnavailable:
         """Undo what was under way, connect anew next time if need be; answers the error to raise."""
         self.undo()
         if fault_of(error).reopen:

@@ -21,7 +21,11 @@ class Fault(msgspec.Struct, frozen=True):
     doubtful: bool = False
 
 
-FAULTS: dict[type[apsw.Error], Fault] = {
+#: What a statement raises. A number that no table can hold is refused by apsw, not by the library.
+Failure = apsw.Error | OverflowError
+FAILURES = (apsw.Error, OverflowError)
+
+FAULTS: dict[type[Failure], Fault] = {
     apsw.BusyError: Fault(
         "is locked by another process",
         "look for one that keeps a transaction open (a shell, a backup, a debugger)",
@@ -61,11 +65,14 @@ FAULTS: dict[type[apsw.Error], Fault] = {
     apsw.ConstraintError: Fault(
         "holds something that headrace never wrote", "look who else writes to the file, or take a backup"
     ),
+    OverflowError: Fault(
+        "holds a number that headrace never wrote", "look who else writes to the file, or take a backup"
+    ),
     apsw.ConnectionClosedError: Fault("was closed", "open the app again", reopen=True),
 }
 
 #: A row holds what does not fit its table, or a number that no table can hold.
-DAMAGED = (apsw.ConstraintError, apsw.MismatchError)
+DAMAGED = (apsw.ConstraintError, apsw.MismatchError, OverflowError)
 
 
 class Damaged(RequestRefused):
@@ -76,11 +83,11 @@ class Damaged(RequestRefused):
 UNFORESEEN = Fault("refused a statement", "please report this")
 
 
-def fault_of(error: apsw.Error) -> Fault:
+def fault_of(error: Failure) -> Fault:
     return next((FAULTS[kind] for kind in type(error).__mro__ if kind in FAULTS), UNFORESEEN)
 
 
-def is_full(error: apsw.Error) -> bool:
+def is_full(error: Failure) -> bool:
     return isinstance(error, apsw.FullError)
 
 
@@ -92,7 +99,7 @@ def nearly_full(path: Path) -> BackendUnavailable:
     )
 
 
-def unavailable(path: Path, error: apsw.Error, *, committing: bool = False) -> BackendUnavailable:
+def unavailable(path: Path, error: Failure, *, committing: bool = False) -> BackendUnavailable:
     """The error for the caller. `committing`: it came from the commit itself."""
     fault = fault_of(error)
     return _kind_of(error, fault)(
@@ -102,7 +109,7 @@ def unavailable(path: Path, error: apsw.Error, *, committing: bool = False) -> B
     )
 
 
-def _kind_of(error: apsw.Error, fault: Fault) -> type[BackendUnavailable]:
+def _kind_of(error: Failure, fault: Fault) -> type[BackendUnavailable]:
     if isinstance(error, DAMAGED):
         return Damaged
     return RequestRefused if fault is UNFORESEEN else BackendUnavailable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from headrace.core.bounds import LATEST_US
 from headrace.core.message import Stream
 from headrace.core.topics import HUNGRY_BELOW
 
@@ -46,4 +47,5 @@ def next_in_line_us(transaction: Transaction, stream: int) -> int:
     """The time of whatever is parked next. It is behind all that are, also when the clock was set back: it
     is by their times that they stand in line."""
     last_us: int | None = transaction.connection.value(topic_queries.LAST_PARKED, (stream,))
-    return transaction.now_us if last_us is None else max(transaction.now_us, last_us + 1)
+    # A time that was damaged may be the largest number that there is.
+    return transaction.now_us if last_us is None else max(transaction.now_us, min(last_us, LATEST_US) + 1)

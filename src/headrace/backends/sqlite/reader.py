@@ -11,6 +11,7 @@ import apsw
 
 from .clerk import Clerk
 from .connection import Connection
+from .faults import FAILURES
 from .news import News
 from .step import Read
 from .watch import Watch
@@ -64,7 +65,7 @@ class Reader(Clerk[Read[Any]]):
         try:
             self._connection.open()
             return read.run(self._connection)
-        except apsw.Error as error:
+        except FAILURES as error:
             return self._connection.failed(error)
         except Exception as error:
             return error

@@ -20,7 +20,7 @@ from .clerk import Answers, Clerk
 from .commit_times import CommitTimes
 from .connection import Connection, Synchronous
 from .disk_room import DiskRoom
-from .faults import is_full, nearly_full
+from .faults import FAILURES, is_full, nearly_full
 from .news import News
 from .step import Step
 from .transaction import Transaction
@@ -225,7 +225,7 @@ class Writer(Clerk[Step[Any]]):
         try:
             values = [step.run(transaction) for step in steps]
             transaction.finish()
-        except apsw.Error as error:
+        except FAILURES as error:
             raise Spoiled(connection.failed(error), shared=False, full=is_full(error)) from error
         except Exception as error:
             connection.undo()

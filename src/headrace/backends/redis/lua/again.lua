@@ -15,6 +15,11 @@ local function again(id, lane, entry, consumer, to, delay, returned, state)
   if not message then
     return false
   end
+  if to ~= 'L' and not asked then
+    -- Before anything is taken out: where one of these keys is of another type, it ends here, and nothing is lost.
+    redis.call('HLEN', MESSAGES)
+    asked, before = true, first_due()
+  end
   take_out(lane, entry)
   local ttl = cancelled_for(id, flags)
   if ttl then
@@ -28,9 +33,6 @@ local function again(id, lane, entry, consumer, to, delay, returned, state)
   if to == 'L' then
     enqueue(id, flags, message, returned == '1')
     return true
-  end
-  if not asked then
-    asked, before = true, first_due()
   end
   local due = clock() + delay
   park(id, flags, message, to, due)

@@ -26,6 +26,9 @@ local function adopt(id, lane, entry, message)
   return adopted, flags
 end
 
+-- Where one of these keys is of another type it ends here, before anything is taken out.
+redis.call('HLEN', MESSAGES)
+redis.call('ZCARD', DEAD)
 for at = 5, #ARGV, 7 do
   local id, lane, entry = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
   local is_held, flags = held(id, lane, entry, ARGV[at + 3])

@@ -43,6 +43,9 @@ local function recover(lane, entry, id, state, reason, failure)
   return 'queued'
 end
 
+-- Where one of these keys is of another type it ends here, before anything is taken out.
+redis.call('HLEN', MESSAGES)
+redis.call('ZCARD', DEAD)
 local answers = {}
 for at = 6, #ARGV, 6 do
   answers[#answers + 1] = recover(tonumber(ARGV[at]), unpack(ARGV, at + 1, at + 5))
