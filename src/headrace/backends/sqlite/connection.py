@@ -81,6 +81,7 @@ class Connection:
         self._query_only = query_only
         self._busy_timeout: float = busy_timeout or BUSY_TIMEOUT
         self._busy_since = 0.0
+        self.met_another = False  # at the write lock, when the last transaction began
         self._urgent = True
         self._checkpoints = checkpoints  # within commits; otherwise the owner does it when it is due
         self.logged = 0  # bytes of the write-ahead log since it was last written from its start
@@ -176,7 +177,7 @@ class Connection:
         # IMMEDIATE: a transaction that reads first and then wants to write is refused at once when somebody
         # else wrote in between, whatever the timeout.
         handle = self._use()
-        self._urgent = urgent
+        self._urgent, self.met_another = urgent, False
         passing = self._turnstile.enter(urgent=urgent)
         try:
             handle.execute("BEGIN IMMEDIATE")
@@ -297,6 +298,7 @@ class Connection:
         now = time.monotonic()
         if tries == 0:
             self._busy_since = now
+            self.met_another = True
         waited = now - self._busy_since
         if waited >= self._busy_timeout / 1000:
             return False
