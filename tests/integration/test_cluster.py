@@ -314,7 +314,7 @@ async def test_a_slot_that_nobody_serves_is_waited_for_and_then_told(
     await bench.again(bench.add)
 
 
-@pytest.mark.long
+@pytest.mark.more
 @pytest.mark.parametrize("cluster", KINDS, indirect=True)
 async def test_a_queue_that_moves_under_load_loses_and_doubles_nothing(
     cluster: Cluster, workshop: Workshop
@@ -391,7 +391,7 @@ async def fed_through_a_failover(cluster: Cluster, workshop: Workshop, *, with_r
     return load
 
 
-@pytest.mark.long
+@pytest.mark.more
 @pytest.mark.parametrize("cluster", ["redis-7.0"], indirect=True)
 async def test_a_cluster_that_is_down_for_longer_than_a_lease_costs_nobody_a_job(
     cluster: Cluster, workshop: Workshop
