@@ -9,7 +9,7 @@ OTHER_PYTHONS := 3.12 3.13
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup redis-server chromium check test pytest demo bench chaos soak clean
+.PHONY: help setup redis-server chromium check test pytest test-more demo bench soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,13 +43,17 @@ check: $(VENV)/.stamp ## lint, format, types and the direction of imports
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-test: setup check pytest $(OTHER_PYTHONS:%=test-%) ## check, then every suite; unit tests on each Python found
+test: setup check pytest $(OTHER_PYTHONS:%=test-%) ## check, then the suites on memory, SQLite and one server; unit tests on each Python found
 
 # More at a time than there are cores: the tests with real processes mostly wait.
 pytest:
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(SUITES)
 # By itself: the browser's driver keeps an event loop in its thread, on which no other async test can run.
 	$(BIN)/python -m pytest -n 2 tests/browser
+
+test-more: setup ## everything else: other servers, clusters, sentinels, and the tests of failure that take longer
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m more $(SUITES)
+	$(BIN)/python -m pytest -n 2 -m more tests/browser
 
 test-%:
 	@if scripts/find-python $* >/dev/null; then \
@@ -63,9 +67,6 @@ bench: $(VENV)/.stamp ## measure, side by side with the raw limit
 
 demo: $(VENV)/.stamp ## the main job on the embedded store, shown: a shop, two workers, one of them killed
 	@$(BIN)/headrace demo
-
-chaos: setup ## the tests of failure that take longer: networks that split, floods, lost replies
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m long tests
 
 soak: ## (not there yet)
 	@echo "make $@: not there yet" >&2; exit 1

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final, NoReturn, TypeAlias
+from typing import Any, BinaryIO, Final, NoReturn, TypeAlias
 
 import pytest
 
@@ -44,6 +44,9 @@ STOP_TIMEOUT: Final = 10.0
 
 #: Linux: the signal that a child gets when its parent dies (sys/prctl.h).
 PR_SET_PDEATHSIG: Final = 1
+
+#: The server of `make test`; `make test-more` has the others.
+FIRST_KIND: Final = "valkey-9.1"
 
 #: What only those have who brought it themselves; it may be missing in CI too.
 OPTIONAL_KINDS: Final = frozenset({"redis-8"})
@@ -66,9 +69,13 @@ def available() -> dict[str, Path | None]:
     }
 
 
-def rows() -> list[str]:
-    """The kinds to run tests on: all that must be there, and of the optional ones those that are."""
-    return [kind for kind, program in available().items() if program or kind not in OPTIONAL_KINDS]
+def rows() -> list[Any]:
+    """The kinds to run tests on: all that must be there, and of the optional ones those that are. `make test`
+    runs on the first, `make test-more` on the others."""
+    kinds = [kind for kind, program in available().items() if program or kind not in OPTIONAL_KINDS]
+    first = FIRST_KIND if FIRST_KIND in kinds else kinds[0]
+    others = [kind for kind in kinds if kind != first]
+    return [first, *(pytest.param(kind, marks=pytest.mark.more) for kind in others)]
 
 
 def require(kind: str) -> Path:

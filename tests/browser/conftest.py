@@ -19,7 +19,7 @@ from tests.browser.plant import Plant
 from tests.servers import Fleet, available, missing, require
 from tests.waiting import wait_until_sync
 
-STORES = ("sqlite", "redis")
+STORES = ("sqlite", pytest.param("redis", marks=pytest.mark.more))
 
 
 def program() -> str:

@@ -22,7 +22,9 @@ LOCAL_STORES = ("memory", "sqlite")
 #: must hold of three parts too; where it cannot, it says why: `@pytest.mark.whole("…")`.
 SPLIT = "split-"
 PARTS = 3
-SPLIT_STORES = (f"{SPLIT}memory", pytest.param(f"{SPLIT}valkey-9.1", marks=pytest.mark.long))
+SPLIT_STORES = (f"{SPLIT}memory", pytest.param(f"{SPLIT}valkey-9.1", marks=pytest.mark.more))
+
+MORE = pytest.mark.more
 
 #: What runs on a cluster with parts, too, where they are on different nodes.
 SPLIT_CORE = ("test_claim", "test_settle")
@@ -57,9 +59,13 @@ CORE = {
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store" in metafunc.fixturenames:
         module = metafunc.module.__name__.rpartition(".")[2]
-        several = [name for name, core in CORE.items() if module.removeprefix("test_") in core]
+        several = [
+            pytest.param(name, marks=MORE)
+            for name, core in CORE.items()
+            if module.removeprefix("test_") in core
+        ]
         whole = metafunc.definition.get_closest_marker("whole")
-        clustered = [f"{SPLIT}cluster"] if module in SPLIT_CORE else []
+        clustered = [pytest.param(f"{SPLIT}cluster", marks=MORE)] if module in SPLIT_CORE else []
         split = [] if whole else [*SPLIT_STORES, *clustered]
         stores = [*LOCAL_STORES, *rows(), *several, *split]
         metafunc.parametrize("store", stores, scope="session")

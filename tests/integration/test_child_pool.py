@@ -232,7 +232,7 @@ class Pool(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize(
-    "examples", [pytest.param(15, id="few"), pytest.param(200, id="many", marks=pytest.mark.long)]
+    "examples", [pytest.param(15, id="few"), pytest.param(200, id="many", marks=pytest.mark.more)]
 )
 @pytest.mark.timeout(1200)
 def test_whatever_happens_every_job_ends_with_its_own_answer(examples: int) -> None:

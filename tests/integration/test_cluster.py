@@ -129,7 +129,10 @@ async def test_jobs_of_queues_on_several_nodes_are_done(shared: Cluster) -> None
         assert [await job.result(timeout=10) for job in jobs] == [8] * 6 * len(QUEUES)
 
 
-async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(bench: Bench) -> None:
+async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "LOOK", 30)  # no look finds what nobody was told of
     sources = [Source(Stream("queue", name)) for name in ("work", "a", "b", "c", "d")]
     for source in sources:
         await bench.backend.ensure(source, 15 * SECOND)
@@ -314,7 +317,7 @@ async def test_a_slot_that_nobody_serves_is_waited_for_and_then_told(
     await bench.again(bench.add)
 
 
-@pytest.mark.long
+@pytest.mark.more
 @pytest.mark.parametrize("cluster", KINDS, indirect=True)
 async def test_a_queue_that_moves_under_load_loses_and_doubles_nothing(
     cluster: Cluster, workshop: Workshop
@@ -391,7 +394,7 @@ async def fed_through_a_failover(cluster: Cluster, workshop: Workshop, *, with_r
     return load
 
 
-@pytest.mark.long
+@pytest.mark.more
 @pytest.mark.parametrize("cluster", ["redis-7.0"], indirect=True)
 async def test_a_cluster_that_is_down_for_longer_than_a_lease_costs_nobody_a_job(
     cluster: Cluster, workshop: Workshop

@@ -23,7 +23,7 @@ from tests.servers import Fleet
 MOST_SECONDS = 12.0
 
 lengths = pytest.mark.parametrize(
-    "examples", [pytest.param(30, id="few"), pytest.param(600, id="many", marks=pytest.mark.long)]
+    "examples", [pytest.param(30, id="few"), pytest.param(600, id="many", marks=pytest.mark.more)]
 )
 
 #: No text, no state, no number, and numbers that nobody means.

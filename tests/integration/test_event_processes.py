@@ -68,7 +68,7 @@ async def test_every_group_gets_every_event_in_key_order_while_members_are_kille
     await newsroom.app.close()
 
 
-@pytest.mark.long
+@pytest.mark.more
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("workshop", ["valkey-9.1"], indirect=True)
 async def test_a_hundred_thousand_events_reach_three_groups_in_key_order(workshop: Workshop) -> None:
@@ -155,7 +155,7 @@ async def test_a_killed_server_comes_back_with_every_event(workshop: Workshop) -
     await newsroom.app.close()
 
 
-@pytest.mark.long
+@pytest.mark.more
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("workshop", "processes"),

@@ -23,7 +23,7 @@ from .load import Load
 from .test_queue_splits import is_empty, split_and_die
 from .workshop import Workshop
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.more
 
 QUEUE = Stream("queue", "default")
 

@@ -17,7 +17,7 @@ from tests.servers import Server, require
 from tests.waiting import wait_until
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.more,
     pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (cc) is installed"),
 ]
 

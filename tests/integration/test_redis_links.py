@@ -49,7 +49,7 @@ async def seconds_until_refused(action: Awaitable[object]) -> float:
     return time.monotonic() - since
 
 
-@pytest.mark.long
+@pytest.mark.more
 async def test_every_kind_of_connection_notices_a_black_hole(
     far: Bench, proxy: Proxy, server: Server
 ) -> None:

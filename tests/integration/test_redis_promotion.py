@@ -23,7 +23,7 @@ DAY = 86_400_000_000
 LONGEST = 50.0
 
 
-@pytest.mark.long
+@pytest.mark.more
 async def test_a_crowd_is_promoted_in_steps_that_let_others_through(servers: Fleet) -> None:
     server = servers.get("redis-7.0")
     async with opened(server.url) as bench:

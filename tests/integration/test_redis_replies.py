@@ -57,7 +57,7 @@ class Loss:
         return f"the reply to {self.kind} no. {self.number}"
 
 
-@pytest.mark.long
+@pytest.mark.more
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["redis-7.0"])
 async def test_no_lost_reply_makes_a_job_run_twice_or_vanish(kind: str, servers: Fleet) -> None:

@@ -33,7 +33,7 @@ async def test_each_job_that_a_killed_producer_had_accepted_runs_once(workshop: 
     assert set(_runs(workshop).values()) == {1}
 
 
-@pytest.mark.long
+@pytest.mark.more
 async def test_workers_killed_while_producers_go_on_lose_nothing(workshop: Workshop) -> None:
     feeders = [workshop.start_feeder(first) for first in (0, 100_000)]
     await workshop.start_ready()

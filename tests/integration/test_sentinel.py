@@ -123,7 +123,7 @@ async def test_a_failover_that_somebody_asks_for_is_followed(watched: Watched, w
         await load.until_accepted(50)
 
 
-@pytest.mark.long
+@pytest.mark.more
 async def test_a_primary_without_its_replicas_for_longer_than_a_lease_costs_nobody_a_job(
     watched: Watched, workshop: Workshop
 ) -> None:

@@ -26,7 +26,7 @@ from .load import Load
 from .redis_bench import STREAM, opened
 from .workshop import LEASE, Workshop
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.more, pytest.mark.timeout(180)]
 
 T = TypeVar("T")
 

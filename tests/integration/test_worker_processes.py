@@ -31,7 +31,7 @@ async def test_the_job_of_a_worker_killed_mid_run_runs_again_elsewhere(workshop:
     assert (runs[1]["attempt"], runs[1]["redelivered"]) == (2, True)
 
 
-@pytest.mark.long
+@pytest.mark.more
 async def test_with_default_settings_the_job_of_a_killed_worker_runs_again_within_20_seconds(
     workshop: Workshop,
 ) -> None:
@@ -128,7 +128,7 @@ async def test_a_worker_stopped_for_half_a_lease_loses_nothing(workshop: Worksho
     assert len(workshop.log.lines("started", id=job.id)) == 1
 
 
-@pytest.mark.long
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("seconds", "lease"),
     [
@@ -241,7 +241,7 @@ async def test_a_job_of_five_leases_runs_once(workshop: Workshop) -> None:
     assert len(workshop.log.lines("started", id=job.id)) == 1
 
 
-@pytest.mark.long
+@pytest.mark.more
 async def test_a_job_that_kills_its_worker_is_dead_at_the_third_time_and_takes_no_innocents(
     workshop: Workshop,
 ) -> None:

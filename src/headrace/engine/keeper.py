@@ -88,6 +88,8 @@ class Keeper:
                     pause = min(pause, backoff(self._failures))
         finally:
             await self._leases.close()
+        if not self._stopping:
+            asyncio.get_running_loop().stop()  # nobody else will
 
     async def _rest(self, pause: float) -> bool:
         """Until the next round is due or somebody wakes the keeper; False: there is none."""
@@ -95,7 +97,8 @@ class Keeper:
             async with asyncio.timeout(pause):
                 await self._woken.wait()
         self._woken.clear()
-        return not self._stopping
+        # Nobody can settle anything on a loop that is closed: others are to have what was held.
+        return not (self._stopping or self._loop.is_closed())
 
     async def _renew(self, *, whole: bool = True) -> None:
         """One round: over all that is held, or only where the last one was refused."""
@@ -157,9 +160,5 @@ class Keeper:
         self._on_loop(self._emitter.emit, BackendError(service="keeper", error=text, delay=delay))
 
     def _on_loop(self, function: Callable[..., None], *args: object) -> None:
-        try:
+        with contextlib.suppress(RuntimeError):  # the worker's loop was closed this moment: see `_rest`
             self._loop.call_soon_threadsafe(function, *args)
-        except RuntimeError:
-            # The worker's loop is closed: there is nobody left to hold anything for.
-            self._stopping = True
-            asyncio.get_running_loop().stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Sequence
@@ -195,6 +196,21 @@ async def test_stopping_does_not_wait_for_the_next_round(bench: Bench) -> None:
     began = time.monotonic()
     await keeper.stop()
     assert time.monotonic() - began < 5
+
+
+async def test_what_is_held_on_an_event_loop_that_was_closed_is_renewed_no_more(bench: Bench) -> None:
+    bench.holdings.take(await bench.claims())
+
+    async def begin() -> Watch:
+        watch = Watch(bench)
+        watch.keeper.start()
+        return watch
+
+    loop = asyncio.new_event_loop()
+    watch = await asyncio.to_thread(loop.run_until_complete, begin())
+    loop.close()
+    await wait_until(lambda: watch.leases.closed)
+    await watch.keeper.stop()
 
 
 async def test_another_lease_renews_all_that_is_held_at_once_and_then_at_its_pace(bench: Bench) -> None:

@@ -114,7 +114,7 @@ class Announcements:
                 self._end(stream_of(words[0]), words[1])
             return
         match words:
-            case ["ready", label, name]:
+            case ["ready", label, name, _]:  # and when that was left
                 asyncio.get_running_loop().call_soon(self._ready, stream_of(label), name)
             case ["lane", label, lanes]:
                 asyncio.get_running_loop().call_soon(self._use_lanes, stream_of(label), lanes)

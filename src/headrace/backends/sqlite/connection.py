@@ -31,6 +31,9 @@ OLDEST: Final = (3, 51, 3)
 #: Milliseconds that a statement waits for the write lock of another process.
 BUSY_TIMEOUT = 5000
 
+#: The same on the event loop: as long as most hold it. The way through the writer's thread takes longer.
+BRIEF_TIMEOUT: Final = 0.3
+
 #: Seconds between two tries at that lock. Most hold it for a fraction of a millisecond, so what somebody
 #: waits for is tried again soon, then ever more rarely. The rest is not: what workers claim and settle
 #: gathers meanwhile, and they take the lock more rarely from those who append.
@@ -78,10 +81,10 @@ class Connection:
         self.path = path
         self._synchronous = synchronous
         self._query_only = query_only
-        self._busy_timeout = busy_timeout or BUSY_TIMEOUT
+        self._busy_timeout: float = busy_timeout or BUSY_TIMEOUT
         self._busy_since = 0.0
+        self.met_another = False  # at the write lock, when the last transaction began
         self._urgent = True
-        self._waits = True  # for the write lock of another process
         self._checkpoints = checkpoints  # within commits; otherwise the owner does it when it is due
         self.logged = 0  # bytes of the write-ahead log since it was last written from its start
         self.checkpoint_due = False
@@ -191,7 +194,7 @@ class Connection:
         # IMMEDIATE: a transaction that reads first and then wants to write is refused at once when somebody
         # else wrote in between, whatever the timeout.
         handle = self._use()
-        self._urgent = urgent
+        self._urgent, self.met_another = urgent, False
         passing = self._turnstile.enter(urgent=urgent)
         try:
             handle.execute("BEGIN IMMEDIATE")
@@ -200,18 +203,19 @@ class Connection:
                 self._turnstile.leave()
 
     def begin_at_once(self) -> bool:
-        """The same without waiting; False: another process holds the lock, or waits for it."""
+        """The same almost without waiting; False: another process holds the lock, or waits for it."""
         handle = self._use()
         passing = self._turnstile.try_to_enter()
         if passing is None:
             return False
-        self._waits = False
+        self._urgent = True
+        self._busy_timeout, usual = BRIEF_TIMEOUT, self._busy_timeout
         try:
             handle.execute("BEGIN IMMEDIATE")
         except apsw.BusyError:
             return False
         finally:
-            self._waits = True
+            self._busy_timeout = usual
             if passing:
                 self._turnstile.leave(passed=handle.in_transaction)
         return True
@@ -254,7 +258,7 @@ class Connection:
         except apsw.Error:
             self.close()
 
-    def empty_log(self, timeout: int, *, cut: bool = True) -> bool:
+    def empty_log(self, timeout: float, *, cut: bool = True) -> bool:
         """Copy all of the write-ahead log into the file, and cut it off or have it written from its start.
         False: that could not be done within so many milliseconds, since a long reader keeps it from that."""
         self._busy_timeout, usual = timeout, self._busy_timeout
@@ -309,11 +313,10 @@ class Connection:
 
     def _wait_for_lock(self, tries: int) -> bool:
         """Of another process; False: no longer."""
-        if not self._waits:
-            return False
         now = time.monotonic()
         if tries == 0:
             self._busy_since = now
+            self.met_another = True
         waited = now - self._busy_since
         if waited >= self._busy_timeout / 1000:
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from headrace.core.bounds import checked_span_us
 from headrace.core.claim import Claim, Report
 from headrace.core.job_log import NO_LOG, encode_log
 from headrace.core.outcome import (
@@ -105,7 +106,7 @@ def _judge(ledger: Ledger, subject: Subject | None, settlement: Settlement, now_
         if kept is None:
             ledger.end(subject, SUCCEEDED, ttl_us=0)
         else:
-            ttl_us, state = kept.ttl_us, outcome.state
+            ttl_us, state = checked_span_us(kept.ttl_us), outcome.state
             ledger.end(subject, SUCCEEDED, ttl_us=ttl_us, result=kept.value, note=kept.note, state=state)
         return _KEPT
     if subject is None or subject.place != RUNNING or subject.claim != settlement.claim.token[1]:
