@@ -197,9 +197,8 @@ class PartitionedTopics(Desk, Topics):
             except Moved:
                 await self._layouts.refresh(base)
         raise BackendUnavailable(
-            f"{base.name!r} is sealed, and nothing says which parts it has: somebody has emptied a part of"
-            " the store",
-            transient=True,
+            f"{base.name!r} is sealed, and nothing says which parts it has: somebody has changed the store by"
+            " hand"
         )
 
 
