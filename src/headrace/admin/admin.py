@@ -375,10 +375,10 @@ class Admin:
 
 def _one_stream(where: Place) -> Stream:
     if where.topic is None:
-        return _queue(where.queue or "default")
+        return Stream("queue", where.queue or "default")
     if where.group is None:
         raise ConfigurationError("say which group= of the topic: each has other events in hand")
-    return _group(where.topic, where.group)
+    return group_stream(where.topic, where.group)
 
 
 def _queue(name: str) -> Stream:

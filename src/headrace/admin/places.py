@@ -11,7 +11,7 @@ import msgspec
 from headrace.core.backend import Backend
 from headrace.core.errors import ConfigurationError, RequestRefused
 from headrace.core.message import Stream, group_stream
-from headrace.core.names import checked_name
+from headrace.core.names import found_name
 from headrace.core.record import JobStatus, Record
 
 T = TypeVar("T")
@@ -57,9 +57,9 @@ def place(queue: str | None, topic: str | None, group: str | None) -> Place:
     if queue is not None and topic is not None:
         raise ConfigurationError("give queue= or topic=, not both")
     return Place(
-        None if queue is None else checked_name("queue", queue),
-        None if topic is None else checked_name("topic", topic),
-        None if group is None else checked_name("group", group),
+        None if queue is None else found_name("queue", queue),
+        None if topic is None else found_name("topic", topic),
+        None if group is None else found_name("group", group),
     )
 
 
