@@ -166,9 +166,12 @@ async def _is(counted: Callable[[], Awaitable[int]], expected: int) -> bool:
     return await counted() == expected
 
 
+#: Whoever starts the tests in the background may have it ignore SIGINT, which a child inherits.
 EMBEDDED = """
-import asyncio, sys
+import asyncio, signal, sys
 from headrace import App
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 app = App("memory://")
 
