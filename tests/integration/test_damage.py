@@ -19,11 +19,12 @@ from tests.integration.damaged_files import Cell, SqliteFile
 from tests.integration.damaged_servers import RedisStore, Spot
 from tests.servers import Fleet
 
-#: Seconds after which no further example is looked at, however many are left.
-MOST_SECONDS = 12.0
+#: Seconds after which no further example is looked at, however many are left: of few, of many.
+MOST_SECONDS, MANY_SECONDS = 12.0, 60.0
 
+MANY = (pytest.mark.more, pytest.mark.timeout(3 * MANY_SECONDS))
 lengths = pytest.mark.parametrize(
-    "examples", [pytest.param(30, id="few"), pytest.param(600, id="many", marks=pytest.mark.more)]
+    "examples", [pytest.param(30, id="few"), pytest.param(600, id="many", marks=MANY)]
 )
 
 #: No text, no state, no number, and numbers that nobody means.
@@ -55,7 +56,7 @@ def few_or_many(examples: int) -> settings:
 
 
 def ends_at(examples: int) -> float:
-    return time.monotonic() + (MOST_SECONDS if examples < 100 else 600.0)
+    return time.monotonic() + (MOST_SECONDS if examples < 100 else MANY_SECONDS)
 
 
 @pytest.fixture(scope="module")

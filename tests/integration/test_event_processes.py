@@ -166,10 +166,9 @@ async def test_a_fan_out_reaches_every_process_and_leaves_nothing_behind(
     workshop: Workshop, processes: int
 ) -> None:
     newsroom = Newsroom(workshop.url, workshop.log)
-    everywhere = newsroom.app.topic("everywhere", Story)
     workers = [workshop.start("--topics", "everywhere", target=NEWSROOM) for _ in range(processes)]
     await workshop.until(lambda: len(workshop.log.lines("working")) == processes, timeout=100)
-    await everywhere.publish_many([Story(number) for number in range(20)])
+    await newsroom.everywhere.publish_many([Story(number) for number in range(20)])
     pids = {worker.pid for worker in workers}
     await workshop.until(
         lambda: all(len(workshop.log.lines("heard", pid=pid)) == 20 for pid in pids), timeout=40
