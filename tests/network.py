@@ -100,14 +100,16 @@ class Network:
             line.end()
 
     async def _end(self) -> None:
+        # A server that is closed leaks the sockets it has just accepted. So these become lines first.
+        for relay in self._relays:
+            for listening in relay.sockets:
+                self._loop.remove_reader(listening.fileno())
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for line in list(self._lines):
+                line.end()
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
         for relay in self._relays:
             relay.close()
-        for line in list(self._lines):
-            line.end()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
 
     def _do(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
@@ -134,7 +136,8 @@ class Line:
         self._task.add_done_callback(lambda _: writer.transport.abort())
 
     def end(self) -> None:
-        self._task.cancel()
+        if not self._task.cancelling():  # a second time it would not wait for its ends
+            self._task.cancel()
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.swallows:
