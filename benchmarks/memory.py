@@ -40,6 +40,7 @@ from headrace.core.message import (
 )
 from headrace.core.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement
 from headrace.core.record import WorkerInfo
+from headrace.core.scheduling import establish
 from headrace.core.topics import BEGINNING, TopicRules
 from headrace.core.traffic import Tally
 from tests.servers import Server, available
@@ -225,7 +226,7 @@ async def _workers(backend: Backend, number: int) -> None:
 
 
 async def _schedules(backend: Backend, number: int) -> None:
-    await backend.establish(QUEUE, [new_id() for _ in range(number)])
+    await backend.swap_schedules([establish(QUEUE, new_id()) for _ in range(number)])
 
 
 async def _producers(backend: Backend, number: int) -> None:

@@ -10,7 +10,7 @@ from headrace.core.clock import microseconds
 from headrace.core.message import FRESH, HIGH, LOW, NORMAL, Trouble
 from headrace.core.outcome import Released, Retry, Snoozed
 from headrace.core.record import JobStatus
-from headrace.core.scheduling import ScheduleRecord
+from headrace.core.scheduling import ScheduleRecord, advance, establish
 from tests.contract.stand import LEASE, Stand
 
 #: The state of a message that is suspect.
@@ -171,18 +171,12 @@ async def test_replayed_it_is_child_work(stand: Stand) -> None:
 
 
 async def test_of_a_schedule_it_is_child_work(stand: Stand) -> None:
-    await stand.backend.establish(stand.stream, ["nightly"])
+    await stand.backend.swap_schedules([establish(stand.stream, "nightly")])
     (record,) = (await stand.backend.schedules([stand.stream])).records
     assert isinstance(record, ScheduleRecord)
     message = stand.message(child=True)
-    ticked = await stand.backend.tick(
-        stand.stream,
-        "nightly",
-        expected_us=record.last_us,
-        next_us=record.last_us + 1,
-        messages=[message],
-    )
-    assert ticked
+    [fired] = await stand.backend.swap_schedules([advance(record, record.last_us + 1, [message])])
+    assert fired.done
     await only_a_child_gets(stand, message.id)
 
 

@@ -13,6 +13,7 @@ from headrace.core.ids import new_id
 from headrace.core.layout import SEALED, WHOLE, Generation, Layout, layout_of_topic, part_stream
 from headrace.core.message import Batch, Message, Stream, UniqueKey, group_stream
 from headrace.core.orders import LayoutOrder, Order
+from headrace.core.scheduling import advance, establish
 from headrace.core.topics import BEGINNING, TopicRules
 from tests.contract.stand import Stand, inner_of
 from tests.layouts import seal
@@ -188,14 +189,13 @@ async def test_what_lies_in_a_sealed_part_goes_on(inner: Backend, stand: Stand) 
 
 
 async def test_schedules_fire_into_a_sealed_queue(inner: Backend, stand: Stand) -> None:
-    await inner.establish(QUEUE, ["nightly"])
+    await inner.swap_schedules([establish(QUEUE, "nightly")])
     await seal(inner, QUEUE)
     await stand.advance(60)
-    expected_us = (await inner.schedules([QUEUE])).records[0].last_us
+    [record] = (await inner.schedules([QUEUE])).records
     due = message()
-    assert await inner.tick(
-        QUEUE, "nightly", expected_us=expected_us, next_us=expected_us + SECOND, messages=[due]
-    )
+    [fired] = await inner.swap_schedules([advance(record, record.last_us + SECOND, [due])])
+    assert fired.done
     assert [claim.id for claim in await stand.claim(by=inner)] == [due.id]
 
 

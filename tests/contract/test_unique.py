@@ -12,6 +12,7 @@ from headrace.core.clock import microseconds
 from headrace.core.message import FRESH, Stream, Trouble, UniqueKey
 from headrace.core.outcome import Cancelled, Done, Expired, Outcome, Released, Snoozed
 from headrace.core.record import JobStatus
+from headrace.core.scheduling import advance, establish
 from tests.contract.stand import HOUR_US, LEASE, Stand, dead, kept, retry
 
 FINISHED = UniqueKey("report:7")
@@ -504,13 +505,12 @@ async def test_a_replayed_message_takes_its_key_from_an_expired_owner(stand: Sta
 
 async def test_a_schedule_takes_the_key_from_an_expired_owner(stand: Stand) -> None:
     owner = await _expired(stand, FINISHED)
-    await stand.backend.establish(stand.stream, ["nightly"])
+    await stand.backend.swap_schedules([establish(stand.stream, "nightly")])
     [record] = (await stand.backend.schedules([stand.stream])).records
     await stand.advance(1)
     message = stand.message(unique=FINISHED)
-    assert await stand.backend.tick(
-        stand.stream, "nightly", expected_us=record.last_us, next_us=record.last_us + 1, messages=[message]
-    )
+    [fired] = await stand.backend.swap_schedules([advance(record, record.last_us + 1, [message])])
+    assert fired.done
     assert await stand.status(message.id) is JobStatus.QUEUED
     assert await stand.status(owner) is JobStatus.EXPIRED
 

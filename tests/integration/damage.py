@@ -35,6 +35,8 @@ from headrace.core.message import (
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement
 from headrace.core.record import DeadLetter, RunningJob, WorkerInfo
 from headrace.core.schedule import Schedule, Template, Timing, encode_schedule
+from headrace.core.scheduling import add as add_schedule
+from headrace.core.scheduling import establish
 from headrace.core.topics import BEGINNING
 from headrace.core.traffic import Tally
 from headrace.dashboard import asgi
@@ -93,11 +95,11 @@ async def fill(backend: Backend) -> None:
         WORK, (await _append(backend, WORK, job("victim-cancelled")))[0], mark_us=microseconds(3600)
     )
     await _publish(backend)
-    await backend.establish(OTHER, ["often"])
+    await backend.swap_schedules([establish(OTHER, "often")])
     victim = Schedule(
         "victim", "work", Timing(every_us=microseconds(10)), Template("note", b"\x91\x91\xa4tock")
     )
-    await backend.add_schedule(WORK, "victim", encode_schedule(victim))
+    await backend.swap_schedules([add_schedule(WORK, "victim", encode_schedule(victim))])
     await backend.tally([Tally(WORK, 3, 2, 1)])
     running = (RunningJob("victim-held", "note", 1),)
     await backend.beat(

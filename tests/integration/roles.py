@@ -27,6 +27,7 @@ from headrace.core.outcome import (
     Verdict,
 )
 from headrace.core.record import JobStatus, WorkerInfo
+from headrace.core.scheduling import advance, establish
 from headrace.core.topics import BEGINNING, NEW, Start, TopicRules
 from headrace.core.traffic import Tally
 from tests.contract.stand import inner_of
@@ -81,15 +82,10 @@ async def work(backend: Backend) -> None:
     await backend.join(ORDERED, BEGINNING, ordered=True)
     await backend.join(PLAIN, NEW)
     await backend.join(PLAIN, BEGINNING)
-    await backend.establish(QUEUE, ["daily"])
+    await backend.swap_schedules([establish(QUEUE, "daily")])
     [schedule] = (await backend.schedules([QUEUE])).records
-    await backend.tick(
-        QUEUE,
-        "daily",
-        expected_us=schedule.last_us,
-        next_us=schedule.last_us + 1,
-        messages=[Message(new_id(), "greet", b"")],
-    )
+    firing = advance(schedule, schedule.last_us + 1, [Message(new_id(), "greet", b"")])
+    assert [answer.done for answer in await backend.swap_schedules([firing])] == [True]
     await backend.promote([JOBS, Source(TOPIC)], limit=10)
     await _work_off(backend, JOBS)
     await _work_off(backend, BILLS)

@@ -31,7 +31,7 @@ CHANGES = {
     *("append", "append_one", "claim", "XREADGROUP", "started", "renew", "report", "promote", "recover"),
     *("finish", "again", "bury", "conclude", "cancel", "watch"),
     *("discard", "hasten", "pause", "purge", "replay", "rewrite"),
-    *("schedule", "hold", "tick", "unschedule", "ensure", "retire"),
+    *("swap_schedules", "ensure", "retire"),
 }
 
 #: How many replies of one kind are lost at most, each in a story of its own: the first and those after it.

@@ -22,6 +22,7 @@ from headrace.core.message import Message, Trouble, UniqueKey
 from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Retry, Verdict
 from headrace.core.record import JobStatus, WorkerInfo
+from headrace.core.scheduling import establish
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.integration.workshop import Workshop
 from tests.servers import HOST, Server, require
@@ -90,7 +91,7 @@ async def everything(bench: Bench) -> None:
     await backend.pause(STREAM, paused=True)
     await wait_until(lambda: PauseOrder(STREAM, True) in heard)
     await backend.pause(STREAM, paused=False)
-    await backend.establish(STREAM, ["daily"])
+    await backend.swap_schedules([establish(STREAM, "daily")])
     assert (await backend.counts(STREAM)).queued > 0
     assert len(list(await backend.records(STREAM))) > 0
     await backend.purge(STREAM, mark_us=HOUR, limit=100)

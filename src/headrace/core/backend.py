@@ -40,7 +40,7 @@ message (done, dead, cancelled, expired), and taken over by an append that finds
 nor running. `started`: released when it is first claimed, or ends before that. `elapsed`: a plain time to
 live, which the message's end does not shorten, never taken over. A replay takes the key again (`finished`
 only) or answers `duplicate`. A message that expires gives up its key, whatever the kind: when it is settled
-as expired, or in the step of the append, tick or replay that finds the owner expired.
+as expired, or in the step of the append, firing or replay that finds the owner expired.
 
 **Expiry.** A message expires when no handler has begun with it at its time. While it still waits then, it is
 seen as `expired` by `look`, by `ended` and in a listing of all; no listing of one status has it. It is over:
@@ -58,9 +58,8 @@ the request may have been carried out, be it in part, and with `transient` when 
 error of a client library leaves a backend, and nothing is lost by one: the caller may repeat the verb. Those
 who look, wait and steer do (`engine/patience.py`), so a store does not, and tells soon.
 
-**Schedules** (`core/scheduling.py`) belong to a stream and have a name. A store keeps the last moment that is
-dealt with, by which timetable, and whether it is paused; of those made at run time also the definition.
-`tick` is a compare-and-set that advances a schedule and appends its messages in one step.
+**Schedules** (`core/scheduling.py`) belong to a stream and have a name. A store keeps one record of each, and
+replaces it by compare-and-set. The same step appends the messages of a schedule that is fired.
 
 **Layouts** (`core/layout.py`). A queue or topic may be split into parts, each a stream of its own for the
 store. Who calls a store through `open_backend` sees the whole: `backends/partitioned` spreads and gathers.

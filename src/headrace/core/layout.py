@@ -10,8 +10,8 @@ takes nothing new. And the layout of a topic is decided before the topic is used
 
 **Queues** may be split while they are in use. Each change makes a new generation of parts. The parts of the
 generation before are sealed: what is there is run, listed, replayed and found, until they are empty. The
-queue itself is generation 0. It is never forgotten: its schedules stay there, and `tick` appends there even
-when it is sealed. First the number that is wanted is stored as a proposal. From then on any process that
+queue itself is generation 0. It is never forgotten: its schedules stay there, and fire into it even when
+it is sealed. First the number that is wanted is stored as a proposal. From then on any process that
 finds the proposal may finish it: seal each part of the current generation, then adopt the next one. Nobody
 appends by the new layout before everything of the old one is sealed. So no unique key, id or order is lost in
 between, whichever process dies.
@@ -201,7 +201,7 @@ class Layouts(ABC):
 
         When `new` is sealed, nothing is appended to this stream from that step on: `append` raises `Moved`,
         except for a batch whose number was taken before, which is answered as before. In a sealed topic
-        `arrange` and `join` raise `Moved`, too. `tick` and `replay` go on.
+        `arrange` and `join` raise `Moved`, too. `swap_schedules` and `replay` go on.
         """
 
     @abstractmethod

@@ -1,11 +1,9 @@
-"""Fires the schedules of a worker's queues. Every worker does, and the store lets one succeed: see `tick`."""
+"""Fires the schedules of a worker's queues. Every worker does, and the store lets one succeed: see
+`core/scheduling.py`."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -15,7 +13,7 @@ from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.message import EXPIRED_MARK_US, Message, Source, Stream
 from headrace.core.rotation import Rotation
 from headrace.core.schedule import Firing, Schedule, decode_schedule, due, message_at, next_after
-from headrace.core.scheduling import ScheduleRecord, Timetable
+from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, Timetable, advance, establish
 from headrace.core.signals import BackendError, JobEnqueued
 
 from .emitter import Emitter
@@ -89,25 +87,24 @@ class Ticker:
         if await self._establish(table) or await self._timings.bring_in(table):
             return None
         pause = LOOK if table.records else LOOK_IDLE
-        firings: list[Coroutine[Any, Any, bool]] = []
+        firings: list[ScheduleSwap] = []
         for schedule, record in self._standing(table):
             plan = self._plan(schedule, record, table.now_us)
             if isinstance(plan, Firing):
-                firings.append(self._fire(schedule, record, plan, table.now_us))
+                messages = [self._message(schedule, moment_us, table.now_us) for moment_us in plan.moments]
+                firings.append(advance(record, plan.until_us, messages))
             else:
                 pause = min(pause, plan)
         if not firings:
             return pause
-        return 0.0 if await _any_of(firings) else min(pause, BEATEN)
+        return 0.0 if await self._fire(firings) else min(pause, BEATEN)
 
     async def _establish(self, table: Timetable) -> bool:
         """Make records for declared schedules that have none; whether there were such."""
         known = {(record.stream, record.name) for record in table.records}
-        missing: defaultdict[Stream, list[str]] = defaultdict(list)
-        for stream, name in self._declared.keys() - known:
-            missing[stream].append(name)
-        for stream, names in missing.items():
-            await self._backend.establish(stream, names)
+        missing = [establish(stream, name) for stream, name in self._declared.keys() - known]
+        if missing:
+            await self._backend.swap_schedules(missing)
         return bool(missing)
 
     def _standing(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
@@ -130,32 +127,18 @@ class Ticker:
             return firing
         return LOOK if upcoming is None else (upcoming - now_us) / SECOND
 
-    async def _fire(self, schedule: Schedule, record: ScheduleRecord, firing: Firing, now_us: int) -> bool:
-        messages = [self._message(schedule, moment_us, now_us) for moment_us in firing.moments]
-        fired = await self._backend.tick(
-            record.stream,
-            record.name,
-            expected_us=record.last_us,
-            next_us=firing.until_us,
-            messages=messages,
-        )
-        if fired and JobEnqueued in self._emitter.wanted:
-            for message in messages:
-                self._emitter.emit(JobEnqueued(message.id, message.task, schedule.queue))
-        return fired
+    async def _fire(self, firings: Sequence[ScheduleSwap]) -> bool:
+        """Whether one succeeded. They go together, so that a store may write them together."""
+        answers = await self._backend.swap_schedules(firings)
+        fired = [firing for firing, answer in zip(firings, answers, strict=True) if answer.done]
+        if JobEnqueued in self._emitter.wanted:
+            for firing in fired:
+                for message in firing.messages:
+                    self._emitter.emit(JobEnqueued(message.id, message.task, firing.stream.name))
+        return bool(fired)
 
     def _message(self, schedule: Schedule, moment_us: int, now_us: int) -> Message:
         return msgspec.structs.replace(message_at(schedule, moment_us, now_us), mark_us=self._mark_us)
-
-
-async def _any_of(firings: Sequence[Coroutine[Any, Any, bool]]) -> bool:
-    """Whether one succeeded. They go together, so that a store may write them together. All of them end
-    before an error is raised."""
-    answers = await asyncio.gather(*firings, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return any(answers)
 
 
 def _read(record: ScheduleRecord) -> Schedule | None:

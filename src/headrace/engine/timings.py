@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from time import monotonic
 
 from headrace.core.backend import Backend
 from headrace.core.message import Stream
 from headrace.core.schedule import Schedule, timing_of
-from headrace.core.scheduling import ScheduleRecord, Timetable
+from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, Timetable, advance
 
 #: Seconds after which a timetable that no live worker announces gives way to an earlier one.
 UNCLAIMED = 10.0
@@ -42,26 +41,24 @@ class Timings:
         """Make the timetables of this worker hold where they should; whether any record was changed."""
         others = [record for record in table.records if not record.paused and not self.holds(record)]
         claimed = await self._claimed() if any(record.timing for record in others) else frozenset()
-        return any(
-            await asyncio.gather(*(self._take_over(record, table.now_us, claimed) for record in others))
-        )
+        taken_over = [self._taken_over(record, table.now_us, claimed) for record in others]
+        swaps = [swap for swap in taken_over if swap is not None]
+        return bool(swaps) and any(answer.done for answer in await self._backend.swap_schedules(swaps))
 
     async def _claimed(self) -> frozenset[str]:
         return frozenset(timing for worker in await self._backend.workers() for timing in worker.timings)
 
-    async def _take_over(self, record: ScheduleRecord, now_us: int, claimed: frozenset[str]) -> bool:
+    def _taken_over(
+        self, record: ScheduleRecord, now_us: int, claimed: frozenset[str]
+    ) -> ScheduleSwap | None:
+        """The change that makes the own timetable hold; None: the other one holds."""
         own, line = self._own[record.stream, record.name], record.timing.split()
         if own in line and not self._is_given_up(line[0], claimed):
-            return False
-        return await self._backend.tick(
-            record.stream,
-            record.name,
-            expected_us=record.last_us,
-            # Of a record in which nothing is said, nothing is known to have changed.
-            next_us=now_us if line else min(record.last_us, now_us),
-            messages=(),
-            timing=" ".join([own, *(each for each in line if each != own)][:REMEMBERED]),
-        )
+            return None
+        # Of a record in which nothing is said, nothing is known to have changed.
+        until_us = now_us if line else min(record.last_us, now_us)
+        timing = " ".join([own, *(each for each in line if each != own)][:REMEMBERED])
+        return advance(record, until_us, timing=timing)
 
     def _is_given_up(self, timing: str, claimed: frozenset[str]) -> bool:
         if timing in claimed:

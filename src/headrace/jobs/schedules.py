@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar, get_args, overload
 
 import msgspec
@@ -31,7 +30,7 @@ from headrace.core.schedule import (
     message_of,
     upcoming,
 )
-from headrace.core.scheduling import ScheduleRecord
+from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, add, establish, pause, remove, resume
 from headrace.engine.home import Home
 from headrace.engine.registry import Registry
 
@@ -42,6 +41,9 @@ from .task import AsyncTask, Call, SyncTask, Task
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=Task[Any, Any])
+
+#: How a record changes, as core/scheduling.py has it.
+Change = Callable[[ScheduleRecord], ScheduleSwap]
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True):
@@ -133,11 +135,11 @@ class Schedules:
 
     async def pause(self, name: str) -> None:
         """Fire no more of its moments until it is resumed; jobs that it made go on."""
-        await self._home.repeat(partial(self._pause, paused=True), name)
+        await self._home.repeat(self._change, name, pause)
 
     async def resume(self, name: str) -> None:
         """Go on with the moments from now on; what passed meanwhile is not made up for."""
-        await self._home.repeat(partial(self._pause, paused=False), name)
+        await self._home.repeat(self._change, name, resume)
 
     async def run_now(self, name: str) -> Job[Any]:
         """Enqueue its job once, now, whatever its times and also while it is paused."""
@@ -152,7 +154,7 @@ class Schedules:
             )
         record = await self._home.repeat(self._find, name)
         # Apart from the finding: when it is repeated after a lost answer, there is nothing left to find.
-        await self._home.ask(lambda store: store.remove_schedule(record.stream, name))
+        await self._home.repeat(self._swap, record, remove)
 
     def _schedule(self, name: str, call: Call[Any], timing: Timing) -> Schedule:
         checked_name("schedule", name)
@@ -182,7 +184,7 @@ class Schedules:
     async def _find(self, name: str) -> ScheduleRecord:
         schedule = self._declared.get(name)
         if schedule is not None:  # no worker may have seen it yet
-            await self._home.backend.establish(Stream("queue", schedule.queue), [name])
+            await self._home.backend.swap_schedules([establish(Stream("queue", schedule.queue), name)])
         records = {record.name: record for record in (await self._records())[1] if self._means(record)}
         if name not in records:
             known = ", ".join(sorted({*records, *self._declared})) or "none"
@@ -200,10 +202,10 @@ class Schedules:
             if record.name == schedule.name and record.stream.name != schedule.queue:
                 raise _taken(schedule.name)
         stream, definition = Stream("queue", schedule.queue), encode_schedule(schedule)
-        record = await self._home.backend.add_schedule(stream, schedule.name, definition)
-        if record.definition != definition:
+        [added] = await self._home.backend.swap_schedules([add(stream, schedule.name, definition)])
+        if added.record is None or added.record.definition != definition:
             raise _taken(schedule.name)
-        return _info(record, schedule, max(now_us, record.last_us))
+        return _info(added.record, schedule, max(now_us, added.record.last_us))
 
     async def _list(self) -> builtins.list[ScheduleInfo]:
         now_us, records = await self._records()
@@ -218,9 +220,17 @@ class Schedules:
                 infos[name] = _info(record, schedule, now_us)
         return [infos[name] for name in sorted(infos)]
 
-    async def _pause(self, name: str, *, paused: bool) -> None:
-        record = await self._find(name)
-        await self._home.backend.pause_schedule(record.stream, name, paused=paused)
+    async def _change(self, name: str, change: Change) -> None:
+        await self._swap(await self._find(name), change)
+
+    async def _swap(self, found: ScheduleRecord, change: Change) -> None:
+        """Change what stands there, also when a worker changes it meanwhile, unless it is gone."""
+        record: ScheduleRecord | None = found
+        while record is not None:
+            [swapped] = await self._home.backend.swap_schedules([change(record)])
+            if swapped.done:
+                return
+            record = swapped.record
 
     async def _run_stored(self, name: str) -> Job[Any]:
         record = await self._home.repeat(self._find, name)

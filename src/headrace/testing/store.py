@@ -16,6 +16,7 @@ from headrace.core.message import Batch, Message, Stream
 from headrace.core.orders import DueOrder, ScheduleOrder
 from headrace.core.outcome import Dead, Done, Settlement, Verdict
 from headrace.core.record import JobStatus, Record
+from headrace.core.scheduling import ScheduleSwap, Swapped
 from headrace.core.topics import BEGINNING, NEW, Position, Reading, Start
 from headrace.engine.subscription import Subscription
 
@@ -93,25 +94,15 @@ class KitStore(MemoryBackend):
         """All fan-outs have read a topic up to there, and are done with it."""
         self._seen[topic] = number
 
-    async def tick(
-        self,
-        stream: Stream,
-        name: str,
-        *,
-        expected_us: int,
-        next_us: int,
-        messages: Sequence[Message],
-        timing: str | None = None,
-    ) -> bool:
-        fresh = [each for each in messages if await self.look(stream, each.id) is None]
-        fired = await super().tick(
-            stream, name, expected_us=expected_us, next_us=next_us, messages=messages, timing=timing
-        )
-        for message in fresh if fired else ():
-            record = await self.look(stream, message.id)
+    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        fired = [(swap, message) for swap in swaps for message in swap.messages]
+        fresh = [each for each in fired if await self.look(each[0].stream, each[1].id) is None]
+        answers = await super().swap_schedules(swaps)
+        for swap, message in fresh:  # of one that was refused, nothing is found
+            record = await self.look(swap.stream, message.id)
             if record is not None:
-                self.appended.append(Appended(stream, message, record.due_us))
-        return fired
+                self.appended.append(Appended(swap.stream, message, record.due_us))
+        return answers
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         verdicts = await super().settle(settlements)

@@ -20,6 +20,7 @@ from headrace.core.message import FRESH, Batch, Message, Source, Stream, UniqueK
 from headrace.core.orders import CancelOrder, DueOrder, Order, PauseOrder
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Settlement
 from headrace.core.record import Counts, JobStatus, WorkerInfo
+from headrace.core.scheduling import advance, establish
 from tests.waiting import wait_until
 
 QUEUE = Stream("queue", "emails")
@@ -194,18 +195,13 @@ async def test_a_schedule_fires_and_heeds_what_the_parts_hold(
 ) -> None:
     key = UniqueKey("nightly")
     await backend.append(Batch(QUEUE, "p", 1, [Message("running", "greet", b"", unique=key)]))
-    await backend.establish(QUEUE, ["nightly"])
+    await backend.swap_schedules([establish(QUEUE, "nightly")])
     clock.advance(60)
-    last_us = (await backend.schedules([QUEUE])).records[0].last_us
     for number in (1, 2):
-        fired = await backend.tick(
-            QUEUE,
-            "nightly",
-            expected_us=last_us + number - 1,
-            next_us=last_us + number,
-            messages=[Message(f"fired-{number}", "greet", b"", unique=key)],
-        )
-        assert fired
+        [record] = (await backend.schedules([QUEUE])).records
+        message = Message(f"fired-{number}", "greet", b"", unique=key)
+        [fired] = await backend.swap_schedules([advance(record, record.last_us + 1, [message])])
+        assert fired.done
         [claim] = await backend.claim([SOURCE], consumer="w", limit=9, suspects=0, wait=0)
         assert claim.id == ("running" if number == 1 else "fired-2")
         await backend.settle([Settlement(claim, Done())])

@@ -148,7 +148,7 @@ async def test_a_schedule_is_removed_though_the_answer_was_lost(app: App, outage
     async def see() -> None: ...
 
     await app.schedules.add("often", see.call(), every=60)
-    outage.of("remove_schedule", times=1, late=True)
+    outage.of("swap_schedules", times=1, late=True)
     await app.schedules.remove("often")
     assert await app.schedules.list() == []
 

@@ -16,6 +16,7 @@ from headrace.core.duration import LONGEST
 from headrace.core.ids import new_id
 from headrace.core.message import ENVELOPE_VERSION, Batch, Message, Stream
 from headrace.core.schedule import Schedule, Template, Timing, encode_schedule
+from headrace.core.scheduling import add as add_schedule
 from tests.unit.behaviour.work import drain
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -146,9 +147,11 @@ async def test_schedules_that_nobody_can_compute_are_listed_beside_the_others(ap
     await well.enqueue()
     odd = {"words": Timing(cron="now and then"), "zone": Timing(cron="* * * * *", tz="Mars")}
     for name, timing in odd.items():
-        await store.add_schedule(queue, name, encode_schedule(Schedule(name, "default", timing, template)))
+        definition = encode_schedule(Schedule(name, "default", timing, template))
+        await store.swap_schedules([add_schedule(queue, name, definition)])
     loop = encode_schedule(Schedule("loop", "default", Timing(every_us=10**6), template))
-    await store.add_schedule(queue, "loop", loop.replace(msgspec.msgpack.encode(10**6), b"\x01"))
+    wild = loop.replace(msgspec.msgpack.encode(10**6), b"\x01")
+    await store.swap_schedules([add_schedule(queue, "loop", wild)])
     listed = {each.name: (each.every, each.next_at is None) for each in await app.schedules.list()}
     nothing = (None, True)
     assert listed == {"loop": nothing, "words": nothing, "zone": nothing, "well": (60.0, False)}

@@ -26,6 +26,7 @@ from headrace.core.message import (
 from headrace.core.outcome import Dead, DeadReason, Failure, Settlement
 from headrace.core.record import RunningJob, WorkerInfo
 from headrace.core.schedule import Schedule, Template, Timing, encode_schedule
+from headrace.core.scheduling import add as add_schedule
 from headrace.core.topics import BEGINNING, TopicRules
 from tests.unit.cli.conftest import Shell
 
@@ -56,7 +57,7 @@ async def tamper(url: str, place: str) -> None:
         await store.join(group_stream(place, place), BEGINNING)
         await store.append(Batch(topic, "p", 1, [Message(new_id(), EVIL, body, key=EVIL)]))
         schedule = Schedule(EVIL, place, Timing(every_us=10**9), Template(EVIL, b"\x91\x90"))
-        await store.add_schedule(queue, EVIL, encode_schedule(schedule))
+        await store.swap_schedules([add_schedule(queue, EVIL, encode_schedule(schedule))])
         now_us = time.time_ns() // 1000
         running = (RunningJob(JOB, EVIL, now_us),)
         worker = WorkerInfo(EVIL, EVIL, 1, now_us, (place,), 1, now_us, running, (f"{place}/{place}",))

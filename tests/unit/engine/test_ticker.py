@@ -14,7 +14,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Stream
 from headrace.core.record import Record, WorkerInfo
 from headrace.core.schedule import CatchUp, Schedule, Template, Timing, encode_schedule, message_at
-from headrace.core.scheduling import ScheduleRecord
+from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, Swapped, add, establish, pause, resume
 from headrace.engine import timings
 from headrace.engine.ticker import BEATEN, LOOK, LOOK_IDLE, Ticker
 from tests.unit.engine.bench import SOURCE, Bench
@@ -176,10 +176,10 @@ async def test_jitter_delays_the_job_and_not_the_schedule(bench: Bench) -> None:
 
 async def test_a_paused_schedule_rests_and_goes_on_afterwards(bench: Bench) -> None:
     tick = await begun(bench, schedule(Timing(every_us=10 * SECOND, catch_up="all")))
-    await bench.backend.pause_schedule(STREAM, "tidy", paused=True)
+    await bench.backend.swap_schedules([pause(await record(bench))])
     bench.clock.advance(100)
     await settled(tick)
-    await bench.backend.pause_schedule(STREAM, "tidy", paused=False)
+    await bench.backend.swap_schedules([resume(await record(bench))])
     await settled(tick)
     assert await jobs(bench) == []
     bench.clock.advance(10)
@@ -189,7 +189,7 @@ async def test_a_paused_schedule_rests_and_goes_on_afterwards(bench: Bench) -> N
 
 async def test_a_dynamic_schedule_is_fired_by_any_worker(bench: Bench) -> None:
     tick = await begun(bench)
-    await bench.backend.add_schedule(STREAM, "tidy", encode_schedule(EVERY_TEN))
+    await bench.backend.swap_schedules([add(STREAM, "tidy", encode_schedule(EVERY_TEN))])
     bench.clock.advance(10)
     await settled(tick)
     [job] = await jobs(bench)
@@ -197,8 +197,8 @@ async def test_a_dynamic_schedule_is_fired_by_any_worker(bench: Bench) -> None:
 
 
 async def test_what_another_version_wrote_or_only_other_code_declares_is_left_alone(bench: Bench) -> None:
-    await bench.backend.add_schedule(STREAM, "newer", b"\xc1")
-    await bench.backend.establish(STREAM, ["of other code"])
+    others = [add(STREAM, "newer", b"\xc1"), establish(STREAM, "of other code")]
+    await bench.backend.swap_schedules(others)
     bench.clock.advance(100)
     assert await ticker(bench)._look() == LOOK
     assert await jobs(bench) == []
@@ -206,7 +206,7 @@ async def test_what_another_version_wrote_or_only_other_code_declares_is_left_al
 
 async def test_one_that_cannot_be_computed_here_does_not_stop_the_others(bench: Bench) -> None:
     bad = schedule(Timing(cron="* * * * *", tz="Mars/Olympus"), name="bad")
-    await bench.backend.add_schedule(STREAM, "bad", encode_schedule(bad))
+    await bench.backend.swap_schedules([add(STREAM, "bad", encode_schedule(bad))])
     tick = await begun(bench, EVERY_TEN)
     bench.clock.advance(10)
     await settled(tick)
@@ -215,20 +215,20 @@ async def test_one_that_cannot_be_computed_here_does_not_stop_the_others(bench: 
     assert "Mars/Olympus" in errors[0].error
 
 
-async def test_many_are_fired_at_once_and_an_error_of_one_is_raised_when_all_are_through(
+async def test_many_are_fired_at_once_and_those_that_an_error_left_out_are_fired_next(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = [schedule(Timing(every_us=10 * SECOND), name=f"tidy-{n}") for n in range(50)]
     tick = await begun(bench, *many)
     bench.clock.advance(10)
-    before = bench.backend.tick
+    before = bench.backend.swap_schedules
 
-    async def one_fails(stream: Stream, name: str, **options: Any) -> bool:
-        if name == "tidy-7":
-            raise BackendUnavailable("away for a moment")
-        return await before(stream, name, **options)
+    async def one_fails(swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        assert len(swaps) == 50
+        await before([swap for swap in swaps if swap.name != "tidy-7"])
+        raise BackendUnavailable("away for a moment")
 
-    monkeypatch.setattr(bench.backend, "tick", one_fails)
+    monkeypatch.setattr(bench.backend, "swap_schedules", one_fails)
     with pytest.raises(BackendUnavailable):
         await tick._look()
     assert len(await jobs(bench)) == 49
@@ -301,7 +301,7 @@ async def test_what_is_no_other_timetable_goes_on(bench: Bench, changed: Schedul
 
 async def test_a_record_in_which_no_timetable_is_said_goes_on(bench: Bench) -> None:
     """It was made by an older version."""
-    await bench.backend.establish(STREAM, ["tidy"])
+    await bench.backend.swap_schedules([establish(STREAM, "tidy")])
     bench.clock.advance(7200)
     await settled(ticker(bench, hourly(0)))
     assert await fired(bench) == 2

@@ -26,11 +26,11 @@ from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock, ClockWatch
 from headrace.core.errors import BackendUnavailable
 from headrace.core.examination import Finding, ok
-from headrace.core.message import Batch, Message, Source, Stream
-from headrace.core.orders import Order, ScheduleOrder, Standing
+from headrace.core.message import Batch, Source, Stream
+from headrace.core.orders import Order, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.scheduling import ScheduleRecord, Timetable
+from headrace.core.scheduling import ScheduleSwap, Swapped, Timetable
 from headrace.core.topics import (
     Position,
     Reading,
@@ -42,7 +42,6 @@ from headrace.core.topics import (
 )
 from headrace.core.traffic import Tally, TrafficRecord
 
-from . import timetable
 from .bell import Bell
 from .layouts import MemoryLayouts
 from .shelf import Shelf
@@ -218,50 +217,10 @@ class MemoryBackend(MemoryLayouts, Backend):
             records = tuple(record for shelf in shelves for record in shelf.schedules.values())
             return Timetable(self._now_us(), records)
 
-    async def establish(self, stream: Stream, names: Sequence[str]) -> None:
+    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
         with self._lock:
-            timetable.establish(self._store.shelf(stream), names, self._now_us())
-
-    async def add_schedule(self, stream: Stream, name: str, definition: bytes) -> ScheduleRecord:
-        with self._lock:
-            record, new = timetable.add(self._store.shelf(stream), name, definition, self._now_us())
-            if new:
-                self._store.announce(ScheduleOrder(stream))
-            return record
-
-    async def pause_schedule(self, stream: Stream, name: str, *, paused: bool) -> bool:
-        with self._lock:
-            shelf = self._store.shelf(stream)
-            found = timetable.pause(shelf, name, paused=paused, now_us=self._now_us())
-            self._store.announce(ScheduleOrder(stream))
-            return found
-
-    async def remove_schedule(self, stream: Stream, name: str) -> bool:
-        with self._lock:
-            self._store.announce(ScheduleOrder(stream))
-            return self._store.shelf(stream).schedules.pop(name, None) is not None
-
-    async def tick(
-        self,
-        stream: Stream,
-        name: str,
-        *,
-        expected_us: int,
-        next_us: int,
-        messages: Sequence[Message],
-        timing: str | None = None,
-    ) -> bool:
-        with self._lock:
-            shelf = self._store.shelf(stream)
-            return timetable.tick(
-                shelf,
-                name,
-                expected_us=expected_us,
-                next_us=next_us,
-                messages=messages,
-                timing=timing,
-                now_us=self._now_us(),
-            )
+            now_us = self._now_us()
+            return [self._store.swap_schedule(swap, now_us) for swap in swaps]
 
     # --- topics and groups -------------------------------------------------------------------------------
 

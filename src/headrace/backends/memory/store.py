@@ -17,9 +17,10 @@ from headrace.core.claim import Claim, size_of
 from headrace.core.clock import SECOND
 from headrace.core.layout import Layout
 from headrace.core.message import Source, Stream
-from headrace.core.orders import Order, Standing
+from headrace.core.orders import Order, ScheduleOrder, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import WorkerInfo
+from headrace.core.scheduling import ScheduleSwap, Swapped
 from headrace.core.topics import Start, Tended
 
 from .bell import Bell
@@ -153,6 +154,23 @@ class Store:
     def ensure(self, stream: Stream, lease_us: int, now_us: int) -> int | None:
         shelf = self.shelves[stream] = self.shelf(stream)
         return shelf.ensure(lease_us, now_us)
+
+    def swap_schedule(self, swap: ScheduleSwap, now_us: int) -> Swapped:
+        shelf = self.shelf(swap.stream)
+        stored = shelf.schedules.get(swap.name)
+        if swap.is_refused(stored, now_us):
+            return Swapped(False, stored)
+        record = swap.record_at(now_us)
+        if record is None:
+            shelf.schedules.pop(swap.name, None)
+        else:
+            shelf.established = True
+            shelf.schedules[swap.name] = record
+            if swap.messages:
+                shelf.append(swap.batch(record), now_us, ticking=True)
+        if swap.announce:
+            self.announce(ScheduleOrder(swap.stream))
+        return Swapped(True, record)
 
     # --- topics and groups -------------------------------------------------------------------------------
 

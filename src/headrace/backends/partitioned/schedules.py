@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from headrace.core.message import Message, Stream
-from headrace.core.scheduling import ScheduleRecord, Scheduling, Timetable
+import msgspec
+
+from headrace.core.message import Stream
+from headrace.core.scheduling import ScheduleSwap, Scheduling, Swapped, Timetable
 
 from .desk import Desk
 from .routing import spread
@@ -16,45 +18,18 @@ class PartitionedScheduling(Desk, Scheduling):
     async def schedules(self, streams: Sequence[Stream]) -> Timetable:
         return await self._inner.schedules(streams)
 
-    async def establish(self, stream: Stream, names: Sequence[str]) -> None:
-        await self._layouts.plan(stream)
-        await self._inner.establish(stream, names)
+    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        for stream in {swap.stream for swap in swaps if swap.expected is None}:
+            await self._layouts.plan(stream)
+        return await self._inner.swap_schedules(await asyncio.gather(*map(self._unhindered, swaps)))
 
-    async def add_schedule(self, stream: Stream, name: str, definition: bytes) -> ScheduleRecord:
-        await self._layouts.plan(stream)
-        return await self._inner.add_schedule(stream, name, definition)
-
-    async def pause_schedule(self, stream: Stream, name: str, *, paused: bool) -> bool:
-        return await self._inner.pause_schedule(stream, name, paused=paused)
-
-    async def remove_schedule(self, stream: Stream, name: str) -> bool:
-        return await self._inner.remove_schedule(stream, name)
-
-    async def tick(
-        self,
-        stream: Stream,
-        name: str,
-        *,
-        expected_us: int,
-        next_us: int,
-        messages: Sequence[Message],
-        timing: str | None = None,
-    ) -> bool:
-        return await self._inner.tick(
-            stream,
-            name,
-            expected_us=expected_us,
-            next_us=next_us,
-            messages=await self._unhindered(stream, messages),
-            timing=timing,
-        )
-
-    async def _unhindered(self, stream: Stream, messages: Sequence[Message]) -> Sequence[Message]:
-        """Without those that a part knows or whose key is held there: the step that fires looks into the
+    async def _unhindered(self, swap: ScheduleSwap) -> ScheduleSwap:
+        """Without messages that a part knows or whose key is held there: the step that fires looks into the
         stream itself only."""
-        plan = await self._recent_plan(stream)
-        if plan is None or not messages:
-            return messages
+        stream, messages = swap.stream, swap.messages
+        plan = await self._recent_plan(stream) if messages else None
+        if plan is None:
+            return swap
         everyone = range(len(messages))
         asking: list[tuple[Stream, list[int]]] = []
         for generation in plan.layout.generations:
@@ -69,4 +44,5 @@ class PartitionedScheduling(Desk, Scheduling):
             for index, holder in zip(some, holders, strict=True)
             if holder is not None
         }
-        return [messages[index] for index in everyone if index not in held]
+        left = [messages[index] for index in everyone if index not in held]
+        return msgspec.structs.replace(swap, messages=left)

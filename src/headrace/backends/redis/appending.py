@@ -10,13 +10,14 @@ from hiredis import ReplyError
 from headrace.core.backend import Answer
 from headrace.core.errors import Moved
 from headrace.core.message import NORMAL, Batch, Message, are_alike
+from headrace.core.scheduling import NOW, ScheduleRecord, ScheduleSwap
 
 from .connection import Word, pack
 from .faults import is_sealed
 from .keys import NORMAL_LANE
 from .publishing import publish_words
 from .queue import Call, Queue
-from .scripts import APPEND, APPEND_ONE, APPEND_UNIQUE, PUBLISH, TICK
+from .scripts import APPEND, APPEND_ONE, APPEND_UNIQUE, PUBLISH, SWAP_SCHEDULES
 
 #: What one script may hold: messages, and bytes of bodies (or a single message).
 ITEMS, BYTES = 500, 1 << 20
@@ -75,13 +76,29 @@ def calls_of(queue: Queue, batch: Batch) -> list[Call]:
     return [_call(queue, batch, number, chunk) for number, chunk in enumerate(_chunks(batch.messages))]
 
 
-def tick_call(
-    queue: Queue, batch: Batch, name: str, expected_us: int, next_us: int, timing: str | None
-) -> Call:
-    """The messages of a schedule's moments. It is refused by the moment when it is repeated, so that its
+def swap_call(queue: Queue, swaps: Sequence[ScheduleSwap]) -> Call:
+    """Replaces records of schedules; a swap with messages is alone. The record refuses a repeat, so that the
     answers need not be remembered."""
-    words = _words(batch, 0, batch.messages, BRIEFLY) if batch.messages else ()
-    return queue.call(TICK, *words, name, expected_us, next_us, timing or "")
+    words: list[Word] = []
+    for swap in swaps:
+        if swap.messages:
+            words = _words(_batch_of(swap), 0, list(swap.messages), BRIEFLY)
+        words += (swap.name, int(swap.announce), *_record_words(swap.expected), *_record_words(swap.new))
+    return queue.call(SWAP_SCHEDULES, *words, len(swaps))
+
+
+def _batch_of(swap: ScheduleSwap) -> Batch:
+    step = [str(record.last_us) for record in (swap.expected, swap.new) if record is not None]
+    return Batch(swap.stream, f"schedule:{swap.name}:{':'.join(step)}", 1, list(swap.messages))
+
+
+def _record_words(record: ScheduleRecord | None) -> tuple[Word, ...]:
+    """As the script's header says."""
+    if record is None:
+        return ("",) * 5
+    last: Word = "now" if record.last_us == NOW else record.last_us
+    timing = record.timing.encode(errors="surrogateescape")
+    return last, record.fired_us or "", "1" if record.paused else "", record.definition or "", timing
 
 
 def answers_of(batch: Batch, replies: Sequence[Any]) -> list[Answer]:

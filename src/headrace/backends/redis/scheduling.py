@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.core.decoding import DECODE_ERRORS
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.scheduling import ScheduleRecord, Scheduling, Timetable
+from headrace.core.message import Stream
+from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, Scheduling, Swapped, Timetable
 
-from .appending import tick_call
+from .appending import swap_call
 from .faults import is_damaged
 from .keys import label_of
-from .scripts import ESTABLISH, HOLD, SCHEDULE, SCHEDULES, UNSCHEDULE
+from .scripts import SCHEDULES
 from .store import Store
+
+#: Swaps without messages that one script carries out.
+ITEMS = 200
 
 
 class RedisScheduling(Scheduling):
@@ -32,42 +36,42 @@ class RedisScheduling(Scheduling):
         records = [record for stream, (_, fields) in answers for record in _records(stream, fields)]
         return Timetable(now_us, tuple(records))
 
-    async def establish(self, stream: Stream, names: Sequence[str]) -> None:
-        if names:
+    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        for stream in {swap.stream for swap in swaps if swap.new is not None}:
             await self._list_stream(stream)
-            await self._store.run(self._store.queue(stream).call(ESTABLISH, *names))
-
-    async def add_schedule(self, stream: Stream, name: str, definition: bytes) -> ScheduleRecord:
-        await self._list_stream(stream)
-        answer = await self._store.run(self._store.queue(stream).call(SCHEDULE, name, definition))
-        return _record(stream, name, *answer)
-
-    async def pause_schedule(self, stream: Stream, name: str, *, paused: bool) -> bool:
-        return bool(await self._store.run(self._store.queue(stream).call(HOLD, name, int(paused))))
-
-    async def remove_schedule(self, stream: Stream, name: str) -> bool:
-        return bool(await self._store.run(self._store.queue(stream).call(UNSCHEDULE, name)))
-
-    async def tick(
-        self,
-        stream: Stream,
-        name: str,
-        *,
-        expected_us: int,
-        next_us: int,
-        messages: Sequence[Message],
-        timing: str | None = None,
-    ) -> bool:
         # Not confirmed as appends are: a server that loses the job loses the step with it, and fires again.
-        batch = Batch(stream, f"schedule:{name}:{next_us}", 1, list(messages))
-        call = tick_call(self._store.queue(stream), batch, name, expected_us, next_us, timing)
-        answer: Any = await self._store.run(call)
-        return isinstance(answer, list)
+        chunks = list(_chunks(swaps))
+        calls = [swap_call(self._store.queue(chunk[0].stream), chunk) for chunk in chunks]
+        replies = await self._store.run_all(calls) if calls else []
+        done: dict[tuple[Stream, str], Swapped] = {}
+        for chunk, (now_us, *answers) in zip(chunks, replies, strict=True):
+            for swap, answer in zip(chunk, answers, strict=True):
+                done[swap.stream, swap.name] = _swapped(swap, int(now_us), answer)
+        return [done[swap.stream, swap.name] for swap in swaps]
 
     async def _list_stream(self, stream: Stream) -> None:
         if stream not in self._store.listed:
             await self._store.command("SADD", self._store.keys.streams, label_of(stream))
             self._store.listed.add(stream)
+
+
+def _chunks(swaps: Sequence[ScheduleSwap]) -> Iterator[list[ScheduleSwap]]:
+    """What one script does: a swap with messages, or many of a stream without."""
+    plain: defaultdict[Stream, list[ScheduleSwap]] = defaultdict(list)
+    for swap in swaps:
+        if swap.messages:
+            yield [swap]
+        else:
+            plain[swap.stream].append(swap)
+    for some in plain.values():
+        yield from (some[start : start + ITEMS] for start in range(0, len(some), ITEMS))
+
+
+def _swapped(swap: ScheduleSwap, now_us: int, answer: Any) -> Swapped:
+    """`answer` is as the script's header says."""
+    if answer == 1:
+        return Swapped(True, swap.record_at(now_us))
+    return Swapped(False, _record(swap.stream, swap.name, *answer) if answer else None)
 
 
 def _records(stream: Stream, fields: list[bytes]) -> list[ScheduleRecord]:
@@ -99,5 +103,9 @@ def _record(
     definition: bytes | None = None,
     timing: bytes | None = None,
 ) -> ScheduleRecord:
-    said = (timing or b"").decode()
-    return ScheduleRecord(stream, name, int(last or 0), int(fired or 0), paused is not None, definition, said)
+    """Only without a time is it none: of the rest, what cannot be read is replaced when it is next fired."""
+    if last is None or not last.isdigit():
+        raise ValueError(f"schedule {name} has no time")
+    fired_us = int(fired) if fired and fired.isdigit() else 0
+    said = (timing or b"").decode(errors="surrogateescape")
+    return ScheduleRecord(stream, name, int(last), fired_us, paused is not None, definition or None, said)

@@ -24,6 +24,7 @@ from headrace.core.topics import (
 
 _REQUIRES = re.compile(r"^-- requires:(.*)$", re.MULTILINE)
 _CONTINUES = re.compile(r"^-- continues: (\w+)$", re.MULTILINE)
+_CALLS = re.compile(r"^-- calls: +(\w+)$", re.MULTILINE)
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -62,6 +63,9 @@ def _script(name: str) -> Script:
     text = _text(name)
     required = _REQUIRES.search(text)
     parts = [_text(f"shared/{part}") for part in required[1].split()] if required else []
+    called = _CALLS.search(text)
+    if called:
+        parts.append(f"local function {called[1]}()\n{_text(called[1])}\nend")
     continued = _CONTINUES.search(text)
     rest = [_text(continued[1])] if continued else []
     source = "\n".join([*parts, text, *rest]).encode()
@@ -83,11 +87,9 @@ DISCARD = _script("discard")
 DRAW = _script("draw")
 DROP = _script("drop")
 ENSURE = _script("ensure")
-ESTABLISH = _script("establish")
 FIND = _script("find")
 FINISH = _script("finish")
 HASTEN = _script("hasten")
-HOLD = _script("hold")
 HOLDERS = _script("holders")
 HOLDER = _script("holder")
 ISSUE = _script("issue")
@@ -110,15 +112,13 @@ REPORT = _script("report")
 RESET = _script("reset")
 RETIRE = _script("retire")
 REWRITE = _script("rewrite")
-SCHEDULE = _script("schedule")
 SCHEDULES = _script("schedules")
 SEEK = _script("seek")
 STARTED = _script("started")
 SURVEY = _script("survey")
+SWAP_SCHEDULES = _script("swap_schedules")
 SWEEP = _script("sweep")
 TEND = _script("tend")
-TICK = _script("tick")
-UNSCHEDULE = _script("unschedule")
 UNSEEN = _script("unseen")
 UNWATCH = _script("unwatch")
 WATCH = _script("watch")

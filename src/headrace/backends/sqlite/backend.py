@@ -25,11 +25,11 @@ from headrace.core.backend import (
 )
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock, ClockWatch
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Source, Stream
 from headrace.core.orders import Order, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.scheduling import ScheduleRecord, Timetable
+from headrace.core.scheduling import ScheduleSwap, Swapped, Timetable
 from headrace.core.traffic import Tally, TrafficRecord
 
 from . import records, recovery, schedules, steering, topic_records, traffic, workers
@@ -273,45 +273,26 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
         found = await self._read(lambda connection: schedules.read(connection, self._namespace, streams))
         return Timetable(self._clock.now_us(), found)
 
-    async def establish(self, stream: Stream, names: Sequence[str]) -> None:
-        await self._write(lambda transaction: schedules.establish(transaction, stream, names))
+    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        # Those with messages are steps of their own, so that one that cannot be written stops no other.
+        together = [index for index, swap in enumerate(swaps) if not swap.messages]
+        steps = [together] if together else []
+        steps += [[index] for index, swap in enumerate(swaps) if swap.messages]
+        writing = (self._swap([swaps[index] for index in step]) for step in steps)
+        answers: dict[int, Swapped] = {}
+        for step, written in zip(steps, await asyncio.gather(*writing, return_exceptions=True), strict=True):
+            if isinstance(written, BaseException):
+                raise written
+            answers.update(zip(step, written, strict=True))
+        return [answers[index] for index in range(len(swaps))]
 
-    async def add_schedule(self, stream: Stream, name: str, definition: bytes) -> ScheduleRecord:
-        return await self._write(lambda transaction: schedules.add(transaction, stream, name, definition))
+    async def _swap(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        def refused(connection: Connection) -> Answered[list[Swapped]] | None:
+            answers = schedules.refusals(connection, self._namespace, swaps, self._clock.now_us())
+            return None if answers is None else Answered(answers)
 
-    async def pause_schedule(self, stream: Stream, name: str, *, paused: bool) -> bool:
-        return await self._write(
-            lambda transaction: schedules.pause(transaction, stream, name, paused=paused)
-        )
-
-    async def remove_schedule(self, stream: Stream, name: str) -> bool:
-        return await self._write(lambda transaction: schedules.remove(transaction, stream, name))
-
-    async def tick(
-        self,
-        stream: Stream,
-        name: str,
-        *,
-        expected_us: int,
-        next_us: int,
-        messages: Sequence[Message],
-        timing: str | None = None,
-    ) -> bool:
-        def refused(connection: Connection) -> Answered[bool] | None:
-            record = schedules.find(connection, self._namespace, stream, name)
-            may = schedules.may_tick(record, expected_us, next_us, self._clock.now_us())
-            return None if may else Answered(False)
-
-        step = partial(
-            schedules.tick,
-            stream=stream,
-            name=name,
-            expected_us=expected_us,
-            next_us=next_us,
-            messages=messages,
-            timing=timing,
-        )
-        return await self._write(step, shortcut=refused, weight=max(1, len(messages)))
+        weight = sum(max(1, len(swap.messages)) for swap in swaps)
+        return await self._write(partial(schedules.swap_all, swaps=swaps), shortcut=refused, weight=weight)
 
     # --- one message -------------------------------------------------------------------------------------
 

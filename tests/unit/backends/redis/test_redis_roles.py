@@ -19,7 +19,7 @@ PRODUCED = (
 READ = ("COUNTS", "LIST", "LOOK", "SURVEY", "SCHEDULES", "SEEK", "FIND")
 WORKED = (
     *PRODUCED,
-    *("AGAIN", "BURY", "CLAIM", "CONCLUDE", "DRAW", "ENSURE", "ESTABLISH", "FINISH", "ISSUE", "JOIN"),
+    *("AGAIN", "BURY", "CLAIM", "CONCLUDE", "DRAW", "ENSURE", "FINISH", "ISSUE", "JOIN"),
     *(
         "OVERDUE",
         "PROMOTE",
@@ -33,7 +33,7 @@ WORKED = (
         "FIND",
         "STARTED",
     ),
-    *("SWEEP", "TEND", "TICK", "UNSEEN", "DROP"),
+    *("SWAP_SCHEDULES", "SWEEP", "TEND", "UNSEEN", "DROP"),
 )
 
 #: What is sent without a script.

@@ -1,0 +1,90 @@
+-- Replaces records of schedules that are as expected. With one swap there may be messages, which are appended in the
+-- same step.
+--
+-- requires: queue message place queueing counting ordering ending expiry expiring unique
+-- calls:    append
+-- keys:     those of the queue
+-- args:     those of append.lua, without a limit, if there are messages; then for each swap: name · 1 or 0: announce
+--           it · the record as expected · the new one; then the number of swaps. A record is five words: last moment,
+--           empty: no record, 'now': the store's time · last that was fired · 1: paused · definition · timetable;
+--           each empty if there is none
+-- answers:  the store's time · for each swap 1: done, nil: refused, and no record stands, or the values of the fields
+--           that stand
+local FIELDS, WORDS = { 'l:', 'f:', 'p:', 'd:', 't:' }, 12
+local number_of_swaps = tonumber(table.remove(ARGV))
+local swaps = { unpack(ARGV, #ARGV - number_of_swaps * WORDS + 1) }
+for _ = 1, #swaps do
+  table.remove(ARGV)
+end
+local now = clock()
+
+local function number_in(text)
+  return tonumber(string.match(text or '', '^%d+$') or '')
+end
+
+local function standing_of(name)
+  local names = {}
+  for index, field in ipairs(FIELDS) do
+    names[index] = field .. name
+  end
+  return redis.call('HMGET', SCHEDULES, unpack(names))
+end
+
+-- Values are compared, not what was written. Without a time that can be read there is no record.
+local function is_expected(standing, at)
+  local last = number_in(standing[1])
+  if last ~= number_in(swaps[at]) or not last then
+    return not last and swaps[at] == ''
+  end
+  return (number_in(standing[2]) or 0) == (number_in(swaps[at + 1]) or 0)
+    and (standing[3] and '1' or '') == swaps[at + 2]
+    and (standing[4] or '') == swaps[at + 3]
+    and (standing[5] or '') == swaps[at + 4]
+end
+
+-- A clock may be set back. Then the moment that stands is ahead of it, and may stay.
+local function is_ahead(last, standing)
+  return last and last > now and last ~= number_in(standing[1])
+end
+
+local function write(name, standing, at)
+  local gone, changed = {}, {}
+  for index, field in ipairs(FIELDS) do
+    local value = swaps[at + index - 1]
+    if value == '' then
+      gone[#gone + 1] = standing[index] and field .. name or nil
+    elseif value ~= standing[index] then
+      changed[#changed + 1] = field .. name
+      changed[#changed + 1] = value
+    end
+  end
+  -- A server without memory refuses what comes first if it needs memory: so a schedule is fired as a whole or not at
+  -- all, and it can be resumed and removed all the same.
+  if #gone > 0 then
+    redis.call('HDEL', SCHEDULES, unpack(gone))
+  end
+  if #changed > 0 then
+    redis.call('HSET', SCHEDULES, unpack(changed))
+  end
+end
+
+local answers = { digits(now) }
+for at = 1, #swaps, WORDS do
+  local name, expected, new = swaps[at], at + 2, at + 7
+  local standing = standing_of(name)
+  if not is_expected(standing, expected) or is_ahead(number_in(swaps[new]), standing) then
+    answers[#answers + 1] = number_in(standing[1]) and standing or false
+  else
+    swaps[new] = swaps[new] == 'now' and answers[1] or swaps[new]
+    write(name, standing, new)
+    if swaps[at + 1] == '1' then
+      redis.call('PUBLISH', ORDERS, 'schedule ' .. LABEL)
+    end
+    answers[#answers + 1] = 1
+    local said = #ARGV > 4 and append()
+    if said and said.err then
+      return said
+    end
+  end
+end
+return answers
