@@ -14,6 +14,7 @@ from headrace.core.ids import new_id
 from headrace.core.message import HIGH, LOW, Message
 from headrace.core.outcome import DONE
 from headrace.core.record import WorkerInfo
+from headrace.core.scheduling import advance, establish
 from tests.constellations import text_of
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import Server
@@ -101,3 +102,22 @@ def blocks_for_a_second(server: Server) -> bool:
 
 def is_blocked(bench: Bench) -> bool:
     return any(reader._blocking is not None for reader in bench.backend._readers.values())
+
+
+async def test_a_schedule_whose_record_was_damaged_is_established_anew(
+    bench: Bench, redis_server: Server
+) -> None:
+    store, keys = bench.backend, bench.backend._store.queue(STREAM).keys.all
+    [key] = [each for each in keys if each.endswith(b"sched")]
+    await store.swap_schedules([establish(STREAM, "often"), establish(STREAM, "daily")])
+    redis_server.command("HSET", key, "l:often", "never", "f:often", "x", "t:often", b"\xff")
+    assert [record.name for record in (await store.schedules([STREAM])).records] == ["daily"]
+    [again] = await store.swap_schedules([establish(STREAM, "often")])
+    assert again.done
+    assert again.record in (await store.schedules([STREAM])).records
+    # What else cannot be read does not keep a schedule from being fired.
+    redis_server.command("HSET", key, "f:often", "x", "t:often", b"\xff")
+    [record] = [each for each in (await store.schedules([STREAM])).records if each.name == "often"]
+    [fired] = await store.swap_schedules([advance(record, record.last_us + 1, timing="a")])
+    assert fired.done
+    assert fired.record in (await store.schedules([STREAM])).records

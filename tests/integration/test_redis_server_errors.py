@@ -15,8 +15,10 @@ from headrace.backends import open_store
 from headrace.core.backend import Renewal
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
+from headrace.core.message import Message
 from headrace.core.outcome import DONE, Verdict
 from headrace.core.record import WorkerInfo
+from headrace.core.scheduling import Swapped, advance, establish, pause, remove, resume
 from headrace.signals import BackendError
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import HOST, Server, require, rows
@@ -299,6 +301,24 @@ async def test_a_running_job_is_cancelled_and_waited_for_without_memory(server: 
     await wait_until(lambda: is_watched(bench, second.id))
     await bench.settle(DONE, second)
     assert (await waiting).id == second.id
+
+
+async def test_a_schedule_fires_as_a_whole_or_not_at_all_without_memory(server: Server, bench: Bench) -> None:
+    store = bench.backend
+    [first] = await store.swap_schedules([establish(STREAM, "often")])
+    assert first.record is not None
+    server.command("CONFIG", "SET", "maxmemory", "1mb")
+    firing = advance(first.record, first.record.last_us + 1, [Message(new_id(), "greet", b"")])
+    with pytest.raises(BackendUnavailable):
+        await store.swap_schedules([firing])
+    assert (await store.schedules([STREAM])).records == (first.record,)
+    server.command("CONFIG", "SET", "maxmemory", "0")
+    [paused] = await store.swap_schedules([pause(first.record)])
+    assert paused.record is not None
+    server.command("CONFIG", "SET", "maxmemory", "1mb")
+    [resumed] = await store.swap_schedules([resume(paused.record)])
+    assert resumed.record is not None
+    assert await store.swap_schedules([remove(resumed.record)]) == [Swapped(True, None)]
 
 
 async def test_a_worker_starts_and_reclaims_without_memory(server: Server) -> None:
