@@ -222,7 +222,7 @@ async def _groups(backend: Backend, number: int) -> None:
 
 async def _workers(backend: Backend, number: int) -> None:
     for _ in range(number):
-        await backend.beat(WorkerInfo(new_id(), "host", 1, 1, ("default",), 100))
+        await backend.heartbeat(WorkerInfo(new_id(), "host", 1, 1, ("default",), 100), {})
 
 
 async def _schedules(backend: Backend, number: int) -> None:

@@ -13,7 +13,7 @@ from headrace.core.outcome import Done, Verdict
 from headrace.core.record import Counts, JobStatus, WorkerInfo
 from headrace.core.topics import BEGINNING, NEW, Start
 from tests.contract.orders import Orders, soon
-from tests.contract.stand import HOUR_US, LEASE, retry
+from tests.contract.stand import HOUR_US, LEASE, retry, worker_info
 from tests.waiting import wait_until
 
 # --- reset ------------------------------------------------------------------------------------------------
@@ -303,7 +303,8 @@ async def test_a_worker_hears_how_its_groups_stand(orders: Orders) -> None:
     worker = WorkerInfo(
         "worker-1", "host", 42, 1, queues=("work",), concurrency=10, groups=("orders/billing",)
     )
-    standing = await orders.backend.beat(worker)
+    readers = {"worker-1": [orders.stand.stream], "worker-1/billing": [group.stream]}
+    standing = await orders.backend.heartbeat(worker, readers)
     assert group.stream in standing.paused
     assert standing.leases[group.stream] == microseconds(LEASE)
     assert standing.leases[orders.stand.stream] == microseconds(LEASE)
@@ -313,8 +314,9 @@ async def test_a_worker_hears_how_its_groups_stand(orders: Orders) -> None:
 async def test_a_worker_that_leaves_loses_nothing_that_it_holds(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
-    await orders.claim(group, consumer="worker-1")
-    await orders.backend.retire([group], "worker-1")
+    await orders.claim(group, consumer="worker-1/billing")
+    readers = {"worker-1": [orders.stand.stream], "worker-1/billing": [group.stream]}
+    await orders.backend.heartbeat(worker_info("worker-1"), readers, leaving=True)
     assert [recovery.id for recovery in await orders.lose(group)] == ["a"]
     assert await orders.claim_ids(group) == ["a"]
 

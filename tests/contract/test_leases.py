@@ -8,6 +8,7 @@ from headrace.core.clock import microseconds
 from headrace.core.message import Source, Stream
 from headrace.core.orders import LeaseOrder, Order, PauseOrder
 from tests.contract.stand import LEASE, Stand, worker_info
+from tests.heartbeats import beat
 from tests.waiting import wait_until
 
 SHORT = LEASE / 10
@@ -42,17 +43,17 @@ async def test_the_first_lease_of_a_stream_is_no_change(stand: Stand) -> None:
 
 async def test_a_beat_answers_the_leases_of_the_workers_queues(stand: Stand) -> None:
     await stand.queue("not the worker's")
-    standing = await stand.backend.beat(worker_info())
+    standing = await beat(stand.backend, worker_info())
     assert standing.leases == {stand.stream: microseconds(LEASE)}
     await shorten(stand)
-    standing = await stand.backend.beat(worker_info())
+    standing = await beat(stand.backend, worker_info())
     assert standing.leases == {stand.stream: microseconds(SHORT)}
 
 
 async def test_a_queue_that_nobody_ensured_has_no_lease_to_answer(stand: Stand) -> None:
     await stand.add(source=Source(Stream("queue", "appended")))
     info = msgspec.structs.replace(worker_info(), queues=("appended", "nobody's"))
-    assert (await stand.backend.beat(info)).leases == {}
+    assert (await beat(stand.backend, info)).leases == {}
 
 
 async def test_a_shortened_lease_robs_nobody_who_holds_by_the_longer_one(stand: Stand) -> None:

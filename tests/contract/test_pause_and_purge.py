@@ -11,6 +11,7 @@ from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import Released, Snoozed
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, LEASE, Stand, worker_info
+from tests.heartbeats import beat
 from tests.waiting import wait_until
 
 
@@ -100,9 +101,9 @@ async def test_pause_and_resume_are_announced_to_every_process(stand: Stand) -> 
 async def test_a_worker_that_missed_a_pause_hears_of_it_at_its_next_beat(stand: Stand) -> None:
     await _pause(stand)
     other = await stand.other()
-    assert (await other.beat(worker_info())).paused == {stand.stream}
+    assert (await beat(other, worker_info())).paused == {stand.stream}
     await _pause(stand, paused=False)
-    assert (await other.beat(worker_info())).paused == frozenset()
+    assert (await beat(other, worker_info())).paused == frozenset()
 
 
 async def test_a_stream_may_be_paused_before_anything_is_in_it(stand: Stand) -> None:

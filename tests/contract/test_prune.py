@@ -7,6 +7,7 @@ import pytest
 from headrace.core.message import UniqueKey
 from headrace.core.record import JobStatus
 from tests.contract.stand import Stand, worker_info
+from tests.heartbeats import beat
 
 #: Steps after which everything must be pruned.
 STEPS = 100
@@ -34,7 +35,7 @@ async def test_there_is_nothing_to_forget_in_the_beginning(stand: Stand) -> None
 async def test_what_has_not_passed_stays(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle_done(claim, value=b"42", ttl=60)
-    await stand.backend.beat(worker_info())
+    await beat(stand.backend, worker_info())
     await stand.advance(30)
     await _prune_all(stand)
     assert (await stand.look(claim.id)).result == b"42"
@@ -54,7 +55,7 @@ async def test_messages_are_never_pruned(stand: Stand) -> None:
 async def test_everything_that_has_passed_is_forgotten_once(stand: Stand) -> None:
     await stand.add(unique=UniqueKey("key", "elapsed", 1_000_000))
     await stand.settle_done(await stand.claim_one(), value=b"42", ttl=60)
-    await stand.backend.beat(worker_info())
+    await beat(stand.backend, worker_info())
     await stand.advance(3600)
     await _prune_all(stand)
     assert await stand.backend.prune(limit=100) == 0

@@ -9,6 +9,7 @@ from headrace.core.orders import CancelOrder, Order, PauseOrder, Standing
 from headrace.core.outcome import Verdict
 from headrace.core.record import JobStatus, RunningJob
 from tests.contract.stand import HOUR_US, LEASE, Stand, worker_info
+from tests.heartbeats import beat, leave
 from tests.waiting import wait_until
 
 
@@ -16,32 +17,32 @@ async def test_a_worker_that_announced_itself_is_listed(stand: Stand) -> None:
     info = msgspec.structs.replace(
         worker_info(), polled_us=stand.now_us(), running=(RunningJob("job", "mail.send", stand.now_us()),)
     )
-    await stand.backend.beat(info)
+    await beat(stand.backend, info)
     assert await stand.backend.workers() == [info]
 
 
 async def test_other_processes_see_the_worker(stand: Stand) -> None:
-    await stand.backend.beat(worker_info())
+    await beat(stand.backend, worker_info())
     assert await (await stand.other()).workers() == [worker_info()]
 
 
 async def test_the_last_announcement_counts(stand: Stand) -> None:
-    await stand.backend.beat(worker_info())
+    await beat(stand.backend, worker_info())
     later = msgspec.structs.replace(worker_info(), concurrency=99)
-    await stand.backend.beat(later)
+    await beat(stand.backend, later)
     assert await stand.backend.workers() == [later]
 
 
 async def test_several_workers_are_listed(stand: Stand) -> None:
     infos = [worker_info(f"worker-{number}") for number in range(3)]
     for info in infos:
-        await stand.backend.beat(info)
+        await beat(stand.backend, info)
     listed = await stand.backend.workers()
     assert sorted(info.consumer for info in listed) == [info.consumer for info in infos]
 
 
 async def test_a_worker_is_remembered_for_a_minute(stand: Stand) -> None:
-    await stand.backend.beat(worker_info())
+    await beat(stand.backend, worker_info())
     await stand.advance(55)
     assert await stand.backend.workers() == [worker_info()]
     await stand.advance(10)
@@ -50,32 +51,32 @@ async def test_a_worker_is_remembered_for_a_minute(stand: Stand) -> None:
 
 async def test_each_beat_begins_another_minute(stand: Stand) -> None:
     for _ in range(3):
-        await stand.backend.beat(worker_info())
+        await beat(stand.backend, worker_info())
         await stand.advance(50)
     assert await stand.backend.workers() == [worker_info()]
 
 
 async def test_with_no_orders_standing_a_beat_answers_none(stand: Stand) -> None:
-    assert await stand.backend.beat(worker_info()) == Standing(leases={stand.stream: microseconds(LEASE)})
+    assert await beat(stand.backend, worker_info()) == Standing(leases={stand.stream: microseconds(LEASE)})
 
 
 async def test_a_worker_that_retired_is_listed_no_longer(stand: Stand) -> None:
-    await stand.backend.beat(worker_info("worker-1"))
-    await stand.backend.beat(worker_info("worker-2"))
-    await stand.backend.retire([stand.source], "worker-1")
+    await beat(stand.backend, worker_info("worker-1"))
+    await beat(stand.backend, worker_info("worker-2"))
+    await leave(stand.backend, "worker-1", stand.stream)
     assert await stand.backend.workers() == [worker_info("worker-2")]
 
 
 async def test_retiring_twice_or_unknown_is_harmless(stand: Stand) -> None:
-    await stand.backend.beat(worker_info())
+    await beat(stand.backend, worker_info())
     for _ in range(2):
-        await stand.backend.retire([stand.source], "worker-1")
-    await stand.backend.retire([stand.source], "nobody")
+        await leave(stand.backend, "worker-1", stand.stream)
+    await leave(stand.backend, "nobody", stand.stream)
 
 
 async def test_what_a_retired_worker_still_holds_is_recovered(stand: Stand) -> None:
     claim = await stand.running()
-    await stand.backend.retire([stand.source], "worker-1")
+    await leave(stand.backend, "worker-1", stand.stream)
     assert await stand.status(claim.id) is JobStatus.RUNNING
     await stand.advance(LEASE + 1)
     assert [recovery.id for recovery in await stand.reclaim()] == [claim.id]
@@ -83,12 +84,12 @@ async def test_what_a_retired_worker_still_holds_is_recovered(stand: Stand) -> N
 
 async def test_what_a_retired_worker_still_holds_it_may_settle(stand: Stand) -> None:
     claim = await stand.running()
-    await stand.backend.retire([stand.source], "worker-1")
+    await leave(stand.backend, "worker-1", stand.stream)
     assert await stand.settle_done(claim) is Verdict.KEPT
 
 
 async def test_a_retired_name_may_come_back(stand: Stand) -> None:
-    await stand.backend.retire([stand.source], "worker-1")
+    await leave(stand.backend, "worker-1", stand.stream)
     id = await stand.add()
     assert await stand.claim_ids() == [id]
 

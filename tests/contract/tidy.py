@@ -15,6 +15,7 @@ from headrace.core.message import Source, Stream, group_stream
 from headrace.core.record import JobStatus
 from headrace.core.topics import TopicRules
 from tests.contract.stand import HOUR_US, Stand, inner_of
+from tests.heartbeats import leave
 
 #: Seconds after which every lease of a test has run out, and every mark and key has passed.
 LATER: Final = 1e6
@@ -111,7 +112,7 @@ async def _check_consumers(backend: RedisBackend, stream: Stream) -> None:
         entries, pending = await _inside(backend, key)
         assert (entries, pending) == (0, 0), f"left in the lane {name} of {stream.name}"
     for consumer in await _consumers(backend, stream):
-        await backend.retire([Source(stream)], consumer)
+        await leave(backend, consumer, stream)
     assert await _consumers(backend, stream) == set()
 
 

@@ -40,6 +40,7 @@ from headrace.core.scheduling import establish
 from headrace.core.topics import BEGINNING
 from headrace.core.traffic import Tally
 from headrace.dashboard import asgi
+from tests.heartbeats import beat
 from tests.waiting import wait_until
 
 #: Seconds: of the leases in the store, until what is scheduled is due, and by which the clock is moved.
@@ -102,8 +103,8 @@ async def fill(backend: Backend) -> None:
     await backend.swap_schedules([add_schedule(WORK, "victim", encode_schedule(victim))])
     await backend.tally([Tally(WORK, 3, 2, 1)])
     running = (RunningJob("victim-held", "note", 1),)
-    await backend.beat(
-        WorkerInfo("gone", "host", 1, 1, ("work", "other"), 10, 1, running, (GROUP.name,), ("t",))
+    await beat(
+        backend, WorkerInfo("gone", "host", 1, 1, ("work", "other"), 10, 1, running, (GROUP.name,), ("t",))
     )
 
 

@@ -31,6 +31,7 @@ from headrace.core.scheduling import advance, establish
 from headrace.core.topics import BEGINNING, NEW, Start, TopicRules
 from headrace.core.traffic import Tally
 from tests.contract.stand import inner_of
+from tests.heartbeats import beat, leave
 
 HOUR = 3600 * SECOND
 
@@ -95,9 +96,9 @@ async def work(backend: Backend) -> None:
     assert not (await backend.read(TOPIC, NEW, consumer="worker", limit=10, wait=0.01)).entries
     await backend.tend([ORDERED, PLAIN], limit=10)
     await backend.tally([Tally(QUEUE, 1, 1, 1)])
-    await backend.beat(WORKER)
+    await beat(backend, WORKER)
     await backend.prune(limit=100)
-    await backend.retire([JOBS], "worker")
+    await leave(backend, "worker", JOBS.stream)
 
 
 async def read(backend: Backend) -> None:

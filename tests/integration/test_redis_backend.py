@@ -40,6 +40,7 @@ from headrace.core.outcome import (
 )
 from headrace.core.record import JobStatus, WorkerInfo
 from tests.constellations import text_of
+from tests.heartbeats import beat, leave
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import Server, require, rows
@@ -261,7 +262,7 @@ async def test_what_nobody_took_is_handed_back_when_the_worker_leaves(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = await _read_for_nobody(bench, monkeypatch)
-    await bench.backend.retire([SOURCE], "worker")
+    await leave(bench.backend, "worker", STREAM)
     [claim] = await bench.claim(consumer="another")
     assert ([claim.id], claim.state.releases, claim.state.crashes) == (ids, 0, 0)
 
@@ -766,15 +767,15 @@ async def test_nothing_of_a_job_is_left_without_a_time_to_live(bench: Bench) -> 
     await bench.settle(Released(), told)
     await bench.backend.discard(STREAM, [dead.id])
     assert await bench.backend.purge(STREAM, mark_us=SECOND, limit=100) == 2
-    await bench.backend.beat(WorkerInfo("worker", "host", 1, 1, ("work",), 10))
-    await bench.backend.retire([SOURCE], "worker")
+    await beat(bench.backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10))
+    await leave(bench.backend, "worker", STREAM)
     lasting = [key for key in await _keys(bench) if await bench.backend._store.command("PTTL", key) == -1]
     assert [key for key in lasting if not is_permanent(key)] == []
 
 
 async def test_a_consumer_leaves_no_name_behind(bench: Bench) -> None:
     await bench.claim(wait=0.01)
-    await bench.backend.retire([SOURCE], "worker")
+    await leave(bench.backend, "worker", STREAM)
     for key in _lanes(bench):
         assert await bench.backend._store.command("XINFO", "CONSUMERS", key, "headrace") == []
 
@@ -782,7 +783,7 @@ async def test_a_consumer_leaves_no_name_behind(bench: Bench) -> None:
 async def test_a_consumer_that_holds_something_stays(bench: Bench) -> None:
     await bench.add()
     [claim] = await bench.claim()
-    await bench.backend.retire([SOURCE], "worker")
+    await leave(bench.backend, "worker", STREAM)
     assert (await bench.backend.look(STREAM, claim.id)).worker == "worker"
 
 

@@ -16,6 +16,7 @@ from headrace.core.outcome import DONE
 from headrace.core.record import WorkerInfo
 from headrace.core.scheduling import advance, establish
 from tests.constellations import text_of
+from tests.heartbeats import beat
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import Server
 from tests.waiting import wait_until
@@ -34,8 +35,8 @@ async def test_a_lease_that_was_flushed_is_stored_again_by_the_next_beat(
 ) -> None:
     await bench.backend.ensure(SOURCE, 300 * SECOND)
     redis_server.command("FLUSHALL")
-    await bench.backend.beat(WORKER)
-    assert (await bench.backend.beat(WORKER)).leases == {STREAM: 300 * SECOND}
+    await beat(bench.backend, WORKER)
+    assert (await beat(bench.backend, WORKER)).leases == {STREAM: 300 * SECOND}
     assert await bench.backend.streams() == [STREAM]
 
 
@@ -91,7 +92,7 @@ async def test_lanes_of_which_nothing_is_known_any_more_are_found_again(
     await bench.backend.append(bench.batch(messages[0]))
     redis_server.command("DEL", f"{{{bench.namespace}:q:work}}:meta")
     await bench.backend.append(bench.batch(messages[1]))
-    await bench.backend.beat(WORKER)
+    await beat(bench.backend, WORKER)
     assert [claim.id for claim in await bench.claim()] == [message.id for message in messages]
 
 

@@ -19,6 +19,7 @@ from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.core.record import WorkerInfo
+from tests.heartbeats import beat
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, opened
 from tests.servers import Server
 from tests.waiting import wait_until
@@ -34,7 +35,7 @@ VERBS: dict[str, Verb] = {
     "look": lambda backend: backend.look(STREAM, "id"),
     "ended": lambda backend: backend.ended(STREAM, "id", 1),
     "counts": lambda backend: backend.counts(STREAM),
-    "beat": lambda backend: backend.beat(WorkerInfo("worker", "host", 1, 1, ("work",), 10)),
+    "beat": lambda backend: beat(backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10)),
 }
 
 

@@ -20,6 +20,7 @@ from headrace.core.outcome import DONE, Verdict
 from headrace.core.record import WorkerInfo
 from headrace.core.scheduling import Swapped, advance, establish, pause, remove, resume
 from headrace.signals import BackendError
+from tests.heartbeats import beat
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import HOST, Server, require, rows
 from tests.waiting import wait_until
@@ -330,7 +331,7 @@ async def test_a_worker_starts_and_reclaims_without_memory(server: Server) -> No
     server.command("CONFIG", "SET", "maxmemory", "1mb")
     async with opened(server.url, namespace) as bench:
         store = bench.backend._store
-        await bench.backend.beat(WorkerInfo("worker", "host", 1, 1, ("work",), 10))
+        await beat(bench.backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10))
         # As after a restart: the stamp is another's, and reclaim has to be patient for a lease.
         store.server = msgspec.structs.replace(store.server, run_id="another")
         assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()

@@ -23,6 +23,7 @@ from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Retry, Verdict
 from headrace.core.record import JobStatus, WorkerInfo
 from headrace.core.scheduling import establish
+from tests.heartbeats import beat, leave
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.integration.workshop import Workshop
 from tests.servers import HOST, Server, require
@@ -86,7 +87,7 @@ async def everything(bench: Bench) -> None:
     assert (await backend.look(STREAM, dead.id)).status is JobStatus.QUEUED
     await backend._age_pending(60)
     assert (await backend.reclaim([SOURCE], limit=10)).recovered
-    await backend.beat(WorkerInfo("worker", "host", 1, 1, ("work",), 10))
+    await beat(backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10))
     assert [worker.consumer for worker in await backend.workers()] == ["worker"]
     await backend.pause(STREAM, paused=True)
     await wait_until(lambda: PauseOrder(STREAM, True) in heard)
@@ -96,7 +97,7 @@ async def everything(bench: Bench) -> None:
     assert len(list(await backend.records(STREAM))) > 0
     await backend.purge(STREAM, mark_us=HOUR, limit=100)
     await backend.prune(limit=100)
-    await backend.retire([SOURCE], "worker")
+    await leave(backend, "worker", STREAM)
     assert await backend.streams() == [STREAM]
 
 

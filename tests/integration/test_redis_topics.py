@@ -20,6 +20,7 @@ from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Source, Stream, group_stream
 from headrace.core.outcome import DONE, Dead, DeadReason, Failure, Settlement
 from headrace.core.topics import BEGINNING, DRAWN_AHEAD, NEW, GroupRecord, Start
+from tests.heartbeats import leave
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, Bench, opened
 from tests.servers import Server, require, rows
@@ -384,7 +385,7 @@ async def test_nothing_but_what_stays_is_left(events: Events) -> None:
     await events.backend.settle([Settlement(first, dead)])
     while await events.backend.purge(GROUP.stream, mark_us=SECOND, limit=100):
         pass
-    await events.backend.retire([GROUP], "worker")
+    await leave(events.backend, "worker", GROUP.stream)
     letters = await events.backend.dead(GROUP.stream, only=DeadFilter())
     await events.backend.discard(GROUP.stream, [letter.id for letter in letters])
     keys = await events.keys()

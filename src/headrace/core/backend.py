@@ -236,7 +236,7 @@ class Inspector(ABC):
 
     @abstractmethod
     async def workers(self) -> list[WorkerInfo]:
-        """Workers that announced themselves lately (see `beat`)."""
+        """Workers that announced themselves lately (see `heartbeat`)."""
 
     @abstractmethod
     async def pause(self, stream: Stream, *, paused: bool) -> None:
@@ -419,18 +419,21 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
         nobody sees them. Answers how many; 0: none is left, or the store forgets by itself."""
 
     @abstractmethod
-    async def beat(self, worker: WorkerInfo) -> Standing:
-        """Announce a worker (remembered for a minute) and answer the orders as they stand."""
+    async def heartbeat(
+        self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
+    ) -> Standing:
+        """Announce a worker (remembered for a minute), and answer the orders of its streams as they stand.
+        `readers` are the names under which it claims, each with its streams: the queues have one reader, and
+        each group has its own.
 
-    @abstractmethod
-    async def retire(self, sources: Sequence[Source], consumer: str) -> None:
-        """Forget a worker that is leaving, but nothing that is still held in its name. Repeatable."""
+        `leaving`: forget the worker and its readers, but nothing that is still held in their names. The
+        answer is empty. Repeatable."""
 
     @abstractmethod
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
         """Have `hear` called, on the event loop, for every order announced from now on by any process; the
         answer ends it. An announcement may be missed when the store is away: then `MissedOrder` is heard once
-        it is back, and `beat` and `LeaseKeeper` say how things stand."""
+        it is back, and `heartbeat` and `LeaseKeeper` say how things stand."""
 
     @abstractmethod
     async def look(self, stream: Stream, id: str) -> Record | None:

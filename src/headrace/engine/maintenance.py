@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.core.backend import Backend, Recovery
 from headrace.core.clock import SECOND, SystemClock, microseconds
 from headrace.core.message import Source, Stream
+from headrace.core.orders import Standing
 from headrace.core.outcome import DeadReason
-from headrace.core.record import JobStatus, WorkerInfo
+from headrace.core.record import JobStatus
 from headrace.core.signals import ClockStepped, EventDied, EventRecovered, JobDied, JobRecovered, Signal
 
 from .agenda import Agenda
@@ -45,7 +46,7 @@ class Maintenance:
         due: Sequence[Source] = (),
         lease: float,
         emitter: Emitter,
-        describe: Callable[[], WorkerInfo],
+        heartbeat: Callable[[], Awaitable[Standing]],
         paused: Callable[[frozenset[Stream]], None],
         leases: Callable[[Mapping[Stream, int]], None],
     ) -> None:
@@ -55,7 +56,7 @@ class Maintenance:
         self._due = due  # where else messages wait for their time
         self._lease = lease
         self._emitter = emitter
-        self._describe = describe
+        self._heartbeat = heartbeat
         self._paused = paused
         self._leases = leases
         self._elapsed_us = SystemClock().elapsed_us
@@ -143,7 +144,7 @@ class Maintenance:
         return None if pruned >= PRUNE_BATCH else PRUNE_EVERY * random.uniform(0.5, 1.5)
 
     async def _beat(self) -> float | None:
-        standing = await self._backend.beat(self._describe())
+        standing = await self._heartbeat()
         self._paused(standing.paused)
         self._leases(standing.leases)
         return BEAT_EVERY * random.uniform(0.9, 1.1)

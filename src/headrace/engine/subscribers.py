@@ -178,13 +178,15 @@ class Subscribers:
             handle.cancel()
             put()
 
-    async def retire(self) -> None:
-        """Take the names of the readers off the list."""
-        for subscription, fetcher in self._fetchers.items():
-            sources = [
-                each for each in self._sources if self._registry.subscribed(each.stream) is subscription
-            ]
-            await self._backend.retire(sources, fetcher.consumer)
+    @property
+    def group_readers(self) -> dict[str, list[Stream]]:
+        """The names under which groups are claimed from, each with its streams."""
+        readers: dict[str, list[Stream]] = {fetcher.consumer: [] for fetcher in self._fetchers.values()}
+        for stream in self._groups:
+            subscription = self._registry.subscribed(stream)
+            if subscription in self._fetchers:
+                readers[self._fetchers[subscription].consumer].append(stream)
+        return readers
 
     def wake(self) -> None:
         """Have those look again that wait for events."""

@@ -11,6 +11,7 @@ from headrace.core.claim import Claim
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.message import Source, Stream
+from headrace.core.orders import Standing
 from headrace.core.outcome import Verdict
 from headrace.core.record import WorkerInfo
 from headrace.core.signals import (
@@ -362,7 +363,7 @@ class Worker:
             due=self._topics,
             lease=options.lease,
             emitter=emitter,
-            describe=self._describe,
+            heartbeat=self._heartbeat,
             paused=self._orders.heed_pauses,
             leases=self._leases.heed,
         )
@@ -458,10 +459,14 @@ class Worker:
 
     async def _retire(self) -> None:
         try:
-            await self._backend.retire(self._queues, self.id)
-            await self._subscribers.retire()
+            await self._heartbeat(leaving=True)
         except BackendUnavailable:
             pass  # the store is away: it forgets this worker by itself
+
+    async def _heartbeat(self, *, leaving: bool = False) -> Standing:
+        """Announce this worker, with the names under which it claims."""
+        readers = {self.id: [source.stream for source in self._queues], **self._subscribers.group_readers}
+        return await self._backend.heartbeat(self._describe(), readers, leaving=leaving)
 
     def _describe(self) -> WorkerInfo:
         return announcement(

@@ -21,6 +21,7 @@ from headrace.core.orders import CancelOrder, DueOrder, Order, PauseOrder
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Settlement
 from headrace.core.record import Counts, JobStatus, WorkerInfo
 from headrace.core.scheduling import advance, establish
+from tests.heartbeats import beat
 from tests.waiting import wait_until
 
 QUEUE = Stream("queue", "emails")
@@ -133,11 +134,11 @@ async def test_streams_and_workers_are_named_by_the_whole(backend: Partitioned) 
     await add(backend, 30)
     assert await backend.streams() == [QUEUE]
     worker = WorkerInfo("w", "host", 1, 1, queues=("emails", "other"), concurrency=1)
-    standing = await backend.beat(worker)
+    standing = await beat(backend, worker)
     assert standing.leases == {QUEUE: microseconds(30)}
     assert await backend.workers() == [worker]
     await backend.pause(QUEUE, paused=True)
-    assert (await backend.beat(worker)).paused == {QUEUE}
+    assert (await beat(backend, worker)).paused == {QUEUE}
 
 
 # --- claims and orders --------------------------------------------------------------------------------------

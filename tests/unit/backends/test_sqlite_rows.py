@@ -103,7 +103,7 @@ def test_a_body_that_is_missing_is_handed_out_for_the_worker_to_judge(file: Sqli
 def test_a_worker_that_cannot_be_read_is_left_out(file: SqliteFile) -> None:
     for consumer in ("good", "bad"):
         info = WorkerInfo(consumer, "host", 1, 1, ("work",), 10)
-        file.transact(lambda transaction, info=info: workers.beat(transaction, info))  # type: ignore[misc]
+        file.transact(lambda transaction, info=info: workers.beat(transaction, info, info.streams))  # type: ignore[misc]
     file.connection.run("UPDATE headrace_workers SET info = x'ff' WHERE consumer = 'bad'")
     listed = workers.list_workers(file.connection, NAMESPACE, file.clock.now_us())
     assert [worker.consumer for worker in listed] == ["good"]

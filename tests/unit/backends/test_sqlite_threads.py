@@ -25,6 +25,7 @@ from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.core.record import WorkerInfo
+from tests.heartbeats import beat
 from tests.waiting import wait_until, wait_until_sync
 
 STREAM = Stream("queue", "work")
@@ -121,7 +122,7 @@ async def test_what_must_not_be_lost_waits_for_the_disk_and_the_rest_does_not(
     await backend.append(batch("job"))
     assert commits.pop() == "FULL"
     (claim,) = await backend.claim([SOURCE], consumer="worker-1", limit=1, suspects=0, wait=0)
-    await backend.beat(WorkerInfo("worker-1", "host", 1, 1, ("work",), 1))
+    await beat(backend, WorkerInfo("worker-1", "host", 1, 1, ("work",), 1))
     leases = backend.lease_keeper()
     await leases.renew([claim])
     await leases.close()

@@ -13,6 +13,7 @@ from headrace.core.clock import SECOND, MovableClock
 from headrace.core.errors import BackendUnavailable
 from headrace.core.record import WorkerInfo
 from tests.examined import OK, WARN, examined
+from tests.heartbeats import beat
 from tests.unit.behaviour.work import drain
 
 
@@ -43,12 +44,12 @@ async def test_work_without_a_worker_is_told(app: App, backend: Backend) -> None
     found = await examined(app)
     assert (found.level("workers"), found.level("served")) == (WARN, WARN)
 
-    await backend.beat(worker("default"))
+    await beat(backend, worker("default"))
     found = await examined(app)
     assert (found.level("workers"), found.level("served")) == (OK, WARN)
     assert "mails (1)" in found["served"].text
 
-    await backend.beat(worker("mails"))
+    await beat(backend, worker("mails"))
     assert (await examined(app)).level("served") == OK
 
 
@@ -63,11 +64,11 @@ async def test_what_is_due_waits_too(app: App, clock: MovableClock) -> None:
 
 
 async def test_a_worker_that_does_not_ask_is_told(app: App, backend: Backend) -> None:
-    await backend.beat(worker("default", quiet=60))
+    await beat(backend, worker("default", quiet=60))
     found = await examined(app)
     assert found.level("workers") == WARN
     assert "worker-1" in found["workers"].text
-    await backend.beat(worker("default"))
+    await beat(backend, worker("default"))
     assert (await examined(app)).level("workers") == OK
 
 

@@ -160,7 +160,7 @@ async def test_a_second_signal_ends_a_worker_whose_store_hangs(
 
         return hang
 
-    for verb in ("claim", "settle", "beat", "promote", "reclaim", "prune", "retire", "report", "tally"):
+    for verb in ("claim", "settle", "heartbeat", "promote", "reclaim", "prune", "report", "tally"):
         monkeypatch.setattr(store, verb, hangs(verb))
     store.wake(worker.id)
     await wait_until(lambda: "claim" in hanging)

@@ -284,7 +284,7 @@ async def test_a_store_that_stays_away_does_not_keep_a_worker_from_stopping(
 
     @app.task(name="see")
     async def see() -> int:
-        for verb in ("settle", "claim", "retire", "beat", "promote", "reclaim"):
+        for verb in ("settle", "claim", "heartbeat", "promote", "reclaim"):
             monkeypatch.setattr(app._home.backend, verb, away)
         ran.set()
         return 1

@@ -28,6 +28,7 @@ from headrace.core.record import RunningJob, WorkerInfo
 from headrace.core.schedule import Schedule, Template, Timing, encode_schedule
 from headrace.core.scheduling import add as add_schedule
 from headrace.core.topics import BEGINNING, TopicRules
+from tests.heartbeats import beat
 from tests.unit.cli.conftest import Shell
 
 #: A colour, the title of a window, C1's own introducer, DEL, a text turned around, a joiner that nobody sees.
@@ -61,7 +62,7 @@ async def tamper(url: str, place: str) -> None:
         now_us = time.time_ns() // 1000
         running = (RunningJob(JOB, EVIL, now_us),)
         worker = WorkerInfo(EVIL, EVIL, 1, now_us, (place,), 1, now_us, running, (f"{place}/{place}",))
-        await store.beat(worker)
+        await beat(store, worker)
     finally:
         await store.close()
 

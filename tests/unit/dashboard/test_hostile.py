@@ -16,6 +16,7 @@ from headrace.core.record import RunningJob, WorkerInfo
 from headrace.dashboard import asgi
 from headrace.dashboard.actions import ACTIONS
 from headrace.dashboard.text import clean
+from tests.heartbeats import beat
 from tests.waiting import wait_until
 
 from .conftest import Visitor, tags_of, text_of
@@ -96,8 +97,8 @@ class TestHostileTexts:
         message = Message(id="id " + text, task="task " + text, body=text.encode(errors="replace"))
         await backend.append(Batch(Stream("queue", "default"), "p", 1, [message]))
         running = (RunningJob("id " + text, text, 1),)
-        await backend.beat(
-            WorkerInfo(text, text, 1, 1, (text,), 10, polled_us=1, running=running, groups=(text,))
+        await beat(
+            backend, WorkerInfo(text, text, 1, 1, (text,), 10, polled_us=1, running=running, groups=(text,))
         )
         await show(visitor, "/", "/workers", "/queues/default", "/topics", "/dead")
 

@@ -15,6 +15,7 @@ from headrace.core.record import WorkerInfo
 from headrace.core.traffic import Tally
 from headrace.dashboard import asgi, search
 from headrace.dashboard.text import ago, clock_time, exact, span
+from tests.heartbeats import beat
 from tests.waiting import wait_until
 
 from .conftest import Visitor, tags_of, text_of
@@ -70,7 +71,7 @@ async def test_the_overview_points_out_what_is_wrong(shop: Shop, visitor: Visito
     await shop.app.open()
     long_ago = int(datetime.now(UTC).timestamp() - 60) * 1_000_000
     quiet = WorkerInfo("quiet", "h", 1, 1, ("default",), 10, polled_us=long_ago)
-    await backend.beat(quiet)
+    await beat(backend, quiet)
     await shop.add.enqueue(1)
     await shop.app.admin.pause("default")
     shown = await text(visitor, "/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, Stream
 from headrace.engine import maintenance as maintenance_module
 from headrace.engine.maintenance import PROMOTE_BATCH, PROMOTE_FALLBACK, RECLAIM_BATCH, Maintenance
+from tests.heartbeats import beat
 from tests.unit.engine.bench import LEASE, SOURCE, Bench
 from tests.waiting import wait_until
 
@@ -29,7 +31,7 @@ class Desk:
             [SOURCE],
             lease=LEASE,
             emitter=bench.emitter,
-            describe=lambda: ME,
+            heartbeat=partial(beat, bench.backend, ME),
             paused=self.paused.append,
             leases=self.leases.append,
         )

@@ -17,6 +17,7 @@ from headrace.core.schedule import CatchUp, Schedule, Template, Timing, encode_s
 from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, Swapped, add, establish, pause, resume
 from headrace.engine import timings
 from headrace.engine.ticker import BEATEN, LOOK, LOOK_IDLE, Ticker
+from tests.heartbeats import beat
 from tests.unit.engine.bench import SOURCE, Bench
 
 STREAM = SOURCE.stream
@@ -271,7 +272,7 @@ async def fired(bench: Bench) -> int:
 
 async def alive(bench: Bench, worker: Ticker, name: str = "worker-1") -> None:
     info = WorkerInfo(name, "host", 1, 0, ("work",), 1, timings=worker.timings)
-    await bench.backend.beat(info)
+    await beat(bench.backend, info)
 
 
 @pytest.mark.parametrize(

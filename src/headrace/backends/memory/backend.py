@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from itertools import count
 from time import monotonic
@@ -178,10 +178,18 @@ class MemoryBackend(MemoryLayouts, Backend):
         with self._lock:
             return self._store.prune(limit, self._now_us())
 
-    async def beat(self, worker: WorkerInfo) -> Standing:
+    async def heartbeat(
+        self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
+    ) -> Standing:
         with self._lock:
-            self._store.beat(worker, self._now_us())
-            return self._store.standing(worker.streams)
+            if not leaving:
+                self._store.beat(worker, self._now_us())
+                return self._store.standing([stream for streams in readers.values() for stream in streams])
+            self._store.forget_worker(worker.consumer)
+        for consumer in readers:
+            self._waiting.pop(consumer, None)
+            self._woken.discard(consumer)
+        return Standing()
 
     async def tally(self, tallies: Sequence[Tally]) -> None:
         with self._lock:
@@ -190,12 +198,6 @@ class MemoryBackend(MemoryLayouts, Backend):
     async def traffic(self, minutes: int) -> list[TrafficRecord]:
         with self._lock:
             return self._store.traffic.records(minutes, self._now_us())
-
-    async def retire(self, sources: Sequence[Source], consumer: str) -> None:
-        with self._lock:
-            self._store.retire(consumer)
-        self._waiting.pop(consumer, None)
-        self._woken.discard(consumer)
 
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
         listener = Listener(hear)

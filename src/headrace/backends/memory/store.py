@@ -334,7 +334,7 @@ class Store:
             leases={shelf.stream: us for shelf in own if (us := shelf.lease.us) is not None},
         )
 
-    def retire(self, consumer: str) -> None:
+    def forget_worker(self, consumer: str) -> None:
         self._workers.pop(consumer, None)
 
     def workers(self, now_us: int) -> list[WorkerInfo]:

@@ -200,13 +200,17 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         await self._forgetting.forget_what_is_over()
         return await self._inner.prune(limit=limit)
 
-    async def beat(self, worker: WorkerInfo) -> Standing:
-        # Pause and lease of a stream are known under its own name, also where only its parts have messages.
-        parts = [place.stream for place in await self._sources(map(Source, worker.streams))]
-        streams = list(dict.fromkeys((*worker.streams, *parts)))
+    async def heartbeat(
+        self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
+    ) -> Standing:
+        readers = {consumer: await self._with_parts(streams) for consumer, streams in readers.items()}
+        if leaving:
+            self._consumers.difference_update(readers)
+            return await self._inner.heartbeat(worker, readers, leaving=True)
+        streams = await self._with_parts(worker.streams)
         if len(streams) > len(worker.streams):
             worker = worker_with_parts(worker, streams)
-        standing = await self._inner.beat(worker)
+        standing = await self._inner.heartbeat(worker, readers)
         for stream, layout in standing.layouts.items():
             if whole_stream(stream) is stream:
                 await self._layouts.heed(stream, layout)
@@ -214,9 +218,11 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
             await self._refresh_all()
         return standing_of_whole(standing)
 
-    async def retire(self, sources: Sequence[Source], consumer: str) -> None:
-        self._consumers.discard(consumer)
-        await self._inner.retire(await self._sources(sources), consumer)
+    async def _with_parts(self, streams: Sequence[Stream]) -> list[Stream]:
+        """These and their parts. Pause and lease of a stream are known under its own name, also where only
+        its parts have messages."""
+        parts = [place.stream for place in await self._sources(map(Source, streams))]
+        return list(dict.fromkeys((*streams, *parts)))
 
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
         def hear_of_whole(order: Order) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
 from headrace.core.backend import Answer, Backend, CancelAnswer, LeaseKeeper, Promoted, Reclaimed
@@ -337,9 +337,15 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
             await self._store.run_all(calls)
         return len(gone)
 
-    async def beat(self, worker: WorkerInfo) -> Standing:
+    async def heartbeat(
+        self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
+    ) -> Standing:
+        if leaving:
+            await self._retire(worker, readers)
+            return Standing()
         seen = encode_seen(Seen(self._store.now_us() + WORKER_TTL, worker))
-        streams = worker.streams if self._standing_unknown else self._looks.some(worker.streams)
+        streams = list(dict.fromkeys(stream for streams in readers.values() for stream in streams))
+        streams = streams if self._standing_unknown else self._looks.some(streams)
         self._standing_unknown = False
         metas = [self._store.queue(stream).keys.meta for stream in streams]
         _, *rows = await self._store.commands(
@@ -367,14 +373,19 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
                 with contextlib.suppress(OutOfMemory):
                     await self.ensure(*self._ensured[stream])
 
-    async def retire(self, sources: Sequence[Source], consumer: str) -> None:
-        for leaving in (self._readers.pop(consumer, None), self._tails.pop(consumer, None)):
-            if leaving is not None:
-                await leaving.stop()
-        await self._store.command("HDEL", self._store.keys.workers, consumer)
-        if sources:
-            queues = [self._store.queue(source.stream) for source in sources]
-            await self._store.run_all([queue.call(RETIRE, consumer) for queue in queues])
+    async def _retire(self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]]) -> None:
+        for consumer in readers:
+            for leaving in (self._readers.pop(consumer, None), self._tails.pop(consumer, None)):
+                if leaving is not None:
+                    await leaving.stop()
+        await self._store.command("HDEL", self._store.keys.workers, worker.consumer)
+        calls = [
+            self._store.queue(stream).call(RETIRE, consumer)
+            for consumer, streams in readers.items()
+            for stream in streams
+        ]
+        if calls:
+            await self._store.run_all(calls)
 
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
         return self._announcements.listen(hear)

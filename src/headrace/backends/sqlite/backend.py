@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -248,8 +248,17 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
             weight=limit,
         )
 
-    async def beat(self, worker: WorkerInfo) -> Standing:
-        return await self._write(lambda transaction: workers.beat(transaction, worker), durable=False)
+    async def heartbeat(
+        self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
+    ) -> Standing:
+        if leaving:
+            self._woken.difference_update(readers)
+            await self._write(lambda transaction: workers.forget(transaction, worker), durable=False)
+            return Standing()
+        streams = [stream for streams in readers.values() for stream in streams]
+        return await self._write(
+            lambda transaction: workers.beat(transaction, worker, streams), durable=False
+        )
 
     async def tally(self, tallies: Sequence[Tally]) -> None:
         await self._write(lambda transaction: traffic.tally(transaction, tallies), durable=False)
@@ -259,10 +268,6 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
         return await self._read(
             lambda connection: traffic.traffic(connection, self._namespace, minutes, now_us)
         )
-
-    async def retire(self, sources: Sequence[Source], consumer: str) -> None:
-        self._woken.discard(consumer)
-        await self._write(lambda transaction: workers.retire(transaction, consumer), durable=False)
 
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
         return self._use().watch.listen(hear)

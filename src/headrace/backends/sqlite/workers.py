@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -24,19 +25,19 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WorkerInfo).decode
 
 
-def beat(transaction: Transaction, worker: WorkerInfo) -> Standing:
+def beat(transaction: Transaction, worker: WorkerInfo, streams: Sequence[Stream]) -> Standing:
     connection, namespace = transaction.connection, transaction.namespace
     row = (namespace, worker.consumer, transaction.now_us, _encode(worker))
     connection.change(upkeep_queries.WRITE_WORKER, row)
-    leases = connection.rows(queries.LIST_LEASES, (namespace, listed(worker.streams)))
+    leases = connection.rows(queries.LIST_LEASES, (namespace, listed(streams)))
     return Standing(
         paused=frozenset(Stream(*row) for row in connection.rows(queries.LIST_PAUSED, (namespace,))),
         leases={Stream(kind, name): lease_us for kind, name, lease_us in leases},
     )
 
 
-def retire(transaction: Transaction, consumer: str) -> None:
-    transaction.connection.change(upkeep_queries.FORGET_WORKER, (transaction.namespace, consumer))
+def forget(transaction: Transaction, worker: WorkerInfo) -> None:
+    transaction.connection.change(upkeep_queries.FORGET_WORKER, (transaction.namespace, worker.consumer))
 
 
 def list_workers(connection: Connection, namespace: str, now_us: int) -> list[WorkerInfo]:
