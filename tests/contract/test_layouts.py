@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.backend import Answer, Backend, ReplayAnswer
+from headrace.core.backend import Answer, Backend, ReplayAnswer, Wanted
 from headrace.core.clock import SECOND
 from headrace.core.errors import Moved
 from headrace.core.ids import new_id
@@ -215,6 +216,10 @@ async def test_a_sealed_topic_is_neither_declared_nor_joined(inner: Backend) -> 
 # --- who stands in the way ----------------------------------------------------------------------------------
 
 
+def wanted(messages: Sequence[Message]) -> list[Wanted]:
+    return [Wanted.by(message) for message in messages]
+
+
 async def test_ids_and_keys_that_are_known_have_a_holder(inner: Backend, stand: Stand) -> None:
     waiting = await stand.add("given")
     keyed = await stand.add(unique=UniqueKey("key"))
@@ -225,21 +230,18 @@ async def test_ids_and_keys_that_are_known_have_a_holder(inner: Backend, stand: 
         message(),
         message(unique=UniqueKey("other")),
     ]
-    assert await inner.holders(QUEUE, asked) == [waiting, keyed, waiting, None, None]
+    assert await inner.holders(QUEUE, wanted(asked)) == [waiting, keyed, waiting, None, None]
     assert await inner.holders(QUEUE, []) == []
-    assert await inner.holders(Stream("queue", "unknown"), asked) == [None] * 5
+    assert await inner.holders(Stream("queue", "unknown"), wanted(asked)) == [None] * 5
     assert (await inner.counts(QUEUE)).queued == 2
 
 
 async def test_a_key_that_was_released_has_no_holder(inner: Backend, stand: Stand) -> None:
     claim = await stand.running(unique=UniqueKey("key"))
-    assert await inner.holders(QUEUE, [message(unique=UniqueKey("key"))]) == [claim.id]
+    assert await inner.holders(QUEUE, [Wanted(key="key")]) == [claim.id]
     await stand.die(claim)
     # The id is known as long as the dead letter is; the key is free.
-    assert await inner.holders(QUEUE, [message(unique=UniqueKey("key")), message(claim.id)]) == [
-        None,
-        claim.id,
-    ]
+    assert await inner.holders(QUEUE, [Wanted(key="key"), Wanted(claim.id)]) == [None, claim.id]
 
 
 async def test_a_mark_and_a_span_hold_until_their_time_has_passed(inner: Backend, stand: Stand) -> None:
@@ -247,9 +249,9 @@ async def test_a_mark_and_a_span_hold_until_their_time_has_passed(inner: Backend
     claim = await stand.running(unique=span)
     await stand.settle_done(claim, value=b"result", ttl=100)
     asked = [message(claim.id), message(unique=span)]
-    assert await inner.holders(QUEUE, asked) == [claim.id, claim.id]
+    assert await inner.holders(QUEUE, wanted(asked)) == [claim.id, claim.id]
     await stand.advance(101)
-    assert await inner.holders(QUEUE, asked) == [None, None]
+    assert await inner.holders(QUEUE, wanted(asked)) == [None, None]
 
 
 async def test_in_a_topic_only_keys_are_held(inner: Backend, stand: Stand) -> None:
@@ -257,4 +259,4 @@ async def test_in_a_topic_only_keys_are_held(inner: Backend, stand: Stand) -> No
     event = message(unique=UniqueKey("order-1", "elapsed", 60 * SECOND))
     await inner.append(batch(TOPIC, 1, event))
     asked = [message(event.id), message(unique=UniqueKey("order-1", "elapsed", 60 * SECOND))]
-    assert await inner.holders(TOPIC, asked) == [None, event.id]
+    assert await inner.holders(TOPIC, wanted(asked)) == [None, event.id]

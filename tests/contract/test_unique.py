@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from headrace.core.backend import Answer, CancelAnswer, ReplayAnswer
+from headrace.core.backend import Answer, CancelAnswer, ReplayAnswer, Wanted
 from headrace.core.clock import microseconds
 from headrace.core.message import FRESH, Stream, Trouble, UniqueKey
 from headrace.core.outcome import Cancelled, Done, Expired, Outcome, Released, Snoozed
@@ -342,8 +342,8 @@ async def _owner(stand: Stand, unique: UniqueKey) -> str:
 async def test_the_holder_of_a_key_is_known_and_says_so(stand: Stand, unique: UniqueKey) -> None:
     id = await stand.add(unique=unique)
     other = await stand.other()
-    assert await other.holder(stand.stream, unique.key) == id
-    assert await other.holder(stand.stream, "report:8") is None
+    assert await other.holders(stand.stream, [Wanted(key=unique.key)]) == [id]
+    assert await other.holders(stand.stream, [Wanted(key="report:8")]) == [None]
     assert (await stand.look(id)).unique_key == "report:7"
     [listed] = await other.records(stand.stream)
     assert listed.unique_key == "report:7"
@@ -352,30 +352,30 @@ async def test_the_holder_of_a_key_is_known_and_says_so(stand: Stand, unique: Un
 async def test_a_key_is_looked_for_in_its_stream_alone(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
     await stand.add(unique=FINISHED)
-    assert await stand.backend.holder(elsewhere.stream, FINISHED.key) is None
-    assert await stand.backend.holder(Stream("queue", "nowhere"), FINISHED.key) is None
+    assert await stand.backend.holders(elsewhere.stream, [Wanted(key=FINISHED.key)]) == [None]
+    assert await stand.backend.holders(Stream("queue", "nowhere"), [Wanted(key=FINISHED.key)]) == [None]
 
 
 async def test_a_key_that_was_given_up_has_no_holder_but_is_remembered_while_the_message_lives(
     stand: Stand,
 ) -> None:
     finished = await stand.running(unique=FINISHED)
-    assert await stand.backend.holder(stand.stream, FINISHED.key) == finished.id
+    assert await stand.backend.holders(stand.stream, [Wanted(key=FINISHED.key)]) == [finished.id]
     await stand.die(finished)
-    assert await stand.backend.holder(stand.stream, FINISHED.key) is None
+    assert await stand.backend.holders(stand.stream, [Wanted(key=FINISHED.key)]) == [None]
     assert (await stand.look(finished.id)).unique_key == FINISHED.key
 
     started = await stand.running(unique=STARTED)
-    assert await stand.backend.holder(stand.stream, STARTED.key) is None
+    assert await stand.backend.holders(stand.stream, [Wanted(key=STARTED.key)]) == [None]
     assert (await stand.look(started.id)).unique_key == STARTED.key
     await stand.settle_done(started, value=b"42")
 
     elapsed = await stand.running(unique=ELAPSED)
     assert (await stand.look(elapsed.id)).unique_key == ELAPSED.key
     await stand.settle_done(elapsed, value=b"42")
-    assert await stand.backend.holder(stand.stream, ELAPSED.key) == elapsed.id
+    assert await stand.backend.holders(stand.stream, [Wanted(key=ELAPSED.key)]) == [elapsed.id]
     await stand.advance(61)
-    assert await stand.backend.holder(stand.stream, ELAPSED.key) is None
+    assert await stand.backend.holders(stand.stream, [Wanted(key=ELAPSED.key)]) == [None]
 
 
 @pytest.mark.parametrize("unique", [STARTED, ELAPSED], ids=lambda unique: unique.until)
@@ -387,11 +387,12 @@ async def test_a_replay_takes_no_key_that_is_not_the_messages_own_any_more(
     await stand.advance(61)
     holder = await stand.add(unique=unique)
     assert await stand.backend.replay(stand.stream, [dead_one.id]) == [ReplayAnswer.REPLAYED]
-    assert await stand.backend.holder(stand.stream, unique.key) == holder
+    assert await stand.backend.holders(stand.stream, [Wanted(key=unique.key)]) == [holder]
     claims = await stand.claim(2)
     await stand.settle_done(next(claim for claim in claims if claim.id == dead_one.id))
     elapses = unique.until == "elapsed"
-    assert await stand.backend.holder(stand.stream, unique.key) == (holder if elapses else None)
+    held = await stand.backend.holders(stand.stream, [Wanted(key=unique.key)])
+    assert held == [holder if elapses else None]
 
 
 async def test_a_message_without_a_key_says_so(stand: Stand) -> None:
@@ -518,9 +519,9 @@ async def test_a_schedule_takes_the_key_from_an_expired_owner(stand: Stand) -> N
 async def test_an_expired_owner_from_before_a_split_stands_in_nobodys_way(stand: Stand) -> None:
     owner = await _expired(stand, FINISHED)
     await stand.backend.split(stand.stream, 5)
-    assert await stand.backend.holder(stand.stream, FINISHED.key) is None
+    assert await stand.backend.holders(stand.stream, [Wanted(key=FINISHED.key)]) == [None]
     following = await stand.add(unique=FINISHED)
-    assert await stand.backend.holder(stand.stream, FINISHED.key) == following
+    assert await stand.backend.holders(stand.stream, [Wanted(key=FINISHED.key)]) == [following]
     assert await stand.status(owner) is JobStatus.EXPIRED
 
 

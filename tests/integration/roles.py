@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
-from headrace.core.backend import Backend, CancelAnswer, DeadFilter, Renewal
+from headrace.core.backend import Backend, CancelAnswer, DeadFilter, Renewal, Wanted
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
@@ -125,7 +125,7 @@ async def read(backend: Backend) -> None:
     await backend.read(TOPIC, Start("event", reading.entries[0].id), consumer="tail", limit=10, wait=0)
     await backend.read(TOPIC, NEW, consumer="tail", limit=10, wait=0.01)
     await backend.workers()
-    await backend.holder(QUEUE, "other")
+    await backend.holders(QUEUE, [Wanted(key="other")])
     await backend.traffic(60)
     await backend.schedules([QUEUE])
 

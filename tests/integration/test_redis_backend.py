@@ -18,7 +18,7 @@ from headrace.backends.redis.backend import RedisBackend
 from headrace.backends.redis.inspector import Seen, encode_seen
 from headrace.backends.redis.keys import NORMAL_LANE, is_permanent
 from headrace.backends.redis.reader import Reader
-from headrace.core.backend import Answer, DeadFilter, Reclaimed, Recovery, Renewal, ReplayAnswer
+from headrace.core.backend import Answer, DeadFilter, Reclaimed, Recovery, Renewal, ReplayAnswer, Wanted
 from headrace.core.claim import Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
@@ -409,10 +409,10 @@ async def test_nobody_holds_the_key_of_a_message_whose_stream_was_deleted(
 ) -> None:
     message = Message(new_id(), "greet", b"", unique=UniqueKey("key"))
     await bench.backend.append(bench.batch(message))
-    assert await bench.backend.holder(STREAM, "key") == message.id
+    assert await bench.backend.holders(STREAM, [Wanted(key="key")]) == [message.id]
     for key in _lanes(bench):
         redis_server.command("DEL", key)
-    assert await bench.backend.holder(STREAM, "key") is None
+    assert await bench.backend.holders(STREAM, [Wanted(key="key")]) == [None]
 
 
 async def test_nothing_is_heard_of_another_database(redis_server: Server) -> None:

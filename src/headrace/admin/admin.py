@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.backend import Backend, CancelAnswer, ReplayAnswer
+from headrace.core.backend import Backend, CancelAnswer, ReplayAnswer, Wanted
 from headrace.core.clock import microseconds
 from headrace.core.codec import Codec
 from headrace.core.decoding import DECODE_ERRORS
@@ -283,8 +283,8 @@ class Admin:
     async def _holder(self, key: str, where: Place) -> Record | None:
         queues = [stream for stream in await where.streams(self._backend) if stream.kind == "queue"]
         for stream in queues:
-            for stored in (GIVEN_KEY + key, key):
-                id = await self._backend.holder(stream, stored)
+            wanted = [Wanted(key=stored) for stored in (GIVEN_KEY + key, key)]
+            for id in await self._backend.holders(stream, wanted):
                 found = await self._backend.look(stream, id) if id else None
                 if found is not None:
                     return found

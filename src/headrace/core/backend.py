@@ -81,7 +81,7 @@ import msgspec
 from .claim import Claim, Report
 from .examination import Examination
 from .layout import Layouts
-from .message import Batch, Source, Stream
+from .message import Batch, Message, Source, Stream
 from .orders import Order, Standing
 from .outcome import DeadReason, Failure, Settlement, Verdict
 from .record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
@@ -174,6 +174,17 @@ class ReplayAnswer(StrEnum):
     GONE = "gone"  # there is no such dead letter
 
 
+class Wanted(msgspec.Struct, frozen=True):
+    """An id and a unique key that a message wants for itself; empty: none."""
+
+    id: str = ""
+    key: str = ""
+
+    @classmethod
+    def by(cls, message: Message) -> Wanted:
+        return cls(message.id, message.unique.key if message.unique else "")
+
+
 class DeadFilter(msgspec.Struct, frozen=True):
     """Which dead letters are meant; None: any."""
 
@@ -231,8 +242,12 @@ class Inspector(ABC):
         """
 
     @abstractmethod
-    async def holder(self, stream: Stream, key: str) -> str | None:
-        """The id of the message that holds this unique key of a queue now; None: nobody does."""
+    async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
+        """For each the id that `append` would answer as its duplicate: its own when that is known, or that of
+        the message which holds its unique key; None: no message does. In a topic ids are not looked for.
+
+        Only reads: a user who may only look needs it. An owner that has expired holds no key, and is ended
+        when it is claimed."""
 
     @abstractmethod
     async def workers(self) -> list[WorkerInfo]:

@@ -22,7 +22,7 @@ between, whichever process dies.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -30,7 +30,7 @@ import msgspec
 from .bounds import Count, MomentUs
 from .decoding import DECODE_ERRORS
 from .errors import ConfigurationError
-from .message import GROUP_MARK, Message, Stream
+from .message import GROUP_MARK, Stream
 from .number import whole_number
 
 #: Between the name of a stream and its part; no name may hold it.
@@ -209,12 +209,6 @@ class Layouts(ABC):
         """Take a part of a forgotten generation out of the store. Whoever calls this has seen that it is
         empty, and has given everybody the time to hear that it is not to be claimed from any more.
         Repeatable."""
-
-    @abstractmethod
-    async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
-        """For each message the id that `append` would answer as its duplicate: its own when that is known, or
-        that of the message which holds its unique key; None: nobody stands in its way. Changes nothing: an
-        owner that has expired stands in nobody's way, and is ended when it is claimed."""
 
     async def split(self, stream: Stream, parts: int) -> Layout:
         """Have so many parts from now on; answers what stands then. A topic that is in use stays as it is. A

@@ -11,7 +11,7 @@ import pytest
 from headrace.backends.memory.backend import MemoryBackend
 from headrace.backends.memory.store import Store
 from headrace.backends.partitioned import Partitioned
-from headrace.core.backend import Answer
+from headrace.core.backend import Answer, Wanted
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotDurable
 from headrace.core.ids import new_id
@@ -248,7 +248,7 @@ async def test_ids_and_keys_are_known_over_changes(one: Process, two: Process) -
         again = [Message(new_id(), "greet", b"", unique=UniqueKey("key")), given]
         answers = await one.backend.append(one.batch(*again))
         assert answers == [Answer("one", "duplicate"), Answer("given", "duplicate")]
-        assert await two.backend.holder(QUEUE, "key") == "one"
+        assert await two.backend.holders(QUEUE, [Wanted(key="key")]) == ["one"]
     assert await one.drain() == ["given", "one"]
     assert (await one.backend.append(one.batch(keyed)))[0].verdict == "accepted"
 

@@ -21,6 +21,7 @@ from headrace.core.backend import (
     Reclaimed,
     Renewal,
     ReplayAnswer,
+    Wanted,
 )
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock, ClockWatch
@@ -45,7 +46,7 @@ from headrace.core.traffic import Tally, TrafficRecord
 from .bell import Bell
 from .layouts import MemoryLayouts
 from .shelf import Shelf
-from .store import Listener, Store, Wanted
+from .store import ClaimLimits, Listener, Store
 from .view import counts_of, end_of, page_of_dead, page_of_records, record_of
 from .view_of_topics import reading_of, record_of_topic
 
@@ -105,7 +106,7 @@ class MemoryBackend(MemoryLayouts, Backend):
         children: int | None = None,
         wait: float,
     ) -> list[Claim]:
-        wanted = Wanted(next(self._turns), limit, suspects, limit if children is None else children)
+        wanted = ClaimLimits(next(self._turns), limit, suspects, limit if children is None else children)
         until = monotonic() + wait
         while True:
             with self._lock:
@@ -318,9 +319,10 @@ class MemoryBackend(MemoryLayouts, Backend):
             shelf = self._store.shelf(stream)
             return page_of_records(shelf, status, task, cursor, limit, self._now_us())
 
-    async def holder(self, stream: Stream, key: str) -> str | None:
+    async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
         with self._lock:
-            return self._store.shelf(stream).owner(key, self._now_us())
+            shelf, now_us = self._store.shelf(stream), self._now_us()
+            return [shelf.holder(each.id, each.key, now_us) for each in wanted]
 
     async def workers(self) -> list[WorkerInfo]:
         with self._lock:

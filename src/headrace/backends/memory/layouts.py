@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from headrace.core.layout import WHOLE, Layout, Layouts
-from headrace.core.message import Message, Stream
+from headrace.core.message import Stream
 from headrace.core.orders import LayoutOrder
 
 from .store import Store
@@ -13,7 +11,6 @@ from .store import Store
 
 class MemoryLayouts(Layouts):
     _store: Store
-    _now_us: Callable[[], int]
 
     async def layout(self, stream: Stream) -> Layout:
         with self._store.lock:
@@ -37,8 +34,3 @@ class MemoryLayouts(Layouts):
         with self._store.lock:
             self._store.shelves.pop(part, None)
             self._store.layouts.pop(part, None)
-
-    async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
-        with self._store.lock:
-            shelf, now_us = self._store.shelf(stream), self._now_us()
-            return [shelf.holder(message, now_us) for message in messages]

@@ -72,10 +72,11 @@ class Shelf(Stock):
         self._ring()
         return answers
 
-    def holder(self, message: Message, now_us: int) -> str | None:
-        """The id that stands in its way."""
-        refusal = self._refusal(message, UNLIMITED, now_us)
-        return refusal.id if refusal else None
+    def holder(self, id: str, key: str, now_us: int) -> str | None:
+        """This id when it is known, or the id of the message that holds the key."""
+        if id in self.entries or self.marks.get(id, now_us):
+            return id
+        return self.owner(key, now_us) if key else None
 
     def _room(self, limit: int | None) -> int:
         if limit is None:

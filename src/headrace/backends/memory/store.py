@@ -37,7 +37,7 @@ WORKER_TTL = 60 * SECOND
 BOTTOM_TURN = 10
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ClaimLimits(msgspec.Struct, frozen=True):
     """How much a claim wants at most. `turn` counts the claims of a process."""
 
     turn: int
@@ -227,7 +227,7 @@ class Store:
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    def take(self, sources: Sequence[Source], wanted: Wanted, consumer: str, now_us: int) -> list[Claim]:
+    def take(self, sources: Sequence[Source], wanted: ClaimLimits, consumer: str, now_us: int) -> list[Claim]:
         shelves = self._open_shelves(sources, wanted.turn, now_us)
         with_children = [each for each in shelves if each[1].lanes.held_children] if wanted.children else []
         children = wanted.children

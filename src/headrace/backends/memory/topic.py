@@ -61,6 +61,10 @@ class TopicShelf(Shelf):
         self.trim(len(answers) + TRIMMED_BESIDE, now_us)
         return answers
 
+    def holder(self, id: str, key: str, now_us: int) -> str | None:
+        """A topic knows no ids: an event that is published twice is there twice."""
+        return self.keys.owner(key, now_us) if key else None
+
     def _refusal(self, message: Message, room: int, now_us: int) -> Answer | None:
         if message.unique and (owner := self.keys.owner(message.unique.key, now_us)):
             return Answer(owner, "duplicate")

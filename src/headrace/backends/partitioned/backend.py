@@ -13,7 +13,7 @@ from headrace.core.backend import Answer, Backend, CancelAnswer, LeaseKeeper, Pr
 from headrace.core.claim import Claim, Report
 from headrace.core.errors import HeadraceError, Moved, NotDurable
 from headrace.core.layout import Layout, whole_stream
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Source, Stream
 from headrace.core.orders import LayoutOrder, Order, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Record, WorkerInfo
@@ -281,10 +281,6 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
 
     async def drop(self, part: Stream) -> None:
         await self._inner.drop(part)
-
-    async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
-        found = [await self._inner.holders(part, messages) for part in await self._parts(stream)]
-        return [next((id for id in ids if id is not None), None) for ids in zip(*found, strict=True)]
 
     @property
     def declared(self) -> Mapping[Stream, int]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from headrace.core.backend import PURGED_MARKS, DeadFilter, Inspector, ReplayAnswer
+from headrace.core.backend import PURGED_MARKS, DeadFilter, Inspector, ReplayAnswer, Wanted
 from headrace.core.errors import after_a_part
 from headrace.core.examination import Finding
 from headrace.core.layout import parts_of, whole_stream
@@ -50,13 +50,11 @@ class PartitionedInspector(Desk, Inspector, Counting):
             return await ask(stream, cursor, limit)
         return await page_of_records(parts, cursor, limit, ask)
 
-    async def holder(self, stream: Stream, key: str) -> str | None:
-        plan = await self._recent_plan(stream)
-        if plan is None:
-            return await self._inner.holder(stream, key)
-        places = [part_in(stream, generation, key) for generation in reversed(plan.layout.generations)]
-        found = await asyncio.gather(*(self._inner.holder(part, key) for part in (*places, stream)))
-        return next((id for id in found if id is not None), None)
+    async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
+        # Schedules put messages into the stream itself, which is not always one of its parts.
+        parts = dict.fromkeys((*await self._parts(stream), stream))
+        found = await asyncio.gather(*(self._inner.holders(part, wanted) for part in parts))
+        return [next((id for id in ids if id is not None), None) for ids in zip(*found, strict=True)]
 
     async def workers(self) -> list[WorkerInfo]:
         return [worker_of_whole(worker) for worker in await self._inner.workers()]
@@ -132,8 +130,9 @@ class PartitionedInspector(Desk, Inspector, Counting):
             return False
         key = letter.unique_key
         places = {plan.stream, *(part_in(plan.stream, each, key) for each in plan.layout.generations)}
-        held = await asyncio.gather(*(self._inner.holder(other, key) for other in places - {part}))
-        return any(id is not None for id in held)
+        wanted = [Wanted(key=key)]
+        held = await asyncio.gather(*(self._inner.holders(other, wanted) for other in places - {part}))
+        return any(id is not None for [id] in held)
 
     async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
         parts = await self._parts(stream)

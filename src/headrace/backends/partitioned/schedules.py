@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from headrace.core.backend import Wanted
 from headrace.core.message import Stream
 from headrace.core.scheduling import ScheduleSwap, Scheduling, Swapped, Timetable
 
@@ -36,7 +37,10 @@ class PartitionedScheduling(Desk, Scheduling):
             if generation.number:
                 asking += spread(stream, generation, messages, everyone).items()
         found = await asyncio.gather(
-            *(self._inner.holders(part, [messages[index] for index in some]) for part, some in asking)
+            *(
+                self._inner.holders(part, [Wanted.by(messages[index]) for index in some])
+                for part, some in asking
+            )
         )
         held = {
             index

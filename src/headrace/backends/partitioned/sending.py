@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from headrace.core.backend import Answer, Backend
+from headrace.core.backend import Answer, Backend, Wanted
 from headrace.core.errors import BackendUnavailable, Moved, NotDurable
 from headrace.core.message import Batch, Stream
 
@@ -170,7 +170,10 @@ class Sender:
             for generation in plan.layout.generations[:-1]:
                 asking += spread(plan.stream, generation, messages, known).items()
         found = await asyncio.gather(
-            *(self._inner.holders(part, [messages[index] for index in some]) for part, some in asking)
+            *(
+                self._inner.holders(part, [Wanted.by(messages[index]) for index in some])
+                for part, some in asking
+            )
         )
         for (_, some), holders in zip(asking, found, strict=True):
             for index, holder in zip(some, holders, strict=True):

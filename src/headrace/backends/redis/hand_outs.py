@@ -12,7 +12,7 @@ from .keys import GROUP, IN_ORDER
 from .queue import Call, Queue
 from .scripts import UNSEEN
 from .store import Store
-from .wanted import WINDOW, Wanted, batched
+from .wanted import WINDOW, ClaimRequest, batched
 
 #: Messages that one script looks for whose answer was lost.
 UNSEEN_MOST = 500
@@ -40,7 +40,7 @@ class HandOuts:
         """The lanes are others now."""
         self._seen.clear()
 
-    async def unseen(self, wanted: Wanted) -> list[Claim]:
+    async def unseen(self, wanted: ClaimRequest) -> list[Claim]:
         """What a lost answer has brought; it stays doubtful whether that was all until nothing is found."""
         queues = list(dict.fromkeys((*wanted.queues, *(queue for queue, _ in self._seen))))
         for some in batched(queues, WINDOW):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.backend import PURGED_MARKS, DeadFilter, Inspector, ReplayAnswer
+from headrace.core.backend import PURGED_MARKS, DeadFilter, Inspector, ReplayAnswer, Wanted
 from headrace.core.clock import SECOND
 from headrace.core.decoding import DECODE_ERRORS, text_of
 from headrace.core.errors import after_a_part
@@ -17,7 +17,7 @@ from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, Wo
 from .keys import stream_of
 from .labels import labels_of
 from .listing import Lister
-from .scripts import COUNTS, DISCARD, DRAW, HASTEN, HOLDER, ISSUE, PAUSE, PURGE, REPLAY, REWRITE
+from .scripts import COUNTS, DISCARD, DRAW, HASTEN, HOLDERS, ISSUE, PAUSE, PURGE, REPLAY, REWRITE
 from .store import Store
 
 #: What one script may hold: items, and bytes of the bodies it looks at.
@@ -68,9 +68,14 @@ class RedisInspector(Inspector):
     ) -> Page[Record]:
         return await self._lister.records(stream, status, task, cursor, limit)
 
-    async def holder(self, stream: Stream, key: str) -> str | None:
-        id: bytes = await self._store.run(self._store.queue(stream).call(HOLDER, key))
-        return text_of(id) or None
+    async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
+        queue, in_topic = self._store.queue(stream), stream.kind == "topic"
+        words = [word for each in wanted for word in ("" if in_topic else each.id, each.key)]
+        chunks = [words[start : start + 2 * ITEMS] for start in range(0, len(words), 2 * ITEMS)]
+        replies = (
+            await self._store.run_all([queue.call(HOLDERS, *chunk) for chunk in chunks]) if chunks else []
+        )
+        return [text_of(id) or None for reply in replies for id in reply]
 
     async def workers(self) -> list[WorkerInfo]:
         values: list[bytes] = await self._store.command("HVALS", self._store.keys.workers)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from headrace.core.decoding import text_of
 from headrace.core.layout import WHOLE, Layout, Layouts, decode_layout, encode_layout
-from headrace.core.message import Message, Stream
+from headrace.core.message import Stream
 
-from .connection import Word
 from .keys import label_of
-from .scripts import DROP, HOLDERS, LAYOUT
+from .scripts import DROP, LAYOUT
 from .store import Store
-
-#: Messages that one script looks for.
-ITEMS = 500
 
 
 class RedisLayouts(Layouts):
@@ -40,18 +33,3 @@ class RedisLayouts(Layouts):
         await self._store.run(self._store.queue(part).call(DROP))
         await self._store.command("SREM", self._store.keys.streams, label_of(part))
         self._store.listed.discard(part)
-
-    async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
-        by_id = int(stream.kind != "topic")
-        queue = self._store.queue(stream)
-        chunks = [messages[start : start + ITEMS] for start in range(0, len(messages), ITEMS)]
-        calls = [queue.call(HOLDERS, by_id, *_words(chunk)) for chunk in chunks]
-        replies = await self._store.run_all(calls) if calls else []
-        return [text_of(id) or None for reply in replies for id in reply]
-
-
-def _words(messages: Sequence[Message]) -> list[Word]:
-    words: list[Word] = []
-    for message in messages:
-        words += (message.id, f"u{message.unique.key}" if message.unique else "")
-    return words

@@ -31,7 +31,7 @@ from .notices import Notices
 from .queue import Call, Queue
 from .scripts import AGAIN, CLAIM, ENSURE, STARTED
 from .store import Store
-from .wanted import WINDOW, Wanted, batched
+from .wanted import WINDOW, ClaimRequest, batched
 
 #: Seconds that a read blocks at most.
 BLOCK = 2.0
@@ -95,7 +95,7 @@ class Reader:
 
     # --- for the backend ---------------------------------------------------------------------------------
 
-    async def claim(self, wanted: Wanted) -> list[Claim]:
+    async def claim(self, wanted: ClaimRequest) -> list[Claim]:
         await self._turns.acquire()
         try:  # not `async with`, whose end is one more coroutine between an answer and its claim
             await self._abandoned()
@@ -195,7 +195,7 @@ class Reader:
 
     # --- one read ----------------------------------------------------------------------------------------
 
-    async def _look(self, wanted: Wanted, until: float) -> Found:
+    async def _look(self, wanted: ClaimRequest, until: float) -> Found:
         lanes: Lanes | None = None
         try:
             claims = await self._take_up(wanted)
@@ -207,7 +207,7 @@ class Reader:
         await self._release_started(claims)
         return claims, lanes
 
-    async def _poll_until(self, wanted: Wanted, until: float) -> Found:
+    async def _poll_until(self, wanted: ClaimRequest, until: float) -> Found:
         loop = asyncio.get_running_loop()
         while True:
             self._stirred.clear()
@@ -235,7 +235,7 @@ class Reader:
         self._handouts.doubtful = True
         self._idle = None
 
-    def _lull(self, wanted: Wanted) -> Lanes | None:
+    def _lull(self, wanted: ClaimRequest) -> Lanes | None:
         """The lanes to wait at without a look, where there was nothing else just now. The blocking read takes
         at once what has come since, from each lane one, however large. None: look first."""
         if self._idle is None or wanted.wait <= 0 or self._wake_asked or self._paused:
@@ -250,7 +250,7 @@ class Reader:
         woken, self._wake_asked = self._wake_asked, False
         return woken or self._leaving
 
-    async def _poll_if_needed(self, wanted: Wanted) -> list[Claim]:
+    async def _poll_if_needed(self, wanted: ClaimRequest) -> list[Claim]:
         if self._lull(wanted) and not await self._drawer.draw_again(wanted.queues, wanted.limit):
             return []
         if wanted.glances and await self._marks.are_unchanged(wanted.queues):
@@ -265,7 +265,7 @@ class Reader:
                 break
         return claims
 
-    def _windows(self, wanted: Wanted) -> list[Wanted]:
+    def _windows(self, wanted: ClaimRequest) -> list[ClaimRequest]:
         """Many queues are looked at in several steps, which begin where a wait has just found something."""
         queues, hit = wanted.queues, self._hit
         if len(queues) <= WINDOW:
@@ -276,7 +276,7 @@ class Reader:
         self._hit = None
         return [msgspec.structs.replace(wanted, queues=some) for some in batched(queues, WINDOW)]
 
-    async def _poll(self, wanted: Wanted) -> tuple[list[Claim], bool]:
+    async def _poll(self, wanted: ClaimRequest) -> tuple[list[Claim], bool]:
         """What is there, and whether events were drawn for it."""
         waits = wanted.wait > 0 or wanted.awaited > 0
         calls = (*self._drawer.calls(wanted.queues, wanted.limit, waits=waits), self._call(wanted))
@@ -305,7 +305,7 @@ class Reader:
             shares = _further(shares, found, left=left, room=room)
         return claims, drawn
 
-    def _call(self, wanted: Wanted) -> Call:
+    def _call(self, wanted: ClaimRequest) -> Call:
         keys = [key for queue in wanted.queues for key in (*queue.keys.lanes, queue.keys.meta)]
         lanes = (RETURNED, *(BOTTOM_UP if wanted.from_bottom else TOP_DOWN))
         kinds = "".join(queue.stream.kind[0] for queue in wanted.queues)
@@ -331,7 +331,7 @@ class Reader:
             for (queue, _, _), reply in zip(shares, replies, strict=True)
         ]
 
-    async def _wait(self, wanted: Wanted, lanes: Lanes, seconds: float) -> list[Claim]:
+    async def _wait(self, wanted: ClaimRequest, lanes: Lanes, seconds: float) -> list[Claim]:
         """The first that comes. One that is plain goes straight to the caller."""
         loop = asyncio.get_running_loop()
         head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", 1)
@@ -370,12 +370,12 @@ class Reader:
             claims = self._claims_at(lanes, reply)
         return (await self._carried(self._sorted(claims, wanted)))[0]
 
-    async def _sorted(self, claims: list[Claim], wanted: Wanted) -> Found:
+    async def _sorted(self, claims: list[Claim], wanted: ClaimRequest) -> Found:
         claims = await self.trim(claims, wanted)
         await self._release_started(claims)
         return claims, None
 
-    def _lanes_to_block_on(self, wanted: Wanted) -> Lanes:
+    def _lanes_to_block_on(self, wanted: ClaimRequest) -> Lanes:
         closed = self._drawer.gone
         open_queues = [
             queue for queue in wanted.queues if queue.stream not in self._paused and queue not in closed
@@ -389,7 +389,7 @@ class Reader:
             if lane == NORMAL_LANE or str(lane) in self._store.lanes.get(queue, "")
         }
 
-    async def _heal(self, error: ReplyError, wanted: Wanted) -> Found:
+    async def _heal(self, error: ReplyError, wanted: ClaimRequest) -> Found:
         """Make groups anew that somebody destroyed, from the beginning: what is done is deleted."""
         if not can_heal(error):
             self._store.check([error], self._link)
@@ -411,14 +411,14 @@ class Reader:
         """What a blocking read has brought."""
         return [claim for key, entries in reply for claim in self._handouts.claims(*lanes[key], entries)]
 
-    async def _take_up(self, wanted: Wanted) -> list[Claim]:
+    async def _take_up(self, wanted: ClaimRequest) -> list[Claim]:
         """What was read for a caller who had gone, or by a read whose answer was lost."""
         claims, self._kept = self._kept, []
         if not claims and self._handouts.doubtful:
             claims = await self._handouts.unseen(wanted)
         return await self.trim(claims, wanted) if claims else claims
 
-    async def trim(self, claims: list[Claim], wanted: Wanted) -> list[Claim]:
+    async def trim(self, claims: list[Claim], wanted: ClaimRequest) -> list[Claim]:
         """Hand back what goes beyond what was wanted: a blocking read takes one from each lane."""
         taken: list[Claim] = []
         surplus: list[Claim] = []

@@ -25,7 +25,7 @@ from .notices import Notices
 from .queue import Queue
 from .reader import Reader
 from .store import Store
-from .wanted import Wanted
+from .wanted import ClaimRequest
 
 #: The lanes of child work, as a store names those that are in use.
 CHILDREN = frozenset(map(str, CHILD_LANES))
@@ -67,7 +67,7 @@ class Readers:
         self._used_at: dict[int, float] = {}
         self._due_at: dict[Reader, float] = {}  # when each is to be asked again; at once: it is not named
         self._quiet: set[Reader] = set()  # found nothing, and nothing was heard of them since
-        self._asked: dict[Reader, Wanted] = {}
+        self._asked: dict[Reader, ClaimRequest] = {}
         self._failed: set[Reader] = set()
         self._turns = asyncio.Lock()
         self._stirred = asyncio.Event()
@@ -75,7 +75,7 @@ class Readers:
         self._kept: list[Claim] = []  # read for a caller who had gone
         self._notices = Notices()
 
-    async def claim(self, wanted: Wanted) -> list[Claim]:
+    async def claim(self, wanted: ClaimRequest) -> list[Claim]:
         async with self._turns:
             parts = self._parts(wanted)
             self._note_changes(parts)
@@ -114,7 +114,7 @@ class Readers:
                 await readers[0].hand_back(self._kept)
             await asyncio.gather(*[reader.stop() for reader in readers])
 
-    async def _look(self, parts: dict[Reader, Wanted], wanted: Wanted) -> list[Claim]:
+    async def _look(self, parts: dict[Reader, ClaimRequest], wanted: ClaimRequest) -> list[Claim]:
         loop = asyncio.get_running_loop()
         until = loop.time() + wanted.wait
         while True:
@@ -138,7 +138,7 @@ class Readers:
         except TimeoutError:
             pass
 
-    def _parts(self, wanted: Wanted) -> dict[Reader, Wanted]:
+    def _parts(self, wanted: ClaimRequest) -> dict[Reader, ClaimRequest]:
         """What each reader is asked, in the order of turns. Those that still wait for a node which does not
         answer are left out, as long as there are others."""
         queues: dict[int, list[Queue]] = {}
@@ -152,7 +152,7 @@ class Readers:
         }
         return {reader: part for reader, part in parts.items() if not reader.is_busy} or parts
 
-    def _note_changes(self, parts: dict[Reader, Wanted]) -> None:
+    def _note_changes(self, parts: dict[Reader, ClaimRequest]) -> None:
         """Look anew where more is wanted than before: of other queues, or from lanes that were left out."""
         for reader, part in parts.items():
             before = self._asked.get(reader)
@@ -187,7 +187,7 @@ class Readers:
 
     # --- asking ------------------------------------------------------------------------------------------
 
-    async def _poll(self, parts: dict[Reader, Wanted], wanted: Wanted) -> list[Claim]:
+    async def _poll(self, parts: dict[Reader, ClaimRequest], wanted: ClaimRequest) -> list[Claim]:
         claims: list[Claim] = []
         children, room = wanted.children, wanted.room
         asking = list(parts)
@@ -218,7 +218,7 @@ class Readers:
         # Each may have taken a suspect, but one at a time is wanted.
         return await self._trim(claims, wanted, parts)
 
-    async def _ask(self, asked: dict[Reader, Wanted], wanted: Wanted) -> list[list[Claim]]:
+    async def _ask(self, asked: dict[Reader, ClaimRequest], wanted: ClaimRequest) -> list[list[Claim]]:
         now = asyncio.get_running_loop().time()
         self._due_at.update(dict.fromkeys(asked, now + LOOK))  # unless something is heard meanwhile
         self._quiet.update(asked)
@@ -235,7 +235,7 @@ class Readers:
                 self._forget(reader)  # there may be more, or what it was not offered
         return self._brought(tasks)
 
-    def _has_children(self, part: Wanted) -> bool:
+    def _has_children(self, part: ClaimRequest) -> bool:
         """Whether child work may wait there."""
         return any(not CHILDREN.isdisjoint(self._store.lanes.get(queue, "")) for queue in part.queues)
 
@@ -259,7 +259,9 @@ class Readers:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    async def _trim(self, claims: list[Claim], wanted: Wanted, parts: dict[Reader, Wanted]) -> list[Claim]:
+    async def _trim(
+        self, claims: list[Claim], wanted: ClaimRequest, parts: dict[Reader, ClaimRequest]
+    ) -> list[Claim]:
         """Hand back what goes beyond what was wanted."""
         return await next(iter(parts)).trim(claims, wanted) if claims and parts else claims
 
@@ -276,7 +278,7 @@ class Readers:
         return found
 
 
-def _offered(part: Wanted, before: Wanted) -> frozenset[str]:
+def _offered(part: ClaimRequest, before: ClaimRequest) -> frozenset[str]:
     """The lanes from which may be taken by now."""
     suspects = SUSPECT_LANES if part.suspects > 0 >= before.suspects else frozenset()
     return suspects | CHILDREN if part.children > 0 >= before.children else suspects

@@ -17,7 +17,7 @@ WINDOW = 64
 BOTTOM_TURN = 10
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ClaimRequest(msgspec.Struct, frozen=True):
     """What one claim asks for; the queue whose turn it is comes first."""
 
     queues: Sequence[Queue]
@@ -34,9 +34,9 @@ class Wanted(msgspec.Struct, frozen=True):
 
 def wanted(
     queues: Sequence[Queue], *, limit: int, suspects: int, children: int | None, wait: float, turn: int
-) -> Wanted:
+) -> ClaimRequest:
     first = _first(len(queues), turn)
-    return Wanted(
+    return ClaimRequest(
         queues=(*queues[first:], *queues[:first]),
         limit=limit,
         suspects=suspects,

@@ -52,19 +52,6 @@ def sealed(batch: Batch) -> Moved:
     return Moved(f"{batch.stream.name} is sealed", answers=[None] * len(batch.messages))
 
 
-def find_holders(transaction: Transaction, stream: Stream, messages: list[Message]) -> list[str | None]:
-    """For each the id that stands in its way. Ids of a topic stand in nobody's."""
-    found = transaction.find(stream)
-    if found is None:
-        return [None] * len(messages)
-    known = set() if stream.kind == "topic" else _known_ids(transaction, found.number, messages)
-    keys = KeyRing(transaction, found.number, [message.unique.key for message in messages if message.unique])
-    return [
-        message.id if message.id in known else keys.owner(message.unique.key) if message.unique else None
-        for message in messages
-    ]
-
-
 def _is_plain(batch: Batch) -> bool:
     """Whether nothing but a known id could stand in its way. Writing it finds out about those for less."""
     return batch.limit is None and all(message.unique is None for message in batch.messages)

@@ -22,6 +22,7 @@ from headrace.core.backend import (
     Promoted,
     Reclaimed,
     ReplayAnswer,
+    Wanted,
 )
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock, ClockWatch
@@ -349,9 +350,10 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
             )
         )
 
-    async def holder(self, stream: Stream, key: str) -> str | None:
+    async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
+        now_us = self._clock.now_us()
         return await self._read(
-            lambda connection: records.holder(connection, self._namespace, stream, key, self._clock.now_us())
+            lambda connection: records.holders(connection, self._namespace, stream, wanted, now_us)
         )
 
     async def workers(self) -> list[WorkerInfo]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from headrace.core.layout import WHOLE, Layout, Layouts, decode_layout, encode_layout
-from headrace.core.message import Message, Stream
+from headrace.core.message import Stream
 from headrace.core.orders import LayoutOrder
 
-from .appends import find_holders
 from .connection import Connection
 from .desk import Desk
 from .log import find_log
@@ -38,11 +35,6 @@ class SqliteLayouts(Desk, Layouts):
 
     async def drop(self, part: Stream) -> None:
         await self._write(lambda transaction: _drop(transaction, part))
-
-    async def holders(self, stream: Stream, messages: Sequence[Message]) -> list[str | None]:
-        return await self._write(
-            lambda transaction: find_holders(transaction, stream, list(messages)), durable=False
-        )
 
 
 def _read(connection: Connection, namespace: str, stream: Stream) -> Layout:

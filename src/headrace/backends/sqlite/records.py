@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, get_args
 
 import msgspec
 
+from headrace.core.backend import Wanted
 from headrace.core.clock import datetime_of
 from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.job_log import decode_log
@@ -225,9 +227,22 @@ _STATEMENTS: Final[dict[JobStatus | None, str]] = {
 }
 
 
-def holder(connection: Connection, namespace: str, stream: Stream, key: str, now_us: int) -> str | None:
+def holders(
+    connection: Connection, namespace: str, stream: Stream, wanted: Sequence[Wanted], now_us: int
+) -> list[str | None]:
     number = _number(connection, namespace, stream)
-    return None if number is None else owners(connection, number, [key], now_us).get(key)
+    if number is None:
+        return [None] * len(wanted)
+    ids = [each.id for each in wanted if each.id and stream.kind != "topic"]
+    known = _known_ids(connection, number, ids, now_us) if ids else set()
+    by_key = owners(connection, number, [each.key for each in wanted if each.key], now_us)
+    return [each.id if each.id in known else by_key.get(each.key) for each in wanted]
+
+
+def _known_ids(connection: Connection, stream: int, ids: list[str], now_us: int) -> set[str]:
+    """Those of which there is a message, or a mark whose time has not passed."""
+    rows = unlisted(connection.value(queries.FIND_IDS, (stream, listed(ids))))
+    return {id for _, id, place, at_us in rows if place < SUCCEEDED or at_us > now_us}
 
 
 def _number(connection: Connection, namespace: str, stream: Stream) -> int | None:

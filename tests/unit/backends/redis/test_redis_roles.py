@@ -16,7 +16,7 @@ PRODUCED = (
     # Whoever meets a change of a layout finishes it.
     *("HOLDERS", "LAYOUT", "PAUSE", "COUNTS", "SURVEY"),
 )
-READ = ("COUNTS", "LIST", "LOOK", "SURVEY", "SCHEDULES", "SEEK", "FIND")
+READ = ("COUNTS", "HOLDERS", "LIST", "LOOK", "SURVEY", "SCHEDULES", "SEEK", "FIND")
 WORKED = (
     *PRODUCED,
     *("AGAIN", "BURY", "CLAIM", "CONCLUDE", "DRAW", "ENSURE", "FINISH", "ISSUE", "JOIN"),

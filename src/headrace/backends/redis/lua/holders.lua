@@ -1,11 +1,10 @@
--- Says who stands in the way of messages that are to be appended.
+-- Names the messages that have ids and unique keys which others want. Only reads.
 --
 -- requires: queue message place expiry unique
 -- keys:     those of the queue or topic
--- args:     1 or 0: ids that are known stand in the way · for each message: id · unique key with a letter in
---           front, or empty
--- answers:  an id for each, empty: nobody
-local now, by_id = clock(), ARGV[5] == '1'
+-- args:     for each: id, or empty · unique key, or empty
+-- answers:  an id for each, empty: no message has them
+local now = clock()
 
 local function has_mark(id)
   local value = text_at(MARK .. id)
@@ -22,12 +21,9 @@ local function is_known(id)
 end
 
 local answers = {}
-for at = 6, #ARGV, 2 do
+for at = 5, #ARGV, 2 do
   local id, key = ARGV[at], ARGV[at + 1]
-  local holder = by_id and is_known(id) and id or ''
-  if holder == '' and key ~= '' then
-    holder = holder_of(string.sub(key, 2), now) or ''
-  end
-  answers[#answers + 1] = holder
+  local known = id ~= '' and is_known(id) and id
+  answers[#answers + 1] = known or (key ~= '' and holder_of(key, now)) or ''
 end
 return answers
