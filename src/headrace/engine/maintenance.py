@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headrace.core.backend import Backend, Recovery
+from headrace.core.backend import Recovery
 from headrace.core.clock import SECOND, SystemClock, microseconds
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import DeadReason
@@ -16,6 +16,7 @@ from headrace.core.signals import ClockStepped, EventDied, EventRecovered, JobDi
 from .agenda import Agenda
 from .emitter import Emitter
 from .service import Service
+from .streams import StreamRouter
 
 #: Messages moved in one step of the store.
 PROMOTE_BATCH = 200
@@ -39,7 +40,7 @@ class Maintenance:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: StreamRouter,
         sources: Sequence[Source],
         *,
         due: Sequence[Source] = (),

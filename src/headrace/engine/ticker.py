@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.message import EXPIRED_MARK_US, Message, Source, Stream
@@ -20,6 +19,7 @@ from headrace.core.signals import BackendError, JobEnqueued
 
 from .emitter import Emitter
 from .service import Service
+from .streams import StreamRouter
 from .timings import Timings
 
 #: Seconds. It sleeps until the next moment; these are for announcements that went missing.
@@ -34,7 +34,7 @@ class Ticker:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: StreamRouter,
         sources: Sequence[Source],
         declared: Iterable[Schedule],
         *,

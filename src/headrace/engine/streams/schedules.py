@@ -6,29 +6,29 @@ import asyncio
 from collections.abc import Sequence
 
 from headrace.core.message import Message, Stream
-from headrace.core.scheduling import ScheduleRecord, Scheduling, Timetable
+from headrace.core.scheduling import ScheduleRecord, Timetable
 
-from .desk import Desk
+from .layouts import Routed
 from .routing import spread
 
 
-class PartitionedScheduling(Desk, Scheduling):
+class ScheduleVerbs(Routed):
     async def schedules(self, streams: Sequence[Stream]) -> Timetable:
-        return await self._inner.schedules(streams)
+        return await self.store.schedules(streams)
 
     async def establish(self, stream: Stream, names: Sequence[str]) -> None:
         await self._layouts.plan(stream)
-        await self._inner.establish(stream, names)
+        await self.store.establish(stream, names)
 
     async def add_schedule(self, stream: Stream, name: str, definition: bytes) -> ScheduleRecord:
         await self._layouts.plan(stream)
-        return await self._inner.add_schedule(stream, name, definition)
+        return await self.store.add_schedule(stream, name, definition)
 
     async def pause_schedule(self, stream: Stream, name: str, *, paused: bool) -> bool:
-        return await self._inner.pause_schedule(stream, name, paused=paused)
+        return await self.store.pause_schedule(stream, name, paused=paused)
 
     async def remove_schedule(self, stream: Stream, name: str) -> bool:
-        return await self._inner.remove_schedule(stream, name)
+        return await self.store.remove_schedule(stream, name)
 
     async def tick(
         self,
@@ -40,7 +40,7 @@ class PartitionedScheduling(Desk, Scheduling):
         messages: Sequence[Message],
         timing: str | None = None,
     ) -> bool:
-        return await self._inner.tick(
+        return await self.store.tick(
             stream,
             name,
             expected_us=expected_us,
@@ -52,7 +52,7 @@ class PartitionedScheduling(Desk, Scheduling):
     async def _unhindered(self, stream: Stream, messages: Sequence[Message]) -> Sequence[Message]:
         """Without those that a part knows or whose key is held there: the step that fires looks into the
         stream itself only."""
-        plan = await self._recent_plan(stream)
+        plan = await self._layouts.recent_plan(stream)
         if plan is None or not messages:
             return messages
         everyone = range(len(messages))
@@ -61,7 +61,7 @@ class PartitionedScheduling(Desk, Scheduling):
             if generation.number:
                 asking += spread(stream, generation, messages, everyone).items()
         found = await asyncio.gather(
-            *(self._inner.holders(part, [messages[index] for index in some]) for part, some in asking)
+            *(self.store.holders(part, [messages[index] for index in some]) for part, some in asking)
         )
         held = {
             index
