@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from headrace.backends.memory.backend import MemoryBackend
 from headrace.backends.memory.store import Store
 from headrace.core.backend import DeadFilter
+from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import new_id
@@ -151,6 +154,24 @@ async def test_a_claim_of_a_part_is_one_of_the_whole(backend: StreamRouter) -> N
     other = StreamRouter(backend.store)
     await other.settle([Settlement(claim, Done()) for claim in claims])
     assert (await backend.counts(QUEUE)).running == 0
+
+
+async def test_a_claim_of_a_part_keeps_all_that_the_store_filled_in(
+    backend: StreamRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed_out: list[Claim] = []
+    claim = MemoryBackend.claim
+
+    async def unreadable(self: MemoryBackend, *args: Any, **kwargs: Any) -> list[Claim]:
+        handed_out[:] = [replace(each, unreadable="torn") for each in await claim(self, *args, **kwargs)]
+        return handed_out
+
+    monkeypatch.setattr(MemoryBackend, "claim", unreadable)
+    await add(backend, 1)
+    [claimed] = await backend.claim([SOURCE], consumer="w", limit=1, suspects=0, wait=0)
+    [filled_in] = handed_out
+    assert (claimed.part_of, filled_in.part_of) == (QUEUE, None)
+    assert asdict(replace(claimed, part_of=None)) == asdict(filled_in)
 
 
 async def test_orders_are_heard_of_the_whole_and_once(backend: StreamRouter) -> None:
