@@ -20,7 +20,7 @@ from typing import Protocol
 
 import apsw
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.core.backend import Backend
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import SECOND
@@ -139,7 +139,7 @@ def _gauge(store: str) -> Iterator[Gauge]:
 
 
 async def _with_backend(gauge: Gauge, act: Callable[[Backend], Awaitable[None]]) -> None:
-    backend = open_backend(gauge.url)
+    backend = open_store(gauge.url)
     await backend.open()
     try:
         await act(backend)

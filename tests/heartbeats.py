@@ -6,14 +6,15 @@ from headrace.core.backend import Backend
 from headrace.core.message import Stream
 from headrace.core.orders import Standing
 from headrace.core.record import WorkerInfo
+from headrace.engine.streams import StreamRouter
 
 
-async def beat(backend: Backend, worker: WorkerInfo) -> Standing:
+async def beat(backend: StreamRouter | Backend, worker: WorkerInfo) -> Standing:
     """It claims from all its streams under its own name."""
     return await backend.heartbeat(worker, {worker.consumer: worker.streams})
 
 
-async def leave(backend: Backend, consumer: str, *streams: Stream) -> None:
+async def leave(backend: StreamRouter | Backend, consumer: str, *streams: Stream) -> None:
     """It has claimed from these streams."""
     worker = WorkerInfo(consumer, "host", 1, 1, (), 1)
     assert await backend.heartbeat(worker, {consumer: streams}, leaving=True) == Standing()

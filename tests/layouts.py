@@ -1,16 +1,28 @@
-"""The steps of splitting a queue one by one, for tests in which whoever splits it dies in between."""
+"""The steps of splitting a queue, for tests in which the process that splits it dies in between."""
 
 from __future__ import annotations
 
-from headrace.backends.partitioned.layouts import seal
 from headrace.core.backend import Backend
 from headrace.core.layout import Layout
 from headrace.core.message import Stream
-
-__all__ = ["propose", "seal"]
+from headrace.engine.streams.layouts import StoredLayouts
 
 
 async def propose(store: Backend, queue: Stream, parts: int) -> Layout:
     """Store the number that is wanted, unless a change is under way; gives what stands then."""
-    stored = await store.layout(queue)
-    return await store.swap_layout(queue, stored, stored.with_proposal(parts))
+    layouts = StoredLayouts(store)
+    stored = await layouts.read(queue)
+    return await layouts.swap(queue, stored, stored.with_proposal(parts))
+
+
+async def adopt(store: Backend, queue: Stream) -> Layout:
+    """Finish the change that is under way."""
+    layouts = StoredLayouts(store)
+    stored = await layouts.read(queue)
+    now_us = (await store.schedules([queue])).now_us
+    return await layouts.swap(queue, stored, stored.with_adoption(now_us))
+
+
+async def seal(store: Backend, stream: Stream) -> None:
+    """Let nothing be appended to a part, or to the queue itself, from now on."""
+    await StoredLayouts(store).seal(stream)

@@ -11,7 +11,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
 
 from headrace.admin import Admin
-from headrace.backends import chosen_url, open_backend
+from headrace.backends import chosen_url, open_store
 from headrace.core.checks import unknown_option
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.codec import Codec, checked_codec
@@ -32,6 +32,7 @@ from headrace.engine.leases import SHORTEST_LEASE
 from headrace.engine.registry import Middleware, Registry
 from headrace.engine.resources import bound_lifespan
 from headrace.engine.served import chosen_queues, chosen_subscriptions
+from headrace.engine.streams import StreamRouter
 from headrace.engine.tracing import inherited
 from headrace.engine.worker import Worker
 from headrace.engine.worker_options import WorkerOptions
@@ -90,7 +91,7 @@ class App:
         self._clock = clock or SystemClock()
         self._max_payload = positive_number("max_payload", max_payload, unit="bytes")
         self._result_ttl = seconds("result_ttl", result_ttl)
-        backend = open_backend(
+        store = open_store(
             self.url,
             namespace=checked_name("namespace", namespace),
             durability=durability,
@@ -99,7 +100,7 @@ class App:
         self._emitter = Emitter()
         bound = None if lifespan is None else bound_lifespan(lifespan, self)
         self._registry = Registry(bound, checked_lines(job_logs))
-        self._home = Home(backend)
+        self._home = Home(StreamRouter(store))
         self._home.before_close(self._emitter.settle)
         self._jobs = Jobs(
             home=self._home,

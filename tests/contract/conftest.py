@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.backends import open_backend
 from headrace.core.clock import MovableClock
 from headrace.core.ids import new_id
 from tests.constellations import Cluster, Watched
 from tests.contract.orders import Orders
 from tests.contract.stand import Stand
 from tests.contract.tidy import check_that_nothing_is_left
+from tests.routers import open_router
 from tests.servers import Fleet, rows
 
 LOCAL_STORES = ("memory", "sqlite")
@@ -107,7 +107,7 @@ async def stand(store: str, store_url: str) -> AsyncIterator[Stand]:
     # Servers are shared by all tests of a session, so each test has a namespace of its own.
     clock, namespace = MovableClock(), new_id()
     parts = PARTS if store.startswith(SPLIT) else 1
-    stand = Stand(lambda: open_backend(store_url, namespace=namespace, clock=clock), clock, parts=parts)
+    stand = Stand(lambda: open_router(store_url, namespace=namespace, clock=clock), clock, parts=parts)
     try:
         await stand.open()
         yield stand

@@ -6,23 +6,23 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.core.backend import Answer, Backend, Recovery
+from headrace.core.backend import Answer, Recovery
 from headrace.core.claim import Claim
 from headrace.core.clock import microseconds
 from headrace.core.ids import new_id
 from headrace.core.message import Message, Source, Stream, UniqueKey, group_stream
 from headrace.core.outcome import Done, Settlement, Verdict
+from headrace.core.position import Position, TopicReading
 from headrace.core.record import JobStatus
 from headrace.core.topics import (
     BEGINNING,
     GroupRecord,
-    Position,
-    Reading,
     Start,
     Tended,
     TopicRecord,
     TopicRules,
 )
+from headrace.engine.streams import StreamRouter
 from tests.contract.stand import LEASE, Stand
 
 #: Seconds that a claim or a reader would wait if nothing woke it, and within which a woken one must be back.
@@ -69,7 +69,7 @@ class Orders:
             key=key,
         )
 
-    async def append(self, *events: Message, by: Backend | None = None) -> list[Answer]:
+    async def append(self, *events: Message, by: StreamRouter | None = None) -> list[Answer]:
         return await (by or self.backend).append(self.stand.batch(*events, source=self.source))
 
     async def publish(
@@ -79,7 +79,7 @@ class Orders:
         delay: float = 0,
         lifetime: float = 0,
         unique: UniqueKey | None = None,
-        by: Backend | None = None,
+        by: StreamRouter | None = None,
     ) -> None:
         """Events that are accepted, in one batch."""
         events = [self.event(id, key=key, delay=delay, lifetime=lifetime, unique=unique) for id in ids]
@@ -91,13 +91,16 @@ class Orders:
 
     async def read(
         self,
-        after: Position | Start = 0,
+        after: int | Position | Start = 0,
         *,
         limit: int = 100,
         wait: float = 0,
         consumer: str = "reader",
-        by: Backend | None = None,
-    ) -> Reading:
+        by: StreamRouter | None = None,
+    ) -> TopicReading:
+        """`after` may be a number in the one log of a topic without parts; 0: the beginning of all."""
+        if isinstance(after, int):
+            after = Position({self.stream.name: after})
         return await (by or self.backend).read(self.stream, after, consumer=consumer, limit=limit, wait=wait)
 
     async def ids(self) -> list[str]:
@@ -139,20 +142,26 @@ class Orders:
         *,
         consumer: str = "worker-1",
         wait: float = 0,
-        by: Backend | None = None,
+        by: StreamRouter | None = None,
     ) -> list[Claim]:
         return await self.stand.claim(limit, sources=[group], consumer=consumer, wait=wait, by=by)
 
-    async def claim_ids(self, group: Source, limit: int = 100, *, by: Backend | None = None) -> list[str]:
+    async def claim_ids(
+        self, group: Source, limit: int = 100, *, by: StreamRouter | None = None
+    ) -> list[str]:
         return self._listed([claim.id for claim in await self.claim(group, limit, by=by)])
 
-    async def claim_one(self, group: Source, id: str | None = None, *, by: Backend | None = None) -> Claim:
+    async def claim_one(
+        self, group: Source, id: str | None = None, *, by: StreamRouter | None = None
+    ) -> Claim:
         """The next event, which must be there, and must be `id` where that is given."""
         (claim,) = await self.claim(group, 1, by=by)
         assert id in (None, claim.id)
         return claim
 
-    async def start_claiming(self, *groups: Source, by: Backend | None = None) -> asyncio.Task[list[Claim]]:
+    async def start_claiming(
+        self, *groups: Source, by: StreamRouter | None = None
+    ) -> asyncio.Task[list[Claim]]:
         """A claim that waits, or is about to: which of the two must make no difference."""
         claiming = asyncio.ensure_future(self.stand.claim(sources=groups, wait=LONG, by=by))
         await a_few_turns()

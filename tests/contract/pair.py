@@ -7,11 +7,12 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from headrace.core.backend import Backend, DeadFilter
+from headrace.core.backend import DeadFilter
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND, MovableClock, microseconds
 from headrace.core.message import Batch
 from headrace.core.record import JobStatus, Record
+from headrace.engine.streams import StreamRouter
 from tests.contract.model import Job, Model
 from tests.contract.stand import LEASE, Stand
 from tests.contract.tidy import check_that_nothing_is_left
@@ -31,7 +32,7 @@ HandOut = tuple[int, Claim]
 class Pair:
     """`backends` are two processes that use the store."""
 
-    def __init__(self, create: Callable[[MovableClock], Callable[[], Backend]]) -> None:
+    def __init__(self, create: Callable[[MovableClock], Callable[[], StreamRouter]]) -> None:
         self._loop = asyncio.Runner()
         self._numbers = count(1)
         clock = MovableClock()

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final, Protocol, cast
 
-from headrace.backends.partitioned import Partitioned
-from headrace.core.backend import Answer, Backend, Promoted, Recovery, Renewal
+from headrace.core.backend import Answer, PartitionedStore, Promoted, Recovery, Renewal
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.ids import new_id
 from headrace.core.message import FRESH, NORMAL, Batch, Message, Source, State, Stream, Trouble, UniqueKey
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement, Verdict
 from headrace.core.record import Counts, JobStatus, Record, WorkerInfo
+from headrace.engine.streams import StreamRouter
 from tests.waiting import wait_until
 
 #: Seconds. Everything that a test does in between takes far less.
@@ -39,17 +39,17 @@ class Stand:
     stream: Final = Stream("queue", "work")
     source: Final = Source(stream)
 
-    def __init__(self, create: Callable[[], Backend], clock: MovableClock, *, parts: int = 1) -> None:
+    def __init__(self, create: Callable[[], StreamRouter], clock: MovableClock, *, parts: int = 1) -> None:
         self.backend = create()
         self.parts = parts
         self.clock = clock
         self._create = create
-        self._opened: list[Backend] = []
+        self._opened: list[StreamRouter] = []
         self._numbers = count(1)
 
     @property
-    def inner(self) -> Backend:
-        """The store itself, without what stands in front of it."""
+    def inner(self) -> PartitionedStore:
+        """The store itself, without the router."""
         return inner_of(self.backend)
 
     async def open(self) -> None:
@@ -63,15 +63,15 @@ class Stand:
         for backend in self._opened:
             await backend.close()
 
-    async def other(self) -> Backend:
+    async def other(self) -> StreamRouter:
         """A second backend on the same store, as another process would have it."""
         return await self._open(self._create())
 
-    def another(self) -> Backend:
+    def another(self) -> StreamRouter:
         """The same, not opened yet."""
         return self._create()
 
-    async def _open(self, backend: Backend) -> Backend:
+    async def _open(self, backend: StreamRouter) -> StreamRouter:
         self._opened.append(backend)
         await backend.open()
         return backend
@@ -185,7 +185,7 @@ class Stand:
         suspects: int = 100,
         children: int | None = None,
         wait: float = 0,
-        by: Backend | None = None,
+        by: StreamRouter | PartitionedStore | None = None,
     ) -> list[Claim]:
         return await (by or self.backend).claim(
             sources, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
@@ -203,7 +203,7 @@ class Stand:
         return [claim.id for claim in claims]
 
     async def claim_one(
-        self, id: str | None = None, *, consumer: str = "worker-1", by: Backend | None = None
+        self, id: str | None = None, *, consumer: str = "worker-1", by: StreamRouter | None = None
     ) -> Claim:
         """The next message, which must be there, and must be `id` where that is given."""
         claims = await self.claim(1, consumer=consumer, by=by)
@@ -215,7 +215,7 @@ class Stand:
         """A message that was just added and claimed."""
         return await self.claim_one(await self.add(id, unique=unique))
 
-    async def settle(self, claim: Claim, outcome: Outcome, *, by: Backend | None = None) -> Verdict:
+    async def settle(self, claim: Claim, outcome: Outcome, *, by: StreamRouter | None = None) -> Verdict:
         (verdict,) = await (by or self.backend).settle([Settlement(claim, outcome)])
         return verdict
 
@@ -286,8 +286,9 @@ class Stand:
         return await self.backend.counts(source.stream)
 
 
-def inner_of(backend: Backend) -> Backend:
-    return backend.inner if isinstance(backend, Partitioned) else backend
+def inner_of(router: StreamRouter) -> PartitionedStore:
+    assert isinstance(router.store, PartitionedStore)
+    return router.store
 
 
 def kept(value: bytes | None, *, ttl: float = 3600, note: str = "") -> Done:

@@ -23,7 +23,7 @@ LONG, SOON = 50.0, 10.0
 async def test_a_claim_holds_all_that_its_worker_needs(stand: Stand) -> None:
     id = await stand.add(body=b"to do", priority=HIGH)
     claim = await stand.claim_one()
-    assert (claim.source, claim.id, claim.body) == (stand.source, id, b"to do")
+    assert (claim.whole, claim.id, claim.body) == (stand.stream, id, b"to do")
     assert (claim.state, claim.priority, claim.suspect) == (FRESH, HIGH, False)
     assert abs(claim.claimed_us - stand.now_us()) < SECOND
 
@@ -108,7 +108,7 @@ async def test_a_claim_takes_from_several_sources(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
     here, there = await stand.add(), await stand.add(source=elsewhere)
     claims = await stand.claim(sources=[stand.source, elsewhere])
-    assert {(claim.source, claim.id) for claim in claims} == {(stand.source, here), (elsewhere, there)}
+    assert {(claim.whole, claim.id) for claim in claims} == {(stand.stream, here), (elsewhere.stream, there)}
 
 
 async def test_a_claim_takes_from_no_other_source(stand: Stand) -> None:
@@ -163,7 +163,7 @@ async def test_none_of_many_sources_waits_for_the_others_to_run_dry(stand: Stand
     sources = [await stand.queue(f"queue-{number}") for number in range(150)]
     for source in sources:
         await stand.append(*[stand.message() for _ in range(3)], source=source)
-    served = {claim.source for _ in range(170) for claim in await stand.claim(2, sources=sources)}
+    served = {claim.whole for _ in range(170) for claim in await stand.claim(2, sources=sources)}
     assert len(served) >= 130
 
 

@@ -7,14 +7,15 @@ from collections import Counter
 
 import pytest
 
-from headrace.core.backend import Backend, CancelAnswer, ReplayAnswer
+from headrace.core.backend import CancelAnswer, ReplayAnswer
 from headrace.core.message import UniqueKey
 from headrace.core.outcome import Released, Settlement, Verdict
 from headrace.core.record import JobStatus
+from headrace.engine.streams import StreamRouter
 from tests.contract.stand import HOUR_US, LEASE, Stand, kept, retry
 
 
-async def _processes(stand: Stand, count: int = 4) -> list[Backend]:
+async def _processes(stand: Stand, count: int = 4) -> list[StreamRouter]:
     return [stand.backend, *[await stand.other() for _ in range(count - 1)]]
 
 

@@ -19,7 +19,7 @@ async def test_a_claim_of_an_event_holds_all_that_its_worker_needs(orders: Order
     group = await orders.join()
     await orders.append(orders.event("a", key="customer-7", body=b"to do"))
     claim = await orders.claim_one(group)
-    assert (claim.source, claim.id, claim.body) == (group, "a", b"to do")
+    assert (claim.whole, claim.id, claim.body) == (group.stream, "a", b"to do")
     assert (claim.state, claim.priority, claim.suspect, claim.expires_us) == (FRESH, NORMAL, False, 0)
     assert abs(claim.claimed_us - orders.stand.now_us()) < SECOND
 
@@ -71,7 +71,7 @@ async def test_a_claim_from_two_groups_of_a_topic_gets_each_event_for_each(order
     billing, mail = await orders.join("billing"), await orders.join("mail")
     await orders.publish("a", "b")
     claims = await orders.stand.claim(sources=[billing, mail])
-    assert sorted((claim.source.stream.group, claim.id) for claim in claims) == [
+    assert sorted((claim.whole.group, claim.id) for claim in claims) == [
         ("billing", "a"),
         ("billing", "b"),
         ("mail", "a"),

@@ -7,15 +7,15 @@ from collections import Counter
 
 import pytest
 
-from headrace.core.backend import Backend
 from headrace.core.message import Source
 from headrace.core.outcome import Done, Settlement, Verdict
 from headrace.core.topics import BEGINNING
+from headrace.engine.streams import StreamRouter
 from tests.contract.orders import LONG, SOON, Orders
 from tests.contract.stand import kept
 
 
-async def _processes(orders: Orders, count: int = 4) -> list[Backend]:
+async def _processes(orders: Orders, count: int = 4) -> list[StreamRouter]:
     return [orders.backend, *[await orders.stand.other() for _ in range(count - 1)]]
 
 
@@ -54,7 +54,7 @@ async def test_publishing_and_claiming_at_once_loses_nothing(orders: Orders) -> 
             await orders.append(*batch)
             await asyncio.sleep(0)
 
-    async def consume(group: Source, consumer: str, by: Backend, got: list[str]) -> None:
+    async def consume(group: Source, consumer: str, by: StreamRouter, got: list[str]) -> None:
         while len(got) < len(ids):
             claims = await orders.claim(group, 5, consumer=consumer, by=by, wait=0.05)
             got += [claim.id for claim in claims]

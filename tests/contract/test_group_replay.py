@@ -8,12 +8,13 @@ from functools import partial
 
 import pytest
 
-from headrace.core.backend import Backend, ReplayAnswer
+from headrace.core.backend import ReplayAnswer
 from headrace.core.message import Source
 from headrace.core.outcome import Done, Settlement
 from headrace.core.record import JobStatus
 from headrace.core.topics import BEGINNING, NEW, Start
 from headrace.engine.patience import patiently
+from headrace.engine.streams import StreamRouter
 from tests.contract.orders import Orders, soon
 from tests.waiting import wait_until
 
@@ -179,7 +180,7 @@ async def test_members_at_work_end_with_the_newest_event_of_each_key(orders: Ord
         counts = await orders.backend.counts(group.stream)
         return not (counts.queued or counts.running)
 
-    async def work(by: Backend, consumer: str) -> None:
+    async def work(by: StreamRouter, consumer: str) -> None:
         nonlocal handled
         while handled < 40 or not await is_over():
             claims = await patiently(lambda: orders.claim(group, 2, consumer=consumer, wait=0.02, by=by))

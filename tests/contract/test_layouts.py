@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.core.backend import Answer, Backend, ReplayAnswer, Wanted
+from headrace.core.backend import Answer, PartitionedStore, ReplayAnswer, Wanted
 from headrace.core.clock import SECOND
 from headrace.core.errors import Moved
 from headrace.core.ids import new_id
@@ -30,7 +30,7 @@ SPLIT = Layout((Generation(0, 1, 7), Generation(1, 3)), sealed=True)
 
 
 @pytest.fixture
-def inner(stand: Stand) -> Backend:
+def inner(stand: Stand) -> PartitionedStore:
     """The store of the stand, without what stands in front of it."""
     return stand.inner
 
@@ -46,19 +46,21 @@ def batch(stream: Stream, number: int, *messages: Message) -> Batch:
 # --- layouts ------------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_of_which_nothing_is_stored_is_whole(inner: Backend) -> None:
+async def test_a_stream_of_which_nothing_is_stored_is_whole(inner: PartitionedStore) -> None:
     assert await inner.layout(Stream("queue", "unknown")) == WHOLE
     assert WHOLE.whole
     assert WHOLE.current == Generation(0, 1)
 
 
 @pytest.mark.parametrize("stream", [QUEUE, TOPIC], ids=["queue", "topic"])
-async def test_a_layout_is_stored_and_seen_by_others(stand: Stand, inner: Backend, stream: Stream) -> None:
+async def test_a_layout_is_stored_and_seen_by_others(
+    stand: Stand, inner: PartitionedStore, stream: Stream
+) -> None:
     assert await inner.swap_layout(stream, WHOLE, SPLIT) == SPLIT
     assert await (await stand.other()).layout(stream) == SPLIT
 
 
-async def test_a_layout_is_replaced_only_where_it_was_expected(inner: Backend) -> None:
+async def test_a_layout_is_replaced_only_where_it_was_expected(inner: PartitionedStore) -> None:
     assert await inner.swap_layout(QUEUE, SPLIT, PROPOSED) == WHOLE
     assert await inner.swap_layout(QUEUE, WHOLE, PROPOSED) == PROPOSED
     assert await inner.swap_layout(QUEUE, WHOLE, SPLIT) == PROPOSED
@@ -67,15 +69,15 @@ async def test_a_layout_is_replaced_only_where_it_was_expected(inner: Backend) -
     assert await inner.layout(QUEUE) == SPLIT
 
 
-async def test_of_many_that_swap_at_once_one_succeeds(stand: Stand, inner: Backend) -> None:
-    stores = [inner, *[await stand.other() for _ in range(2)]]
+async def test_of_many_that_swap_at_once_one_succeeds(stand: Stand, inner: PartitionedStore) -> None:
+    stores = [inner, *[inner_of(await stand.other()) for _ in range(2)]]
     wanted = [Layout((Generation(0, 1),), parts) for parts in range(2, 8)]
     swaps = (stores[index % 3].swap_layout(QUEUE, WHOLE, each) for index, each in enumerate(wanted))
     answers = await asyncio.gather(*swaps)
     assert set(answers) == {await inner.layout(QUEUE)}
 
 
-async def test_the_layout_of_a_topic_is_decided_before_its_first_use(inner: Backend) -> None:
+async def test_the_layout_of_a_topic_is_decided_before_its_first_use(inner: PartitionedStore) -> None:
     parted = layout_of_topic(3)
     for name in ("written", "due-later", "declared", "joined"):
         topic = Stream("topic", name)
@@ -95,7 +97,7 @@ async def test_the_layout_of_a_topic_is_decided_before_its_first_use(inner: Back
         assert len(await inner.append(batch(topic, 2, message()))) == 1
 
 
-async def test_of_those_who_make_a_topic_at_once_one_decides(stand: Stand, inner: Backend) -> None:
+async def test_of_those_who_make_a_topic_at_once_one_decides(stand: Stand, inner: PartitionedStore) -> None:
     other = inner_of(await stand.other())
     for number in range(5):
         topic = Stream("topic", f"made-{number}")
@@ -107,7 +109,7 @@ async def test_of_those_who_make_a_topic_at_once_one_decides(stand: Stand, inner
         assert (swapped == WHOLE) is not isinstance(written, Moved)
 
 
-async def test_changes_are_announced(inner: Backend) -> None:
+async def test_changes_are_announced(inner: PartitionedStore) -> None:
     heard: list[Order] = []
     stop = inner.listen(heard.append)
     try:
@@ -120,7 +122,7 @@ async def test_changes_are_announced(inner: Backend) -> None:
         stop()
 
 
-async def test_what_a_dropped_part_had_is_gone(inner: Backend) -> None:
+async def test_what_a_dropped_part_had_is_gone(inner: PartitionedStore) -> None:
     part = part_stream(QUEUE, 1, 0)
     await inner.append(batch(part, 1, message()))
     assert await inner.purge(part, mark_us=0, limit=10) == 1
@@ -135,7 +137,7 @@ async def test_what_a_dropped_part_had_is_gone(inner: Backend) -> None:
 # --- sealed streams -----------------------------------------------------------------------------------------
 
 
-async def sealed(inner: Backend, stream: Stream) -> None:
+async def sealed(inner: PartitionedStore, stream: Stream) -> None:
     """A queue in use, or a topic that nobody has used."""
     if stream.kind == "queue":
         await seal(inner, stream)
@@ -145,7 +147,9 @@ async def sealed(inner: Backend, stream: Stream) -> None:
 
 @pytest.mark.parametrize("stream", [QUEUE, TOPIC], ids=["queue", "topic"])
 @pytest.mark.parametrize("fresh", [True, False])
-async def test_a_sealed_stream_takes_nothing_new(inner: Backend, stream: Stream, fresh: bool) -> None:
+async def test_a_sealed_stream_takes_nothing_new(
+    inner: PartitionedStore, stream: Stream, fresh: bool
+) -> None:
     await sealed(inner, stream)
     with pytest.raises(Moved) as caught:
         await inner.append(batch(stream, 1, message(fresh=fresh), message(fresh=fresh)))
@@ -153,7 +157,7 @@ async def test_a_sealed_stream_takes_nothing_new(inner: Backend, stream: Stream,
     assert (await inner.counts(stream)).queued == 0
 
 
-async def test_a_sealed_part_answers_what_it_had_taken_before(inner: Backend) -> None:
+async def test_a_sealed_part_answers_what_it_had_taken_before(inner: PartitionedStore) -> None:
     first, second = batch(QUEUE, 1, message()), batch(QUEUE, 2, message())
     assert await inner.append(first) == [Answer(first.messages[0].id)]
     await seal(inner, QUEUE)
@@ -164,20 +168,20 @@ async def test_a_sealed_part_answers_what_it_had_taken_before(inner: Backend) ->
     assert (await inner.counts(QUEUE)).queued == 1
 
 
-async def test_a_part_can_be_sealed_before_anything_was_in_it(inner: Backend) -> None:
+async def test_a_part_can_be_sealed_before_anything_was_in_it(inner: PartitionedStore) -> None:
     part = part_stream(QUEUE, 1, 4)
     await seal(inner, part)
     with pytest.raises(Moved):
         await inner.append(batch(part, 1, message()))
 
 
-async def test_a_stream_that_is_sealed_no_more_takes_messages_again(inner: Backend) -> None:
+async def test_a_stream_that_is_sealed_no_more_takes_messages_again(inner: PartitionedStore) -> None:
     await seal(inner, QUEUE)
     assert await inner.swap_layout(QUEUE, SEALED, WHOLE) == WHOLE
     assert len(await inner.append(batch(QUEUE, 1, message()))) == 1
 
 
-async def test_what_lies_in_a_sealed_part_goes_on(inner: Backend, stand: Stand) -> None:
+async def test_what_lies_in_a_sealed_part_goes_on(inner: PartitionedStore, stand: Stand) -> None:
     ids = [await stand.add(), await stand.add(), await stand.add(delay=10)]
     await seal(inner, QUEUE)
     first, second = await stand.claim(by=inner)
@@ -189,7 +193,7 @@ async def test_what_lies_in_a_sealed_part_goes_on(inner: Backend, stand: Stand) 
     assert sorted([claim.id for claim in await stand.claim(by=inner)]) == sorted(ids)
 
 
-async def test_schedules_fire_into_a_sealed_queue(inner: Backend, stand: Stand) -> None:
+async def test_schedules_fire_into_a_sealed_queue(inner: PartitionedStore, stand: Stand) -> None:
     await inner.swap_schedules([establish(QUEUE, "nightly")])
     await seal(inner, QUEUE)
     await stand.advance(60)
@@ -200,7 +204,7 @@ async def test_schedules_fire_into_a_sealed_queue(inner: Backend, stand: Stand) 
     assert [claim.id for claim in await stand.claim(by=inner)] == [due.id]
 
 
-async def test_a_sealed_topic_is_neither_declared_nor_joined(inner: Backend) -> None:
+async def test_a_sealed_topic_is_neither_declared_nor_joined(inner: PartitionedStore) -> None:
     await sealed(inner, TOPIC)
     with pytest.raises(Moved):
         await inner.arrange(TOPIC, TopicRules())
@@ -220,7 +224,7 @@ def wanted(messages: Sequence[Message]) -> list[Wanted]:
     return [Wanted.by(message) for message in messages]
 
 
-async def test_ids_and_keys_that_are_known_have_a_holder(inner: Backend, stand: Stand) -> None:
+async def test_ids_and_keys_that_are_known_have_a_holder(inner: PartitionedStore, stand: Stand) -> None:
     waiting = await stand.add("given")
     keyed = await stand.add(unique=UniqueKey("key"))
     asked = [
@@ -236,7 +240,7 @@ async def test_ids_and_keys_that_are_known_have_a_holder(inner: Backend, stand: 
     assert (await inner.counts(QUEUE)).queued == 2
 
 
-async def test_a_key_that_was_released_has_no_holder(inner: Backend, stand: Stand) -> None:
+async def test_a_key_that_was_released_has_no_holder(inner: PartitionedStore, stand: Stand) -> None:
     claim = await stand.running(unique=UniqueKey("key"))
     assert await inner.holders(QUEUE, [Wanted(key="key")]) == [claim.id]
     await stand.die(claim)
@@ -244,7 +248,9 @@ async def test_a_key_that_was_released_has_no_holder(inner: Backend, stand: Stan
     assert await inner.holders(QUEUE, [Wanted(key="key"), Wanted(claim.id)]) == [None, claim.id]
 
 
-async def test_a_mark_and_a_span_hold_until_their_time_has_passed(inner: Backend, stand: Stand) -> None:
+async def test_a_mark_and_a_span_hold_until_their_time_has_passed(
+    inner: PartitionedStore, stand: Stand
+) -> None:
     span = UniqueKey("span", "elapsed", 100 * SECOND)
     claim = await stand.running(unique=span)
     await stand.settle_done(claim, value=b"result", ttl=100)
@@ -254,7 +260,7 @@ async def test_a_mark_and_a_span_hold_until_their_time_has_passed(inner: Backend
     assert await inner.holders(QUEUE, wanted(asked)) == [None, None]
 
 
-async def test_in_a_topic_only_keys_are_held(inner: Backend, stand: Stand) -> None:
+async def test_in_a_topic_only_keys_are_held(inner: PartitionedStore, stand: Stand) -> None:
     await inner.arrange(TOPIC, TopicRules())
     event = message(unique=UniqueKey("order-1", "elapsed", 60 * SECOND))
     await inner.append(batch(TOPIC, 1, event))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.backends import open_backend
 from headrace.core.clock import microseconds
 from headrace.core.ids import new_id
 from headrace.core.message import Batch
 from headrace.core.outcome import Verdict
 from headrace.core.record import Counts, JobStatus
 from tests.contract.stand import LEASE, Stand
+from tests.routers import open_router
 
 
 async def test_a_store_describes_itself(stand: Stand, store: str) -> None:
@@ -57,7 +57,7 @@ async def test_a_twin_is_the_same_store_with_a_life_of_its_own(stand: Stand) -> 
 
 async def test_another_namespace_is_another_store(stand: Stand, store_url: str) -> None:
     id = await stand.add()
-    stranger = open_backend(store_url, namespace="another", clock=stand.clock)
+    stranger = open_router(store_url, namespace="another", clock=stand.clock)
     await stranger.open()
     try:
         await stranger.ensure(stand.source, microseconds(LEASE))

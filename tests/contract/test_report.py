@@ -70,7 +70,7 @@ async def test_reports_of_many_messages_of_several_streams_go_together(stand: St
     claims = await stand.claim(500, sources=sources)
     await stand.backend.report([Report(claim, 0.5, claim.id) for claim in claims])
     for claim in claims[::50]:
-        assert await told(stand, claim.id, source=claim.source) == (0.5, claim.id)
+        assert await told(stand, claim.id, source=Source(claim.whole)) == (0.5, claim.id)
 
 
 async def test_a_success_ends_it(stand: Stand) -> None:

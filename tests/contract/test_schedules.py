@@ -8,7 +8,6 @@ from contextlib import suppress
 
 import msgspec
 
-from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.ids import derived_id
 from headrace.core.message import Message, Stream, UniqueKey
@@ -26,6 +25,7 @@ from headrace.core.scheduling import (
     remove,
     resume,
 )
+from headrace.engine.streams import StreamRouter
 from tests.contract.stand import Stand
 from tests.waiting import wait_until
 
@@ -37,7 +37,7 @@ async def record(stand: Stand, name: str = NAME) -> ScheduleRecord:
     return next(each for each in table.records if each.name == name)
 
 
-async def swap(stand: Stand, one: ScheduleSwap, *, by: Backend | None = None) -> Swapped:
+async def swap(stand: Stand, one: ScheduleSwap, *, by: StreamRouter | None = None) -> Swapped:
     [answer] = await (by or stand.backend).swap_schedules([one])
     return answer
 

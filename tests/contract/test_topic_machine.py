@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from headrace.backends import open_backend
-from headrace.core.backend import Backend
 from headrace.core.clock import MovableClock
 from headrace.core.ids import new_id
+from headrace.engine.streams import StreamRouter
 from tests.contract.topic_actions import Action, actions
 from tests.contract.topic_pair import TopicPair
+from tests.routers import open_router
 
 
 class TopicMachine(RuleBasedStateMachine):
-    def __init__(self, create: Callable[[MovableClock], Callable[[], Backend]]) -> None:
+    def __init__(self, create: Callable[[MovableClock], Callable[[], StreamRouter]]) -> None:
         super().__init__()
         self.pair = TopicPair(create)
 
@@ -40,14 +40,14 @@ class TopicMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.whole(
-    "the model knows one log; tests/unit/backends/test_topic_splits_at_any_time.py has one of parts"
+    "the model knows one log; tests/unit/engine/streams/test_topic_histories.py has one of parts"
 )
 @pytest.mark.timeout(7200)  # the nightly profile takes its time
 def test_groups_get_what_the_model_owes_them(store_url: str) -> None:
-    def create(clock: MovableClock) -> Callable[[], Backend]:
+    def create(clock: MovableClock) -> Callable[[], StreamRouter]:
         """A namespace of its own for each example is as good as an empty store."""
         namespace = new_id()
-        return lambda: open_backend(store_url, namespace=namespace, clock=clock)
+        return lambda: open_router(store_url, namespace=namespace, clock=clock)
 
     class Machine(TopicMachine):
         def __init__(self) -> None:

@@ -9,7 +9,8 @@ import pytest
 from headrace.core.clock import SECOND
 from headrace.core.errors import UnknownEvent
 from headrace.core.message import Stream
-from headrace.core.topics import BEGINNING, NEW, Position, Reading, Start, total
+from headrace.core.position import Position, TopicReading
+from headrace.core.topics import BEGINNING, NEW, Start
 from tests.contract.orders import LONG, SOON, Orders, a_few_turns
 
 
@@ -18,16 +19,16 @@ async def test_events_are_read_in_their_order(orders: Orders) -> None:
     await orders.publish("a", "b", "c")
     reading = await orders.read(BEGINNING)
     assert _ids(reading) == ["a", "b", "c"]
-    assert reading.position == 3
+    assert reading.position.total == 3
 
 
 @pytest.mark.whole("parts have no order among each other")
 async def test_a_reader_goes_on_where_it_was(orders: Orders) -> None:
     await orders.publish("a", "b", "c")
     first = await orders.read(limit=2)
-    assert (_ids(first), first.position) == (["a", "b"], 2)
+    assert (_ids(first), first.position.total) == (["a", "b"], 2)
     second = await orders.read(first.position, limit=2)
-    assert (_ids(second), second.position) == (["c"], 3)
+    assert (_ids(second), second.position.total) == (["c"], 3)
 
 
 @pytest.mark.whole("numbers count within a part")
@@ -115,7 +116,7 @@ async def test_a_reader_behind_what_was_trimmed_goes_on_with_the_first_left(orde
     await orders.arrange(max_length=2)
     await orders.tend(group)
     reading = await orders.read(1)
-    assert (_ids(reading), reading.position) == (["c", "d"], 4)
+    assert (_ids(reading), reading.position.total) == (["c", "d"], 4)
 
 
 async def test_a_waiting_reader_is_woken_by_an_event(orders: Orders) -> None:
@@ -177,24 +178,24 @@ async def test_the_start_of_a_reader_that_waits_is_where_it_began(orders: Orders
     assert await _soon(reading) == ["a"]
 
 
-def _nothing_behind(reading: Reading) -> int:
+def _nothing_behind(reading: TopicReading) -> int:
     """The position of a reader that got nothing."""
     assert reading.entries == ()
-    return total(reading.position)
+    return reading.position.total
 
 
-def _ids(reading: Reading) -> list[str]:
+def _ids(reading: TopicReading) -> list[str]:
     return [entry.id for entry in reading.entries]
 
 
 async def _start_reading(
-    orders: Orders, after: Position | Start, *, consumer: str = "reader"
-) -> asyncio.Task[Reading]:
+    orders: Orders, after: int | Position | Start, *, consumer: str = "reader"
+) -> asyncio.Task[TopicReading]:
     """One that waits, or is about to: which of the two must make no difference."""
     reading = asyncio.ensure_future(orders.read(after, wait=LONG, consumer=consumer))
     await a_few_turns()
     return reading
 
 
-async def _soon(reading: asyncio.Task[Reading]) -> list[str]:
+async def _soon(reading: asyncio.Task[TopicReading]) -> list[str]:
     return _ids(await asyncio.wait_for(reading, SOON))

@@ -10,10 +10,11 @@ from headrace.backends.redis.backend import RedisBackend
 from headrace.backends.redis.connection import pack
 from headrace.backends.redis.keys import GROUP, LANES, is_permanent
 from headrace.backends.sqlite.backend import SqliteBackend
-from headrace.core.backend import Backend, DeadFilter
+from headrace.core.backend import DeadFilter
 from headrace.core.message import Source, Stream, group_stream
 from headrace.core.record import JobStatus
 from headrace.core.topics import TopicRules
+from headrace.engine.streams import StreamRouter
 from tests.contract.stand import HOUR_US, Stand, inner_of
 from tests.heartbeats import leave
 
@@ -43,7 +44,7 @@ async def check_that_nothing_is_left(stand: Stand) -> None:
         _check_sqlite(inner)
 
 
-async def _end_all(backend: Backend, stream: Stream) -> None:
+async def _end_all(backend: StreamRouter, stream: Stream) -> None:
     for record in await backend.records(stream, status=JobStatus.RUNNING, limit=10_000):
         await backend.cancel(stream, record.id, mark_us=HOUR_US)
     while (await backend.reclaim([Source(stream)], limit=100)).more:
@@ -54,7 +55,7 @@ async def _end_all(backend: Backend, stream: Stream) -> None:
         await backend.discard(stream, [letter.id for letter in letters])
 
 
-async def _empty_topic(backend: Backend, topic: Stream) -> None:
+async def _empty_topic(backend: StreamRouter, topic: Stream) -> None:
     """Remove its groups, and let everything in its log be too old."""
     while (await backend.promote([Source(topic)], limit=100)).count:
         pass
@@ -65,7 +66,7 @@ async def _empty_topic(backend: Backend, topic: Stream) -> None:
         assert await backend.remove(record.stream)
 
 
-async def _forget(stand: Stand, backend: Backend) -> None:
+async def _forget(stand: Stand, backend: StreamRouter) -> None:
     await stand.advance(LATER)
     while await backend.prune(limit=1000):
         pass

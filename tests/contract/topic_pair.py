@@ -7,12 +7,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from headrace.core.backend import Answer, Backend, DeadFilter
+from headrace.core.backend import Answer, DeadFilter
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock
 from headrace.core.message import Source, group_stream
 from headrace.core.outcome import Done, Outcome, Settlement
 from headrace.core.topics import BEGINNING, Start
+from headrace.engine.streams import StreamRouter
 from tests.contract.orders import Orders
 from tests.contract.stand import LEASE, Stand, dead
 from tests.contract.tidy import check_that_nothing_is_left
@@ -29,7 +30,7 @@ HandOut = tuple[str, Claim, int]
 class TopicPair:
     """Two processes use the store; one group is ordered."""
 
-    def __init__(self, create: Callable[[MovableClock], Callable[[], Backend]]) -> None:
+    def __init__(self, create: Callable[[MovableClock], Callable[[], StreamRouter]]) -> None:
         self._loop = asyncio.Runner()
         self._numbers = count(1)
         clock = MovableClock()

@@ -13,9 +13,7 @@ import msgspec
 from click.testing import CliRunner
 
 from headrace import App, HeadraceError, signals
-from headrace.backends import open_backend
 from headrace.cli.main import cli
-from headrace.core.backend import Backend
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.event import EventEnvelope
@@ -40,7 +38,9 @@ from headrace.core.scheduling import establish
 from headrace.core.topics import BEGINNING
 from headrace.core.traffic import Tally
 from headrace.dashboard import asgi
+from headrace.engine.streams import StreamRouter
 from tests.heartbeats import beat
+from tests.routers import open_router
 from tests.waiting import wait_until
 
 #: Seconds: of the leases in the store, until what is scheduled is due, and by which the clock is moved.
@@ -68,7 +68,7 @@ def event(id: str, key: str, **options: Any) -> Message:
     return Message(id, "?", encode_envelope(envelope), key=key, **options)
 
 
-async def fill(backend: Backend) -> None:
+async def fill(backend: StreamRouter) -> None:
     for stream in (WORK, OTHER):
         await backend.ensure(Source(stream), microseconds(LEASE))
         await _append(backend, stream, job(f"healthy-{stream.name}-held"))
@@ -108,7 +108,7 @@ async def fill(backend: Backend) -> None:
     )
 
 
-async def _end_victims(backend: Backend) -> None:
+async def _end_victims(backend: StreamRouter) -> None:
     await _end(backend, WORK, "victim-again", _retry())
     await _end(
         backend,
@@ -119,7 +119,7 @@ async def _end_victims(backend: Backend) -> None:
     await _end(backend, WORK, "victim-done", Done(Kept(b"\x07", microseconds(3600), "fine")))
 
 
-async def _publish(backend: Backend) -> None:
+async def _publish(backend: StreamRouter) -> None:
     await backend.join(GROUP, BEGINNING, ordered=True)
     await _append(
         backend,
@@ -144,16 +144,16 @@ def _retry() -> Retry:
     return Retry(FRESH.failed(Trouble(1, "failed", "gone", "no")), microseconds(DELAY))
 
 
-async def _append(backend: Backend, stream: Stream, *messages: Message) -> list[str]:
+async def _append(backend: StreamRouter, stream: Stream, *messages: Message) -> list[str]:
     await backend.append(Batch(stream, f"by-{messages[0].id}", 1, list(messages)))
     return [message.id for message in messages]
 
 
-async def _claim(backend: Backend, stream: Stream) -> list[Claim]:
+async def _claim(backend: StreamRouter, stream: Stream) -> list[Claim]:
     return await backend.claim([Source(stream)], consumer="gone", limit=10, suspects=1, wait=0)
 
 
-async def _end(backend: Backend, stream: Stream, id: str, outcome: Outcome) -> None:
+async def _end(backend: StreamRouter, stream: Stream, id: str, outcome: Outcome) -> None:
     await _append(backend, stream, job(id))
     [claim] = await _claim(backend, stream)
     await backend.settle([Settlement(claim, outcome)])
@@ -200,7 +200,7 @@ class Shop:
 
     async def _reclaim(self) -> None:
         """At once, where workers on a server wait a moment before they look."""
-        backend = open_backend(self._url, clock=self._clock)
+        backend = open_router(self._url, clock=self._clock)
         await backend.open()
         try:
             await backend.reclaim([Source(stream) for stream in (WORK, GROUP, OTHER)], limit=100)

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from headrace.backends import open_backend
+from tests.routers import open_router
 
 from .damage import Value, fill
 
@@ -39,7 +39,7 @@ class SqliteFile:
         self.url = f"sqlite:///{self._path}"
 
     async def make(self) -> None:
-        backend = open_backend(f"sqlite:///{self._template}")
+        backend = open_router(f"sqlite:///{self._template}")
         await backend.open()
         await fill(backend)
         await backend.close()

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.backends import open_backend
 from tests.contract.stand import inner_of
+from tests.routers import open_router
 from tests.servers import HOST, Server, ask
 
 from .damage import PASSED, fill
@@ -47,7 +47,7 @@ class RedisStore:
 
     async def make(self) -> None:
         self._ask("FLUSHDB")
-        backend = open_backend(self.url)
+        backend = open_router(self.url)
         await backend.open()
         await fill(backend)
         store = inner_of(backend)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
-from headrace.core.backend import Backend, CancelAnswer, DeadFilter, Renewal, Wanted
+from headrace.core.backend import CancelAnswer, DeadFilter, Renewal, Wanted
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
@@ -30,6 +30,7 @@ from headrace.core.record import JobStatus, WorkerInfo
 from headrace.core.scheduling import advance, establish
 from headrace.core.topics import BEGINNING, NEW, Start, TopicRules
 from headrace.core.traffic import Tally
+from headrace.engine.streams import StreamRouter
 from tests.contract.stand import inner_of
 from tests.heartbeats import beat, leave
 
@@ -46,7 +47,7 @@ WORKER = WorkerInfo("worker", "host", 1, 1, ("work",), 10, groups=("orders/billi
 _numbers = count(1)
 
 
-async def produce(backend: Backend) -> None:
+async def produce(backend: StreamRouter) -> None:
     """As a web application does: jobs and events of every kind, and what a job's handle can."""
     await backend.arrange(TOPIC, TopicRules(max_length=1000))
     plain = [Message(new_id(), "greet", b"", fresh=True) for _ in range(3)]
@@ -76,7 +77,7 @@ async def produce(backend: Backend) -> None:
     assert QUEUE in await backend.streams()
 
 
-async def work(backend: Backend) -> None:
+async def work(backend: StreamRouter) -> None:
     """As a worker does; `produce` has gone before. Every outcome, recovery, schedules, upkeep."""
     await backend.ensure(JOBS, 20 * SECOND)
     await backend.ensure(JOBS, 15 * SECOND)
@@ -101,7 +102,7 @@ async def work(backend: Backend) -> None:
     await leave(backend, "worker", JOBS.stream)
 
 
-async def read(backend: Backend) -> None:
+async def read(backend: StreamRouter) -> None:
     """As a dashboard does that may change nothing; `produce` and `work` have gone before."""
     streams = await backend.streams()
     assert {QUEUE, TOPIC, ORDERED, PLAIN} <= set(streams)
@@ -130,7 +131,7 @@ async def read(backend: Backend) -> None:
     await backend.schedules([QUEUE])
 
 
-async def _work_off(backend: Backend, source: Source) -> None:
+async def _work_off(backend: StreamRouter, source: Source) -> None:
     """Every outcome that is left for what can be claimed from there."""
     trouble = Trouble(1, "failed", "worker")
     outcomes: list[Outcome] = [
@@ -158,7 +159,7 @@ async def _work_off(backend: Backend, source: Source) -> None:
         await backend.promote([source], limit=10)
 
 
-async def _recover(backend: Backend) -> None:
+async def _recover(backend: StreamRouter) -> None:
     """A worker that is gone held these, and one of them is to be cancelled."""
     await backend.append(_batch(QUEUE, *[Message(new_id(), "greet", b"") for _ in range(3)]))
     for _ in range(3):
@@ -173,11 +174,11 @@ async def _recover(backend: Backend) -> None:
         assert await backend.settle([Settlement(claim, DONE)]) == [Verdict.KEPT]
 
 
-async def _claim(backend: Backend, source: Source, wait: float = 0) -> list[Claim]:
+async def _claim(backend: StreamRouter, source: Source, wait: float = 0) -> list[Claim]:
     return await backend.claim([source], consumer="worker", limit=20, suspects=10, wait=wait)
 
 
-async def _renewed(backend: Backend, claims: list[Claim]) -> None:
+async def _renewed(backend: StreamRouter, claims: list[Claim]) -> None:
     leases = backend.lease_keeper()
     answers = await leases.renew(claims)
     await leases.close()

@@ -10,7 +10,7 @@ import sys
 from headrace.backends import open_store
 from headrace.core.layout import parts_of
 from headrace.core.message import Stream
-from tests.layouts import propose, seal
+from tests.layouts import adopt, propose, seal
 
 
 async def split(url: str, queue: Stream, parts: int, steps: int) -> None:
@@ -21,9 +21,7 @@ async def split(url: str, queue: Stream, parts: int, steps: int) -> None:
     for part in parts_of(queue, layout.current)[: steps - 1]:
         await seal(store, part)
     if steps > layout.current.parts + 1:
-        stored = await store.layout(queue)
-        now_us = (await store.schedules([queue])).now_us
-        await store.swap_layout(queue, stored, stored.with_adoption(now_us))
+        await adopt(store, queue)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -10,11 +10,11 @@ import asyncio
 import os
 import sys
 
-from headrace.backends import open_backend
 from headrace.core.clock import SECOND
 from headrace.core.message import Source, group_stream
 from headrace.core.outcome import DONE, Settlement
 from headrace.core.topics import BEGINNING
+from tests.routers import open_router
 
 #: Seconds. Nobody here renews: a member that is not killed settles at once.
 LEASE = 8
@@ -23,7 +23,7 @@ PLAIN, ORDERED = group_stream("orders", "billing"), group_stream("orders", "inde
 
 
 async def main(url: str, notes: str) -> None:
-    backend = open_backend(url)
+    backend = open_router(url)
     await backend.open()
     sources = [Source(PLAIN), Source(ORDERED)]
     for source in sources:
@@ -33,7 +33,7 @@ async def main(url: str, notes: str) -> None:
     consumer = f"process-{os.getpid()}"
     while True:
         claims = await backend.claim(sources, consumer=consumer, limit=10, suspects=10, wait=0.5)
-        lines = [f"{claim.source.stream.group} {claim.id}\n" for claim in claims]
+        lines = [f"{claim.whole.group} {claim.id}\n" for claim in claims]
         os.write(file, "".join(lines).encode())
         await backend.settle([Settlement(claim, DONE) for claim in claims])
         await backend.reclaim(sources, limit=100)

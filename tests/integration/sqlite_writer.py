@@ -10,12 +10,12 @@ import os
 import sys
 from itertools import count
 
-from headrace.backends import open_backend
-from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import Done, Kept, Settlement
+from headrace.engine.streams import StreamRouter
+from tests.routers import open_router
 
 STREAM = Stream("queue", "work")
 SOURCE = Source(STREAM)
@@ -25,14 +25,14 @@ def say(sign: str, ids: list[str]) -> None:
     os.write(1, "".join(f"{sign} {id}\n" for id in ids).encode())
 
 
-async def produce(backend: Backend, name: str) -> None:
+async def produce(backend: StreamRouter, name: str) -> None:
     for number in count(1):
         messages = [Message(new_id(), "greet", os.urandom(300)) for _ in range(number % 7 + 1)]
         await backend.append(Batch(STREAM, name, number, messages))
         say("+", [message.id for message in messages])
 
 
-async def consume(backend: Backend, name: str) -> None:
+async def consume(backend: StreamRouter, name: str) -> None:
     while True:
         claims = await backend.claim([SOURCE], consumer=name, limit=5, suspects=1, wait=1)
         done = Done(Kept(b"done", 3600 * SECOND))
@@ -41,7 +41,7 @@ async def consume(backend: Backend, name: str) -> None:
 
 
 async def main(url: str) -> None:
-    backend = open_backend(url)
+    backend = open_router(url)
     await backend.open()
     await backend.ensure(SOURCE, 15 * SECOND)
     name = f"process-{os.getpid()}"

@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from headrace import App, Job, JobStatus, RetryPolicy, Snooze, Unrecoverable, current_job
-from headrace.backends import open_backend, open_store
+from headrace.backends import open_store
 from headrace.backends.redis.keys import GROUP
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, Stream
+from tests.routers import open_router
 from tests.waiting import wait_until
 
 T = TypeVar("T")
@@ -103,7 +104,7 @@ class Story:
         assert counted == EXPECTED_RUNS
         fired = Counter(id for label, id in self.runs if label == "scheduled")
         assert set(fired.values()) == {1}
-        backend = open_backend(self._direct, namespace=self._namespace)
+        backend = open_router(self._direct, namespace=self._namespace)
         await backend.open()
         try:
             for stream in await backend.streams():
@@ -135,7 +136,7 @@ class Story:
 
     async def _run_out(self, ghost: Any, claim: Claim) -> None:
         """As if a lease had passed since."""
-        lane = ghost._store.queue(claim.source.stream).keys.lanes[claim.token.lane - 1]
+        lane = ghost._store.queue(claim.stream).keys.lanes[claim.token.lane - 1]
         idle = ("IDLE", round(2000 * LEASE), "JUSTID")
         await ghost._store.command("XCLAIM", lane, GROUP, "ghost", 0, claim.token.entry, *idle)
 

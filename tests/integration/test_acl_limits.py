@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from headrace.backends import open_backend
 from headrace.backends.redis.permissions import Role, rules_for
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Stream
+from tests.routers import open_router
 from tests.servers import HOST, Server, ServerError, ask, require, rows
 from tests.waiting import wait_until_sync
 
@@ -116,7 +116,7 @@ def test_neither_takes_work_nor_rules_the_server(server: Server, role: Role) -> 
 async def test_a_producer_pauses_a_queue_for_all(server: Server) -> None:
     User(server, "producer").socket.close()
     stream = Stream("queue", "work")
-    store = open_backend(f"redis://producer:secret@{HOST}:{server.port}")
+    store = open_router(f"redis://producer:secret@{HOST}:{server.port}")
     await store.open()
     await store.append(Batch(stream, new_id(), 1, [Message(new_id(), "greet", b"")]))
     await store.pause(stream, paused=True)

@@ -9,23 +9,23 @@ from pathlib import Path
 import pytest
 
 from headrace import App, JobStatus
-from headrace.backends import open_backend
 from headrace.backends.redis.permissions import CLUSTERED, ROLES, WATCHED, Role, rules_for
-from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.examination import Level
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message
 from headrace.core.topics import BEGINNING, TopicRules
+from headrace.engine.streams import StreamRouter
 from tests.constellations import Cluster, Watched
 from tests.contract.stand import inner_of
 from tests.layouts import propose, seal
+from tests.routers import open_router
 from tests.servers import HOST, Server
 
 from .roles import BILLS, JOBS, MAILS, PLAIN, QUEUE, TOPIC, produce, read, work
 
-Play = Callable[[Backend], Awaitable[None]]
+Play = Callable[[StreamRouter], Awaitable[None]]
 
 #: Each goes on where the one before it has stopped.
 PARTS: dict[Role, Play] = {"producer": produce, "worker": work, "reader": read}
@@ -51,15 +51,15 @@ def user_of(server: Server, namespace: str, role: Role) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def backend_of(server: Server, namespace: str, role: Role) -> AsyncIterator[Backend]:
+async def backend_of(server: Server, namespace: str, role: Role) -> AsyncIterator[StreamRouter]:
     with user_of(server, namespace, role) as url:
         async with opened(url, namespace) as backend:
             yield backend
 
 
 @asynccontextmanager
-async def opened(url: str, namespace: str) -> AsyncIterator[Backend]:
-    backend = open_backend(url, namespace=namespace)
+async def opened(url: str, namespace: str) -> AsyncIterator[StreamRouter]:
+    backend = open_router(url, namespace=namespace)
     await backend.open()
     try:
         yield backend
@@ -214,7 +214,7 @@ async def test_other_namespaces_are_out_of_reach(redis_server: Server, namespace
         user_of(redis_server, namespace, role) as url,
         pytest.raises(ConfigurationError, match="EVALSHA"),
     ):
-        await open_backend(url, namespace=f"{namespace}-other").open()
+        await open_router(url, namespace=f"{namespace}-other").open()
 
 
 def test_a_reader_has_no_command_that_writes(redis_server: Server) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from headrace.core.claim import Claim
-from headrace.core.message import Envelope, Source, Stream
+from headrace.core.message import Envelope, Stream
 from headrace.engine.child_process import ChildDied, ChildProcess, Status
 from headrace.engine.delegation import Delegation
 from headrace.engine.pipe import Raised, Returned
@@ -42,8 +42,8 @@ class Errand:
         registry, handler = kin.app._registry, kin.app._registry.handlers[kin.wait_for.name]
         payload = kin.app._jobs._declared[kin.wait_for.name].encode((str(gate),), {})
         envelope = Envelope(1, gate.name, handler.name, 0, None, None, payload)
-        source = Source(Stream("queue", "default"))
-        claim = Claim(source, gate.name, msgspec.msgpack.encode(envelope), None, 0)
+        stream = Stream("queue", "default")
+        claim = Claim(stream, gate.name, msgspec.msgpack.encode(envelope), None, 0)
         self.gate = gate
         self.began = False
         self.call = Delegation(Run(claim, envelope, handler, (), {}), registry, self._begin)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from headrace import App
-from headrace.backends import open_backend
 from headrace.backends.redis import connection, nodes, readers
 from headrace.backends.redis.keys import GROUP
 from headrace.backends.redis.permissions import rules_for
@@ -27,6 +26,7 @@ from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import DONE, Settlement, Verdict
 from tests.constellations import CALM, Cluster, follows, text_of
 from tests.integration.redis_bench import STREAM, Bench, opened
+from tests.routers import open_router
 from tests.servers import Fleet, Server, ServerError
 from tests.waiting import wait_until, wait_until_sync
 
@@ -145,7 +145,7 @@ async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(
         message = Message(new_id(), "greet", b"hello")
         await bench.backend.append(Batch(source.stream, "p", number, [message]))
         (claim,) = await asyncio.wait_for(waiting, 10)
-        assert (claim.id, claim.source) == (message.id, source)
+        assert (claim.id, claim.stream) == (message.id, source.stream)
         assert await bench.settle(DONE, claim) == [Verdict.KEPT]
 
 
@@ -194,7 +194,7 @@ async def test_what_several_queues_have_is_taken_in_equal_shares(bench: Bench) -
         messages = [Message(new_id(), "greet", b"hello") for _ in range(50)]
         await bench.backend.append(Batch(source.stream, "p", 1, messages))
     taken = await bench.backend.claim(sources, consumer="worker", limit=60, suspects=1, wait=0)
-    assert [sum(claim.source == source for claim in taken) for source in sources] == [20, 20, 20]
+    assert [sum(claim.stream == source.stream for claim in taken) for source in sources] == [20, 20, 20]
     # What one does not have the others give.
     rest = await bench.backend.claim(sources[:2], consumer="worker", limit=50, suspects=1, wait=0)
     more = await bench.backend.claim(sources, consumer="worker", limit=60, suspects=1, wait=0)
@@ -224,10 +224,10 @@ async def test_a_queue_that_is_not_claimed_from_any_more_keeps_no_connection(
 
 
 async def test_a_node_is_refused_as_a_server_and_a_server_as_a_node(shared: Cluster, servers: Fleet) -> None:
-    single = open_backend(shared.servers[0].url)
+    single = open_router(shared.servers[0].url)
     with pytest.raises(ConfigurationError, match=r"redis\+cluster://"):
         await single.open()
-    many = open_backend(servers.get("redis-7.0").url.replace("redis://", "redis+cluster://"))
+    many = open_router(servers.get("redis-7.0").url.replace("redis://", "redis+cluster://"))
     with pytest.raises(ConfigurationError, match="redis://"):
         await many.open()
     await single.close()
@@ -432,7 +432,7 @@ async def test_the_leases_on_other_nodes_are_renewed_while_one_hangs(
         claims = [await claimed(bench, name) for name in QUEUES]
         since = time.monotonic()
         hung = cluster.owner_of(tag())
-        others = [each for each in claims if cluster.owner_of(tag(queue=each.source.stream.name)) is not hung]
+        others = [each for each in claims if cluster.owner_of(tag(queue=each.stream.name)) is not hung]
         leases = bench.backend.lease_keeper()
         os.kill(hung.pid, signal.SIGSTOP)
         try:
@@ -544,7 +544,7 @@ async def claimed(bench: Bench, queue: str) -> Claim:
 async def untouched_for(bench: Bench, claim: Claim) -> float:
     """Seconds since it was claimed or renewed."""
     store, token = bench.backend._store, claim.token
-    lane = store.queue(claim.source.stream).keys.lanes[token.lane - 1]
+    lane = store.queue(claim.stream).keys.lanes[token.lane - 1]
     [row] = await store.command("XPENDING", lane, GROUP, token.entry, token.entry, 1)
     milliseconds: int = row[2]
     return milliseconds / 1000

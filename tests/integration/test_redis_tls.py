@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.core.backend import Renewal
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable, ConfigurationError
@@ -67,8 +67,8 @@ async def test_a_server_of_an_unknown_authority_is_refused(secured: Secured, tmp
     stranger = Authority(tmp_path / "stranger")
     for url in (secured.url(ssl_ca_certs=stranger.certificate), f"rediss://{HOST}:{secured.port}"):
         with pytest.raises(ConfigurationError, match="ssl_ca_certs"):
-            await open_backend(url).open()
-        leases = open_backend(url).lease_keeper()
+            await open_store(url).open()
+        leases = open_store(url).lease_keeper()
         with pytest.raises(BackendUnavailable, match="cannot be trusted"):
             await leases.renew([await a_claim(secured)])
 
@@ -77,7 +77,7 @@ async def test_a_server_of_another_name_is_refused_unless_the_url_allows_it(tmp_
     secured = Secured(tmp_path, address="192.0.2.1")
     with secured.server:
         with pytest.raises(ConfigurationError, match="the host as the certificate does"):
-            await open_backend(secured.url()).open()
+            await open_store(secured.url()).open()
         await works(secured.url(ssl_check_hostname="false"))
 
 
@@ -90,19 +90,19 @@ async def test_a_server_that_wants_a_certificate_gets_it(tmp_path: Path) -> None
     with secured.server:
         # Whether the alert or the reset arrives first is a matter of luck.
         with pytest.raises((ConfigurationError, BackendUnavailable), match="ssl_certfile"):
-            await open_backend(secured.url()).open()
+            await open_store(secured.url()).open()
         certificate, key = secured.authority.sign("client")
         await works(secured.url(ssl_certfile=certificate, ssl_keyfile=key))
 
 
 async def test_tls_with_a_server_that_speaks_none_is_refused(secured: Secured) -> None:
     with pytest.raises(BackendUnavailable, match="check that it speaks TLS"):
-        await open_backend(f"rediss://{HOST}:{secured.server.port}").open()
+        await open_store(f"rediss://{HOST}:{secured.server.port}").open()
 
 
 async def test_a_certificate_that_is_no_file_is_refused_with_the_url() -> None:
     with pytest.raises(ConfigurationError, match=r"/nowhere/ca\.crt"):
-        open_backend("rediss://localhost?ssl_ca_certs=/nowhere/ca.crt")
+        open_store("rediss://localhost?ssl_ca_certs=/nowhere/ca.crt")
 
 
 async def a_claim(secured: Secured) -> Claim:

@@ -15,9 +15,9 @@ import pytest
 
 from headrace import JobStatus
 from headrace.admin import QueueInfo
-from headrace.backends import open_backend
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Stream
+from tests.routers import open_router
 
 from .terminal import environment, on_terminal
 from .workshop import ROOT, Workshop
@@ -75,7 +75,7 @@ async def test_a_queue_is_paused_and_its_dead_letters_are_replayed(workshop: Wor
 
 async def test_no_name_in_the_store_steers_the_terminal(workshop: Workshop) -> None:
     evil = "evil\x1b]0;title\x07\x9b2J\u202e"
-    store = open_backend(workshop.url)
+    store = open_router(workshop.url)
     await store.open()
     await store.append(Batch(Stream("queue", evil), "p", 1, [Message(new_id(), evil, b"")]))
     await store.close()

@@ -148,7 +148,7 @@ def test_whoever_waits_when_it_is_closed_is_told(shop: Shop) -> None:
     thread = threading.Thread(target=wait)
     thread.start()
     store: Any = shop.app._home.backend
-    wait_until_sync(lambda: store.inner._watching)
+    wait_until_sync(lambda: store.store._watching)
     shop.app.sync.close()
     thread.join(10)
     assert not thread.is_alive()
@@ -254,7 +254,7 @@ def test_a_tail_is_left_with_the_loop_over_it(shop: Shop) -> None:
         assert event.payload == 1
         break
     store: Any = shop.app._home.backend
-    wait_until_sync(lambda: not any(store.inner._waiting.values()))
+    wait_until_sync(lambda: not any(store.store._waiting.values()))
 
 
 # --- beside a loop -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.backend import Backend, CancelAnswer, ReplayAnswer, Wanted
+from headrace.core.backend import CancelAnswer, ReplayAnswer, Wanted
 from headrace.core.clock import microseconds
 from headrace.core.codec import Codec
 from headrace.core.decoding import DECODE_ERRORS
@@ -27,6 +27,7 @@ from headrace.core.traffic import KEPT_MINUTES
 from headrace.engine.home import Home
 from headrace.engine.patience import patiently
 from headrace.engine.registry import Registry
+from headrace.engine.streams import StreamRouter
 
 from .contents import Contents, contents_of
 from .dead_letters import DeadLetters, Replayed, chosen_letters, dead_filter, listed
@@ -58,7 +59,7 @@ class Admin:
         self._mark_us = microseconds(mark_ttl)
 
     @property
-    def _backend(self) -> Backend:
+    def _backend(self) -> StreamRouter:
         return self._home.backend  # asked for each time: every event loop has its own
 
     # --- looking -----------------------------------------------------------------------------------------

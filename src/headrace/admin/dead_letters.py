@@ -8,13 +8,14 @@ from typing import cast
 
 import msgspec
 
-from headrace.core.backend import Backend, DeadFilter, ReplayAnswer
+from headrace.core.backend import DeadFilter, ReplayAnswer
 from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, RequestRefused
 from headrace.core.message import Stream, StreamKind, decode_envelope
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, Page
 from headrace.engine.patience import patiently
+from headrace.engine.streams import StreamRouter
 
 from .places import Place, attempt, rank
 from .steps import Counted, Steps
@@ -38,7 +39,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 class DeadLetters:
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: StreamRouter) -> None:
         self._backend = backend
 
     async def list(self, place: Place, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, RequestRefused
 from headrace.core.examination import Finding, ok, warn
@@ -15,6 +14,7 @@ from headrace.core.message import Stream
 from headrace.core.record import Counts, JobStatus, WorkerInfo, moment
 from headrace.core.topics import GroupRecord
 from headrace.engine.registry import Registry
+from headrace.engine.streams import StreamRouter
 
 from .places import attempt
 
@@ -43,7 +43,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Doctor:
-    def __init__(self, backend: Backend, registry: Registry) -> None:
+    def __init__(self, backend: StreamRouter, registry: Registry) -> None:
         self._backend = backend
         self._registry = registry
 

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import msgspec
 
-from headrace.core.backend import Backend
 from headrace.core.errors import ConfigurationError, RequestRefused
 from headrace.core.message import Stream, group_stream
 from headrace.core.names import found_name
 from headrace.core.record import JobStatus, Record
+from headrace.engine.streams import StreamRouter
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Place(msgspec.Struct, frozen=True):
     def everywhere(self) -> bool:
         return self.queue is None and self.topic is None
 
-    async def streams(self, backend: Backend) -> list[Stream]:
+    async def streams(self, backend: StreamRouter) -> list[Stream]:
         """Its streams: queues first, then groups, both by name."""
         if self.queue is not None:
             return [Stream("queue", self.queue)]
@@ -38,7 +38,7 @@ class Place(msgspec.Struct, frozen=True):
         known = [each for each in await backend.streams() if each.kind in kinds]
         return sorted((each for each in known if self.topic in (None, each.topic)), key=rank)
 
-    async def find(self, backend: Backend, id: str) -> list[Record]:
+    async def find(self, backend: StreamRouter, id: str) -> list[Record]:
         """All that is known of an id. A job is in one queue. An event may be in several groups at once: where
         it is dead comes first, since that is most often what somebody looks for."""
         streams = await self.streams(backend)
@@ -91,6 +91,6 @@ def undamaged(answers: Iterable[T | RequestRefused]) -> list[T]:
     return found
 
 
-async def _look(backend: Backend, streams: Sequence[Stream], id: str) -> list[Record]:
+async def _look(backend: StreamRouter, streams: Sequence[Stream], id: str) -> list[Record]:
     answers = await asyncio.gather(*(attempt(backend.look(stream, id)) for stream in streams))
     return [record for record in undamaged(answers) if record is not None]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Self
 
-from headrace.core.backend import Backend
 from headrace.core.codec import Codec
 from headrace.core.errors import AppClosed
 from headrace.core.ids import new_id
 from headrace.core.message import Stream
-from headrace.core.topics import Position, Start
+from headrace.core.position import Position
+from headrace.core.topics import Start
 from headrace.engine.home import Home
+from headrace.engine.streams import StreamRouter
 
 from .contents import EventInfo, read_event
 from .topics import no_such_group
@@ -46,7 +47,7 @@ class Tail:
         self._consumer = f"tail:{new_id()}"
         self._read: deque[EventInfo] = deque()
         self._ended = False
-        self._backend: Backend | None = None  # that of the event loop that the last read was on
+        self._backend: StreamRouter | None = None  # that of the event loop that the last read was on
 
     def __aiter__(self) -> Self:
         return self
@@ -97,5 +98,7 @@ class Tail:
         for topic in await self._home.backend.topics([self._topic.name]):
             for each in topic.groups:
                 if each.stream.group == group:
-                    return Start("time", time_us=each.oldest_us) if each.oldest_us else each.position
+                    if each.oldest_us:
+                        return Start("time", time_us=each.oldest_us)
+                    return await self._home.backend.position_of(each.stream)
         raise no_such_group(self._topic.name, group)

@@ -9,7 +9,7 @@ import msgspec
 from headrace.core.clock import SECOND
 from headrace.core.errors import ConfigurationError
 from headrace.core.record import moment
-from headrace.core.topics import GroupRecord, TopicRecord, total
+from headrace.core.topics import GroupRecord, TopicRecord
 
 
 class GroupInfo(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ def _group_info(record: GroupRecord) -> GroupInfo:
         retrying=counts.retrying,
         scheduled=counts.scheduled,
         dead=counts.dead,
-        position=total(record.position),
+        position=record.position,
         ordered=record.ordered,
         paused=counts.paused,
         oldest=moment(record.oldest_us),

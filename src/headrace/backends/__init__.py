@@ -10,8 +10,6 @@ from headrace.core.backend import Backend
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import ConfigurationError
 
-from .partitioned import Partitioned
-
 #: Where jobs are kept when nothing else is said: in the working directory, durable.
 DEFAULT_URL = "sqlite:///headrace.db"
 
@@ -54,18 +52,10 @@ def chosen_url(given: object) -> str:
     return url
 
 
-def open_backend(
-    url: str, *, namespace: str = "headrace", durability: str = "default", clock: Clock | None = None
-) -> Backend:
-    """The backend that `url` names, not yet connected; a `ConfigurationError` says what is wrong with it.
-    Its streams may be split into parts, of which nobody outside knows."""
-    return Partitioned(open_store(url, namespace=namespace, durability=durability, clock=clock))
-
-
 def open_store(
     url: str, *, namespace: str = "headrace", durability: str = "default", clock: Clock | None = None
 ) -> Backend:
-    """The same, but the store itself: every part is a stream."""
+    """The store that `url` names, not yet connected; a `ConfigurationError` says what is wrong with it."""
     module = _module(url)
     return module.create(url, namespace=namespace, durability=durability, clock=clock or SystemClock())
 

@@ -61,8 +61,8 @@ who look, wait and steer do (`engine/patience.py`), so a store does not, and tel
 **Schedules** (`core/scheduling.py`) belong to a stream and have a name. A store keeps one record of each, and
 replaces it by compare-and-set. The same step appends the messages of a schedule that is fired.
 
-**Layouts** (`core/layout.py`). A queue or topic may be split into parts, each a stream of its own for the
-store. Who calls a store through `open_backend` sees the whole: `backends/partitioned` spreads and gathers.
+**Parts** (`core/layout.py`) are a capability: `PartitionedStore`. A store knows streams by name. It does not
+know which streams are parts of another. The router above it (`engine/streams`) does.
 
 **Where the later verbs go.** Outbox: `Done` carries messages for other streams, written in the step that
 settles; `relay(limit)` appends them with derived ids, so that a repeat changes nothing.
@@ -80,7 +80,7 @@ import msgspec
 
 from .claim import Claim, Report
 from .examination import Examination
-from .layout import Layouts
+from .layout import Layout, Layouts
 from .message import Batch, Message, Source, Stream
 from .orders import Order, Standing
 from .outcome import DeadReason, Failure, Settlement, Verdict
@@ -463,3 +463,24 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
     async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
         """End a waiting message as cancelled with a mark for `mark_us`, or have its worker told. One that
         has expired is gone. Repeatable."""
+
+
+class PartitionedStore(Backend):
+    """A store whose streams may have parts. Only queues and topics have a layout; the groups of a topic have
+    its parts."""
+
+    @abstractmethod
+    async def layout(self, stream: Stream) -> Layout:
+        """How the stream is laid out; `WHOLE` when nothing is stored."""
+
+    @abstractmethod
+    async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
+        """Store `new` if the layout is `expected`; answers what stands then. One step, announced as a
+        `LayoutOrder` when something changed. Repeatable: the second time finds what it wanted.
+
+        A topic that was declared, joined or written to keeps `WHOLE`: then nothing changes.
+
+        When `new` is sealed, nothing is appended to this stream from that step on: `append` raises `Moved`,
+        except for a batch whose number was taken before, which is answered as before. In a sealed topic
+        `arrange` and `join` raise `Moved`, too. `tick` and `replay` go on.
+        """

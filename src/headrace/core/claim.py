@@ -8,17 +8,18 @@ from typing import Any
 import msgspec
 
 from .job_log import NO_LOG, JobLog
-from .message import FRESH, NORMAL, Source, State
+from .message import FRESH, NORMAL, State, Stream
 
 
 class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What a worker holds until it settles it or its lease runs out.
 
-    `token` is the fence: it belongs to this one hand-out of the message, and only the store that made it
-    knows how to read it. `claimed_us` is the store's clock at that moment.
+    `stream` and `token` are as the store filled them in. `token` is the fence: it belongs to this one
+    hand-out of the message, and only the store that made it knows how to read it. `claimed_us` is the store's
+    clock at that moment.
     """
 
-    source: Source
+    stream: Stream
     id: str
     body: bytes
     token: Any
@@ -28,6 +29,12 @@ class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
     expires_us: int = 0
     child: bool = False  # as the message said
     unreadable: str = ""  # why its entry cannot be read: it has no body then, and goes to the dead letters
+    part_of: Stream | None = None  # where `stream` is a part: its queue or group, filled in by the router
+
+    @property
+    def whole(self) -> Stream:
+        """The queue or group that users know by its name."""
+        return self.part_of or self.stream
 
     @property
     def suspect(self) -> bool:

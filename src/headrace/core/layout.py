@@ -1,8 +1,8 @@
 """The part of the contract by which a stream is split into parts.
 
 **Parts.** A stream without a stored layout is whole. A stream that was split has parts. For a store, each
-part is a stream like any other (`emails#1.0` … `emails#1.7`), on any shard of a cluster. Everything above the
-stores speaks of `emails`; `backends/partitioned` stands in between and alone knows the parts.
+part is a stream like any other (`emails#1.0` … `emails#1.7`), on any shard of a cluster. The engine and the
+admin verbs name `emails`. The router (`engine/streams`) is between them and the store: it alone knows parts.
 
 **A store keeps one value for each stream**: its layout. `layout` reads it, and `swap_layout` replaces it when
 it is still the expected one. The store understands two things of it. A stream whose own layout is `sealed`
@@ -22,7 +22,6 @@ between, whichever process dies.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -186,39 +185,10 @@ def checked_partitions(value: object) -> int:
 
 
 class Layouts(ABC):
-    """The verbs of a store. Streams are queues and topics; the groups of a topic are split with it."""
-
-    @abstractmethod
-    async def layout(self, stream: Stream) -> Layout:
-        """How the stream is laid out; `WHOLE` when nothing is stored."""
-
-    @abstractmethod
-    async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
-        """Store `new` if the layout is `expected`; answers what stands then. One step, announced as a
-        `LayoutOrder` when something changed. Repeatable: the second time finds what it wanted.
-
-        A topic that was declared, joined or written to keeps `WHOLE`: then nothing changes.
-
-        When `new` is sealed, nothing is appended to this stream from that step on: `append` raises `Moved`,
-        except for a batch whose number was taken before, which is answered as before. In a sealed topic
-        `arrange` and `join` raise `Moved`, too. `swap_schedules` and `replay` go on.
-        """
+    """Verbs of every store that are needed for streams with parts."""
 
     @abstractmethod
     async def drop(self, part: Stream) -> None:
         """Take a part of a forgotten generation out of the store. Whoever calls this has seen that it is
         empty, and has given everybody the time to hear that it is not to be claimed from any more.
         Repeatable."""
-
-    async def split(self, stream: Stream, parts: int) -> Layout:
-        """Have so many parts from now on; answers what stands then. A topic that is in use stays as it is. A
-        store by itself cannot do this."""
-        raise NotImplementedError
-
-    @property
-    def declared(self) -> Mapping[Stream, int]:
-        """How many parts the code wants. A store by itself takes no note of it."""
-        return {}
-
-    def declare(self, stream: Stream, parts: int) -> None:  # noqa: B027
-        """Say how many parts the code wants. It counts for a stream that nobody has used yet."""

@@ -103,33 +103,8 @@ class TopicRules(msgspec.Struct, frozen=True):
     strict: bool = True
 
 
-class Places(msgspec.Struct, frozen=True):
-    """A position in each part of a topic that is split. A part that is not named here was made later: it is
-    read from its beginning."""
-
-    numbers: dict[str, int]
-
-
-#: The place in a log behind which one goes on. Whoever reads passes it back as it is; a store that keeps a
-#: single log knows numbers only.
-Position = int | Places
-
-
-def total(position: Position) -> int:
-    """How many events lie at or before a position, in all parts together."""
-    return position if isinstance(position, int) else sum(position.numbers.values())
-
-
-def number_in_one_log(position: Position) -> int:
-    """A position as a store knows it that keeps a single log."""
-    if isinstance(position, int):
-        return position
-    raise TypeError(f"{position} is a place in several logs, and this is one")
-
-
 class LogEntry(msgspec.Struct, frozen=True):
-    """An event as it lies in a log; `at_us` is when it was written there. `part` names the log where the
-    topic is split: numbers count within it."""
+    """An event as it lies in a log; `at_us` is when it was written there."""
 
     number: int
     id: str
@@ -138,23 +113,19 @@ class LogEntry(msgspec.Struct, frozen=True):
     at_us: int
     expires_us: int = 0
     key: str = ""
-    part: str = ""
 
 
 class Reading(msgspec.Struct, frozen=True):
     """Events that were read, the position to go on after, and the store's clock when they were read."""
 
     entries: tuple[LogEntry, ...]
-    position: Position
+    position: int
     now_us: int = 0
 
-    def after(self, count: int) -> Position:
-        """The position of somebody who takes only the first so many of the events."""
-        left = self.entries[count:]
-        if isinstance(self.position, int):
-            return left[0].number - 1 if left else self.position
-        # Backwards, so that the first that is left of each part is what stays.
-        return Places(self.position.numbers | {entry.part: entry.number - 1 for entry in reversed(left)})
+    @property
+    def begun_after(self) -> int:
+        """The position of a reader that takes none of the events."""
+        return self.entries[0].number - 1 if self.entries else self.position
 
 
 class Tended(msgspec.Struct, frozen=True):
@@ -199,13 +170,14 @@ def _is_recent(time_us: int, now_us: int) -> bool:
 
 
 class GroupRecord(msgspec.Struct, frozen=True):
-    """A group as a store knows it. `counts` are of what it has drawn; `lag` is what it has not.
+    """A group as a store knows it. `counts` are of what it has drawn; `lag` is what it has not. In a topic
+    with parts `position` is the sum over them, and tells no more than how many.
 
     `oldest_us` is when the oldest event that nobody has begun to handle was written; 0: there is none.
     """
 
     stream: Stream
-    position: Position
+    position: int
     lag: int
     counts: Counts
     oldest_us: int = 0
@@ -249,7 +221,7 @@ class Topics(ABC):
 
     @abstractmethod
     async def read(
-        self, topic: Stream, after: Position | Start, *, consumer: str, limit: int, wait: float
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
         """At most `limit` events of the log behind a position, or from a start, in order; none after `wait`
         seconds, or sooner when `wake` was called for this consumer. Nobody's position changes."""

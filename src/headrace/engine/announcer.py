@@ -74,7 +74,7 @@ class Announcer:
 
     def ended(self, finished: Finished) -> None:
         """Announce what becomes of it."""
-        is_event = finished.claim.source.stream.kind == "group"
+        is_event = finished.claim.stream.kind == "group"
         kind = (_EVENT_SIGNALS if is_event else _SIGNALS).get(type(finished.outcome))
         if kind is not None and kind in self._emitter.wanted:
             signal = self._event_signal if is_event else self._signal
@@ -160,14 +160,14 @@ def _waited(claim: Claim) -> float:
 
 
 def _is_event(finished: Finished) -> bool:
-    return finished.claim.source.stream.kind == "group"
+    return finished.claim.stream.kind == "group"
 
 
 def _event_names(finished: Finished) -> tuple[str, str, str, str]:
     """The id, the kind, the topic, and the group: none for a fan-out."""
-    stream = finished.claim.source.stream
+    stream = finished.claim.whole
     return finished.claim.id, finished.task, stream.topic, group_name(stream)
 
 
 def _names(finished: Finished) -> tuple[str, str, str]:
-    return finished.claim.id, finished.task, finished.claim.source.stream.name
+    return finished.claim.id, finished.task, finished.claim.whole.name

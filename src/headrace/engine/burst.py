@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source
 
 from .holdings import Holdings
 from .settler import Settler
 from .slots import Slots
+from .streams import StreamRouter
 
 #: Seconds between looks at the queues of a worker that has nothing in hand.
 LOOK = 0.02
@@ -21,7 +21,7 @@ UNTIL_SO = 3600.0
 
 
 async def until_drained(
-    backend: Backend,
+    backend: StreamRouter,
     sources: Sequence[Source],
     *,
     topics: Sequence[Source],
@@ -48,7 +48,7 @@ async def until_drained(
         await asyncio.sleep(LOOK)
 
 
-async def _nothing_left(backend: Backend, sources: Sequence[Source], topics: Sequence[Source]) -> bool:
+async def _nothing_left(backend: StreamRouter, sources: Sequence[Source], topics: Sequence[Source]) -> bool:
     for topic in tuple(topics):
         if (await backend.counts(topic.stream)).due:
             return False

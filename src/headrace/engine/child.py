@@ -22,7 +22,7 @@ import msgspec
 
 from headrace.core.claim import Claim
 from headrace.core.directives import RetryLater, Snooze, Unrecoverable
-from headrace.core.message import Source, Stream, decode_envelope
+from headrace.core.message import Stream, decode_envelope
 
 from .capture import capture
 from .failure import described, failure_of
@@ -132,8 +132,8 @@ class Child:
         return resources
 
     def _run(self, handler: Handler, assignment: Assignment, resources: Resources) -> Any:
-        source = Source(Stream("queue", assignment.queue))
-        claim = Claim(source, assignment.id, assignment.body, None, 0, assignment.state)
+        stream = Stream("queue", assignment.queue)
+        claim = Claim(stream, assignment.id, assignment.body, None, 0, assignment.state)
         envelope = decode_envelope(assignment.body)
         args, kwargs = handler.decode(envelope.payload)
         run = Run(claim, envelope, handler, args, kwargs, resources)

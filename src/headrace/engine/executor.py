@@ -100,10 +100,10 @@ class Executor:
         take, end, set_run = ready.popleft, finished.append, current_run.set
         while ready:
             claim = take()
-            if claim.source is not queue:
-                if claim.source.stream.kind != "queue":
+            if claim.stream is not queue:
+                if claim.stream.kind != "queue":
                     break
-                queue = claim.source
+                queue = claim.stream
             body = claim.body
             try:
                 envelope = decode_envelope(body)
@@ -324,7 +324,7 @@ class Executor:
                 return result if result.value is None else run.handler.decode_result(result.value)
 
     def _announce_start(self, run: Run) -> None:
-        if run.claim.source.stream.kind == "queue":
+        if run.claim.stream.kind == "queue":
             names = (run.id, run.task, run.queue)
             waited = max(0, run.claim.claimed_us - run.envelope.enqueued_us) / 1e6
             self._emitter.emit(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from math import ceil
 
-from headrace.core.backend import Backend
 from headrace.core.claim import Claim
-from headrace.core.message import Source, Stream
-from headrace.core.topics import LogEntry, Position, Reading, Start
+from headrace.core.message import Stream
+from headrace.core.position import Position, TopicReading
+from headrace.core.topics import LogEntry, Start
 
 from .bundle import bundled
 from .emitter import Emitter
@@ -16,6 +16,7 @@ from .permits import Permits
 from .service import Service
 from .shares import Shares
 from .slots import Slots
+from .streams import StreamRouter
 from .subscription import Subscription
 
 #: Seconds that a read waits for events before it asks again.
@@ -31,7 +32,7 @@ class FanOut:
         topic: str,
         start: Start,
         *,
-        backend: Backend,
+        backend: StreamRouter,
         permits: Permits,
         shares: Shares,
         consumer: str,
@@ -48,9 +49,9 @@ class FanOut:
         self._backend = backend
         self._load = subscription.batch or 1
         self.topic = Stream("topic", topic)
-        self._source = Source(subscription.stream(topic))
+        self._stream = subscription.stream(topic)
         self._start = start
-        self.position: Position = 0
+        self.position = Position()
         self._slots = slots
         self._stopped = False
         self._service = Service("fan-out", self._step, emitter=emitter)
@@ -92,7 +93,7 @@ class FanOut:
         self._put(taken, reading.now_us)
         return None
 
-    async def _ask(self, limit: int, wait: float) -> Reading:
+    async def _ask(self, limit: int, wait: float) -> TopicReading:
         self._shares.promise(self, self._subscription, ceil(limit / self._load))
         try:
             return await self._backend.read(
@@ -103,7 +104,7 @@ class FanOut:
 
     def _put(self, entries: tuple[LogEntry, ...], now_us: int) -> None:
         claims = [
-            Claim(self._source, entry.id, entry.body, None, now_us, expires_us=entry.expires_us)
+            Claim(self._stream, entry.id, entry.body, None, now_us, expires_us=entry.expires_us)
             for entry in entries
         ]
         self.permits.take(len(claims))

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from math import inf
 
-from headrace.core.backend import Backend
 from headrace.core.claim import Claim
 from headrace.core.message import Source
 
@@ -15,6 +14,7 @@ from .emitter import Emitter
 from .holdings import Holdings
 from .service import Service
 from .slots import Slots
+from .streams import StreamRouter
 
 #: Seconds that a claim waits for work before it asks again, and at most this share of a lease.
 BLOCK = 2.0
@@ -45,7 +45,7 @@ class Fetcher:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: StreamRouter,
         sources: Sequence[Source],
         *,
         consumer: str,

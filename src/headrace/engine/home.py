@@ -17,7 +17,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from headrace.core.backend import Backend
 from headrace.core.errors import AppClosed, BackendUnavailable
 
 from .loop_thread import LoopThread
@@ -25,6 +24,7 @@ from .main_module import refuse_while_loading
 from .patience import patiently
 from .producer import Producer
 from .session import Resident, Session
+from .streams import StreamRouter
 
 T = TypeVar("T")
 
@@ -37,19 +37,19 @@ _homes: weakref.WeakSet[Home] = weakref.WeakSet()
 class Home:
     """Opens the store on first use, and closes it wherever it is open."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: StreamRouter) -> None:
         self._main = backend  # the first session has it, any other a twin
         self._sessions: dict[asyncio.AbstractEventLoop, Session] = {}
         self._thread: LoopThread | None = None
         self._short_lived = False  # a loop has ended without closing the app: the next may do so too
-        self._left: list[Backend] = []  # stores of such loops, which are still to be closed
+        self._left: list[StreamRouter] = []  # stores of such loops, which are still to be closed
         self._closed = 0  # how often the app was closed
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._lock = threading.Lock()
         _homes.add(self)
 
     @property
-    def backend(self) -> Backend:
+    def backend(self) -> StreamRouter:
         """The store for the running event loop."""
         session = self._here()
         return self._main if session is None else session.backend
@@ -110,7 +110,7 @@ class Home:
 
         return await patiently(once, within=within, waits=waits, trouble=trouble)
 
-    async def ask(self, verb: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
+    async def ask(self, verb: Callable[[StreamRouter], Coroutine[Any, Any, T]]) -> T:
         """Repeat one verb of the store: `home.ask(lambda store: store.workers())`."""
         return await self.repeat(self._ask, verb)
 
@@ -296,7 +296,7 @@ class Home:
         if thread.loop is not asyncio.get_running_loop():
             await thread.ended()
 
-    async def _ask(self, verb: Callable[[Backend], Coroutine[Any, Any, T]]) -> T:
+    async def _ask(self, verb: Callable[[StreamRouter], Coroutine[Any, Any, T]]) -> T:
         return await verb(self.backend)
 
 

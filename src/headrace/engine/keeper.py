@@ -105,7 +105,7 @@ class Keeper:
         urgent = self._urgent
         claims = self._holdings.older_than(0.0 if urgent else self._interval)
         if not whole:
-            claims = [claim for claim in claims if claim.source.stream in self._refused]
+            claims = [claim for claim in claims if claim.stream in self._refused]
         refused = await self._renew_all(claims)
         before = time.monotonic() - self._interval  # when they were last renewed, at the latest
         self._refused = {stream: self._refused.get(stream, before) for stream in refused}
@@ -123,7 +123,7 @@ class Keeper:
                 renewals = await self._leases.renew(batch, after_outage=after_outage)
             except Exception as error:
                 self._complain(error, min(self._interval, backoff(self._failures + 1)))
-                return refused.union(claim.source.stream for rest, _ in batches for claim in rest)
+                return refused.union(claim.stream for rest, _ in batches for claim in rest)
             refused |= self._heed(list(zip(batch, renewals, strict=True)))
             del batches[0]
         return refused
@@ -133,8 +133,8 @@ class Keeper:
         since = time.monotonic() - self._interval * BEATS / 2
         back = {stream for stream, refused_at in self._refused.items() if refused_at <= since}
         parts = {
-            True: [claim for claim in claims if claim.source.stream in back],
-            False: [claim for claim in claims if claim.source.stream not in back],
+            True: [claim for claim in claims if claim.stream in back],
+            False: [claim for claim in claims if claim.stream not in back],
         }
         return [
             (part[start : start + BATCH], after_outage)
@@ -144,7 +144,7 @@ class Keeper:
 
     def _heed(self, answers: list[tuple[Claim, Renewal]]) -> set[Stream]:
         """Pass on what is notable; answers the streams that could not be asked."""
-        unknown = {claim.source.stream for claim, renewal in answers if renewal is Renewal.UNKNOWN}
+        unknown = {claim.stream for claim, renewal in answers if renewal is Renewal.UNKNOWN}
         self.renewed += sum(renewal is not Renewal.UNKNOWN for _, renewal in answers)
         notable = [
             (claim, renewal)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from headrace.core.backend import Backend
 from headrace.core.bounds import LONGEST_US
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.message import Source, Stream
@@ -13,6 +12,7 @@ from headrace.core.signals import LeaseChanged
 
 from .emitter import Emitter
 from .patience import patiently
+from .streams import StreamRouter
 
 #: Seconds. Below this a worker would do nothing but renew. A stranger may have stored or announced any lease.
 SHORTEST_LEASE: Final = 0.01
@@ -28,12 +28,12 @@ class Leases:
         self._leases = dict.fromkeys((source.stream for source in sources), self._shortest)
         self._followers: tuple[Callable[[float], None], ...] = ()
 
-    async def ask_for(self, backend: Backend, emitter: Emitter) -> None:
+    async def ask_for(self, backend: StreamRouter, emitter: Emitter) -> None:
         """Make the queues claimable under this lease; where it was another, it now holds for all."""
         for source in self._sources:
             await self.add(source, backend, emitter)
 
-    async def add(self, source: Source, backend: Backend, emitter: Emitter) -> None:
+    async def add(self, source: Source, backend: StreamRouter, emitter: Emitter) -> None:
         """The same for one that comes later."""
         previous = await patiently(lambda: backend.ensure(source, self._asked))
         self._leases.setdefault(source.stream, self._asked)

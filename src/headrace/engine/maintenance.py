@@ -6,7 +6,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from headrace.core.backend import Backend, Recovery
+from headrace.core.backend import Recovery
 from headrace.core.clock import SECOND, SystemClock, microseconds
 from headrace.core.message import Source, Stream
 from headrace.core.orders import Standing
@@ -17,6 +17,7 @@ from headrace.core.signals import ClockStepped, EventDied, EventRecovered, JobDi
 from .agenda import Agenda
 from .emitter import Emitter
 from .service import Service
+from .streams import StreamRouter
 
 #: Messages moved in one step of the store.
 PROMOTE_BATCH = 200
@@ -40,7 +41,7 @@ class Maintenance:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: StreamRouter,
         sources: Sequence[Source],
         *,
         due: Sequence[Source] = (),

@@ -83,13 +83,13 @@ class Orders:
 
     def heed_pauses(self, paused: frozenset[Stream]) -> None:
         if paused and self._slots.ready:
-            self._take_back(lambda claim: claim.source.stream in paused)
+            self._take_back(lambda claim: claim.whole in paused)
 
     def heed_renewals(self, renewals: list[tuple[Claim, Renewal]]) -> None:
         lost = {claim for claim, renewal in renewals if renewal is not Renewal.CANCELLED}
         for claim, renewal in renewals:
             if renewal is Renewal.CANCELLED:
-                self._cancel(claim.source.stream, claim.id)
+                self._cancel(claim.whole, claim.id)
             elif claim in self._running:
                 # Still in a handler, so no settlement under way explains it: the lease is really gone.
                 self._lost(self._running[claim])
@@ -112,7 +112,7 @@ class Orders:
 
     def _cancel(self, stream: Stream, id: str) -> None:
         def is_meant(claim: Claim) -> bool:
-            return claim.id == id and claim.source.stream == stream
+            return claim.id == id and claim.whole == stream
 
         for claim, run in list(self._running.items()):
             if all(map(is_meant, parts_of(claim))):  # a list is not ended for the sake of one

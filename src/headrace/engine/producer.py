@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.backend import Answer, Backend
+from headrace.core.backend import Answer
 from headrace.core.errors import BackendUnavailable, NotDurable
 from headrace.core.message import Batch, Message, Stream
 
 from .identity import new_identity
 from .service import backoff
+from .streams import StreamRouter
 
 #: The bounds of one append: messages, and bytes of their bodies (a single message may be larger).
 BATCH_MESSAGES = 500
@@ -148,7 +149,7 @@ class Producer:
     work on the messages of some, others make theirs.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: StreamRouter) -> None:
         self._backend = backend
         self._id = new_identity()
         self._lanes: dict[tuple[Stream, int | None], _Lane] = {}

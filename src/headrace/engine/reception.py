@@ -9,7 +9,7 @@ import msgspec
 from headrace.core.claim import Claim
 from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import PayloadError
-from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Source, decode_envelope
+from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Stream, decode_envelope
 from headrace.core.outcome import DeadReason, Expired
 
 from .desk import Desk
@@ -41,7 +41,7 @@ class Reception:
         self._max_payload = max_payload
         self._clock_us = clock_us
         self._resources = resources
-        self._source: Source | None = None  # of the last claim, and what it is: mostly the next has the same
+        self._stream: Stream | None = None  # of the last claim, and what it is: mostly the next has the same
         self._of_queue = False
 
     def prepare(self, claim: Claim) -> Run | Finished:
@@ -55,8 +55,8 @@ class Reception:
             return self._undecodable(claim, error)
         if envelope.version != ENVELOPE_VERSION:
             return self._of_another_version(claim, envelope.version, envelope.task)
-        if claim.source is not self._source:
-            self._source, self._of_queue = claim.source, claim.source.stream.kind == "queue"
+        if claim.stream is not self._stream:
+            self._stream, self._of_queue = claim.stream, claim.stream.kind == "queue"
         handler = self._find(envelope.task) if self._of_queue else self._serving(claim)
         if handler is None:
             return self._unknown(claim, envelope.task)
@@ -87,7 +87,7 @@ class Reception:
         text = (
             f"no task called {task!r} is registered here"
             if self._of_queue
-            else f"nobody here is subscribed as {claim.source.stream.name}"
+            else f"nobody here is subscribed as {claim.whole.name}"
         )
         return Finished(claim, self._judge.unknown(claim, DeadReason.UNKNOWN_TASK, text), task)
 
@@ -105,7 +105,7 @@ class Reception:
         return Finished(claim, Expired(self._judge.mark_us if self._of_queue else 0), envelope.task)
 
     def _serving(self, claim: Claim) -> Handler | None:
-        subscription = self._registry.serving(claim.source)
+        subscription = self._registry.serving(claim)
         return None if subscription is None else subscription.handler
 
     def _undecodable(self, claim: Claim, error: BaseException) -> Finished:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from headrace.core.claim import Claim
 from headrace.core.errors import ConfigurationError
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.retry import RetryFunction, RetryPolicy
 from headrace.core.schedule import Schedule
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from .run import Run
     from .subscription import Subscription
 
-#: Sources that are recognised by their identity, before they are found anew.
-MOST_SOURCES = 1000
+#: Streams that are recognised by their identity, before they are found anew.
+MOST_STREAMS = 1000
 
 
 class CallNext(Protocol):
@@ -77,7 +78,7 @@ class Registry:
         self.schedules: dict[str, Schedule] = {}  # those that the code declares
         self.subscriptions: list[Subscription] = []
         self._served: dict[Stream, Subscription | None] = {}
-        self._serving: dict[int, tuple[Source, Subscription | None]] = {}
+        self._serving: dict[int, tuple[Stream, Subscription | None]] = {}
         self.find = self.handlers.get
         self.has_children = False  # whether any of its tasks runs in a child process
         self.running: weakref.WeakSet[object] = weakref.WeakSet()  # workers, which have read all this
@@ -123,14 +124,15 @@ class Registry:
     def _logging(self, handler: Handler) -> Handler:
         return msgspec.structs.replace(handler, job_logs=self.job_logs) if self.job_logs else handler
 
-    def serving(self, source: Source) -> Subscription | None:
-        """The subscription of a claim's source. Asked several times for every event; the claims of a group
-        share one source, which is sooner recognised than hashed."""
-        found = self._serving.get(id(source))
-        if found is None or found[0] is not source:
-            if len(self._serving) >= MOST_SOURCES:
+    def serving(self, claim: Claim) -> Subscription | None:
+        """The subscription of a claim. It is asked for several times for every event. The claims of a stream
+        share one stream object, which is sooner recognised than hashed."""
+        stream = claim.stream
+        found = self._serving.get(id(stream))
+        if found is None or found[0] is not stream:
+            if len(self._serving) >= MOST_STREAMS:
                 self._serving.clear()
-            found = self._serving[id(source)] = source, self.subscribed(source.stream)
+            found = self._serving[id(stream)] = stream, self.subscribed(claim.whole)
         return found[1]
 
     def subscribed(self, stream: Stream) -> Subscription | None:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from headrace.core.backend import Backend
 from headrace.core.claim import Claim, Report
 
 from .emitter import Emitter
 from .judge import Judge
 from .run import Run
 from .service import Service
+from .streams import StreamRouter
 
 #: Seconds between two writes, however often jobs say how far they are.
 REPORT_EVERY = 0.5
@@ -23,7 +23,7 @@ BATCH = 500
 
 class Reporter:
     def __init__(
-        self, backend: Backend, *, running: Mapping[Claim, Run], judge: Judge, emitter: Emitter
+        self, backend: StreamRouter, *, running: Mapping[Claim, Run], judge: Judge, emitter: Emitter
     ) -> None:
         self._backend = backend
         self._running = running

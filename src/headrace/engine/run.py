@@ -84,18 +84,18 @@ class Run(msgspec.Struct, eq=False):
     @property
     def queue(self) -> str:
         """The queue's name; of an event `topic/group`."""
-        return self.claim.source.stream.name
+        return self.claim.whole.name
 
     @property
     def topic(self) -> str | None:
         """Of an event: the topic's name."""
-        stream = self.claim.source.stream
+        stream = self.claim.whole
         return stream.topic if stream.kind == "group" else None
 
     @property
     def group(self) -> str | None:
         """Of an event: the name of the group that handles it; a fan-out has none."""
-        stream = self.claim.source.stream
+        stream = self.claim.whole
         return group_name(stream) or None if stream.kind == "group" else None
 
     @property

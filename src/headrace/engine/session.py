@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
-from headrace.core.backend import Backend
 from headrace.core.errors import AppClosed
 
 from .producer import Producer
+from .streams import StreamRouter
 
 
 class Resident(Protocol):
@@ -22,7 +22,11 @@ class Session:
     """Opened by its first use, and closed on the same event loop."""
 
     def __init__(
-        self, backend: Backend, *, left: Sequence[Backend], closers: Iterable[Callable[[], Awaitable[None]]]
+        self,
+        backend: StreamRouter,
+        *,
+        left: Sequence[StreamRouter],
+        closers: Iterable[Callable[[], Awaitable[None]]],
     ) -> None:
         self.backend = backend
         self.producer = Producer(backend)

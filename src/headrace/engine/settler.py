@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable, RequestRefused
 from headrace.core.outcome import Dead, Settlement, Verdict
 
 from .emitter import Emitter
 from .finished import Finished
 from .service import Service
+from .streams import StreamRouter
 
 #: Settlements in one write.
 BATCH = 500
@@ -24,7 +24,7 @@ class Settler:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: StreamRouter,
         *,
         emitter: Emitter,
         written: Callable[[list[Finished], list[Verdict], bool], None],

@@ -65,9 +65,5 @@ class Shares:
 
     def _at_work(self) -> set[Subscription | None]:
         """Who has a slot; None: jobs."""
-        found = {
-            id(claim.source): claim.source
-            for claims in (self._running, self._slots.ready)
-            for claim in claims
-        }
-        return {self._registry.serving(source) for source in found.values()}
+        found = {id(claim.stream): claim for claims in (self._running, self._slots.ready) for claim in claims}
+        return {self._registry.serving(claim) for claim in found.values()}

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.core.backend import Backend
 from headrace.core.claim import Claim
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Done, Retry, Snoozed
@@ -33,6 +32,7 @@ from .run import Run
 from .service import Service
 from .shares import Shares
 from .slots import Slots
+from .streams import StreamRouter
 from .subscription import Subscription
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Subscribers:
         subscriptions: Sequence[Subscription],
         *,
         worker: str,
-        backend: Backend,
+        backend: StreamRouter,
         registry: Registry,
         slots: Slots,
         running: Mapping[Claim, Run],
@@ -200,13 +200,13 @@ class Subscribers:
 
     def may_be_handed_back(self, claim: Claim) -> bool:
         """Not what was acknowledged on receipt: nobody else would get it."""
-        subscription = self._registry.serving(claim.source)
+        subscription = self._registry.serving(claim)
         return subscription is None or subscription.ack != "receipt"
 
     def concluded(self, finished: Finished) -> bool:
         """A slot is done with an event; whether it is to be settled now."""
         claim = finished.claim
-        subscription = self._registry.serving(claim.source)
+        subscription = self._registry.serving(claim)
         if subscription is None:
             return True
         if not subscription.held and claim not in self._holdings:
@@ -228,14 +228,14 @@ class Subscribers:
         """The store has answered to a settlement, of an event or of a job."""
         claim = finished.claim
         ended = self._desk.written(claim)
-        subscription = self._registry.serving(claim.source)
+        subscription = self._registry.serving(claim)
         if subscription is not None and ended and not finished.late:
             self._permits[subscription].give_back()
 
     def lost(self, claim: Claim) -> None:
         """The lease of a job or an event is gone before anybody began to handle it."""
         self._holdings.drop(claim)
-        subscription = self._registry.serving(claim.source)
+        subscription = self._registry.serving(claim)
         if subscription is not None:
             self._let_go(subscription)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from headrace.core.backend import Backend
+from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.outcome import Dead, Done
 from headrace.core.traffic import Tally
 
 from .emitter import Emitter
 from .finished import Finished
 from .service import Service
+from .streams import StreamRouter
 
 #: Seconds between two writes.
 EVERY = 1.0
@@ -19,18 +20,18 @@ EVERY = 1.0
 class Tallier:
     """What is not written when the process dies is not counted: it is for plots."""
 
-    def __init__(self, backend: Backend, *, emitter: Emitter) -> None:
+    def __init__(self, backend: StreamRouter, *, emitter: Emitter) -> None:
         self._backend = backend
         self._counts: dict[Stream, list[int]] = {}
-        self._source: Source | None = None  # of the last one, and its counts: mostly the next is of the same
+        self._stream: Stream | None = None  # of the last one, and its counts: mostly the next is of the same
         self._current: list[int] = []
         self._service = Service("tallier", self._step, emitter=emitter)
         self.start = self._service.start
 
     def count(self, finished: Finished) -> None:
         """The store has written this one."""
-        if finished.claim.source is not self._source:
-            self._look_at(finished.claim.source)
+        if finished.claim.stream is not self._stream:
+            self._look_at(finished.claim)
         outcome = finished.outcome
         if type(outcome) is Done:
             self._current[0] += 1
@@ -42,16 +43,16 @@ class Tallier:
         """The store has written these, and all went well."""
         if not batch:
             return
-        self._look_at(batch[0].claim.source)
-        if not [each for each in batch if each.claim.source is not self._source]:  # as nearly always
+        self._look_at(batch[0].claim)
+        if not [each for each in batch if each.claim.stream is not self._stream]:  # as nearly always
             self._current[0] += len(batch)
         else:
             for finished in batch:
                 self.count(finished)
 
-    def _look_at(self, source: Source) -> None:
-        self._source = source
-        self._current = self._counts.setdefault(source.stream, [0, 0, 0])
+    def _look_at(self, claim: Claim) -> None:
+        self._stream = claim.stream
+        self._current = self._counts.setdefault(claim.whole, [0, 0, 0])
 
     async def stop(self) -> None:
         await self._service.stop()
@@ -65,7 +66,7 @@ class Tallier:
         return EVERY
 
     async def _write(self) -> None:
-        counts, self._counts, self._source = self._counts, {}, None
+        counts, self._counts, self._stream = self._counts, {}, None
         tallies = [Tally(stream, *numbers) for stream, numbers in counts.items() if any(numbers)]
         if tallies:
             await self._backend.tally(tallies)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.message import EXPIRED_MARK_US, Message, Source, Stream
@@ -18,6 +17,7 @@ from headrace.core.signals import BackendError, JobEnqueued
 
 from .emitter import Emitter
 from .service import Service
+from .streams import StreamRouter
 from .timings import Timings
 
 #: Seconds. It sleeps until the next moment; these are for announcements that went missing.
@@ -32,7 +32,7 @@ class Ticker:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: StreamRouter,
         sources: Sequence[Source],
         declared: Iterable[Schedule],
         *,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from time import monotonic
 
-from headrace.core.backend import Backend
 from headrace.core.message import Stream
 from headrace.core.schedule import Schedule, timing_of
 from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, Timetable, advance
+
+from .streams import StreamRouter
 
 #: Seconds after which a timetable that no live worker announces gives way to an earlier one.
 UNCLAIMED = 10.0
@@ -22,7 +23,7 @@ class Timings:
     One that it has had before is that of old code, which runs on for a while: it fires nothing as long as a
     worker with the one that holds is alive, and comes back after that, from now on as well."""
 
-    def __init__(self, backend: Backend, declared: Mapping[tuple[Stream, str], Schedule]) -> None:
+    def __init__(self, backend: StreamRouter, declared: Mapping[tuple[Stream, str], Schedule]) -> None:
         self._backend = backend
         self._own = {key: timing_of(schedule) for key, schedule in declared.items()}
         self._unclaimed: dict[str, float] = {}  # since when no worker announces it

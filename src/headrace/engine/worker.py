@@ -426,7 +426,7 @@ class Worker:
             self._subscribers.room_made()
 
     def _conclude(self, finished: Finished) -> None:
-        if finished.claim.source.stream.kind == "group" and not self._subscribers.concluded(finished):
+        if finished.claim.stream.kind == "group" and not self._subscribers.concluded(finished):
             return
         if self._state != "running" and finished.claim not in self._holdings:
             return  # it was handed back over the head of a handler that would not end

@@ -83,7 +83,7 @@ class Handled:
         if self.form == "payload":
             return (payload,)
         claim = run.claim
-        event = event_of(decode_event(claim.body), claim.source.stream.topic, payload, claim.expires_us)
+        event = event_of(decode_event(claim.body), claim.whole.topic, payload, claim.expires_us)
         return (event,) if self.form == "event" else (Delivery(event, run, desk),)
 
     def _payload(self, envelope: Envelope) -> Any:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.layout import Layouts, checked_partitions
+from headrace.core.layout import checked_partitions
 from headrace.core.message import Stream
 from headrace.core.names import checked_name
+from headrace.engine.streams import StreamRouter
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -20,8 +21,8 @@ class Queue(msgspec.Struct, frozen=True):
         return self.name
 
 
-def declared_queue(layouts: Layouts, name: str, partitions: int | None) -> Queue:
+def declared_queue(router: StreamRouter, name: str, partitions: int | None) -> Queue:
     queue = Queue(checked_name("queue", name), None if partitions is None else checked_partitions(partitions))
     if queue.partitions is not None:
-        layouts.declare(Stream("queue", queue.name), queue.partitions)
+        router.declare(Stream("queue", queue.name), queue.partitions)
     return queue

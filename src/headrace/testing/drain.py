@@ -11,7 +11,6 @@ from headrace.app import App
 from headrace.core.duration import Duration, seconds
 from headrace.core.message import Stream
 from headrace.core.record import Counts, JobStatus
-from headrace.core.topics import total
 from headrace.engine.fan_out import FanOut
 from headrace.engine.served import chosen_queues
 from headrace.engine.subscribers import Subscribers
@@ -78,7 +77,7 @@ class Drain:
         readers = [reader for reader in subscribers.readers if isinstance(reader, FanOut)]
         for topic in self._store.unseen():
             last = self._store.last_of(topic)
-            positions = [total(each.position) for each in readers if each.topic == topic]
+            positions = [each.position.total for each in readers if each.topic == topic]
             if subscribers.at_rest and all(position >= last for position in positions):
                 self._store.saw(topic, last)
 

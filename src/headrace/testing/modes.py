@@ -13,6 +13,7 @@ from .clock import Clock
 from .inline import inline
 from .kit import Kit
 from .stage import staged
+from .store import KitRouter
 
 _kits: WeakKeyDictionary[App, Kit] = WeakKeyDictionary()
 
@@ -29,7 +30,7 @@ def memory(app: App, *, clock: Clock | None = None) -> Iterator[Kit]:
     kit = Kit(app, clock)
     clock.follow(kit._store)
     try:
-        with staged(app, kit._store, clock, kit._attend):
+        with staged(app, KitRouter(kit._store), clock, kit._attend):
             _kits[app] = kit
             yield kit
     finally:

@@ -7,16 +7,16 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from headrace.app import App
-from headrace.core.backend import Backend
 from headrace.core.clock import Clock
 from headrace.core.errors import ConfigurationError
 from headrace.engine.registry import Middleware
+from headrace.engine.streams import StreamRouter
 
 T = TypeVar("T")
 
 
 @contextmanager
-def staged(app: App, backend: Backend, clock: Clock, attend: Middleware) -> Iterator[None]:
+def staged(app: App, backend: StreamRouter, clock: Clock, attend: Middleware) -> Iterator[None]:
     """Let `app` stand on `backend` and tell the time by `clock`, with `attend` around every run. Its own
     store is neither opened nor touched meanwhile, and is back afterwards."""
     _check_unused(app)

@@ -12,12 +12,15 @@ from headrace.backends.memory.bell import Bell
 from headrace.backends.memory.store import Store
 from headrace.core.backend import Answer
 from headrace.core.clock import Clock
+from headrace.core.errors import ConfigurationError
+from headrace.core.layout import Layout
 from headrace.core.message import Batch, Message, Stream
 from headrace.core.orders import DueOrder, ScheduleOrder
 from headrace.core.outcome import Dead, Done, Settlement, Verdict
 from headrace.core.record import JobStatus, Record
 from headrace.core.scheduling import ScheduleSwap, Swapped
-from headrace.core.topics import BEGINNING, NEW, Position, Reading, Start
+from headrace.core.topics import BEGINNING, NEW, Reading, Start
+from headrace.engine.streams import StreamRouter
 from headrace.engine.subscription import Subscription
 
 T = TypeVar("T")
@@ -69,7 +72,7 @@ class KitStore(MemoryBackend):
                 await self.join(each.stream(topic.name), start, ordered=each.ordered)
 
     async def read(
-        self, topic: Stream, after: Position | Start, *, consumer: str, limit: int, wait: float
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
         # For the same reason a fan-out goes on where the last worker's ended.
         after = self._seen.get(topic, 0) if after == NEW else after
@@ -152,10 +155,20 @@ class KitStore(MemoryBackend):
     def _remember(self, settlement: Settlement) -> None:
         claim, outcome = settlement.claim, settlement.outcome
         if isinstance(outcome, Done):
-            self._succeeded.add((claim.source.stream, claim.id))
+            self._succeeded.add((claim.whole, claim.id))
         elif isinstance(outcome, Dead):
-            task = self.record(claim.source.stream, claim.id).task
-            self.deaths.append(Death(claim.source.stream, claim.id, task, outcome))
+            task = self.record(claim.whole, claim.id).task
+            self.deaths.append(Death(claim.whole, claim.id, task, outcome))
+
+
+class KitRouter(StreamRouter):
+    """In a test streams have no parts: the kit looks into its store by the names that the code knows."""
+
+    def declare(self, stream: Stream, parts: int) -> None:
+        pass
+
+    async def split(self, stream: Stream, parts: int) -> Layout:
+        raise ConfigurationError("the store of a test has no partitions: split on a real one")
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:

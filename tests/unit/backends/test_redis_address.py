@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hiredis import ReplyError
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.redis.address import Address, Sentinels, Tls, parse_address
 from headrace.backends.redis.faults import error_of
 from headrace.backends.redis.server import check_server
@@ -71,7 +71,7 @@ def test_a_url_is_read(url: str, address: Address) -> None:
 )
 def test_a_url_that_cannot_be_read_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(ConfigurationError, match="write it like"):
-        open_backend(url)
+        open_store(url)
 
 
 def test_neither_text_nor_errors_show_a_password() -> None:
@@ -87,7 +87,7 @@ def test_neither_text_nor_errors_show_a_password() -> None:
 @pytest.mark.parametrize("namespace", ["", "a b", "{tag}", "a*"])
 def test_a_namespace_that_would_break_keys_is_refused(namespace: str) -> None:
     with pytest.raises(ConfigurationError, match="namespace"):
-        open_backend("redis://", namespace=namespace)
+        open_store("redis://", namespace=namespace)
 
 
 def test_only_what_can_do_the_work_is_accepted() -> None:

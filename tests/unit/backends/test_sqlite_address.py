@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.sqlite.address import path_of
 from headrace.core.errors import ConfigurationError
 
@@ -25,7 +25,7 @@ def test_four_slashes_are_an_absolute_path() -> None:
 
 def test_a_later_change_of_directory_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    backend = open_backend("sqlite:///jobs.db")
+    backend = open_store("sqlite:///jobs.db")
     monkeypatch.chdir("/")
     assert str(tmp_path / "jobs.db") in backend.description
 
@@ -33,7 +33,7 @@ def test_a_later_change_of_directory_changes_nothing(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite://:memory:", "sqlite:///:memory:"])
 def test_who_wants_memory_is_told_how_to_get_it(url: str) -> None:
     with pytest.raises(ConfigurationError, match="memory://"):
-        open_backend(url)
+        open_store(url)
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_who_wants_memory_is_told_how_to_get_it(url: str) -> None:
 )
 def test_a_wrong_form_is_refused_with_advice(url: str, advice: str) -> None:
     with pytest.raises(ConfigurationError, match=advice):
-        open_backend(url)
+        open_store(url)
 
 
 @pytest.mark.parametrize("durability", ["default", "relaxed"])
 def test_two_durabilities_are_to_be_had(durability: str) -> None:
-    open_backend("sqlite:///jobs.db", durability=durability)
+    open_store("sqlite:///jobs.db", durability=durability)
 
 
 def test_another_durability_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="relaxed"):
-        open_backend("sqlite:///jobs.db", durability="fsync")
+        open_store("sqlite:///jobs.db", durability="fsync")

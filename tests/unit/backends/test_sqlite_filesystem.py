@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.sqlite import filesystem
 from headrace.backends.sqlite.filesystem import check_folder, filesystem_of
 from headrace.core.errors import ConfigurationError
@@ -65,16 +65,16 @@ async def test_it_is_refused_when_the_store_is_opened(
 ) -> None:
     monkeypatch.setattr(filesystem, "filesystem_of", lambda folder, mounts: "nfs")
     with pytest.raises(ConfigurationError, match="nfs"):
-        await open_backend(f"sqlite:///{tmp_path}/jobs.db").open()
+        await open_store(f"sqlite:///{tmp_path}/jobs.db").open()
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="create it") as refusal:
-        await open_backend(f"sqlite:///{tmp_path}/missing/jobs.db").open()
+        await open_store(f"sqlite:///{tmp_path}/missing/jobs.db").open()
     assert str(tmp_path / "missing") in str(refusal.value)
 
 
 async def test_a_folder_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is a folder"):
-        await open_backend(f"sqlite:///{tmp_path}").open()
+        await open_store(f"sqlite:///{tmp_path}").open()

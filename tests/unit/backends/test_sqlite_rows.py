@@ -173,7 +173,7 @@ def test_a_message_larger_than_that_is_handed_out_alone(file: SqliteFile) -> Non
 
 
 def test_large_results_are_written_in_portions() -> None:
-    claim = Claim(SOURCE, "id", b"", (1, 1), 1)
+    claim = Claim(STREAM, "id", b"", (1, 1), 1)
     results = [Settlement(claim, Done(Kept(bytes(MOST_BYTES // 2), SECOND)))] * 5
     assert [len(part) for part in parts_of(results)] == [3, 2]
     assert [len(part) for part in parts_of([Settlement(claim, DONE)] * (MOST_SETTLEMENTS + 1))] == [

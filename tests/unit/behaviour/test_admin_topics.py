@@ -456,7 +456,7 @@ async def test_closing_the_app_ends_a_tail_that_waits(app: App, shop: Shop) -> N
     await anext(tail)
     waiting = asyncio.create_task(anext(tail, None))
     store: Any = app._home.backend
-    await wait_until(lambda: any(store.inner._waiting.values()))
+    await wait_until(lambda: any(store.store._waiting.values()))
     await app.close()
     assert await asyncio.wait_for(waiting, 10) is None
     assert not app._home.in_use, "the store was opened anew"

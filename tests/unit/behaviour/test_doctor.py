@@ -8,17 +8,17 @@ import pytest
 
 from headrace import App, RetryPolicy
 from headrace.admin import doctor
-from headrace.core.backend import Backend
 from headrace.core.clock import SECOND, MovableClock
 from headrace.core.errors import BackendUnavailable
 from headrace.core.record import WorkerInfo
+from headrace.engine.streams import StreamRouter
 from tests.examined import OK, WARN, examined
 from tests.heartbeats import beat
 from tests.unit.behaviour.work import drain
 
 
 @pytest.fixture
-def backend(app: App) -> Backend:
+def backend(app: App) -> StreamRouter:
     return app._home.backend
 
 
@@ -36,7 +36,7 @@ async def test_a_store_that_nobody_uses_is_well(app: App) -> None:
     assert "ends with it" in found["store"].text
 
 
-async def test_work_without_a_worker_is_told(app: App, backend: Backend) -> None:
+async def test_work_without_a_worker_is_told(app: App, backend: StreamRouter) -> None:
     @app.task(queue="mails")
     async def mail() -> None: ...
 
@@ -63,7 +63,7 @@ async def test_what_is_due_waits_too(app: App, clock: MovableClock) -> None:
     assert (await examined(app)).level("served") == WARN
 
 
-async def test_a_worker_that_does_not_ask_is_told(app: App, backend: Backend) -> None:
+async def test_a_worker_that_does_not_ask_is_told(app: App, backend: StreamRouter) -> None:
     await beat(backend, worker("default", quiet=60))
     found = await examined(app)
     assert found.level("workers") == WARN
@@ -150,7 +150,7 @@ async def test_tasks_that_the_app_does_not_have_are_told() -> None:
 
 
 async def test_contents_that_cannot_be_looked_at_are_a_line(
-    app: App, backend: Backend, monkeypatch: pytest.MonkeyPatch
+    app: App, backend: StreamRouter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def denied() -> list[WorkerInfo]:
         raise BackendUnavailable("the server denies this user a right")

@@ -359,7 +359,7 @@ async def test_a_lost_event_is_taken_out_of_a_buffered_list(app: App) -> None:
         await wait_until(lambda: len(lists) == 2)
         [permits] = worker._subscribers._permits.values()
         claims = list(worker._holdings._since)
-        more = [Claim(each.source, f"x{each.id}", each.body, each.token, 0) for each in claims[:2]]
+        more = [Claim(each.stream, f"x{each.id}", each.body, each.token, 0) for each in claims[:2]]
         worker._holdings.take(more)
         permits.take(2)
         worker._slots.put(bundled(more, 2))

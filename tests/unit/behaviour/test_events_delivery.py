@@ -430,7 +430,7 @@ async def test_what_was_received_is_handled_although_the_worker_stops(app: App) 
     async with app.worker(concurrency=1, lease=LONG) as worker:
         await wait_until(lambda: worker.running == 1)
         [running] = worker._executor.running
-        received = [Claim(running.source, f"received-{n}", running.body, None, 0) for n in range(3)]
+        received = [Claim(running.stream, f"received-{n}", running.body, None, 0) for n in range(3)]
         worker._slots.put(received)
         stopping = asyncio.create_task(worker.stop())
         await wait_until(lambda: worker._state == "stopping")
@@ -532,7 +532,7 @@ async def test_a_lost_lease_of_a_buffered_event_gives_its_permit_back(app: App, 
         [permits] = worker._subscribers._permits.values()
         assert permits.left == 0
         claim = next(iter(worker._holdings._since))
-        buffered = type(claim)(claim.source, "other", claim.body, object(), claim.claimed_us)
+        buffered = type(claim)(claim.stream, "other", claim.body, object(), claim.claimed_us)
         worker._holdings.take([buffered])
         permits.take(1)
         worker._slots.put([buffered])

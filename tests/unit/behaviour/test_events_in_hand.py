@@ -29,11 +29,11 @@ async def test_a_pause_hands_back_what_is_held_and_leaves_what_was_received(app:
     async with app.worker(concurrency=1, lease=LONG) as worker:
         await wait_until(lambda: worker.running == 1)
         [running] = worker._executor.running
-        received = Claim(running.source, "received", running.body, None, 0)
-        held = Claim(running.source, "held", running.body, None, 0)
+        received = Claim(running.stream, "received", running.body, None, 0)
+        held = Claim(running.stream, "held", running.body, None, 0)
         worker._slots.put([received, held])
         worker._holdings.take([held])
-        worker._orders.heed_pauses(frozenset({running.source.stream}))
+        worker._orders.heed_pauses(frozenset({running.stream}))
         assert list(worker._slots.ready) == [received]
         worker._slots.take_back()
         gate.set()
@@ -54,8 +54,8 @@ async def test_what_only_this_process_has_does_not_hide_what_is_hoarded_behind_i
     async with app.worker(concurrency=1, lease=LONG) as worker:
         await wait_until(lambda: worker.running == 1)
         [running] = worker._executor.running
-        received = Claim(running.source, "received", running.body, None, 0)
-        held = Claim(running.source, "held", running.body, None, 0)
+        received = Claim(running.stream, "received", running.body, None, 0)
+        held = Claim(running.stream, "held", running.body, None, 0)
         worker._holdings.take([held])
         worker._slots.put([received, held])
         await wait_until(lambda: list(worker._slots.ready) == [received])
@@ -95,7 +95,7 @@ async def test_of_those_that_have_crashed_twice_one_is_handled_at_a_time_in_all_
             assert len(await store.claim([source], consumer="ghost", limit=2, suspects=0, wait=0)) == 2
     async with app.worker(lease=60) as worker:
         # All of them wait for events, and are ready to take such a one.
-        await wait_until(lambda: all(store.inner._waiting[each.consumer] for each in fetchers(worker)))  # type: ignore[attr-defined]
+        await wait_until(lambda: all(store.store._waiting[each.consumer] for each in fetchers(worker)))  # type: ignore[attr-defined]
         clock.advance(61)
         worker._maintenance.follow(60)
         await wait_until(lambda: len(attempts) == 8, timeout=20)

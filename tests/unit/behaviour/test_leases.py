@@ -8,7 +8,6 @@ import pytest
 
 from headrace import App, JobStatus, Worker, current_job, signals
 from headrace.backends.memory.backend import MemoryBackend
-from headrace.backends.partitioned import Partitioned
 from headrace.core.backend import LeaseKeeper
 from headrace.core.claim import Claim
 from headrace.core.clock import microseconds
@@ -104,8 +103,7 @@ async def test_a_job_outlives_a_shorter_lease_and_runs_once(app: App) -> None:
         async with app.worker(lease=0.3):
             await wait_until(lambda: interval(first) == 0.3 / BEATS)
             # As if the longer lease had run out, so that the shorter one holds alone.
-            assert isinstance(app._home.backend, Partitioned)
-            store = app._home.backend.inner
+            store = app._home.backend.store
             assert isinstance(store, MemoryBackend)
             store._store.shelf(Stream("queue", "default")).lease = Lease(microseconds(0.3))
             began = asyncio.get_running_loop().time()

@@ -11,6 +11,7 @@ from headrace import App, ConfigurationError, Event, RetryPolicy, Unrecoverable
 from headrace.core.clock import MovableClock
 from headrace.core.layout import PARTS_MOST
 from headrace.core.message import Stream
+from headrace.core.topics import BEGINNING
 from tests.unit.behaviour.orders import OrderPlaced, orders_of, placed, until_done
 from tests.unit.behaviour.work import LONG, drain
 from tests.waiting import wait_until
@@ -19,8 +20,8 @@ from tests.waiting import wait_until
 async def _parts(app: App) -> set[str]:
     """Where the events of the topic lie."""
     backend = app._home.backend
-    reading = await backend.read(Stream("topic", "orders"), 0, consumer="test", limit=1000, wait=0)
-    return {entry.part for entry in reading.entries}
+    reading = await backend.read(Stream("topic", "orders"), BEGINNING, consumer="test", limit=1000, wait=0)
+    return set(reading.parts)
 
 
 async def _partitions(app: App) -> int:

@@ -43,7 +43,7 @@ async def test_a_declared_queue_is_laid_out_when_it_is_first_used(url: str) -> N
         )
         async with app.worker():
             assert [await job.result(timeout=10) for job in jobs] == [f"hello {n}" for n in range(20)]
-        lain = [stream.name for stream in await app._home.backend.inner.streams()]  # type: ignore[attr-defined]
+        lain = [stream.name for stream in await app._home.backend.store.streams()]
         assert sum("#1." in name for name in lain) == 4
 
 
@@ -75,7 +75,7 @@ async def test_whoever_only_looks_lays_out_nothing(url: str) -> None:
         await app.admin.pause("emails")
         await greet.enqueue()
         assert await parts_of(app, "emails") == 4
-        assert all([(await backend.inner.counts(part)).paused for part in stored_parts(emails)])  # type: ignore[attr-defined]
+        assert all([(await backend.store.counts(part)).paused for part in stored_parts(emails)])
 
 
 async def test_what_is_stored_counts_and_a_difference_is_said_once(

@@ -9,7 +9,7 @@ import time
 import msgspec
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.core.event import EventEnvelope
 from headrace.core.ids import new_id
 from headrace.core.message import (
@@ -43,7 +43,7 @@ JOB, LETTER = "01m7h604srfeavawdqaxzr3kg1", "01m7h604srfeavawdqaxzr3kg2"
 async def tamper(url: str, place: str) -> None:
     """A task, a worker, a schedule, an event and a dead letter of that name, in a queue, a topic and a group
     that are called like the place."""
-    store = open_backend(url)
+    store = open_store(url)
     await store.open()
     try:
         queue, topic = Stream("queue", place), Stream("topic", place)
@@ -153,7 +153,7 @@ def test_neither_do_errors_and_answers(tampered: str, headrace: Shell, words: tu
 
 def test_an_event_is_one_line_whatever_its_id(url: str, headrace: Shell) -> None:
     async def publish() -> None:
-        store = open_backend(url)
+        store = open_store(url)
         await store.open()
         message = Message("one\ntwo", "?", encode_envelope(_envelope("?")))
         await store.append(Batch(Stream("topic", "plain"), "p", 1, [message]))

@@ -9,8 +9,6 @@ from typing import Any
 import msgspec
 
 from headrace import RetryPolicy, signals
-from headrace.backends import open_backend
-from headrace.core.backend import Backend
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.ids import new_id
@@ -23,6 +21,8 @@ from headrace.engine.finished import Finished
 from headrace.engine.holdings import Holdings
 from headrace.engine.judge import Judge
 from headrace.engine.registry import Handler, Registry
+from headrace.engine.streams import StreamRouter
+from tests.routers import open_router
 
 SOURCE = Source(Stream("queue", "work"))
 LEASE = 30.0
@@ -31,7 +31,7 @@ LEASE = 30.0
 class Bench:
     def __init__(self) -> None:
         self.clock = MovableClock()
-        self.backend: Backend = open_backend("memory://", clock=self.clock)
+        self.backend: StreamRouter = open_router("memory://", clock=self.clock)
         self.registry = Registry()
         self.emitter = Emitter()
         self.heard: list[signals.Signal] = []

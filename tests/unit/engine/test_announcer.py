@@ -8,7 +8,7 @@ import pytest
 
 from headrace import signals
 from headrace.core.claim import Claim
-from headrace.core.message import FRESH, Source, Stream, Trouble
+from headrace.core.message import FRESH, Stream, Trouble
 from headrace.core.outcome import (
     DONE,
     Cancelled,
@@ -26,7 +26,7 @@ from headrace.engine.announcer import Announcer
 from headrace.engine.emitter import Emitter
 from headrace.engine.finished import Finished
 
-CLAIM = Claim(Source(Stream("queue", "mails")), "id", b"", 1, claimed_us=1)
+CLAIM = Claim(Stream("queue", "mails"), "id", b"", 1, claimed_us=1)
 NAMES = ("id", "send", "mails")
 FAILURE = Failure("ValueError", "no", "Traceback…")
 FAILED = FRESH.failed(Trouble(1, "failed", "worker"))

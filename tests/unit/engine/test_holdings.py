@@ -7,7 +7,7 @@ import time
 import pytest
 
 from headrace.core.claim import Claim
-from headrace.core.message import FRESH, Source, State, Stream, Trouble
+from headrace.core.message import FRESH, State, Stream, Trouble
 from headrace.engine.holdings import Holdings
 
 TROUBLE = Trouble(1, "crashed", "worker-1")
@@ -15,7 +15,7 @@ CRASHED = FRESH.crashed(TROUBLE)
 
 
 def claim(id: str = "id", state: State = FRESH) -> Claim:
-    return Claim(Source(Stream("queue", "work")), id, b"", 1, claimed_us=1_000_000, state=state)
+    return Claim(Stream("queue", "work"), id, b"", 1, claimed_us=1_000_000, state=state)
 
 
 def test_what_is_taken_is_held_until_it_is_dropped() -> None:

@@ -12,9 +12,9 @@ from concurrent.futures import Future
 import pytest
 
 from headrace import AppClosed, BackendUnavailable
-from headrace.backends import open_backend
-from headrace.core.backend import Backend
 from headrace.engine.home import Home
+from headrace.engine.streams import StreamRouter
+from tests.routers import open_router
 from tests.waiting import wait_until
 
 
@@ -22,7 +22,7 @@ class House:
     """A home whose store counts how often it is opened and closed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.backend = open_backend("memory://")
+        self.backend = open_router("memory://")
         self.home = Home(self.backend)
         self.events: list[str] = []
         self.gate = asyncio.Event()
@@ -42,9 +42,9 @@ class House:
         await self.gate.wait()
         self.events.append("close")
 
-    def _twin(self) -> Backend:
+    def _twin(self) -> StreamRouter:
         self.events.append("twin")
-        return open_backend("memory://")
+        return open_router("memory://")
 
     async def wait_forever(self) -> int:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -14,7 +14,7 @@ from headrace import signals
 from headrace.core.backend import CancelAnswer, LeaseKeeper, Renewal
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.outcome import DONE, Settlement
 from headrace.engine import keeper as keeper_module
 from headrace.engine.keeper import Keeper
@@ -42,10 +42,10 @@ class Watched(LeaseKeeper):
         self.threads.add(threading.current_thread().name)
         if self.away:
             raise BackendUnavailable("away")
-        if after_outage and not self.refusing.intersection(claim.source.stream for claim in claims):
+        if after_outage and not self.refusing.intersection(claim.stream for claim in claims):
             self.after_outages.append({claim.id for claim in claims})
         return [
-            Renewal.UNKNOWN if claim.source.stream in self.refusing else renewal
+            Renewal.UNKNOWN if claim.stream in self.refusing else renewal
             for claim, renewal in zip(claims, await self._leases.renew(claims), strict=True)
         ]
 
@@ -146,12 +146,12 @@ async def test_where_renewals_are_refused_they_are_tried_again_soon_and_told_of_
     bench: Bench,
 ) -> None:
     watch = Watch(bench, lease=LEASE)
-    elsewhere = Source(Stream("queue", "elsewhere"))
+    elsewhere = Stream("queue", "elsewhere")
     [there], [here] = await bench.claims(), await bench.claims()
-    refused = msgspec.structs.replace(there, source=elsewhere)
+    refused = msgspec.structs.replace(there, stream=elsewhere)
     bench.holdings.take([refused, here])
     watch.keeper._interval = 0.0
-    watch.leases.refusing = {elsewhere.stream}
+    watch.leases.refusing = {elsewhere}
     await watch.keeper._renew()
     await watch.keeper._renew(whole=False)
     assert watch.leases.rounds == [[refused, here], [refused]], "the others wait for the next round"

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from headrace import BackendUnavailable
-from headrace.backends import open_backend
-from headrace.core.backend import Answer, Backend
+from headrace.core.backend import Answer
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Stream
 from headrace.engine import producer as producer_module
 from headrace.engine.producer import BATCH_BYTES, BATCH_MESSAGES, Producer
+from headrace.engine.streams import StreamRouter
+from tests.routers import open_router
 from tests.waiting import wait_until
 
 MAILS = Stream("queue", "mails")
@@ -27,7 +28,7 @@ class Desk:
     """A producer on a memory store whose appends can be watched, held up and made to fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.backend: Backend = open_backend("memory://")
+        self.backend: StreamRouter = open_router("memory://")
         self.producer = Producer(self.backend)
         self.batches: list[Batch] = []
         self.gate = asyncio.Event()

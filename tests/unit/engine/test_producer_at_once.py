@@ -9,11 +9,12 @@ from collections import Counter
 
 import pytest
 
-from headrace.backends import open_backend
-from headrace.core.backend import Answer, Backend
+from headrace.core.backend import Answer
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Stream
 from headrace.engine.producer import BATCH_MESSAGES, CROWD, Producer
+from headrace.engine.streams import StreamRouter
+from tests.routers import open_router
 
 MAILS = Stream("queue", "mails")
 ORDERS = Stream("topic", "orders")
@@ -23,7 +24,7 @@ class Store:
     """Answers when the loop has turned some times, and notes what was under way together."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> None:
-        self.backend: Backend = open_backend("memory://")
+        self.backend: StreamRouter = open_router("memory://")
         self.backend.appends_at_once = 2
         self.producer = Producer(self.backend)
         self.batches: list[Batch] = []

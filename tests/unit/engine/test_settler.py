@@ -8,8 +8,6 @@ from collections.abc import Sequence
 import pytest
 
 from headrace import BackendUnavailable, JobStatus, signals
-from headrace.backends import open_backend
-from headrace.core.backend import Backend
 from headrace.core.claim import Claim
 from headrace.core.errors import RequestRefused
 from headrace.core.ids import new_id
@@ -19,6 +17,8 @@ from headrace.engine.emitter import Emitter
 from headrace.engine.finished import Finished
 from headrace.engine.judge import Judge
 from headrace.engine.settler import BATCH, Settler
+from headrace.engine.streams import StreamRouter
+from tests.routers import open_router
 from tests.waiting import wait_until
 
 SOURCE = Source(Stream("queue", "work"))
@@ -28,7 +28,7 @@ class Desk:
     """A settler on a memory store whose settles can be watched, held up and made to fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.backend: Backend = open_backend("memory://")
+        self.backend: StreamRouter = open_router("memory://")
         self.emitter = Emitter()
         self.heard: list[signals.Signal] = []
         self.emitter.on(signals.Signal, self.heard.append)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from headrace.core.claim import Claim
-from headrace.core.message import Source, Stream, group_stream
+from headrace.core.message import Stream, group_stream
 from headrace.core.topics import NEW
 from headrace.engine.registry import Registry
 from headrace.engine.shares import Shares
@@ -50,7 +50,7 @@ class Stand:
     def run(self, group: str | None, count: int = 1) -> None:
         stream = Stream("queue", "default") if group is None else group_stream("orders", group)
         for _ in range(count):
-            self.running[Claim(Source(stream), "id", b"", None, 0)] = SimpleNamespace()
+            self.running[Claim(stream, "id", b"", None, 0)] = SimpleNamespace()
 
     def room(self, group: str) -> int:
         subscription = next(each for each in self.subscriptions if each.group == group)

@@ -13,10 +13,10 @@ import msgspec
 from headrace.core.backend import (
     PURGED_MARKS,
     Answer,
-    Backend,
     CancelAnswer,
     DeadFilter,
     LeaseKeeper,
+    PartitionedStore,
     Promoted,
     Reclaimed,
     Renewal,
@@ -33,13 +33,11 @@ from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.scheduling import ScheduleSwap, Swapped, Timetable
 from headrace.core.topics import (
-    Position,
     Reading,
     Start,
     Tended,
     TopicRecord,
     TopicRules,
-    number_in_one_log,
 )
 from headrace.core.traffic import Tally, TrafficRecord
 
@@ -54,7 +52,7 @@ from .view_of_topics import reading_of, record_of_topic
 Hung = tuple[Bell[None], list[set[Bell[None]]]]
 
 
-class MemoryBackend(MemoryLayouts, Backend):
+class MemoryBackend(MemoryLayouts, PartitionedStore):
     def __init__(self, store: Store, *, name: str, clock: Clock) -> None:
         self._store = store
         self._lock = store.lock
@@ -71,7 +69,7 @@ class MemoryBackend(MemoryLayouts, Backend):
     def description(self) -> str:
         return f"memory ({self._name or 'private'})"
 
-    def twin(self) -> Backend:
+    def twin(self) -> MemoryBackend:
         twin = copy(self)
         twin._waiting, twin._woken, twin._watching = defaultdict(set), set(), set()
         return twin
@@ -153,7 +151,7 @@ class MemoryBackend(MemoryLayouts, Backend):
         with self._lock:
             now_us = self._now_us()
             for report in reports:
-                self._store.shelf(report.claim.source.stream).report(report, now_us)
+                self._store.shelf(report.claim.stream).report(report, now_us)
 
     def lease_keeper(self) -> LeaseKeeper:
         return MemoryLeaseKeeper(self._store, self._now_us)
@@ -237,13 +235,13 @@ class MemoryBackend(MemoryLayouts, Backend):
             return self._store.join(group, start, ordered=ordered, now_us=self._now_us())
 
     async def read(
-        self, topic: Stream, after: Position | Start, *, consumer: str, limit: int, wait: float
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
         until = monotonic() + wait
         while True:
             with self._lock:
                 log = self._store.topic(topic).log
-                after = log.position(after) if isinstance(after, Start) else number_in_one_log(after)
+                after = log.position(after) if isinstance(after, Start) else after
                 reading = reading_of(log, after, limit, self._now_us())
                 left = until - monotonic()
                 if self._was_woken(consumer) or reading.entries or left <= 0:
@@ -373,8 +371,8 @@ class MemoryLeaseKeeper(LeaseKeeper):
         with self._store.lock:
             now_us = self._now_us()
             if after_outage:
-                self._store.restart_leases({claim.source.stream for claim in claims}, now_us)
-            return [self._store.shelf(claim.source.stream).renew(claim, now_us) for claim in claims]
+                self._store.restart_leases({claim.stream for claim in claims}, now_us)
+            return [self._store.shelf(claim.stream).renew(claim, now_us) for claim in claims]
 
     async def close(self) -> None:
         """There is no connection."""

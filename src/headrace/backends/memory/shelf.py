@@ -123,6 +123,7 @@ class Shelf(Stock):
     ) -> list[Claim]:
         """At most `limit`, and no more once they have `room` bytes."""
         claims: list[Claim] = []
+        stream = source.stream
         running, numbers = self.running, self._numbers
         for entry in self.lanes.take(lane, limit, room):
             message = entry.message
@@ -137,7 +138,7 @@ class Shelf(Stock):
             priority, expires_us = message.priority, entry.expires_us
             state, child = entry.state, message.child
             claims.append(
-                Claim(source, message.id, message.body, token, now_us, state, priority, expires_us, child)
+                Claim(stream, message.id, message.body, token, now_us, state, priority, expires_us, child)
             )
         return claims
 

@@ -279,13 +279,11 @@ class Store:
     def settle(self, settlements: Sequence[Settlement], now_us: int) -> list[Verdict]:
         if not settlements:
             return []
-        source = settlements[0].claim.source
-        if not [each for each in settlements if each.claim.source is not source]:  # as nearly always
-            return self.shelf(source.stream).settle_all(settlements, now_us)
+        stream = settlements[0].claim.stream
+        if not [each for each in settlements if each.claim.stream is not stream]:  # as nearly always
+            return self.shelf(stream).settle_all(settlements, now_us)
         shelf = self.shelf
-        return [
-            shelf(each.claim.source.stream).settle(each.claim, each.outcome, now_us) for each in settlements
-        ]
+        return [shelf(each.claim.stream).settle(each.claim, each.outcome, now_us) for each in settlements]
 
     def restart_leases(self, streams: Iterable[Stream], now_us: int) -> None:
         for stream in streams:

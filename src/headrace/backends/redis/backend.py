@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
-from headrace.core.backend import Answer, Backend, CancelAnswer, LeaseKeeper, Promoted, Reclaimed
+from headrace.core.backend import Answer, CancelAnswer, LeaseKeeper, PartitionedStore, Promoted, Reclaimed
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotDurable
@@ -57,7 +57,9 @@ RETRY_AFTER = SECOND
 CONSUMER_IDLE = 3_600_000
 
 
-class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics, RedisTraffic, Backend):
+class RedisBackend(
+    RedisExamination, RedisLayouts, RedisScheduling, RedisTopics, RedisTraffic, PartitionedStore
+):
     appends_at_once = 2  # one is made while the server is at work on the other
 
     def __init__(self, store: Store, confirmation: Confirmation | None = None) -> None:
@@ -83,7 +85,7 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         what = " cluster" if self._store.is_cluster else ""
         return f"{self._store.server}{what} at {self._store.address}"
 
-    def twin(self) -> Backend:
+    def twin(self) -> RedisBackend:
         return RedisBackend(self._store.twin(), self._confirmation)
 
     async def open(self) -> None:

@@ -53,10 +53,10 @@ class Token(msgspec.Struct, frozen=True, gc=False):
 
 
 def claims_of(queue: Queue, lane: int, entries: Sequence[Any], consumer: str, now_us: int) -> list[Claim]:
-    source = queue.source
+    stream = queue.stream
     try:
         return [
-            Claim(source, fields[1].decode(), fields[5], Token(lane, entry, consumer, fields[3]), now_us)
+            Claim(stream, fields[1].decode(), fields[5], Token(lane, entry, consumer, fields[3]), now_us)
             if len(fields) == PLAIN or (len(fields) == DRAWN and fields[6] == b"a")
             else _claim(queue, lane, entry, fields, consumer, now_us)
             for entry, fields in entries
@@ -78,14 +78,14 @@ def _any_claim(
     id = text_of(message.get(b"i", b""))
     if not id or id.encode() != message[b"i"]:
         id = f"unreadable-{lane}{entry.decode()}"
-    return Claim(queue.source, id, b"", token, now_us, unreadable=problem)
+    return Claim(queue.stream, id, b"", token, now_us, unreadable=problem)
 
 
 def _claim(queue: Queue, lane: int, entry: bytes, fields: list[bytes], consumer: str, now_us: int) -> Claim:
     message = message_of(fields)
     token = Token(lane, entry, consumer, message[b"t"], message.get(b"o"), message.get(b"u", b""))
     return Claim(
-        queue.source,
+        queue.stream,
         message[b"i"].decode(),
         message[b"m"],
         token,

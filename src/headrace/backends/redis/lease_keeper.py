@@ -89,7 +89,7 @@ def _chunks(claims: Sequence[Claim]) -> Iterator[Chunk]:
     """The places of those of one stream, as many as one script may hold."""
     by_stream: dict[Stream, list[int]] = {}
     for index, claim in enumerate(claims):
-        by_stream.setdefault(claim.source.stream, []).append(index)
+        by_stream.setdefault(claim.stream, []).append(index)
     for stream, indices in by_stream.items():
         for start in range(0, len(indices), ITEMS):
             yield stream, indices[start : start + ITEMS]

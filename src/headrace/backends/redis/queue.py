@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 
 from .connection import Word, pack
 from .keys import GROUP, NamespaceKeys, QueueKeys, label_of
@@ -27,7 +27,6 @@ class Queue:
         self, namespace: str, stream: Stream, offset_us: Callable[[], int], database: int = 0
     ) -> None:
         self.stream = stream
-        self.source = Source(stream)
         self.keys = QueueKeys(namespace, stream)
         self.label = label_of(stream)
         self.slot = slot_of(self.keys.meta)

@@ -426,7 +426,7 @@ class Reader:
         for claim in claims:
             suspect = claim.token.lane in SUSPECTS
             fits = len(taken) < wanted.limit and suspects >= suspect and children >= claim.child
-            if fits and claim.source.stream not in self._paused:
+            if fits and claim.stream not in self._paused:
                 taken.append(claim)
                 suspects -= suspect
                 children -= claim.child
@@ -437,7 +437,7 @@ class Reader:
 
     async def hand_back(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
-            token, queue = claim.token, self._store.queue(claim.source.stream)
+            token, queue = claim.token, self._store.queue(claim.stream)
             place = (claim.id, token.lane, token.entry, token.consumer)
             try:
                 await self._store.run(queue.call(AGAIN, *place, "L", 0, 1, ""))
@@ -447,7 +447,7 @@ class Reader:
     async def _release_started(self, claims: list[Claim]) -> None:
         for claim in claims:
             if claim.token.unique.startswith(b"s"):
-                queue = self._store.queue(claim.source.stream)
+                queue = self._store.queue(claim.stream)
                 try:
                     await self._store.run(queue.call(STARTED, claim.id, claim.token.unique))
                 except BackendUnavailable:

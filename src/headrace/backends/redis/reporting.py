@@ -19,7 +19,7 @@ ITEMS, BYTES = 200, 1 << 20
 def report_calls(reports: Sequence[Report], queue_of: Callable[[Stream], Queue]) -> list[Call]:
     by_stream: dict[Stream, list[Report]] = {}
     for report in reports:
-        by_stream.setdefault(report.claim.source.stream, []).append(report)
+        by_stream.setdefault(report.claim.stream, []).append(report)
     return [
         queue_of(stream).call(REPORT, *words)
         for stream, several in by_stream.items()

@@ -131,9 +131,9 @@ def steps_of(settlements: Sequence[Settlement], queue_of: Callable[[Any], Queue]
     settling: Settling | None = None
     stream = None
     for index, settlement in enumerate(settlements):
-        # Most claims of a batch share one source object.
-        if settlement.claim.source.stream is not stream or settling is None:
-            stream = settlement.claim.source.stream
+        # Most claims of a batch share one stream object.
+        if settlement.claim.stream is not stream or settling is None:
+            stream = settlement.claim.stream
             settling = settlings.get(stream)
             if settling is None:
                 settling = settlings[stream] = Settling(queue_of(stream))

@@ -11,7 +11,7 @@ from hiredis import ReplyError
 from headrace.core.clock import SECOND
 from headrace.core.decoding import text_of
 from headrace.core.message import Stream
-from headrace.core.topics import LogEntry, Reading, Start, number_in_one_log
+from headrace.core.topics import LogEntry, Reading, Start
 
 from .blocking import BlockingRead
 from .connection import Link, pack
@@ -60,7 +60,7 @@ class Tail:
                 self._used_at = monotonic()
                 if self._was_woken() or reading.entries or left <= 0:
                     return reading
-                after = number_in_one_log(reading.position)
+                after = reading.position
                 await self._block(topic, after, min(left, BLOCK))
 
     def wake(self) -> None:

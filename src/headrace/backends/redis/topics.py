@@ -11,14 +11,12 @@ from headrace.core.message import Stream, group_stream
 from headrace.core.record import Counts
 from headrace.core.topics import (
     GroupRecord,
-    Position,
     Reading,
     Start,
     Tended,
     TopicRecord,
     TopicRules,
     Topics,
-    number_in_one_log,
 )
 
 from .entries import read_score
@@ -69,10 +67,9 @@ class RedisTopics(Topics):
         return reply
 
     async def read(
-        self, topic: Stream, after: Position | Start, *, consumer: str, limit: int, wait: float
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
-        place = after if isinstance(after, Start) else number_in_one_log(after)
-        return await self._tail(consumer).read(topic, place, limit, wait)
+        return await self._tail(consumer).read(topic, after, limit, wait)
 
     def _tail(self, consumer: str) -> Tail:
         tail = self._tails.get(consumer)

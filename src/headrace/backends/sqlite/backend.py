@@ -15,10 +15,10 @@ import msgspec
 from headrace.core.backend import (
     PURGED_MARKS,
     Answer,
-    Backend,
     CancelAnswer,
     DeadFilter,
     LeaseKeeper,
+    PartitionedStore,
     Promoted,
     Reclaimed,
     ReplayAnswer,
@@ -55,7 +55,7 @@ T = TypeVar("T")
 SIZE_OF_ROW = 500
 
 
-class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
+class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedStore):
     def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
         super().__init__(path, namespace=namespace, clock=clock)
         self._synchronous: Synchronous = synchronous
@@ -67,7 +67,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, Backend):
     def description(self) -> str:
         return f"SQLite file {self._path}"
 
-    def twin(self) -> Backend:
+    def twin(self) -> SqliteBackend:
         return SqliteBackend(
             self._path, namespace=self._namespace, synchronous=self._synchronous, clock=self._clock
         )

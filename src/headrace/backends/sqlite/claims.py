@@ -126,7 +126,7 @@ def _hand_out(
     transaction: Transaction, streams: list[OpenStream], seqs: list[int], consumer: str
 ) -> list[Claim]:
     connection, now_us = transaction.connection, transaction.now_us
-    sources = {stream.number: stream.source for stream in streams}
+    names = {stream.number: stream.source.stream for stream in streams}
     number = new_number()
     array = listed(seqs)
     connection.change(queries.LEASE, (array, now_us, number, _worker(transaction, consumer)))
@@ -134,7 +134,7 @@ def _hand_out(
     unpack_state, unpack_body = Unpacking(states), Unpacking(bodies)
     claims: dict[int, Claim] = {}
     started: dict[int, HeldKey] = {}
-    taken = dict.fromkeys(sources, 0)
+    taken = dict.fromkeys(names, 0)
     for seq, stream, id, priority, expires_us, key, until, child, state_length, body_length in unlisted(rows):
         stored, body = unpack_state.take(state_length), unpack_body.take(body_length) or b""
         try:
@@ -145,7 +145,7 @@ def _hand_out(
         if problem:
             id, body = readable_id(seq, id), b""
         claims[seq] = Claim(
-            sources[stream],
+            names[stream],
             id,
             body,
             Token(seq, number),

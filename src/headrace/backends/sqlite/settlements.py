@@ -87,7 +87,7 @@ def report(transaction: Transaction, reports: Sequence[Report]) -> None:
 
 def _read(transaction: Transaction, claims: list[Claim]) -> dict[int, Subject]:
     """The messages as the file has them now."""
-    streams = {claim.token[0]: claim.source.stream for claim in claims}
+    streams = {claim.token[0]: claim.stream for claim in claims}
     rows = unlisted(transaction.connection.value(queries.READ_HELD, (listed(streams),)))
     return {
         seq: Subject(seq, streams[seq], number, id, place, priority, claim, cancel_us, unique_key)

@@ -7,14 +7,12 @@ from time import monotonic
 
 from headrace.core.message import Stream
 from headrace.core.topics import (
-    Position,
     Reading,
     Start,
     Tended,
     TopicRecord,
     TopicRules,
     Topics,
-    number_in_one_log,
 )
 
 from . import groups, log, retention, topic_records
@@ -31,16 +29,15 @@ class SqliteTopics(Desk, Topics):
         return await self._write(lambda transaction: groups.join(transaction, group, start, ordered=ordered))
 
     async def read(
-        self, topic: Stream, after: Position | Start, *, consumer: str, limit: int, wait: float
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
         session = self._use()
         until = monotonic() + wait
-        place = after if isinstance(after, Start) else number_in_one_log(after)
         with session.watch.reading(topic, consumer) as bell:
             while True:
                 bell.reset()
-                reading = await self._read_log(topic, place, limit)
-                place = bell.position = number_in_one_log(reading.position)
+                reading = await self._read_log(topic, after, limit)
+                after = bell.position = reading.position
                 left = until - monotonic()
                 if self._was_woken(consumer) or reading.entries or left <= 0:
                     return reading

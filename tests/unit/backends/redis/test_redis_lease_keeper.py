@@ -15,7 +15,7 @@ from headrace.backends.redis.queue import Call, Queue
 from headrace.core.backend import Renewal
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 
 AWAY, THERE = Stream("queue", "away"), Stream("queue", "there")
 
@@ -49,7 +49,7 @@ def leases(monkeypatch: pytest.MonkeyPatch) -> RedisLeaseKeeper:
 
 def claims(stream: Stream, number: int) -> list[Claim]:
     token = Token(4, b"1-1", "worker", b"greet")
-    return [Claim(Source(stream), str(each), b"", token, 0) for each in range(number)]
+    return [Claim(stream, str(each), b"", token, 0) for each in range(number)]
 
 
 async def test_what_is_lost_elsewhere_is_told_however_much_is_held_at_a_node_that_is_away(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.backends import open_backend
+from headrace.backends import open_store
 from headrace.backends.redis.address import Tls, parse_address
 from headrace.core.errors import ConfigurationError
 
@@ -30,7 +30,7 @@ from headrace.core.errors import ConfigurationError
 )
 def test_an_unusable_url_says_why(url: str, why: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        open_backend(url)
+        open_store(url)
     assert why in str(caught.value)
     assert "secret" not in str(caught.value).replace(":password@", "")
 
@@ -38,7 +38,7 @@ def test_an_unusable_url_says_why(url: str, why: str) -> None:
 @pytest.mark.parametrize("url", ["redi://anna:secret@host", "anna:secret@host"])
 def test_a_scheme_that_nobody_knows_shows_no_password(url: str) -> None:
     with pytest.raises(ConfigurationError, match="it starts with one of") as caught:
-        open_backend(url)
+        open_store(url)
     assert "secret" not in str(caught.value)
 
 

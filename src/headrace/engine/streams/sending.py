@@ -14,9 +14,9 @@ from headrace.core.backend import Answer, Backend, Wanted
 from headrace.core.errors import BackendUnavailable, Moved, NotDurable
 from headrace.core.message import Batch, Stream
 
-from .changing import Changes
 from .layouts import KnownLayouts
 from .routing import Plan, spread
+from .splitting import Splitting
 
 #: Batches of which is remembered that they were sent to a whole stream: the latest of each producer, for as
 #: long as it may be repeated.
@@ -48,14 +48,14 @@ class Sender:
 
     def __init__(
         self,
-        inner: Backend,
+        store: Backend,
         layouts: KnownLayouts,
-        changes: Changes,
+        splitting: Splitting,
         ask_again: Callable[[Stream], None],
     ) -> None:
-        self._inner = inner
+        self._store = store
         self._layouts = layouts
-        self._changes = changes
+        self._splitting = splitting
         self._ask_again = ask_again
         #: What was not answered: when the batch of this number comes again it goes the same way.
         self._pending: dict[tuple[Stream, str], Sending] = {}
@@ -127,7 +127,7 @@ class Sender:
         batch, indices = sending.batch, sending.todo[part]
         messages = [batch.messages[index] for index in indices]
         try:
-            answers: Sequence[Answer | None] = await self._inner.append(
+            answers: Sequence[Answer | None] = await self._store.append(
                 Batch(part, batch.producer, batch.number, messages, batch.limit)
             )
         except Moved as moved:
@@ -141,7 +141,7 @@ class Sender:
         stream = sending.batch.stream
         layout = await self._layouts.refresh(stream)
         if layout.current.number == sending.generation:
-            layout = await self._changes.finish_or_repair(stream, layout)
+            layout = await self._splitting.finish_or_repair(stream, layout)
         plan = await self._layouts.plan(stream)
         if plan is None or layout.current.number <= sending.generation:
             raise BackendUnavailable(
@@ -171,7 +171,7 @@ class Sender:
                 asking += spread(plan.stream, generation, messages, known).items()
         found = await asyncio.gather(
             *(
-                self._inner.holders(part, [Wanted.by(messages[index]) for index in some])
+                self._store.holders(part, [Wanted.by(messages[index]) for index in some])
                 for part, some in asking
             )
         )

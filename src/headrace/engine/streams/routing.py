@@ -12,7 +12,7 @@ from headrace.core.message import Message, Source, Stream
 
 
 def hash_of(text: str) -> int:
-    """The same in every process and for ever: what lies in a part was put there by it."""
+    """The same in every process and for ever: it chose the part that a message is in."""
     return crc32(text.encode())
 
 

@@ -1,6 +1,6 @@
 """The verbs of topics over parts: each part is a log of its own, with groups of its own.
 
-What belongs to a topic as a whole is told to every part. A group is in every part of its topic, and has a
+What belongs to a topic as a whole is stored in every part. A group is in every part of its topic, and has a
 position in each; what it takes from a part is that part's alone until it is settled. The parts of a topic are
 fixed from its first use on. For a topic without parts every verb goes straight to the store.
 """
@@ -14,25 +14,21 @@ from typing import Final, TypeVar
 from headrace.core.errors import BackendUnavailable, Moved, UnknownEvent
 from headrace.core.layout import PART_MARK, whole_stream
 from headrace.core.message import Stream, group_stream
+from headrace.core.position import Position, TopicReading
 from headrace.core.topics import (
     BEGINNING,
     NEW,
     LogEntry,
-    Places,
-    Position,
     Reading,
     Start,
     Tended,
     TopicRecord,
     TopicRules,
-    Topics,
 )
 
-from .desk import Desk
-from .layouts import base_of
-from .topic_places import places_of, starts_in_parts
-from .topic_reader import TopicReader
-from .topic_records import merged_tended, merged_topic
+from .layouts import Routed, base_of
+from .topic_reader import TopicReader, places_of, reading_of_one, starts_in_parts
+from .whole_names import merged_tended, merged_topic
 
 T = TypeVar("T")
 
@@ -40,51 +36,47 @@ T = TypeVar("T")
 FINDER: Final = "finder"
 
 
-class PartitionedTopics(Desk, Topics):
+class TopicVerbs(Routed):
+    _topic_reader: TopicReader
     _consumers: set[str]
-
-    def _begin_topics(self) -> None:
-        self._reader = TopicReader(self._inner)
 
     # --- the topic ---------------------------------------------------------------------------------------
 
     async def arrange(self, topic: Stream, rules: TopicRules) -> None:
         async def arrange(parts: Sequence[str]) -> None:
-            await asyncio.gather(*(self._inner.arrange(Stream("topic", part), rules) for part in parts))
+            await asyncio.gather(*(self.store.arrange(Stream("topic", part), rules) for part in parts))
 
         await self._in_parts(topic, arrange)
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
         if names is not None:
-            parts = [await self._parts(Stream("topic", name)) for name in names]
+            parts = [await self._layouts.parts(Stream("topic", name)) for name in names]
             names = [part.name for several in parts for part in several]
-        records = await self._inner.topics(names)
+        records = await self.store.topics(names)
         if not any(PART_MARK in record.stream.name for record in records):
             return records
         by_topic: dict[Stream, list[TopicRecord]] = {}
         for record in sorted(records, key=_index):
             by_topic.setdefault(whole_stream(record.stream), []).append(record)
         return [
-            merged_topic(topic, by_topic[topic], len(await self._parts(topic)))
+            merged_topic(topic, by_topic[topic], len(await self._layouts.parts(topic)))
             for topic in sorted(by_topic, key=lambda each: each.name)
         ]
 
     # --- reading -----------------------------------------------------------------------------------------
 
-    def _wake_readers(self, consumer: str) -> None:
-        self._reader.wake(consumer)
-
     async def read(
         self, topic: Stream, after: Position | Start, *, consumer: str, limit: int, wait: float
-    ) -> Reading:
-        parts = [part.name for part in await self._parts(topic)]
-        self._consumers.add(consumer)  # who is woken when the topic gets its parts
+    ) -> TopicReading:
+        parts = [part.name for part in await self._layouts.parts(topic)]
+        self._consumers.add(consumer)  # it is woken when the topic gets its parts
         try:
             if parts == [topic.name]:
-                place = after.numbers.get(topic.name, 0) if isinstance(after, Places) else after
-                return await self._inner.read(topic, place, consumer=consumer, limit=limit, wait=wait)
+                place = after if isinstance(after, Start) else after.number_in(topic.name)
+                reading = await self.store.read(topic, place, consumer=consumer, limit=limit, wait=wait)
+                return reading_of_one(topic.name, reading)
             places = await self._places_after(topic, after, parts)
-            return await self._reader.read(places, consumer=consumer, limit=limit, wait=wait)
+            return await self._topic_reader.read(places, consumer=consumer, limit=limit, wait=wait)
         finally:
             self._consumers.discard(consumer)
 
@@ -95,8 +87,15 @@ class PartitionedTopics(Desk, Topics):
             return places_of(after, parts)
         starts = await self._starts(topic, after, parts)
         readings = await asyncio.gather(*(self._peek(part, each) for part, each in starts.items()))
-        places = zip(starts, (reading.after(0) for reading in readings), strict=True)
-        return {part: place for part, place in places if isinstance(place, int)}
+        return {part: each.begun_after for part, each in zip(starts, readings, strict=True)}
+
+    async def position_of(self, group: Stream) -> Position:
+        """How far a group has drawn in each part of its topic."""
+        parts = [part.topic for part in await self._layouts.parts(group)]
+        records = [each for topic in await self.store.topics(parts) for each in topic.groups]
+        return Position(
+            {each.stream.topic: each.position for each in records if each.stream.group == group.group}
+        )
 
     async def _starts(self, topic: Stream, start: Start, parts: Sequence[str]) -> dict[str, Start]:
         found = await self._part_with(topic, start, parts) if start.at == "event" else {}
@@ -117,7 +116,7 @@ class PartitionedTopics(Desk, Topics):
         )
 
     async def _peek(self, part: str, start: Start) -> Reading:
-        return await self._inner.read(
+        return await self.store.read(
             Stream("topic", part), start, consumer=f"{FINDER}@{part}", limit=1, wait=0.0
         )
 
@@ -126,7 +125,7 @@ class PartitionedTopics(Desk, Topics):
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
         async def join(parts: Sequence[str]) -> bool:
             if parts == [group.topic]:
-                return await self._inner.join(group, start, ordered=ordered)
+                return await self.store.join(group, start, ordered=ordered)
             return await self._join_parts(group, start, parts, ordered=ordered)
 
         return await self._in_parts(group, join)
@@ -135,7 +134,7 @@ class PartitionedTopics(Desk, Topics):
         starts = await self._joining(group, start, parts)
         joined = await asyncio.gather(
             *(
-                self._inner.join(group_stream(part, group.group), starts[part], ordered=ordered)
+                self.store.join(group_stream(part, group.group), starts[part], ordered=ordered)
                 for part in parts
             )
         )
@@ -157,33 +156,33 @@ class PartitionedTopics(Desk, Topics):
     async def _parts_with_group(self, group: Stream, parts: Sequence[str]) -> set[str]:
         return {
             record.stream.name
-            for record in await self._inner.topics(parts)
+            for record in await self.store.topics(parts)
             if any(each.stream.group == group.group for each in record.groups)
         }
 
     async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
         plans = [(group, await self._layouts.plan(group)) for group in groups]
         streams = [part for group, plan in plans for part in (plan.parts if plan else (group,))]
-        tended = await self._inner.tend(streams, limit=limit)
+        tended = await self.store.tend(streams, limit=limit)
         return tended if len(streams) == len(groups) else merged_tended(tended, whole_stream)
 
     async def reset(self, group: Stream, start: Start) -> bool:
-        parts = [part.topic for part in await self._parts(group)]
+        parts = [part.topic for part in await self._layouts.parts(group)]
         if parts == [group.topic]:
-            return await self._inner.reset(group, start)
+            return await self.store.reset(group, start)
         if not await self._parts_with_group(group, parts):
             return False
         starts = await self._starts(base_of(group), start, parts)
         await asyncio.gather(
-            *(self._inner.reset(group_stream(part, group.group), starts[part]) for part in parts)
+            *(self.store.reset(group_stream(part, group.group), starts[part]) for part in parts)
         )
         return True
 
     async def remove(self, group: Stream) -> bool:
-        parts = await self._parts(group)
-        removed = await asyncio.gather(*map(self._inner.remove, parts))
+        parts = await self._layouts.parts(group)
+        removed = await asyncio.gather(*map(self.store.remove, parts))
         if parts != (group,):
-            await self._inner.drop(group)  # its lease and its pause are kept under its own name
+            await self.store.drop(group)  # its lease and its pause are kept under its own name
         return any(removed)
 
     async def _in_parts(self, stream: Stream, do: Callable[[Sequence[str]], Awaitable[T]]) -> T:

@@ -1,8 +1,10 @@
-"""Changing the number of parts of a queue, in steps that any process may finish; and of a topic, once."""
+"""How a stream gets its parts: a queue in steps that any process may finish, a topic once, before its first
+use. And what the code declares, which counts for a stream that was not used yet."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import msgspec
 
@@ -19,13 +21,18 @@ from headrace.core.layout import (
 )
 from headrace.core.message import Stream
 
-from .layouts import KnownLayouts, seal
+from .layouts import KnownLayouts
+
+log = logging.getLogger("headrace")
 
 
-class Changes:
-    def __init__(self, inner: Backend, layouts: KnownLayouts) -> None:
-        self._inner = inner
+class Splitting:
+    """Changes layouts."""
+
+    def __init__(self, store: Backend, layouts: KnownLayouts) -> None:
+        self._store = store
         self._layouts = layouts
+        self._stored = layouts.stored
 
     async def split(self, queue: Stream, parts: int) -> Layout:
         """Have so many parts. What another has proposed is carried out first."""
@@ -35,7 +42,7 @@ class Changes:
             _check_room(queue, layout, parts)
             wanted = layout.with_proposal(parts)
             if wanted != layout:
-                layout = await self._inner.swap_layout(queue, layout, wanted)
+                layout = await self._stored.swap(queue, layout, wanted)
             if layout.proposed:
                 layout = await self.finish(queue, layout)
         self._layouts.learn(queue, layout)
@@ -43,23 +50,23 @@ class Changes:
 
     async def lay_out_topic(self, topic: Stream, parts: int) -> Layout:
         """Give a topic its parts, if it was not used yet; answers what stands then."""
-        layout = await self._inner.swap_layout(topic, WHOLE, layout_of_topic(parts))
+        layout = await self._stored.swap(topic, WHOLE, layout_of_topic(parts))
         self._layouts.learn(topic, layout)
         return layout
 
     async def finish(self, queue: Stream, layout: Layout) -> Layout:
         """Carry out what is proposed. Nobody appends by the new layout before all of the old is sealed."""
         if layout.current.number:
-            await asyncio.gather(*(seal(self._inner, part) for part in parts_of(queue, layout.current)))
+            await asyncio.gather(*(self._stored.seal(part) for part in parts_of(queue, layout.current)))
         elif not layout.sealed:
             sealed = msgspec.structs.replace(layout, sealed=True)
-            layout = await self._inner.swap_layout(queue, layout, sealed)
+            layout = await self._stored.swap(queue, layout, sealed)
             if layout != sealed:
                 return layout  # another process was first: the caller looks at what stands now
         coming = parts_of(queue, layout.next)
         await self.follow_pause(queue, coming)
-        now_us = (await self._inner.schedules([queue])).now_us
-        adopted = await self._inner.swap_layout(queue, layout, layout.with_adoption(now_us))
+        now_us = (await self._store.schedules([queue])).now_us
+        adopted = await self._stored.swap(queue, layout, layout.with_adoption(now_us))
         # Who paused or resumed the queue meanwhile may not have known of these.
         await self.follow_pause(queue, coming)
         self._layouts.learn(queue, adopted)
@@ -71,7 +78,7 @@ class Changes:
         if not layout.proposed:
             parts = await self._parts_after(queue, layout)
             wanted = msgspec.structs.replace(layout, proposed=parts)
-            layout = await self._inner.swap_layout(queue, layout, wanted)
+            layout = await self._stored.swap(queue, layout, wanted)
         number = layout.current.number
         while layout.proposed and layout.current.number == number:
             layout = await self.finish(queue, layout)
@@ -80,7 +87,7 @@ class Changes:
     async def _parts_after(self, queue: Stream, layout: Layout) -> int:
         """As many as the generation that was lost had, if anybody has used it; else as many as now."""
         lost = Generation(layout.current.number + 1, PARTS_MOST)
-        used = set(await self._inner.streams())
+        used = set(await self._store.streams())
         indices = [index for index, part in enumerate(parts_of(queue, lost)) if part in used]
         return max(indices) + 1 if indices else layout.current.parts
 
@@ -92,10 +99,46 @@ class Changes:
             differing = [part for part, as_it_is in zip(parts, others, strict=True) if as_it_is != paused]
             if not differing:
                 return
-            await asyncio.gather(*(self._inner.pause(part, paused=paused) for part in differing))
+            await asyncio.gather(*(self._store.pause(part, paused=paused) for part in differing))
 
     async def _is_paused(self, stream: Stream) -> bool:
-        return (await self._inner.counts(stream)).paused
+        return (await self._store.counts(stream)).paused
+
+
+class Declarations:
+    """How many parts the code wants for a stream. It counts for a stream that was not used yet."""
+
+    def __init__(self, store: Backend, splitting: Splitting) -> None:
+        self._store = store
+        self._splitting = splitting
+        self.parts: dict[Stream, int] = {}
+
+    async def heed(self, stream: Stream, layout: Layout) -> Layout:
+        """Lay out a stream that is used for the first time as the code wants it; of any other what is stored
+        counts, and is said once when it differs."""
+        wanted = self.parts.get(stream)
+        if wanted is None or layout.current.parts == wanted:
+            return layout
+        if stream.kind == "topic":
+            layout = await self._splitting.lay_out_topic(stream, wanted) if layout == WHOLE else layout
+        elif layout.proposed == wanted or await self._is_unused(stream, layout):
+            # Proposed: another process does it at this moment.
+            layout = await self._splitting.split(stream, wanted)
+        if layout.current.parts != wanted:
+            log.warning(
+                "%s %r is declared with %d partitions and has %d: what is stored counts; %s",
+                stream.kind,
+                stream.name,
+                wanted,
+                layout.current.parts,
+                "it was fixed when the topic was made"
+                if stream.kind == "topic"
+                else "`headrace split` changes it",
+            )
+        return layout
+
+    async def _is_unused(self, queue: Stream, layout: Layout) -> bool:
+        return layout.whole and not layout.proposed and queue not in await self._store.streams()
 
 
 def _check_room(stream: Stream, layout: Layout, parts: int) -> None:

@@ -15,7 +15,7 @@ from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.message import Message, Source, Stream
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Released, Retry, Verdict
-from tests.unit.backends.parted_orders import PartedOrders
+from tests.unit.engine.streams.parted_orders import PartedOrders
 
 FAILURE: Final = Failure("ValueError", "no such row", "")
 

@@ -29,7 +29,7 @@ from headrace.core.outcome import Dead, DeadReason, Done, Failure, Released, Ret
 from headrace.core.record import JobStatus
 from tests.layouts import propose, seal
 
-from .test_partitioned_sending import QUEUE, SOURCE, Process
+from .test_sending import QUEUE, SOURCE, Process
 
 PROCESSES = st.integers(0, 2)
 FAILURE = Failure("ValueError", "no")

@@ -10,7 +10,6 @@ import pytest
 
 from headrace.backends.memory.backend import MemoryBackend
 from headrace.backends.memory.store import Store
-from headrace.backends.partitioned import Partitioned
 from headrace.core.backend import Answer, Wanted
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotDurable
@@ -18,6 +17,7 @@ from headrace.core.ids import new_id
 from headrace.core.layout import PARTS_MOST, Generation, Layout, part_stream, parts_of
 from headrace.core.message import Batch, Message, Source, Stream, UniqueKey
 from headrace.core.outcome import Done, Settlement
+from headrace.engine.streams import StreamRouter
 from tests.layouts import propose, seal
 from tests.waiting import wait_until
 
@@ -52,7 +52,7 @@ class Process:
 
     def __init__(self, store: Store, name: str) -> None:
         self.inner = Shaky(store)
-        self.backend = Partitioned(self.inner)
+        self.backend = StreamRouter(self.inner)
         self._name = name
         self._numbers = count(1)
 
@@ -65,7 +65,7 @@ class Process:
         await self.backend.ensure(SOURCE, microseconds(30))
         ids: list[str] = []
         while claims := await self.backend.claim([SOURCE], consumer="w", limit=7, suspects=0, wait=0):
-            assert {claim.source for claim in claims} == {SOURCE}
+            assert {claim.whole for claim in claims} == {QUEUE}
             await self.backend.settle([Settlement(claim, Done()) for claim in claims])
             ids += [claim.id for claim in claims]
         return sorted(ids)
@@ -226,7 +226,7 @@ async def test_what_was_taken_before_a_seal_and_is_not_durable_is_told_in_the_en
         monkeypatch.undo()
         taken = [message for message in batch.messages if message is first]
         await append(Batch(batch.stream, batch.producer, batch.number, taken))
-        await Partitioned(one.inner).split(QUEUE, 2)
+        await StreamRouter(one.inner).split(QUEUE, 2)
         answers = [Answer(each.id) if each is first else None for each in batch.messages]
         moved = Moved("sealed", answers=answers)
         moved.undurable = NotDurable("not on two", job=[Answer(first.id)])

@@ -1,4 +1,7 @@
-"""What this process knows of layouts: read when a stream is first used, and when something has changed."""
+"""Layouts as the store keeps them, and what this process knows of them.
+
+It reads a layout when a stream is first used, and when something has changed.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from contextvars import ContextVar
 
 import msgspec
 
-from headrace.core.backend import Backend
-from headrace.core.errors import BackendUnavailable
+from headrace.core.backend import Backend, PartitionedStore
+from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.layout import SEALED, WHOLE, Layout
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 
 from .routing import Plan, plan_of, sealed_parts
 
@@ -21,10 +24,13 @@ from .routing import Plan, plan_of, sealed_parts
 #: which a generation is forgotten, with its seal.
 TRUSTED = 60.0
 
+#: Seconds for which a process that only looks trusts what it knows of a layout.
+RECENT = 2.0
+
 #: Streams whose layout is known at once; beyond that some that are whole are forgotten.
 STREAMS_MOST = 1000
 
-#: What is begun by who asks, and must not wait for himself.
+#: Streams whose first use the running task has begun: it must not wait for itself.
 _beginning_here: ContextVar[frozenset[Stream]] = ContextVar("beginning", default=frozenset())
 
 FirstUse = Callable[[Stream, Layout], Awaitable[Layout]]
@@ -34,22 +40,50 @@ async def _as_it_is(stream: Stream, layout: Layout) -> Layout:
     return layout
 
 
+class StoredLayouts:
+    """The layouts in a store. In a store without parts every stream is whole."""
+
+    def __init__(self, store: Backend) -> None:
+        self._store = store
+
+    def demand(self) -> PartitionedStore:
+        """The store, if its streams may have parts."""
+        if isinstance(self._store, PartitionedStore):
+            return self._store
+        raise ConfigurationError(
+            f"{self._store.description} has no partitions: leave out `partitions`, or choose a store that has"
+        )
+
+    async def read(self, stream: Stream) -> Layout:
+        return await self._store.layout(stream) if isinstance(self._store, PartitionedStore) else WHOLE
+
+    async def swap(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
+        return await self.demand().swap_layout(stream, expected, new)
+
+    async def seal(self, stream: Stream) -> None:
+        """Let nothing be appended to a part, or to the queue itself, from now on."""
+        stored, wanted = WHOLE, SEALED
+        while (found := await self.swap(stream, stored, wanted)) != wanted:
+            if found.sealed:
+                return
+            stored, wanted = found, msgspec.structs.replace(found, sealed=True)
+
+
 class KnownLayouts:
     """By stream. A group has the layout of its topic.
 
-    `whole` are the streams of which is known that they were never split: one look into it is all that the
-    others pay for those that were.
+    `whole` are the streams that are known to have no parts. One look into it is all that parts cost them.
     """
 
-    def __init__(self, inner: Backend, changed: Callable[[Stream], None]) -> None:
-        self._inner = inner
+    def __init__(self, store: Backend, changed: Callable[[Stream], None]) -> None:
+        self.stored = StoredLayouts(store)
         self._changed = changed
         self._first_use: FirstUse = _as_it_is
         self.whole: set[Stream] = set()
         #: What workers of this process claim from.
         self.served: set[Stream] = set()
-        #: Part → the stream that it is a part of, as a source.
-        self.logical: dict[Stream, Source] = {}
+        #: Part → the stream that it is a part of.
+        self.wholes: dict[Stream, Stream] = {}
         self._layouts: dict[Stream, Layout] = {}
         self._plans: dict[Stream, Plan] = {}
         self._read_at: dict[Stream, float] = {}
@@ -57,13 +91,13 @@ class KnownLayouts:
         self._beginning: dict[Stream, asyncio.Lock] = {}
 
     def on_first_use(self, heed: FirstUse) -> None:
-        """Whoever has something to say to a layout that was read for the first time."""
+        """Have `heed` decide about a layout that was read for the first time."""
         self._first_use = heed
 
     @property
     def any_split(self) -> bool:
         """Whether this process has met a stream with parts."""
-        return bool(self.logical)
+        return bool(self.wholes)
 
     async def plan(self, stream: Stream) -> Plan | None:
         """The parts of a stream; None: it is whole."""
@@ -77,9 +111,22 @@ class KnownLayouts:
             await self._use(base)
         return self._planned(stream, self._layouts[base])
 
+    async def parts(self, stream: Stream) -> tuple[Stream, ...]:
+        """All parts of a stream, the oldest first; of a whole one itself."""
+        plan = await self.recent_plan(stream)
+        return (stream,) if plan is None else plan.parts
+
+    async def recent_plan(self, stream: Stream) -> Plan | None:
+        """The same for a caller that only looks. A process without a worker neither listens nor beats, and
+        may not know of a change."""
+        if self.age(stream) > RECENT:
+            with contextlib.suppress(BackendUnavailable):  # the verb that follows says so, if it matters
+                await self.refresh(stream)
+        return await self.plan_in_sight(stream)
+
     async def plan_in_sight(self, stream: Stream) -> Plan | None:
-        """The same for one who only looks. That is no use of the stream: it does not lay it out, for which
-        the looker may not have the rights."""
+        """The same for a caller that only looks. That is no use of the stream: it does not lay it out, for
+        which the caller may not have the rights."""
         base = base_of(stream)
         if base in self._used:
             return await self.plan(stream)
@@ -87,7 +134,7 @@ class KnownLayouts:
         return None if layout.whole else plan_of(stream, layout)
 
     async def _use(self, base: Stream) -> None:
-        """For the first time: whoever else comes meanwhile waits for it."""
+        """For the first time. Others who use it meanwhile wait for this."""
         async with self._beginning.setdefault(base, asyncio.Lock()):
             if base in self._used:
                 return
@@ -102,7 +149,7 @@ class KnownLayouts:
                 self._beginning.pop(base, None)  # it belongs to this event loop, and there may be another
 
     def _forget_whole(self) -> None:
-        """All whole queues but the newest and those served here. Whoever uses one again asks anew."""
+        """All whole queues but the newest and those served here. The next use reads the layout again."""
         for base in list(self._layouts)[: -STREAMS_MOST // 2]:
             if base.kind == "queue" and base not in self.served and self._layouts[base] == WHOLE:
                 del self._layouts[base], self._read_at[base]
@@ -110,7 +157,7 @@ class KnownLayouts:
                 self.whole.discard(base)
 
     async def trusted_plan(self, stream: Stream) -> Plan | None:
-        """The same for one who is about to append: what was read long ago is read again."""
+        """The same for a caller that is about to append: what was read long ago is read again."""
         base = base_of(stream)
         read_at = self._read_at.get(base)
         if stream not in self.whole and read_at is not None and time.monotonic() - read_at > TRUSTED:
@@ -123,14 +170,14 @@ class KnownLayouts:
 
     async def refresh(self, stream: Stream) -> Layout:
         base = base_of(stream)
-        return await self.heed(base, await self._inner.layout(base))
+        return await self.heed(base, await self.stored.read(base))
 
     async def heed(self, base: Stream, layout: Layout) -> Layout:
         """Take what the store has just said, unless it says that it has lost it."""
         known = self._layouts.get(base)
         if known is not None and layout.is_older_than(known):
             # What others append to the parts that this process knows must be found by those that come.
-            with contextlib.suppress(BackendUnavailable):  # who may only look leaves it to the others
+            with contextlib.suppress(BackendUnavailable):  # a user who may only look leaves it to others
                 layout = await self._restore(base, known, layout)
         self.learn(base, layout)
         return self._layouts[base]
@@ -138,14 +185,14 @@ class KnownLayouts:
     async def _restore(self, base: Stream, known: Layout, stored: Layout) -> Layout:
         """With its seals, which may be lost as well. Or it is not lost, and only the answer was late."""
         while stored.is_older_than(known):
-            found = await self._inner.swap_layout(base, stored, known)
+            found = await self.stored.swap(base, stored, known)
             if found == stored:
                 # The topic was lost and made anew, as a whole. That is how it is now.
                 self._forget(base)
                 return found
             stored = found
         if stored == known and base.kind == "queue":
-            await asyncio.gather(*(seal(self._inner, part) for part in sealed_parts(base, known)))
+            await asyncio.gather(*(self.stored.seal(part) for part in sealed_parts(base, known)))
         return stored
 
     def _forget(self, base: Stream) -> None:
@@ -173,8 +220,7 @@ class KnownLayouts:
             self.whole.add(stream)
             return None
         plan = self._plans[stream] = plan_of(stream, layout)
-        source = Source(stream)
-        self.logical.update((part, source) for part in plan.parts if part != stream)
+        self.wholes.update((part, stream) for part in plan.parts if part != stream)
         return plan
 
     def _forget_plans(self, base: Stream) -> None:
@@ -188,10 +234,8 @@ def base_of(stream: Stream) -> Stream:
     return Stream("topic", stream.topic) if stream.kind == "group" else stream
 
 
-async def seal(inner: Backend, stream: Stream) -> None:
-    """Let nothing be appended to a part, or to the queue itself, from now on."""
-    stored, wanted = WHOLE, SEALED
-    while (found := await inner.swap_layout(stream, stored, wanted)) != wanted:
-        if found.sealed:
-            return
-        stored, wanted = found, msgspec.structs.replace(found, sealed=True)
+class Routed:
+    """What all verbs of the router need."""
+
+    store: Backend
+    _layouts: KnownLayouts

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from headrace.backends.memory.backend import MemoryBackend
 from headrace.backends.memory.store import Store
-from headrace.backends.partitioned import Partitioned
-from headrace.backends.partitioned.claims import unwrap
-from headrace.backends.partitioned.routing import hash_of
 from headrace.core.backend import DeadFilter
+from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import new_id
@@ -21,6 +21,8 @@ from headrace.core.orders import CancelOrder, DueOrder, Order, PauseOrder
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Settlement
 from headrace.core.record import Counts, JobStatus, WorkerInfo
 from headrace.core.scheduling import advance, establish
+from headrace.engine.streams import StreamRouter
+from headrace.engine.streams.routing import hash_of
 from tests.heartbeats import beat
 from tests.waiting import wait_until
 
@@ -40,14 +42,14 @@ def store() -> Store:
 
 
 @pytest.fixture
-async def backend(store: Store, clock: MovableClock) -> Partitioned:
-    backend = Partitioned(MemoryBackend(store, name="", clock=clock))
+async def backend(store: Store, clock: MovableClock) -> StreamRouter:
+    backend = StreamRouter(MemoryBackend(store, name="", clock=clock))
     await backend.split(QUEUE, 3)
     await backend.ensure(SOURCE, microseconds(30))
     return backend
 
 
-async def add(backend: Partitioned, number: int, *, delay: float = 0) -> list[str]:
+async def add(backend: StreamRouter, number: int, *, delay: float = 0) -> list[str]:
     messages = [
         Message(new_id(), "greet", b"", delay_us=microseconds(delay), fresh=True) for _ in range(number)
     ]
@@ -78,7 +80,7 @@ def test_the_hash_is_the_same_for_ever() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
-async def test_pages_leave_nothing_out_and_show_nothing_twice(backend: Partitioned, limit: int) -> None:
+async def test_pages_leave_nothing_out_and_show_nothing_twice(backend: StreamRouter, limit: int) -> None:
     ids = await add(backend, 20)
     await backend.split(QUEUE, 2)
     ids += await add(backend, 20, delay=60)
@@ -97,7 +99,7 @@ async def test_pages_leave_nothing_out_and_show_nothing_twice(backend: Partition
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
 async def test_dead_letters_are_listed_the_latest_first_over_all_parts(
-    backend: Partitioned, clock: MovableClock, limit: int
+    backend: StreamRouter, clock: MovableClock, limit: int
 ) -> None:
     died: list[str] = []
     for number in range(24):
@@ -122,7 +124,7 @@ async def test_dead_letters_are_listed_the_latest_first_over_all_parts(
     assert listed == died[::-1]
 
 
-async def test_a_cursor_that_no_page_gave_is_refused(backend: Partitioned) -> None:
+async def test_a_cursor_that_no_page_gave_is_refused(backend: StreamRouter) -> None:
     for cursor in ("nonsense", "====", "é"):
         with pytest.raises(ConfigurationError, match="is no cursor of this listing"):
             await backend.dead(QUEUE, only=DeadFilter(), cursor=cursor)
@@ -130,7 +132,7 @@ async def test_a_cursor_that_no_page_gave_is_refused(backend: Partitioned) -> No
             await backend.records(QUEUE, cursor=cursor)
 
 
-async def test_streams_and_workers_are_named_by_the_whole(backend: Partitioned) -> None:
+async def test_streams_and_workers_are_named_by_the_whole(backend: StreamRouter) -> None:
     await add(backend, 30)
     assert await backend.streams() == [QUEUE]
     worker = WorkerInfo("w", "host", 1, 1, queues=("emails", "other"), concurrency=1)
@@ -144,19 +146,37 @@ async def test_streams_and_workers_are_named_by_the_whole(backend: Partitioned) 
 # --- claims and orders --------------------------------------------------------------------------------------
 
 
-async def test_a_claim_of_a_part_is_one_of_the_whole(backend: Partitioned) -> None:
+async def test_a_claim_of_a_part_is_one_of_the_whole(backend: StreamRouter) -> None:
     await add(backend, 30)
     claims = await backend.claim([SOURCE], consumer="w", limit=30, suspects=0, wait=0)
-    assert {claim.source for claim in claims} == {SOURCE}
-    assert len({unwrap(claim).source for claim in claims}) == 3
+    assert {claim.whole for claim in claims} == {QUEUE}
+    assert {claim.stream for claim in claims} == set(parts_of(QUEUE, Generation(1, 3)))
     assert len(await backend.lease_keeper().renew(claims)) == 30
     # Another process settles what this one has claimed, without having met the queue.
-    other = Partitioned(backend.inner)
+    other = StreamRouter(backend.store)
     await other.settle([Settlement(claim, Done()) for claim in claims])
     assert (await backend.counts(QUEUE)).running == 0
 
 
-async def test_orders_are_heard_of_the_whole_and_once(backend: Partitioned) -> None:
+async def test_a_claim_of_a_part_keeps_all_that_the_store_filled_in(
+    backend: StreamRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed_out: list[Claim] = []
+    claim = MemoryBackend.claim
+
+    async def unreadable(self: MemoryBackend, *args: Any, **kwargs: Any) -> list[Claim]:
+        handed_out[:] = [replace(each, unreadable="torn") for each in await claim(self, *args, **kwargs)]
+        return handed_out
+
+    monkeypatch.setattr(MemoryBackend, "claim", unreadable)
+    await add(backend, 1)
+    [claimed] = await backend.claim([SOURCE], consumer="w", limit=1, suspects=0, wait=0)
+    [filled_in] = handed_out
+    assert (claimed.part_of, filled_in.part_of) == (QUEUE, None)
+    assert asdict(replace(claimed, part_of=None)) == asdict(filled_in)
+
+
+async def test_orders_are_heard_of_the_whole_and_once(backend: StreamRouter) -> None:
     heard: list[Order] = []
     stop = backend.listen(heard.append)
     [id] = await add(backend, 1)
@@ -170,7 +190,7 @@ async def test_orders_are_heard_of_the_whole_and_once(backend: Partitioned) -> N
     stop()
 
 
-async def test_a_claim_that_waits_is_led_to_the_new_parts(store: Store, backend: Partitioned) -> None:
+async def test_a_claim_that_waits_is_led_to_the_new_parts(store: Store, backend: StreamRouter) -> None:
     stop = backend.listen(lambda order: None)
 
     async def claim_until_something_comes() -> list[str]:
@@ -181,7 +201,7 @@ async def test_a_claim_that_waits_is_led_to_the_new_parts(store: Store, backend:
 
     waiting = asyncio.create_task(claim_until_something_comes())
     await wait_until(lambda: any(shelf.bells for shelf in store.shelves.values()))
-    other = Partitioned(backend.inner)
+    other = StreamRouter(backend.store)
     await other.split(QUEUE, 5)
     [id] = await add(other, 1)
     assert await asyncio.wait_for(waiting, 10) == [id]
@@ -192,7 +212,7 @@ async def test_a_claim_that_waits_is_led_to_the_new_parts(store: Store, backend:
 
 
 async def test_a_schedule_fires_and_heeds_what_the_parts_hold(
-    backend: Partitioned, clock: MovableClock
+    backend: StreamRouter, clock: MovableClock
 ) -> None:
     key = UniqueKey("nightly")
     await backend.append(Batch(QUEUE, "p", 1, [Message("running", "greet", b"", unique=key)]))
@@ -212,7 +232,7 @@ async def test_a_schedule_fires_and_heeds_what_the_parts_hold(
 
 
 async def test_a_generation_is_forgotten_when_it_is_empty_and_long_sealed(
-    store: Store, backend: Partitioned, clock: MovableClock
+    store: Store, backend: StreamRouter, clock: MovableClock
 ) -> None:
     [id] = await add(backend, 1)
     await backend.split(QUEUE, 2)
@@ -243,7 +263,7 @@ async def test_a_generation_is_forgotten_when_it_is_empty_and_long_sealed(
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_page_stays_in_place_while_letters_come_and_go(
-    backend: Partitioned, clock: MovableClock, seed: int
+    backend: StreamRouter, clock: MovableClock, seed: int
 ) -> None:
     """Whichever parts they are in."""
 
@@ -268,7 +288,7 @@ async def test_a_part_is_paused_as_the_stream_is_whoever_pauses_it_meanwhile(
     store: Store, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has the parts follow has read that the stream goes on, and then it is paused with its parts."""
-    new, operator = (Partitioned(MemoryBackend(store, name="", clock=clock)) for _ in range(2))
+    new, operator = (StreamRouter(MemoryBackend(store, name="", clock=clock)) for _ in range(2))
     await operator.split(QUEUE, 2)
     paused = asyncio.Event()
     counts = MemoryBackend.counts

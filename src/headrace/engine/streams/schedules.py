@@ -9,26 +9,26 @@ import msgspec
 
 from headrace.core.backend import Wanted
 from headrace.core.message import Stream
-from headrace.core.scheduling import ScheduleSwap, Scheduling, Swapped, Timetable
+from headrace.core.scheduling import ScheduleSwap, Swapped, Timetable
 
-from .desk import Desk
+from .layouts import Routed
 from .routing import spread
 
 
-class PartitionedScheduling(Desk, Scheduling):
+class ScheduleVerbs(Routed):
     async def schedules(self, streams: Sequence[Stream]) -> Timetable:
-        return await self._inner.schedules(streams)
+        return await self.store.schedules(streams)
 
     async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
         for stream in {swap.stream for swap in swaps if swap.expected is None}:
             await self._layouts.plan(stream)
-        return await self._inner.swap_schedules(await asyncio.gather(*map(self._unhindered, swaps)))
+        return await self.store.swap_schedules(await asyncio.gather(*map(self._unhindered, swaps)))
 
     async def _unhindered(self, swap: ScheduleSwap) -> ScheduleSwap:
         """Without messages that a part knows or whose key is held there: the step that fires looks into the
         stream itself only."""
         stream, messages = swap.stream, swap.messages
-        plan = await self._recent_plan(stream) if messages else None
+        plan = await self._layouts.recent_plan(stream) if messages else None
         if plan is None:
             return swap
         everyone = range(len(messages))
@@ -38,7 +38,7 @@ class PartitionedScheduling(Desk, Scheduling):
                 asking += spread(stream, generation, messages, everyone).items()
         found = await asyncio.gather(
             *(
-                self._inner.holders(part, [Wanted.by(messages[index]) for index in some])
+                self.store.holders(part, [Wanted.by(messages[index]) for index in some])
                 for part, some in asking
             )
         )

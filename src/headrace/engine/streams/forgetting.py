@@ -13,7 +13,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.layout import Layout, generation_of, parts_of, whole_stream
 from headrace.core.message import Stream
 
-from .layouts import KnownLayouts, seal
+from .layouts import KnownLayouts
 
 #: Microseconds after which a sealed generation may be forgotten. Nobody trusts a layout for nearly as long.
 KEPT_FOR: Final = 7 * 24 * 3600 * SECOND
@@ -23,8 +23,10 @@ EVERY: Final = 300.0
 
 
 class Forgetting:
-    def __init__(self, inner: Backend, layouts: KnownLayouts) -> None:
-        self._inner = inner
+    """Removes generations that are over from layouts, and their parts from the store."""
+
+    def __init__(self, store: Backend, layouts: KnownLayouts) -> None:
+        self._store = store
         self._layouts = layouts
         self._looked_at: float | None = None
         self._strays: dict[Stream, set[Stream]] = {}  # by stream, as the last look found them
@@ -45,35 +47,36 @@ class Forgetting:
         plan = await self._layouts.plan(stream)
         if plan is None:
             return
-        now_us = (await self._inner.schedules([stream])).now_us
+        seal = self._layouts.stored.seal
+        now_us = (await self._store.schedules([stream])).now_us
         for generation in plan.layout.generations[:-1]:
             if not generation.number or generation.sealed_us + KEPT_FOR >= now_us:
                 # A failover may have taken back the seal.
-                await asyncio.gather(*(seal(self._inner, part) for part in parts_of(stream, generation)))
+                await asyncio.gather(*map(seal, parts_of(stream, generation)))
             elif await self._is_empty(parts_of(stream, generation)):
                 await self._forget(stream, generation.number)
         await self._drop_strays(stream, plan.layout)
 
     async def _forget(self, stream: Stream, number: int) -> None:
-        stored = await self._inner.layout(stream)
-        layout = await self._inner.swap_layout(stream, stored, stored.without(number))
+        stored = await self._layouts.stored.read(stream)
+        layout = await self._layouts.stored.swap(stream, stored, stored.without(number))
         self._layouts.learn(stream, layout)
 
     async def _drop_strays(self, stream: Stream, layout: Layout) -> None:
         """Take parts out of the store that had been forgotten at the last look already: whoever still waited
         at them then would have made them anew."""
         kept = {each.number for each in layout.generations}
-        parts = [part for part in await self._inner.streams() if whole_stream(part) == stream]
+        parts = [part for part in await self._store.streams() if whole_stream(part) == stream]
         # Later ones than the current may belong to a change that was lost, and come back.
         numbers = {part: number for part in parts if (number := generation_of(part)) < layout.current.number}
         strays = {part for part, number in numbers.items() if number not in kept | {0}}
         for part in strays & self._strays.get(stream, set()):
             if await self._is_empty([part]):
-                await self._inner.drop(part)
+                await self._store.drop(part)
         self._strays[stream] = strays
 
     async def _is_empty(self, parts: list[Stream]) -> bool:
-        counts = await asyncio.gather(*map(self._inner.counts, parts))
+        counts = await asyncio.gather(*map(self._store.counts, parts))
         return not any(
             each.queued or each.running or each.scheduled or each.retrying or each.dead for each in counts
         )

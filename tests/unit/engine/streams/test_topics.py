@@ -12,8 +12,8 @@ from headrace.core.errors import UnknownEvent
 from headrace.core.layout import WHOLE
 from headrace.core.message import Source, UniqueKey, group_stream
 from headrace.core.outcome import Retry, Verdict
-from headrace.core.topics import BEGINNING, NEW, Places, Start, Tended, TopicRules, total
-from tests.unit.backends.parted_orders import TOPIC, PartedOrders, ids_of
+from headrace.core.topics import BEGINNING, NEW, Start, Tended, TopicRules
+from tests.unit.engine.streams.parted_orders import TOPIC, PartedOrders, ids_of
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def test_a_process_that_takes_it_for_whole_finds_its_parts(orders: PartedO
 
 async def test_a_layout_that_the_store_has_lost_comes_back(orders: PartedOrders) -> None:
     group = await orders.join()
-    store = orders.backend.inner._store  # type: ignore[attr-defined]
+    store = orders.backend.store._store  # type: ignore[attr-defined]
     store.layouts.clear()
     store.shelves.clear()
     await orders.backend.layout(TOPIC)
@@ -70,7 +70,7 @@ async def test_a_layout_that_the_store_has_lost_comes_back(orders: PartedOrders)
 
 async def test_a_topic_that_was_lost_and_made_whole_is_whole(orders: PartedOrders) -> None:
     await orders.publish("lost")
-    store = orders.backend.inner._store  # type: ignore[attr-defined]
+    store = orders.backend.store._store  # type: ignore[attr-defined]
     store.layouts.clear()
     store.shelves.clear()
     orders.processes[1].declare(TOPIC, 1)
@@ -87,9 +87,10 @@ async def test_a_topic_that_was_lost_and_made_whole_is_whole(orders: PartedOrder
 async def test_events_spread_over_the_parts_and_those_of_a_key_stay_together(orders: PartedOrders) -> None:
     await orders.publish(*ids_of(40))
     await orders.publish("k1", "k2", "k3", key="customer-7")
-    entries = (await orders.read()).entries
-    assert len({entry.part for entry in entries}) == 3
-    assert len({entry.part for entry in entries if entry.key}) == 1
+    reading = await orders.read()
+    assert len(set(reading.parts)) == 3
+    keyed = {part for part, entry in zip(reading.parts, reading.entries, strict=True) if entry.key}
+    assert len(keyed) == 1
 
 
 async def test_an_idempotency_key_holds_for_all_processes(orders: PartedOrders) -> None:
@@ -152,7 +153,7 @@ async def test_a_group_that_joins_again_keeps_its_positions(orders: PartedOrders
 async def test_a_join_that_was_broken_off_is_made_good(orders: PartedOrders) -> None:
     """Whoever joined died after the first part. The group begins where it was told to, in the others too."""
     await orders.publish(*ids_of(12, "old"))
-    await orders.backend.inner.join(group_stream("orders#1.2", "billing"), NEW)
+    await orders.backend.store.join(group_stream("orders#1.2", "billing"), NEW)
     group = await orders.join(start=NEW)
     await orders.publish(*ids_of(12, "new"))
     assert sorted(await orders.finish(group)) == ids_of(12, "new")
@@ -192,7 +193,7 @@ async def test_a_claim_of_a_part_is_one_of_the_group(orders: PartedOrders) -> No
     group = await orders.join()
     await orders.publish("a")
     [claim] = await orders.claim(group)
-    assert (claim.source, claim.id) == (Source(group), "a")
+    assert (claim.whole, claim.id) == (group, "a")
     assert await orders.backend.lease_keeper().renew([claim]) == [Renewal.KEPT]
     await orders.done([claim])
     assert await orders.backend.lease_keeper().renew([claim]) == [Renewal.LOST]
@@ -337,7 +338,7 @@ async def test_a_reader_whose_wait_is_cancelled_leaves_nothing_behind(orders: Pa
     await asyncio.sleep(0.01)  # it waits in every part by now
     reading.cancel()
     await asyncio.wait([reading])
-    assert orders.backend._reader._waiting == {}
+    assert orders.backend._topic_reader._waiting == {}
     assert await orders.read_all() == ["before"]
 
 
@@ -354,7 +355,7 @@ async def test_a_topic_with_parts_is_listed_as_one(orders: PartedOrders) -> None
     [listed] = record.groups
     assert (listed.stream, listed.counts.running) == (group, 4)
     assert listed.lag + listed.counts.queued == 6
-    assert total(listed.position) == 4
+    assert listed.position == 4
     assert [each.name for each in await orders.backend.streams()].count("orders") == 1
     assert (await orders.backend.counts(group)).queued == 6
     assert (await orders.backend.counts(TOPIC)).queued == 10
@@ -365,6 +366,6 @@ async def test_a_reader_may_go_on_where_a_group_is(orders: PartedOrders) -> None
     await orders.publish(*ids_of(9))
     await orders.finish(group)
     await orders.publish(*ids_of(9, "new"))
-    position = (await orders.group_record(group)).position
-    assert isinstance(position, Places)
+    position = await orders.backend.position_of(group)
+    assert len(position.numbers) == 3
     assert sorted(await orders.read_all(position)) == ids_of(9, "new")

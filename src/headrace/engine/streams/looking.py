@@ -6,31 +6,29 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-import msgspec
-
-from headrace.core.backend import PURGED_MARKS, DeadFilter, Inspector, ReplayAnswer, Wanted
+from headrace.core.backend import PURGED_MARKS, CancelAnswer, DeadFilter, ReplayAnswer, Wanted
 from headrace.core.errors import after_a_part
 from headrace.core.examination import Finding
 from headrace.core.layout import parts_of, whole_stream
 from headrace.core.message import Stream
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.traffic import Counting, Tally, TrafficRecord
+from headrace.core.traffic import Tally, TrafficRecord
 
-from .desk import Desk
+from .layouts import Routed
 from .listing import page_of_dead, page_of_records
-from .orders import record_of_whole, sum_of, worker_of_whole
 from .routing import Plan, part_in
+from .whole_names import letter_of_whole, record_of_whole, sum_of, worker_of_whole
 
 T = TypeVar("T")
 
 
-class PartitionedInspector(Desk, Inspector, Counting):
+class LookingVerbs(Routed):
     async def streams(self) -> list[Stream]:
-        return list(dict.fromkeys(map(whole_stream, await self._inner.streams())))
+        return list(dict.fromkeys(map(whole_stream, await self.store.streams())))
 
     async def counts(self, stream: Stream) -> Counts:
-        parts = await self._parts(stream)
-        return sum_of(await asyncio.gather(*map(self._inner.counts, parts)))
+        parts = await self._layouts.parts(stream)
+        return sum_of(await asyncio.gather(*map(self.store.counts, parts)))
 
     async def records(
         self,
@@ -42,66 +40,64 @@ class PartitionedInspector(Desk, Inspector, Counting):
         limit: int = 100,
     ) -> Page[Record]:
         async def ask(part: Stream, cursor: str | None, limit: int) -> Page[Record]:
-            page = await self._inner.records(part, status=status, task=task, cursor=cursor, limit=limit)
+            page = await self.store.records(part, status=status, task=task, cursor=cursor, limit=limit)
             return Page(tuple(filter(None, map(record_of_whole, page.items))), page.cursor)
 
-        parts = await self._parts(stream)
+        parts = await self._layouts.parts(stream)
         if len(parts) == 1:
             return await ask(stream, cursor, limit)
         return await page_of_records(parts, cursor, limit, ask)
 
     async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
         # Schedules put messages into the stream itself, which is not always one of its parts.
-        parts = dict.fromkeys((*await self._parts(stream), stream))
-        found = await asyncio.gather(*(self._inner.holders(part, wanted) for part in parts))
+        parts = dict.fromkeys((*await self._layouts.parts(stream), stream))
+        found = await asyncio.gather(*(self.store.holders(part, wanted) for part in parts))
         return [next((id for id in ids if id is not None), None) for ids in zip(*found, strict=True)]
 
     async def workers(self) -> list[WorkerInfo]:
-        return [worker_of_whole(worker) for worker in await self._inner.workers()]
+        return [worker_of_whole(worker) for worker in await self.store.workers()]
 
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         # The stream itself first: whoever makes parts meanwhile has them follow it.
-        await self._inner.pause(stream, paused=paused)
+        await self.store.pause(stream, paused=paused)
         layout = await self._layouts.refresh(stream)
-        parts = [part for part in await self._parts(stream) if part != stream]
+        parts = [part for part in await self._layouts.parts(stream) if part != stream]
         if layout.proposed:
             parts += parts_of(stream, layout.next)
-        await asyncio.gather(*(self._inner.pause(part, paused=paused) for part in parts))
+        await asyncio.gather(*(self.store.pause(part, paused=paused) for part in parts))
 
     async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
         purged = 0
-        for part in await self._parts(stream):
+        for part in await self._layouts.parts(stream):
             if purged < limit:
                 with after_a_part(purged):
-                    purged += await self._inner.purge(
-                        part, mark_us=mark_us, limit=limit - purged, marks=marks
-                    )
+                    purged += await self.store.purge(part, mark_us=mark_us, limit=limit - purged, marks=marks)
         return purged
 
     async def dead(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
     ) -> Page[DeadLetter]:
         async def ask(part: Stream, cursor: str | None, limit: int) -> Page[DeadLetter]:
-            page = await self._inner.dead(part, only=only, cursor=cursor, limit=limit)
-            return Page(tuple(_letter_of_whole(letter, stream) for letter in page.items), page.cursor)
+            page = await self.store.dead(part, only=only, cursor=cursor, limit=limit)
+            return Page(tuple(letter_of_whole(letter, stream) for letter in page.items), page.cursor)
 
-        parts = await self._parts(stream)
+        parts = await self._layouts.parts(stream)
         if len(parts) == 1:
-            return await self._inner.dead(stream, only=only, cursor=cursor, limit=limit)
+            return await self.store.dead(stream, only=only, cursor=cursor, limit=limit)
         return await page_of_dead(parts, cursor, limit, ask)
 
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         await self._layouts.refresh(stream)
         plan = await self._layouts.plan_in_sight(stream)
         if plan is None:
-            return await self._inner.replay(stream, ids)
+            return await self.store.replay(stream, ids)
         answers: dict[str, ReplayAnswer] = {}
         for part, letters in (await self._dead_by_part(plan, ids)).items():
             # One part after the other: what is replayed from one may hold the key of a letter in the next.
             with after_a_part(answers):
                 hindered = [await self._is_hindered(plan, part, letter) for letter in letters]
                 free = [letter.id for letter, held in zip(letters, hindered, strict=True) if not held]
-                replayed = await self._inner.replay(part, free) if free else ()
+                replayed = await self.store.replay(part, free) if free else ()
             answers |= {letter.id: ReplayAnswer.DUPLICATE for letter in letters}
             answers |= zip(free, replayed, strict=True)
         # One that is named twice is gone the second time.
@@ -115,7 +111,7 @@ class PartitionedInspector(Desk, Inspector, Counting):
         for likely in (True, False):
             for part in plan.parts:
                 asked = [id for id, first in left.items() if (first == part) is likely]
-                for record in await asyncio.gather(*(self._inner.look(part, id) for id in asked)):
+                for record in await asyncio.gather(*(self.store.look(part, id) for id in asked)):
                     if record is not None and record.status is JobStatus.DEAD:
                         found[record.id] = part, record
                         del left[record.id]
@@ -131,39 +127,60 @@ class PartitionedInspector(Desk, Inspector, Counting):
         key = letter.unique_key
         places = {plan.stream, *(part_in(plan.stream, each, key) for each in plan.layout.generations)}
         wanted = [Wanted(key=key)]
-        held = await asyncio.gather(*(self._inner.holders(other, wanted) for other in places - {part}))
+        held = await asyncio.gather(*(self.store.holders(other, wanted) for other in places - {part}))
         return any(id is not None for [id] in held)
 
     async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
-        parts = await self._parts(stream)
+        parts = await self._layouts.parts(stream)
         with after_a_part(len(parts) > 1):
-            return sum(await asyncio.gather(*(self._inner.discard(part, ids) for part in parts)))
+            return sum(await asyncio.gather(*(self.store.discard(part, ids) for part in parts)))
 
     async def hasten(self, stream: Stream, id: str) -> bool:
-        return bool(await self._first(stream, id, lambda part: self._inner.hasten(part, id)))
+        return bool(await self._first(stream, id, lambda part: self.store.hasten(part, id)))
 
     async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
-        return bool(await self._first(stream, id, lambda part: self._inner.rewrite(part, id, body)))
+        return bool(await self._first(stream, id, lambda part: self.store.rewrite(part, id, body)))
 
     async def examine(self) -> list[Finding]:
-        return await self._inner.examine()
+        return await self.store.examine()
 
     async def tally(self, tallies: Sequence[Tally]) -> None:
-        await self._inner.tally(tallies)
+        await self.store.tally(tallies)
 
     async def traffic(self, minutes: int) -> list[TrafficRecord]:
-        return await self._inner.traffic(minutes)
+        return await self.store.traffic(minutes)
 
     # --- one message among the parts ---------------------------------------------------------------------
+
+    async def look(self, stream: Stream, id: str) -> Record | None:
+        plan = await self._layouts.recent_plan(stream)
+        if plan is None:
+            return await self.store.look(stream, id)
+        _, record = await self._locate(plan, id)
+        return record_of_whole(record)
+
+    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+        plan = await self._layouts.recent_plan(stream)
+        if plan is None:
+            return await self.store.ended(stream, id, timeout)
+        part, _ = await self._locate(plan, id)
+        return record_of_whole(await self.store.ended(part, id, timeout))
+
+    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
+        async def cancel(part: Stream) -> CancelAnswer | None:
+            answer = await self.store.cancel(part, id, mark_us=mark_us)
+            return None if answer is CancelAnswer.GONE else answer
+
+        return await self._first(stream, id, cancel) or CancelAnswer.GONE
 
     async def _locate(self, plan: Plan, id: str) -> tuple[Stream, Record | None]:
         """The part that knows a message; the likely one when none does."""
         likely = plan.likely(id)
-        record = await self._inner.look(likely, id)
+        record = await self.store.look(likely, id)
         if record is not None:
             return likely, record
         others = plan.others(id)
-        records = await asyncio.gather(*(self._inner.look(part, id) for part in others))
+        records = await asyncio.gather(*(self.store.look(part, id) for part in others))
         found = [(part, each) for part, each in zip(others, records, strict=True) if each is not None]
         # Of one that was over and then sent again there may be two: the one that is not over counts.
         found.sort(key=lambda pair: pair[1].status.over)
@@ -171,7 +188,7 @@ class PartitionedInspector(Desk, Inspector, Counting):
 
     async def _first(self, stream: Stream, id: str, ask: Callable[[Stream], Awaitable[T | None]]) -> T | None:
         """What the likely part answers, or else another that has an answer."""
-        plan = await self._recent_plan(stream)
+        plan = await self._layouts.recent_plan(stream)
         if plan is None:
             return await ask(stream)
         answer = await ask(plan.likely(id))
@@ -179,9 +196,3 @@ class PartitionedInspector(Desk, Inspector, Counting):
             return answer
         answers = await asyncio.gather(*map(ask, plan.others(id)))
         return next((each for each in answers if each), None)
-
-
-def _letter_of_whole(letter: DeadLetter, stream: Stream) -> DeadLetter:
-    if stream.kind == "queue":
-        return msgspec.structs.replace(letter, queue=stream.name)
-    return msgspec.structs.replace(letter, topic=stream.topic)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.backends.partitioned.topic_records import merged_tended, merged_topic
 from headrace.core.message import Stream, group_stream
 from headrace.core.record import Counts
-from headrace.core.topics import GroupRecord, Places, Tended, TopicRecord, TopicRules
+from headrace.core.topics import GroupRecord, Tended, TopicRecord, TopicRules
+from headrace.engine.streams.whole_names import merged_tended, merged_topic
 
 TOPIC = Stream("topic", "orders")
 
@@ -54,7 +54,7 @@ def test_a_group_is_one_over_all_parts() -> None:
         group_stream("orders", "mail"),
     )
     assert (mail.lag, mail.counts.queued, mail.counts.dead) == (2, 3, 1)
-    assert mail.position == Places({"orders": 4, "orders#1.0": 1})
+    assert mail.position == 5
 
 
 def test_a_group_is_paused_when_it_is_in_the_whole() -> None:

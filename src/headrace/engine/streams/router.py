@@ -1,5 +1,8 @@
-"""The verbs of the contract over a store whose streams may be split. The path of messages is here, what looks
-and steers is in `inspector.py`, what only topics have in `topics.py`."""
+"""The one class that engine, admin, jobs and events call. It routes every verb to the streams of the store.
+
+Here are its life, the path of a message, upkeep and layouts. Looking and steering are in `looking.py`, topics
+in `topics.py`, schedules in `schedules.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +12,33 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from headrace.core.backend import Answer, Backend, CancelAnswer, LeaseKeeper, Promoted, Reclaimed
+from msgspec.structs import replace
+
+from headrace.core.backend import Answer, Backend, LeaseKeeper, Promoted, Reclaimed
 from headrace.core.claim import Claim, Report
 from headrace.core.errors import HeadraceError, Moved, NotDurable
 from headrace.core.layout import Layout, whole_stream
 from headrace.core.message import Batch, Source, Stream
 from headrace.core.orders import LayoutOrder, Order, Standing
 from headrace.core.outcome import Settlement, Verdict
-from headrace.core.record import Record, WorkerInfo
+from headrace.core.record import WorkerInfo
 
-from .changing import Changes
-from .claims import PartitionedLeaseKeeper, unwrap_reports, unwrap_settlements, wrap
-from .declaring import Declarations
-from .desk import RECENT
 from .forgetting import Forgetting
-from .inspector import PartitionedInspector
-from .layouts import KnownLayouts, base_of
-from .orders import (
+from .layouts import RECENT, KnownLayouts, base_of
+from .looking import LookingVerbs
+from .routing import Plan
+from .schedules import ScheduleVerbs
+from .sending import Sender
+from .splitting import Declarations, Splitting
+from .topic_reader import TopicReader
+from .topics import TopicVerbs
+from .whole_names import (
     order_of_whole,
     promoted_of_whole,
-    record_of_whole,
     recovered_of_whole,
     standing_of_whole,
     worker_with_parts,
 )
-from .routing import Plan
-from .schedules import PartitionedScheduling
-from .sending import Sender
-from .topics import PartitionedTopics
 
 #: Every so many beats of a worker layouts are read again.
 REFRESH_EVERY: Final = 2
@@ -45,43 +47,48 @@ REFRESH_EVERY: Final = 2
 REFRESHED: Final = 4
 
 
-class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling, Backend):
-    """A stream that was never split goes straight to the store: what is added is one look into a set."""
+class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
+    """Streams by the names that users know, over a store in which some of them have parts.
 
-    def __init__(self, inner: Backend) -> None:
-        self.inner = self._inner = inner
-        self.appends_at_once = inner.appends_at_once
-        self._layouts = KnownLayouts(inner, changed=self._layout_changed)
+    Its verbs have the names and meanings of the store's. A stream without parts goes straight to the store:
+    the cost is one look into a set.
+    """
+
+    def __init__(self, store: Backend) -> None:
+        self.store = store
+        self.appends_at_once = store.appends_at_once
+        self._layouts = KnownLayouts(store, changed=self._layout_changed)
         self._leases: dict[Stream, int] = {}
         self._ensured: dict[Stream, int] = {}  # parts, with their lease
-        self._begin_topics()
-        self._changes = Changes(inner, self._layouts)
-        self._declarations = Declarations(inner, self._changes)
+        self._topic_reader = TopicReader(store)
+        self._splitting = Splitting(store, self._layouts)
+        self._declarations = Declarations(store, self._splitting)
         self._layouts.on_first_use(self._declarations.heed)
-        self._sender = Sender(inner, self._layouts, self._changes, self._refresh_soon)
-        self._forgetting = Forgetting(inner, self._layouts)
+        self._sender = Sender(store, self._layouts, self._splitting, self._refresh_soon)
+        self._forgetting = Forgetting(store, self._layouts)
         self._consumers: set[str] = set()
         self._refreshing: set[asyncio.Task[None]] = set()
         self._beats = count(1)
 
     @property
     def description(self) -> str:
-        return self._inner.description
+        return self.store.description
 
-    def twin(self) -> Backend:
-        twin = Partitioned(self._inner.twin())
+    def twin(self) -> StreamRouter:
+        """The same for another event loop. What was declared of streams holds for both."""
+        twin = type(self)(self.store.twin())
         twin._declarations.parts = self._declarations.parts
         return twin
 
     async def open(self) -> None:
-        await self._inner.open()
+        await self.store.open()
 
     async def close(self) -> None:
         for task in list(self._refreshing):
             if task.get_loop() is asyncio.get_running_loop():  # else it is gone, with its loop
                 task.cancel()
         self._refreshing.clear()
-        await self._inner.close()
+        await self.store.close()
 
     # --- the path of a message ---------------------------------------------------------------------------
 
@@ -89,7 +96,7 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         self._layouts.served.add(source.stream)
         plan = await self._layouts.plan(source.stream)
         self._leases[source.stream] = lease_us
-        previous = await self._inner.ensure(source, lease_us)
+        previous = await self.store.ensure(source, lease_us)
         if plan is not None:
             await self._make_ready(plan)
         return previous
@@ -101,16 +108,16 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
             return
         new = [part for part in plan.parts if part != plan.stream and self._ensured.get(part) != lease_us]
         for part in new:
-            await self._inner.ensure(Source(part), lease_us)
+            await self.store.ensure(Source(part), lease_us)
         if new:
-            await self._changes.follow_pause(plan.stream, new)
+            await self._splitting.follow_pause(plan.stream, new)
         self._ensured.update((part, lease_us) for part in new)
 
     async def append(self, batch: Batch) -> list[Answer]:
         if batch.stream not in self._layouts.whole:
             return await self._sender.append(batch)
         try:
-            return await self._inner.append(batch)
+            return await self.store.append(batch)
         except Moved as moved:
             return await self._sender.take_over(batch, moved)
         except NotDurable:
@@ -132,7 +139,7 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         self._consumers.add(consumer)
         whole = self._layouts.whole
         if all([source.stream in whole for source in sources]):
-            return self._inner.claim(
+            return self.store.claim(
                 sources, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
             )
         return self._claim(
@@ -149,7 +156,7 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         children: int | None = None,
         wait: float,
     ) -> list[Claim]:
-        claims = await self._inner.claim(
+        claims = await self.store.claim(
             await self._claimable(sources),
             consumer=consumer,
             limit=limit,
@@ -157,7 +164,11 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
             children=children,
             wait=wait,
         )
-        return wrap(claims, self._layouts.logical)
+        wholes = self._layouts.wholes
+        return [
+            claim if (whole := wholes.get(claim.stream)) is None else replace(claim, part_of=whole)
+            for claim in claims
+        ]
 
     async def _claimable(self, sources: Sequence[Source]) -> list[Source]:
         """All parts of these, ready to be claimed from."""
@@ -168,37 +179,34 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         return await self._sources(sources)
 
     def wake(self, consumer: str) -> None:
-        self._inner.wake(consumer)
-        self._wake_readers(consumer)
+        self.store.wake(consumer)
+        self._topic_reader.wake(consumer)
 
     def settle(self, settlements: Sequence[Settlement]) -> Coroutine[Any, Any, list[Verdict]]:
-        # One look at the first is enough for a process that claims: it has met what it has claimed.
-        if self._layouts.any_split or (settlements and type(settlements[0].claim.token) is Claim):
-            settlements = unwrap_settlements(settlements)
-        return self._inner.settle(settlements)
+        return self.store.settle(settlements)
 
     async def report(self, reports: Sequence[Report]) -> None:
-        await self._inner.report(unwrap_reports(reports))
+        await self.store.report(reports)
 
     def lease_keeper(self) -> LeaseKeeper:
-        return PartitionedLeaseKeeper(self._inner.lease_keeper())
+        return self.store.lease_keeper()
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
         self, sources: Sequence[Source], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
-        reclaimed = await self._inner.reclaim(
+        reclaimed = await self.store.reclaim(
             await self._sources(sources), limit=limit, every_us=every_us, after_outage=after_outage
         )
         return recovered_of_whole(reclaimed)
 
     async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
-        return promoted_of_whole(await self._inner.promote(await self._sources(sources), limit=limit))
+        return promoted_of_whole(await self.store.promote(await self._sources(sources), limit=limit))
 
     async def prune(self, *, limit: int) -> int:
         await self._forgetting.forget_what_is_over()
-        return await self._inner.prune(limit=limit)
+        return await self.store.prune(limit=limit)
 
     async def heartbeat(
         self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
@@ -206,11 +214,11 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
         readers = {consumer: await self._with_parts(streams) for consumer, streams in readers.items()}
         if leaving:
             self._consumers.difference_update(readers)
-            return await self._inner.heartbeat(worker, readers, leaving=True)
+            return await self.store.heartbeat(worker, readers, leaving=True)
         streams = await self._with_parts(worker.streams)
         if len(streams) > len(worker.streams):
             worker = worker_with_parts(worker, streams)
-        standing = await self._inner.heartbeat(worker, readers)
+        standing = await self.store.heartbeat(worker, readers)
         for stream, layout in standing.layouts.items():
             if whole_stream(stream) is stream:
                 await self._layouts.heed(stream, layout)
@@ -231,62 +239,38 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
             elif (whole := order_of_whole(order)) is not None:
                 hear(whole)
 
-        return self._inner.listen(hear_of_whole)
+        return self.store.listen(hear_of_whole)
 
     async def _sources(self, sources: Iterable[Source]) -> list[Source]:
-        """All parts, as a worker knows them: it is told of changes, and asks with its beats."""
+        """All parts, as a worker knows them: it hears of changes, and asks with its beats."""
         places: list[Source] = []
         for source in sources:
             plan = await self._layouts.plan(source.stream)
             places += [source] if plan is None else plan.sources
         return places
 
-    # --- one message -------------------------------------------------------------------------------------
-
-    async def look(self, stream: Stream, id: str) -> Record | None:
-        plan = await self._recent_plan(stream)
-        if plan is None:
-            return await self._inner.look(stream, id)
-        _, record = await self._locate(plan, id)
-        return record_of_whole(record)
-
-    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
-        plan = await self._recent_plan(stream)
-        if plan is None:
-            return await self._inner.ended(stream, id, timeout)
-        part, _ = await self._locate(plan, id)
-        return record_of_whole(await self._inner.ended(part, id, timeout))
-
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
-        async def cancel(part: Stream) -> CancelAnswer | None:
-            answer = await self._inner.cancel(part, id, mark_us=mark_us)
-            return None if answer is CancelAnswer.GONE else answer
-
-        return await self._first(stream, id, cancel) or CancelAnswer.GONE
-
     # --- layouts -----------------------------------------------------------------------------------------
 
     async def layout(self, stream: Stream) -> Layout:
+        """As the store keeps it now."""
         return await self._layouts.refresh(stream)
 
-    async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
-        layout = await self._inner.swap_layout(stream, expected, new)
-        self._layouts.learn(stream, layout)
-        return layout
-
     async def split(self, stream: Stream, parts: int) -> Layout:
+        """Have so many parts from now on; answers what stands then. A topic that is in use stays as it is."""
+        self._layouts.stored.demand()
         if stream.kind == "topic":
-            return await self._changes.lay_out_topic(stream, parts)
-        return await self._changes.split(stream, parts)
-
-    async def drop(self, part: Stream) -> None:
-        await self._inner.drop(part)
+            return await self._splitting.lay_out_topic(stream, parts)
+        return await self._splitting.split(stream, parts)
 
     @property
     def declared(self) -> Mapping[Stream, int]:
+        """How many parts the code wants."""
         return self._declarations.parts
 
     def declare(self, stream: Stream, parts: int) -> None:
+        """Say how many parts the code wants. It counts for a stream that was not used yet."""
+        if parts > 1:
+            self._layouts.stored.demand()
         self._declarations.parts[stream] = parts
 
     def _layout_changed(self, base: Stream) -> None:

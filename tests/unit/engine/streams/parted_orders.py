@@ -8,13 +8,14 @@ from typing import Final
 
 from headrace.backends.memory.backend import MemoryBackend
 from headrace.backends.memory.store import Store
-from headrace.backends.partitioned import Partitioned
 from headrace.core.backend import Answer
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND, MovableClock
 from headrace.core.message import Batch, Message, Source, Stream, UniqueKey, group_stream
 from headrace.core.outcome import Done, Outcome, Settlement, Verdict
-from headrace.core.topics import BEGINNING, GroupRecord, Position, Reading, Start, TopicRecord
+from headrace.core.position import Position, TopicReading
+from headrace.core.topics import BEGINNING, GroupRecord, Start, TopicRecord
+from headrace.engine.streams import StreamRouter
 
 TOPIC: Final = Stream("topic", "orders")
 LEASE_US: Final = 30 * SECOND
@@ -25,7 +26,7 @@ class PartedOrders:
         self.clock = MovableClock()
         store = Store()
         self.processes = [
-            Partitioned(MemoryBackend(store, name="test", clock=self.clock)) for _ in range(processes)
+            StreamRouter(MemoryBackend(store, name="test", clock=self.clock)) for _ in range(processes)
         ]
         self.backend = self.processes[0]
         for process in self.processes:
@@ -90,7 +91,7 @@ class PartedOrders:
         wait: float = 0,
         by: int = 0,
         consumer: str = "reader",
-    ) -> Reading:
+    ) -> TopicReading:
         return await self.processes[by].read(TOPIC, after, consumer=consumer, limit=limit, wait=wait)
 
     async def read_all(self, after: Position | Start = BEGINNING, *, limit: int = 100) -> list[str]:

@@ -1,0 +1,102 @@
+"""Reads a topic with parts: in all of them at once, and waits for any of them.
+
+Says where a reader stands in each part, and makes one page of what the parts give.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from time import monotonic
+
+from headrace.core.backend import Backend
+from headrace.core.message import Stream
+from headrace.core.position import Position, TopicReading
+from headrace.core.topics import LogEntry, Reading, Start
+
+
+class TopicReader:
+    """For all consumers of a process. Each waits in every part under a name of its own."""
+
+    def __init__(self, store: Backend) -> None:
+        self._store = store
+        self._woken: set[str] = set()
+        self._waiting: dict[str, list[str]] = {}
+
+    def wake(self, consumer: str) -> None:
+        self._woken.add(consumer)
+        for name in self._waiting.get(consumer, ()):
+            self._store.wake(name)
+
+    async def read(
+        self, places: Mapping[str, int], *, consumer: str, limit: int, wait: float
+    ) -> TopicReading:
+        until = monotonic() + wait
+        while True:
+            left = 0.0 if consumer in self._woken else max(0.0, until - monotonic())
+            reading = await self._look(places, consumer, limit, left)
+            if self._was_woken(consumer) or reading.entries or until <= monotonic():
+                return reading
+            places = places_of(reading.position, list(places))
+
+    def _was_woken(self, consumer: str) -> bool:
+        woken = consumer in self._woken
+        self._woken.discard(consumer)
+        return woken
+
+    async def _look(self, places: Mapping[str, int], consumer: str, limit: int, wait: float) -> TopicReading:
+        """What is behind the places. All answer as soon as one part has something, or on `wake`."""
+        names = self._waiting[consumer] = [f"{consumer}@{part}" for part in places]
+        looks = [
+            asyncio.ensure_future(
+                self._store.read(Stream("topic", part), place, consumer=name, limit=limit, wait=wait)
+            )
+            for (part, place), name in zip(places.items(), names, strict=True)
+        ]
+        try:
+            await asyncio.wait(looks, return_when=asyncio.FIRST_COMPLETED)
+            for name, look in zip(names, looks, strict=True):
+                if wait and not look.done():
+                    self._store.wake(name)
+            return merged_reading(dict(zip(places, await asyncio.gather(*looks), strict=True)), limit)
+        finally:
+            self._waiting.pop(consumer, None)
+            for look in looks:
+                look.cancel()
+            await asyncio.gather(*looks, return_exceptions=True)
+
+
+def places_of(position: Position, parts: Sequence[str]) -> dict[str, int]:
+    """The number to go on after in each part."""
+    return {part: position.number_in(part) for part in parts}
+
+
+def starts_in_parts(start: Start, parts: Sequence[str], found: Mapping[str, LogEntry]) -> dict[str, Start]:
+    """What a start means in each part. `found`: where the event is with which it begins. In the other parts
+    what was written at the same time or later belongs to it."""
+    if start.at != "event":
+        return dict.fromkeys(parts, start)
+    since = Start("time", time_us=min(entry.at_us for entry in found.values()))
+    return {part: start if part in found else since for part in parts}
+
+
+def reading_of_one(part: str, reading: Reading) -> TopicReading:
+    """What a topic without parts gave."""
+    parts = (part,) * len(reading.entries)
+    return TopicReading(reading.entries, Position({part: reading.position}), parts, reading.now_us)
+
+
+def merged_reading(readings: Mapping[str, Reading], limit: int) -> TopicReading:
+    """One page of what the parts gave, by time. A part of which less is taken goes on behind that."""
+    begun = {part: reading.begun_after for part, reading in readings.items()}
+    lists = [[(part, entry) for entry in reading.entries] for part, reading in readings.items()]
+    page = list(islice(merge(*lists, key=lambda each: each[1].at_us), limit))
+    taken = {part: entry.number for part, entry in page}
+    return TopicReading(
+        tuple(entry for _, entry in page),
+        Position({**begun, **taken}),
+        tuple(part for part, _ in page),
+        max((reading.now_us for reading in readings.values()), default=0),
+    )
