@@ -11,11 +11,11 @@ import msgspec
 from headrace.app import App, Durability
 from headrace.backends import DEFAULT_URL
 
-from .locate import locate
-from .loop import loop_factory
 from .measures import Figures, beside, measure
-from .render import console, echo, is_terminal, show, show_json
-from .table import Column, Listing
+from .output.render import console, echo, is_terminal, show, show_json
+from .output.table import Column, Listing
+from .target.locate import locate
+from .worker.event_loop import loop_factory
 
 
 @click.command()

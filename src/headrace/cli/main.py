@@ -10,22 +10,22 @@ from headrace import __version__
 from headrace.core.errors import ConfigurationError, HeadraceError
 
 from .bench import bench
+from .commands.dashboard import dashboard
+from .commands.dead import dead
+from .commands.doctor import doctor
+from .commands.enqueue import enqueue
+from .commands.jobs import cancel, jobs, retry
+from .commands.publish import publish
+from .commands.queues import pause, purge, resume, split
+from .commands.schedules import schedules
+from .commands.status import status
+from .commands.tail import tail
+from .commands.topics import topics
+from .commands.workers import workers
 from .completion import completion
-from .dashboard import dashboard
-from .dead import dead
 from .demo import demo
-from .doctor import doctor
-from .enqueue import enqueue
-from .jobs import cancel, jobs, retry
-from .publish import publish
-from .queues import pause, purge, resume, split
-from .render import echo, printable
-from .schedules import schedules
-from .status import status
-from .tail import tail
-from .topics import topics
-from .worker import worker
-from .workers import workers
+from .output.render import echo, printable
+from .worker.command import worker
 
 
 class Commands(click.Group):

@@ -17,7 +17,7 @@ import msgspec
 from headrace.app import App, Durability
 from headrace.core.errors import ConfigurationError
 
-from .store import sqlite_file
+from .target.store import sqlite_file
 
 #: Where the jobs lie meanwhile: beside the user's, never among them.
 NAMESPACE = "headrace-bench"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace import App, BackendUnavailable, JobStatus
-from headrace.cli import bulk
-from headrace.cli.progress import Steps
+from headrace.cli.commands import bulk
+from headrace.cli.output.progress import Steps
 
 from .conftest import Shell
 from .shop import make_shop
@@ -81,7 +81,7 @@ def test_a_full_queue_says_how_many_were_stored(
     monkeypatch.setattr(bulk, "STEP", 2)
     full = App(url, queue_limit=3)
     full.task(name="shop.add")(make_shop(url).tasks["shop.add"].__wrapped__)
-    monkeypatch.setattr("headrace.cli.enqueue.located", lambda target: full)
+    monkeypatch.setattr("headrace.cli.commands.enqueue.located", lambda target: full)
     said = headrace.failed("enqueue", "shop:app", "shop.add", "--from", write("[1]\n[2]\n[3]\n[4]\n"))
     assert "stored before that: 3 jobs" in said
     assert len(jobs(app)) == 3

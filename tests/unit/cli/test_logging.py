@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.cli.logging import Lines, start_logging
+from headrace.cli.worker.logging import Lines, start_logging
 
 
 @pytest.fixture

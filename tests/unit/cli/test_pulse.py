@@ -9,9 +9,9 @@ import signal
 import pytest
 
 from headrace import App
-from headrace.cli import pulse as pulse_module
-from headrace.cli.pulse import Pulse
-from headrace.cli.supervisor import SUPERVISOR
+from headrace.cli.worker import process_monitor as pulse_module
+from headrace.cli.worker.process_monitor import Pulse
+from headrace.cli.worker.supervisor import SUPERVISOR
 from tests.waiting import wait_until
 
 

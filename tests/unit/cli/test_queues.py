@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace import App, QueueInfo
-from headrace.cli import confirm
+from headrace.cli.output import confirm
 
 from .conftest import Shell
 

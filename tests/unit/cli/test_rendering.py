@@ -9,11 +9,11 @@ import click
 import pytest
 from rich.console import Console
 
-from headrace.cli import progress
-from headrace.cli.progress import Steps
-from headrace.cli.render import compact_json, printable, short
-from headrace.cli.span import ago, span, spoken
-from headrace.cli.table import Column, Listing
+from headrace.cli.output import progress
+from headrace.cli.output.progress import Steps
+from headrace.cli.output.render import compact_json, printable, short
+from headrace.cli.output.span import ago, span, spoken
+from headrace.cli.output.table import Column, Listing
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import App
-from headrace.cli.store import split
+from headrace.cli.target.store import split
 
 from .conftest import Shell
 from .shop import make_shop

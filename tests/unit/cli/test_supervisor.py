@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli import supervisor as supervisor_module
-from headrace.cli.supervisor import FIRST_PAUSE, LONGEST_PAUSE, PROVEN, Child, Supervisor
+from headrace.cli.worker import supervisor as supervisor_module
+from headrace.cli.worker.supervisor import FIRST_PAUSE, LONGEST_PAUSE, PROVEN, Child, Supervisor
 from tests.waiting import wait_until_sync
 
 

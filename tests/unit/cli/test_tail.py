@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from headrace import App, EventInfo
-from headrace.cli import tail as tail_module
+from headrace.cli.commands import tail as tail_module
 from headrace.sync import SyncAdmin
 
 from .conftest import Shell

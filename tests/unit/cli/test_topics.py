@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import App, GroupInfo, TopicInfo
-from headrace.cli import confirm
+from headrace.cli.output import confirm
 from tests.waiting import wait_until_sync
 
 from .conftest import Shell

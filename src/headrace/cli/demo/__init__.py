@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.loop import loop_factory
-from headrace.cli.render import echo
+from headrace.cli.output.render import echo
+from headrace.cli.worker.event_loop import loop_factory
 
 
 @click.command()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from headrace.cli.progress import Steps
-from headrace.cli.render import echo
+from headrace.cli.output.progress import Steps
+from headrace.cli.output.render import echo
 
 
 class Stage:

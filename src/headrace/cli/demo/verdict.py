@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from rich.table import Table
 
-from headrace.cli.render import console, echo
+from headrace.cli.output.render import console, echo
 
 from . import play
 from .play import Seen

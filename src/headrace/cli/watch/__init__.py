@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from headrace.app import App
-from headrace.cli.render import console, is_terminal
+from headrace.cli.output.render import console, is_terminal
 
 from .lines import json_lines, text_lines
 from .live import Live

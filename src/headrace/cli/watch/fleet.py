@@ -7,9 +7,9 @@ from typing import Final
 
 from rich.text import Text
 
-from headrace.cli.span import age, spoken
-from headrace.cli.table import Column, Listing
-from headrace.cli.workers import summary
+from headrace.cli.commands.workers import summary
+from headrace.cli.output.span import age, spoken
+from headrace.cli.output.table import Column, Listing
 from headrace.core.record import WorkerInfo, moment
 from headrace.dashboard.concerns import is_quiet
 

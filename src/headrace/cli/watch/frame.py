@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.text import Text
 
-from headrace.cli.render import short
+from headrace.cli.output.render import short
 from headrace.dashboard.concerns import concerns
 
 from .fleet import fleet

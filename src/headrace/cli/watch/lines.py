@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from headrace.app import App
-from headrace.cli.render import clock_time, echo, json_line, show
-from headrace.cli.snapshot import Snapshot, document, view
+from headrace.cli.commands.snapshot import Snapshot, document, view
+from headrace.cli.output.render import clock_time, echo, json_line, show
 from headrace.core.errors import BackendUnavailable
 from headrace.dashboard.concerns import concerns
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from headrace.app import App
-from headrace.cli.render import echo
+from headrace.cli.output.render import echo
 from headrace.core.errors import BackendUnavailable
 
 from .frame import frame

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from headrace.app import App
-from headrace.cli.snapshot import Snapshot, look
+from headrace.cli.commands.snapshot import Snapshot, look
 from headrace.core.errors import HeadraceError
 from headrace.core.examination import Finding, Level
 from headrace.dashboard.checkup import FRESH, KNOWN

@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from headrace.cli.place import Place
-from headrace.cli.render import counted
-from headrace.cli.snapshot import Snapshot
+from headrace.cli.commands.snapshot import Snapshot
+from headrace.cli.output.render import counted
+from headrace.cli.target.place import Place
 from headrace.core.examination import Finding
 
 from .pace import Pace

@@ -7,8 +7,8 @@ from datetime import datetime
 import msgspec
 
 from headrace.admin import GroupInfo, QueueInfo, TopicInfo, Traffic
-from headrace.cli.place import Place
-from headrace.cli.snapshot import Snapshot
+from headrace.cli.commands.snapshot import Snapshot
+from headrace.cli.target.place import Place
 
 
 class Row(msgspec.Struct, frozen=True):

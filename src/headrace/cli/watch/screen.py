@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.control import Control
 from rich.text import Text
 
-from headrace.cli.render import is_terminal, safe_text
+from headrace.cli.output.render import is_terminal, safe_text
 
 #: Where a size cannot be had.
 USUAL = (80, 24)

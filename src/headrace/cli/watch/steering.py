@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.app import App
-from headrace.cli.place import Place
-from headrace.cli.render import counted, short
+from headrace.cli.output.render import counted, short
+from headrace.cli.target.place import Place
 from headrace.core.errors import HeadraceError
 
 from .panel import Panel, Pause, Replay

@@ -8,10 +8,10 @@ from typing import Final, TypeAlias
 from rich.text import Text
 
 from headrace.admin import Traffic
-from headrace.cli.place import Place
-from headrace.cli.render import number_text
-from headrace.cli.span import age, spoken
-from headrace.cli.table import GAP, Column, Listing
+from headrace.cli.output.render import number_text
+from headrace.cli.output.span import age, spoken
+from headrace.cli.output.table import GAP, Column, Listing
+from headrace.cli.target.place import Place
 
 from .pace import Pace, total
 from .panel import Panel

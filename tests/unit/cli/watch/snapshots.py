@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from headrace.admin import GroupInfo, QueueInfo, TopicInfo, Traffic
-from headrace.cli.snapshot import Snapshot
+from headrace.cli.commands.snapshot import Snapshot
 from headrace.cli.watch.panel import Panel
 from headrace.core.record import RunningJob, WorkerInfo
 

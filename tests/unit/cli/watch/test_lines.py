@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from headrace import App
-from headrace.cli.snapshot import Snapshot
-from headrace.cli.snapshot import look as real_look
+from headrace.cli.commands.snapshot import Snapshot
+from headrace.cli.commands.snapshot import look as real_look
 from headrace.cli.watch import lines, looking
 from headrace.core.errors import BackendUnavailable
 from tests.unit.cli.conftest import Shell

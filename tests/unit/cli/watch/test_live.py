@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace import App
-from headrace.cli.snapshot import Snapshot
+from headrace.cli.commands.snapshot import Snapshot
 from headrace.cli.watch import looking
 from headrace.cli.watch.live import Live
 from headrace.cli.watch.screen import Screen

@@ -9,12 +9,11 @@ import click
 from rich.text import Text
 
 from headrace.app import App
+from headrace.cli.output.render import counted, echo, short, show, show_json
+from headrace.cli.output.span import age, ago, spoken
+from headrace.cli.output.table import Column, Listing
+from headrace.cli.target.store import on_store
 from headrace.core.record import WorkerInfo, moment
-
-from .render import counted, echo, short, show, show_json
-from .span import age, ago, spoken
-from .store import on_store
-from .table import Column, Listing
 
 #: Running jobs that are listed; `--json` has all that the workers name.
 SHOWN = 30

@@ -9,17 +9,17 @@ from rich.text import Text
 
 from headrace.admin import GroupInfo, TopicInfo
 from headrace.app import App
+from headrace.cli.output.confirm import confirm, yes_option
+from headrace.cli.output.render import clock_time, counted, echo, number_text, show, show_json
+from headrace.cli.output.span import age, ago, spoken
+from headrace.cli.output.table import Column, Listing
+from headrace.cli.target.place import remark
+from headrace.cli.target.start import FORMS, start
+from headrace.cli.target.store import on_store, on_store_with
+from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
 
-from .confirm import confirm, yes_option
-from .group import ListingGroup
-from .near import unknown
-from .place import remark
-from .render import clock_time, counted, echo, number_text, show, show_json
-from .span import age, ago, spoken
-from .start import FORMS, start
-from .store import on_store, on_store_with
-from .table import Column, Listing
+from .listing_group import ListingGroup
 
 #: Seconds without a sign of a member after which a group is looked at twice.
 SILENT = 60.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from headrace.app import App
+from headrace.cli.output.render import show, show_json
+from headrace.cli.output.span import span
+from headrace.cli.target.store import on_store
+from headrace.cli.watch import watch as watch_store
 
-from .render import show, show_json
 from .snapshot import document, snapshot, view
-from .span import span
-from .store import on_store
-from .watch import watch as watch_store
 
 #: The least seconds between two looks: each asks the store for everything.
 LEAST = 0.1

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from headrace.admin import Contents, EventInfo
 from headrace.app import App
+from headrace.cli.target.place import place_of
 from headrace.core.errors import PayloadError, ResultError
 from headrace.core.info import JobInfo
 from headrace.core.job_log import LogLine
@@ -20,7 +21,6 @@ from headrace.core.message import Trouble
 from headrace.core.record import JobStatus, moment
 from headrace.dashboard.arguments import named
 
-from .place import place_of
 from .render import (
     clock_time,
     compact_json,

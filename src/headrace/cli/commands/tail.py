@@ -12,13 +12,22 @@ from rich.text import Text
 
 from headrace.admin import EventInfo
 from headrace.app import App
+from headrace.cli.output.render import (
+    clock_time,
+    compact_json,
+    console,
+    echo,
+    is_terminal,
+    json_line,
+    one_line,
+    short,
+)
+from headrace.cli.target.place import remark
+from headrace.cli.target.start import FORMS, start
+from headrace.cli.target.store import on_store_with
+from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
 
-from .near import unknown
-from .place import remark
-from .render import clock_time, compact_json, console, echo, is_terminal, json_line, one_line, short
-from .start import FORMS, start
-from .store import on_store_with
 from .topics import known_group
 
 

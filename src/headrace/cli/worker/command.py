@@ -14,17 +14,17 @@ import click
 
 from headrace import __version__
 from headrace.app import App
+from headrace.cli.output.render import echo
+from headrace.cli.target.locate import locate
 from headrace.core.errors import ConfigurationError
 from headrace.engine.process_signals import StopSignals
 from headrace.engine.worker import Worker
 from headrace.observability.logs import log_every_job, span
 
-from .locate import locate
+from .event_loop import loop_factory
 from .logging import start_logging
-from .loop import loop_factory
 from .metrics_port import metrics_port
-from .pulse import Pulse
-from .render import echo
+from .process_monitor import Pulse
 from .supervisor import SUPERVISOR, Supervisor
 
 LEVELS = click.Choice(["debug", "info", "warning", "error"])

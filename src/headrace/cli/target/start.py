@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from .span import span
+from headrace.cli.output.span import span
 
 FORMS = "new, beginning, an event's id, a span such as 2h (ago), or a time such as 2026-03-01T10:00"
 

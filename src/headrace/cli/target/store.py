@@ -18,10 +18,10 @@ import msgspec
 
 from headrace.app import App
 from headrace.backends import DEFAULT_URL
+from headrace.cli.output.render import echo
 from headrace.core.errors import ConfigurationError
 
 from .locate import locate
-from .render import echo
 
 _MODULE_AND_APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _COMMAND_LINE = click.core.ParameterSource.COMMANDLINE

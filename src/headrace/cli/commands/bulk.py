@@ -9,13 +9,12 @@ import click
 import msgspec
 
 from headrace.app import App
+from headrace.cli.output.progress import Steps
+from headrace.cli.output.render import counted
+from headrace.cli.target.arguments import call_from_json
 from headrace.core.errors import ConfigurationError, HeadraceError, PayloadError, QueueFull
 from headrace.jobs.job import Job
 from headrace.jobs.task import Call, Task
-
-from .arguments import call_from_json
-from .progress import Steps
-from .render import counted
 
 #: Jobs stored at once; the bar moves as often.
 STEP = 500

@@ -8,17 +8,17 @@ from itertools import islice
 import click
 
 from headrace.app import App
+from headrace.cli.output.job_page import job_document, read_page, show_page
+from headrace.cli.output.render import echo, progress_text, short, show, show_json, status_text
+from headrace.cli.output.span import age, ago, span, spoken
+from headrace.cli.output.table import Column, Listing
+from headrace.cli.target.place import Place, known_groups, known_queues, place_of, place_options
+from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.info import JobInfo, newest_first
 from headrace.core.record import JobStatus
 from headrace.sync import SyncAdmin
 
-from .group import ListingGroup
-from .job_view import job_document, read_page, show_page
-from .place import Place, known_groups, known_queues, place_of, place_options
-from .render import echo, progress_text, short, show, show_json, status_text
-from .span import age, ago, span, spoken
-from .store import on_store, on_store_with
-from .table import Column, Listing
+from .listing_group import ListingGroup
 
 #: What a listing shows first: what is going on, then what waits, then what is over.
 ORDER = (

@@ -8,15 +8,14 @@ import click
 
 from headrace.admin import Counted, QueueInfo
 from headrace.app import App
+from headrace.cli.output.confirm import confirm, yes_option
+from headrace.cli.output.progress import Steps
+from headrace.cli.output.render import counted, echo
+from headrace.cli.target.place import remark
+from headrace.cli.target.store import on_store_with
+from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
 from headrace.core.layout import checked_partitions
-
-from .confirm import confirm, yes_option
-from .near import unknown
-from .place import remark
-from .progress import Steps
-from .render import counted, echo
-from .store import on_store_with
 
 #: Seconds between two looks at how far a purge has come.
 LOOK = 0.2

@@ -11,12 +11,12 @@ from rich.text import Text
 
 from headrace.admin import QueueInfo, TopicInfo, Traffic
 from headrace.app import App
+from headrace.cli.output.render import number_text
+from headrace.cli.output.span import age, spoken
+from headrace.cli.output.table import Column, Listing
 from headrace.core.record import WorkerInfo
 from headrace.engine.patience import impatience
 
-from .render import number_text
-from .span import age, spoken
-from .table import Column, Listing
 from .topics import topics_table
 from .workers import summary, worker_document
 

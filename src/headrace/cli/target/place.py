@@ -9,12 +9,12 @@ from typing import Any
 import click
 import msgspec
 
+from headrace.cli.output.render import echo
 from headrace.core.info import JobInfo
 from headrace.core.record import DeadLetter
 from headrace.sync import SyncAdmin
 
-from .near import unknown
-from .render import echo
+from .suggestions import unknown
 
 Command = Callable[..., None]
 

@@ -6,14 +6,14 @@ import click
 from rich.text import Text
 
 from headrace.app import App
+from headrace.cli.output.confirm import confirm, yes_option
+from headrace.cli.output.render import clock_time, echo, short, show, show_json
+from headrace.cli.output.span import ago
+from headrace.cli.output.table import Column, Listing
+from headrace.cli.target.store import on_store, on_store_with
 from headrace.jobs.schedules import ScheduleInfo
 
-from .confirm import confirm, yes_option
-from .group import ListingGroup
-from .render import clock_time, echo, short, show, show_json
-from .span import ago
-from .store import on_store, on_store_with
-from .table import Column, Listing
+from .listing_group import ListingGroup
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 

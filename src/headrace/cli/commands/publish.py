@@ -8,15 +8,14 @@ from typing import Any
 import click
 
 from headrace.app import App
+from headrace.cli.output.render import echo, show_json
+from headrace.cli.output.span import span
+from headrace.cli.target.arguments import payload_from_json
+from headrace.cli.target.store import located, opened
+from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError, PayloadError
 from headrace.events.event import Duplicate, Refused
 from headrace.events.topic import Topic
-
-from .arguments import payload_from_json
-from .near import unknown
-from .render import echo, show_json
-from .span import span
-from .store import located, opened
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -11,11 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.app import App
+from headrace.cli.output.render import counted, printable, show, show_json
+from headrace.cli.target.store import on_store
 from headrace.core.errors import HeadraceError
 from headrace.core.examination import Finding, Level, fail
-
-from .render import counted, printable, show, show_json
-from .store import on_store
 
 _STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 

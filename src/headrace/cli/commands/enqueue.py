@@ -9,18 +9,18 @@ from typing import Any
 import click
 
 from headrace.app import App
+from headrace.cli.output.render import compact_json, echo, show_json
+from headrace.cli.output.span import span
+from headrace.cli.target.arguments import call_from_json
+from headrace.cli.target.store import located, opened
+from headrace.cli.target.suggestions import few
 from headrace.core.errors import ConfigurationError, PayloadError, ResultNotKept, ResultTimeout
 from headrace.core.message import PRIORITIES
 from headrace.core.record import JobStatus
 from headrace.jobs.job import Job
 from headrace.jobs.task import Call, Task
 
-from .arguments import call_from_json
 from .bulk import read_lines, store_lines
-from .near import few
-from .render import compact_json, echo, show_json
-from .span import span
-from .store import located, opened
 
 
 @click.command()

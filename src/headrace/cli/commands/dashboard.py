@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.app import App
+from headrace.cli.output.render import echo
+from headrace.cli.target.store import on_store
+from headrace.cli.worker.event_loop import loop_factory
 from headrace.core.errors import ConfigurationError
 from headrace.core.hosts import LOOPBACK, is_loopback
 from headrace.dashboard import asgi
-
-from .loop import loop_factory
-from .render import echo
-from .store import on_store
 
 if TYPE_CHECKING:
     import uvicorn
