@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
+from click.shell_completion import get_completion_class
 
 from headrace import __version__
 from headrace.core.errors import ConfigurationError, HeadraceError
@@ -22,7 +23,6 @@ from .commands.status import status
 from .commands.tail import tail
 from .commands.topics import topics
 from .commands.workers import workers
-from .completion import completion
 from .demo import demo
 from .output.render import echo, printable
 from .worker.command import worker
@@ -84,6 +84,24 @@ def version() -> None:
 
     python = ".".join(map(str, sys.version_info[:3]))
     echo(f"headrace {__version__}, Python {python}, SQLite {apsw.sqlite_lib_version()}")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    Examples:
+      eval "$(headrace completion bash)"                                   in ~/.bashrc
+      eval "$(headrace completion zsh)"                                    in ~/.zshrc
+      headrace completion fish > ~/.config/fish/completions/headrace.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.ClickException(f"there is no completion for {shell}")
+    echo(kind(ctx.find_root().command, {}, "headrace", "_HEADRACE_COMPLETE").source())
 
 
 for command in (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import App, BackendUnavailable, JobStatus
-from headrace.cli.commands import bulk
+from headrace.cli.commands import enqueue as enqueue_module
 from headrace.cli.output.progress import Steps
 
 from .conftest import Shell
@@ -27,7 +27,7 @@ def write(lines: str) -> str:
 
 
 def test_each_line_is_a_job(app: App, headrace: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "STEP", 2)
+    monkeypatch.setattr(enqueue_module, "STEP", 2)
     path = write('[1, 2]\n{"a": 3}\n[4]\r\n[5, 6]\n[7]\n\n')
     result = headrace("enqueue", "shop:app", "add", "--from", path)
     assert (result.exit_code, result.stdout) == (0, "5 jobs stored\n")
@@ -78,7 +78,7 @@ def test_what_is_for_one_job_is_refused(app: App, headrace: Shell) -> None:
 def test_a_full_queue_says_how_many_were_stored(
     app: App, headrace: Shell, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "STEP", 2)
+    monkeypatch.setattr(enqueue_module, "STEP", 2)
     full = App(url, queue_limit=3)
     full.task(name="shop.add")(make_shop(url).tasks["shop.add"].__wrapped__)
     monkeypatch.setattr("headrace.cli.commands.enqueue.located", lambda target: full)
@@ -91,7 +91,7 @@ def test_a_full_queue_says_how_many_were_stored(
 def test_whoever_is_cut_short_says_how_many_were_stored(
     app: App, headrace: Shell, monkeypatch: pytest.MonkeyPatch, wrong: BaseException
 ) -> None:
-    def send(app: App, calls: list[Any], before: int, whole: Any = bulk._sent) -> Any:
+    def send(app: App, calls: list[Any], before: int, whole: Any = enqueue_module._sent) -> Any:
         if before:
             monkeypatch.setattr(app.sync, "enqueue_many", failing)
         return whole(app, calls, before)
@@ -99,8 +99,8 @@ def test_whoever_is_cut_short_says_how_many_were_stored(
     def failing(calls: Any) -> Any:
         raise wrong
 
-    monkeypatch.setattr(bulk, "STEP", 2)
-    monkeypatch.setattr(bulk, "_sent", send)
+    monkeypatch.setattr(enqueue_module, "STEP", 2)
+    monkeypatch.setattr(enqueue_module, "_sent", send)
     said = headrace.failed("enqueue", "shop:app", "shop.add", "--from", write("[1]\n[2]\n[3]\n[4]\n"))
     told = "stored before that: 2 jobs" if isinstance(wrong, Exception) else "at least 2 are stored"
     assert told in said
@@ -109,7 +109,7 @@ def test_whoever_is_cut_short_says_how_many_were_stored(
 
 def test_progress_is_told_step_by_step(app: App, headrace: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
-    monkeypatch.setattr(bulk, "STEP", 2)
+    monkeypatch.setattr(enqueue_module, "STEP", 2)
     monkeypatch.setattr(Steps, "reached", lambda steps, count: told.append(count))
     headrace("enqueue", "shop:app", "shop.add", "--from", write("[1]\n[2]\n[3]\n"))
     assert told == [2, 3]

@@ -1,57 +1,16 @@
-"""Spans, tables and progress as people see them."""
+"""Tables and progress as people see them."""
 
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime, timedelta
 
-import click
 import pytest
 from rich.console import Console
 
 from headrace.cli.output import progress
 from headrace.cli.output.progress import Steps
 from headrace.cli.output.render import compact_json, printable, short
-from headrace.cli.output.span import ago, span, spoken
 from headrace.cli.output.table import Column, Listing
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90", 90), ("1.5", 1.5), ("250ms", 0.25), ("15m", 900), ("2h", 7200), ("3d", 259200)],
-)
-def test_spans_are_read(text: str, seconds: float) -> None:
-    assert span(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "-1", "soon", "3 weeks", "1e9", "99999999999"])
-def test_what_is_no_span_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter):
-        span(text)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (0.25, "250 ms"),
-        (3.14, "3.1 s"),
-        (42, "42 s"),
-        (300, "5 min"),
-        (7199, "2 h"),
-        (90_000, "25 h"),
-        (1e6, "12 d"),
-    ],
-)
-def test_spans_are_spoken(seconds: float, text: str) -> None:
-    assert spoken(seconds) == text
-
-
-def test_a_moment_is_ago_or_ahead() -> None:
-    now = datetime.now(UTC)
-    assert ago(None) == ""
-    assert ago(now - timedelta(minutes=5)) == "5 min ago"
-    assert ago(now + timedelta(minutes=5)) == "in 5 min"
 
 
 def lines(listing: Listing, width: int) -> list[str]:

@@ -34,7 +34,7 @@ def test_on_a_usual_terminal_the_times_stay_whole(
     monkeypatch.setenv("COLUMNS", "80")
     _, _, count, remind = headrace("schedules", "shop:app").stdout.splitlines()
     assert re.search(r"every 90 s +in \d+ s +never +default", count)
-    assert re.search(r"0 9 \* \* mon-fri Europe/London +in \d+ (h|d|min|s) +never", remind)
+    assert re.search(r"0 9 \* \* mon-fri Europe/London +in [\d.]+ (h|d|min|s) +never", remind)
 
 
 def test_a_nickname_of_cron_is_shown_as_it_was_written(app: App, headrace: Shell) -> None:

@@ -15,12 +15,12 @@ from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.job_page import read_page, show_page
 from headrace.cli.output.progress import Steps
 from headrace.cli.output.render import counted, echo, short, show, show_json
-from headrace.cli.output.span import ago
 from headrace.cli.output.table import Column, Listing
 from headrace.cli.target.place import Place, known_groups, known_queues, place_of, place_options
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, JobStatus
+from headrace.core.times import ago
 from headrace.sync import SyncAdmin
 
 from .jobs import find_job, limit_option, only_one, tell_if_cut

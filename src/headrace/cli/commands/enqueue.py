@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
+import msgspec
 
 from headrace.app import App
-from headrace.cli.output.render import compact_json, echo, show_json
-from headrace.cli.output.span import span
+from headrace.cli.output.progress import Steps
+from headrace.cli.output.render import compact_json, counted, echo, show_json
 from headrace.cli.target.arguments import call_from_json
+from headrace.cli.target.option_types import span_option
 from headrace.cli.target.store import located, opened
 from headrace.cli.target.suggestions import few
-from headrace.core.errors import ConfigurationError, PayloadError, ResultNotKept, ResultTimeout
+from headrace.core.errors import (
+    ConfigurationError,
+    HeadraceError,
+    PayloadError,
+    QueueFull,
+    ResultNotKept,
+    ResultTimeout,
+)
 from headrace.core.message import PRIORITIES
 from headrace.core.record import JobStatus
 from headrace.jobs.job import Job
 from headrace.jobs.task import Call, Task
 
-from .bulk import read_lines, store_lines
+#: Jobs stored at once; the bar moves as often.
+STEP = 500
 
 
 @click.command()
 @click.argument("target", metavar="MODULE:APP")
 @click.argument("task")
 @click.argument("arguments", metavar="[JSON]", required=False)
-@click.option("--delay", type=span, metavar="SPAN", help="Run it after 90, 15m, 2h, 3d; default: now.")
+@click.option("--delay", type=span_option, metavar="SPAN", help="Run it after 90, 15m, 2h, 3d; default: now.")
 @click.option("--queue", metavar="QUEUE", help="Another queue than the task's.")
 @click.option("--priority", type=click.Choice(list(PRIORITIES)), help="Another priority than the task's.")
 @click.option("--unique-key", metavar="KEY", help="Do nothing when a job with this key waits or runs.")
@@ -42,7 +52,7 @@ from .bulk import read_lines, store_lines
 @click.option(
     "--timeout",
     envvar="HEADRACE_TIMEOUT",
-    type=span,
+    type=span_option,
     metavar="SPAN",
     help="With --wait: no longer than this.",
 )
@@ -179,3 +189,71 @@ def _tell_end(document: dict[str, Any]) -> None:
 
 def _exit_code(document: dict[str, Any]) -> int:
     return 1 if "error" in document else 0
+
+
+class BulkResult(msgspec.Struct, frozen=True):
+    """The ids of the jobs, in the order of the lines; `duplicates` of them were stored before."""
+
+    ids: list[str]
+    duplicates: int
+
+    def __str__(self) -> str:
+        fresh = f"{counted(len(self.ids) - self.duplicates, 'job')} stored"
+        return f"{fresh}; {self.duplicates:,} were already there" if self.duplicates else fresh
+
+
+def read_lines(path: str) -> list[str]:
+    """The lines of a file, `-` for standard input."""
+    try:
+        with click.open_file(path, encoding="utf-8") as file:
+            text: str = file.read()
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+    # Not splitlines: JSON may hold characters that it takes for the end of a line.
+    return text.split("\n")
+
+
+def store_lines(app: App, task: Task[Any, Any], lines: Sequence[str], options: dict[str, Any]) -> BulkResult:
+    """Check all lines first. Then store a job for each line that is not empty."""
+    _check_lines(task, lines)
+    lines = [line for line in lines if line.strip()]
+    stored: list[Job[Any]] = []
+    try:
+        with Steps("enqueueing", len(lines)) as steps:
+            for start in range(0, len(lines), STEP):
+                calls = [call_from_json(task, line).with_(**options) for line in lines[start : start + STEP]]
+                stored += _sent(app, calls, start)
+                steps.reached(len(stored))
+    except KeyboardInterrupt:
+        raise click.ClickException(
+            f"stopped; of {counted(len(lines), 'job')} at least {len(stored):,} are stored"
+        ) from None
+    return BulkResult([job.id for job in stored], sum(job.duplicate for job in stored))
+
+
+def _check_lines(task: Task[Any, Any], lines: Sequence[str]) -> None:
+    # Lines are decoded here and again later: a million calls take more memory than a million lines.
+    for number, line in enumerate(lines, 1):
+        try:
+            if line.strip():
+                call_from_json(task, line)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"line {number:,}: {error}; nothing was sent") from error
+
+
+def _sent(app: App, calls: list[Call[Any]], before: int) -> list[Job[Any]]:
+    try:
+        return app.sync.enqueue_many(calls)
+    except QueueFull as error:
+        raise click.ClickException(_with_count(error, before + len(error.accepted))) from error
+    except PayloadError as error:
+        raise ConfigurationError(_with_count(error, before)) from error
+    except HeadraceError as error:
+        raise click.ClickException(_with_count(error, before)) from error
+
+
+def _with_count(error: HeadraceError, before: int) -> str:
+    """The error and how many jobs are stored. Lines are stored in order, so the user knows where to go on."""
+    return f"{error}; stored before that: {counted(before, 'job')}"

@@ -10,12 +10,13 @@ import click
 from headrace.app import App
 from headrace.cli.output.job_page import job_document, read_page, show_page
 from headrace.cli.output.render import echo, progress_text, short, show, show_json, status_text
-from headrace.cli.output.span import age, ago, span, spoken
 from headrace.cli.output.table import Column, Listing
+from headrace.cli.target.option_types import span_option
 from headrace.cli.target.place import Place, known_groups, known_queues, place_of, place_options
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.info import JobInfo, newest_first
 from headrace.core.record import JobStatus
+from headrace.core.times import age_text, ago, seconds_since
 from headrace.sync import SyncAdmin
 
 from .listing_group import ListingGroup
@@ -72,9 +73,12 @@ def jobs() -> None:
 @click.option("--task", metavar="TASK", help="Only this task.")
 @click.option("--key", metavar="KEY", help="Only the job that holds this unique key, else those that had it.")
 @click.option(
-    "--older-than", type=span, metavar="SPAN", help="Enqueued (or ended) before: 90, 15m, 2h or 3d ago."
+    "--older-than",
+    type=span_option,
+    metavar="SPAN",
+    help="Enqueued (or ended) before: 90, 15m, 2h or 3d ago.",
 )
-@click.option("--newer-than", type=span, metavar="SPAN", help="Enqueued (or ended) since.")
+@click.option("--newer-than", type=span_option, metavar="SPAN", help="Enqueued (or ended) since.")
 @limit_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 @on_store
@@ -228,7 +232,7 @@ def _of_age(older_than: float | None, newer_than: float | None) -> Callable[[Job
     def fits(info: JobInfo) -> bool:
         if older_than is None and newer_than is None:
             return True
-        seconds = age(info.enqueued_at or info.ended_at)
+        seconds = seconds_since(info.enqueued_at or info.ended_at)
         if seconds is None:
             return False
         return (older_than is None or seconds >= older_than) and (newer_than is None or seconds < newer_than)
@@ -266,7 +270,7 @@ def _remark(info: JobInfo) -> str:
     match info.status:
         case JobStatus.RUNNING:
             come = f"{progress_text(info.progress)}, " if info.progress else ""
-            return f"{come}for {spoken(age(info.started_at) or 0)} on {info.worker}"
+            return f"{come}for {age_text(info.started_at)} on {info.worker}"
         case JobStatus.SCHEDULED:
             return f"due {ago(info.due_at)}"
         case JobStatus.RETRYING:

@@ -9,8 +9,8 @@ import click
 
 from headrace.app import App
 from headrace.cli.output.render import echo, show_json
-from headrace.cli.output.span import span
 from headrace.cli.target.arguments import payload_from_json
+from headrace.cli.target.option_types import span_option
 from headrace.cli.target.store import located, opened
 from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError, PayloadError
@@ -35,8 +35,8 @@ def _header(text: str) -> tuple[str, str]:
 )
 @click.option("--kind", metavar="KIND", help="What sort of event; default: the name of its type.")
 @click.option("--source", metavar="SOURCE", help="Where it comes from.")
-@click.option("--delay", type=span, metavar="SPAN", help="Deliver it after 90, 15m, 2h, 3d; default: now.")
-@click.option("--expires", type=span, metavar="SPAN", help="Deliver it no later than after this.")
+@click.option("--delay", type=span_option, metavar="SPAN", help="Deliver it after 90, 15m, 2h, 3d.")
+@click.option("--expires", type=span_option, metavar="SPAN", help="Deliver it no later than after this.")
 @click.option(
     "--idempotency-key", metavar="KEY", help="Do nothing when one with this key was stored a while ago."
 )

@@ -12,9 +12,9 @@ from rich.text import Text
 from headrace.admin import QueueInfo, TopicInfo, Traffic
 from headrace.app import App
 from headrace.cli.output.render import number_text
-from headrace.cli.output.span import age, spoken
 from headrace.cli.output.table import Column, Listing
 from headrace.core.record import WorkerInfo
+from headrace.core.times import age_text
 from headrace.engine.patience import impatience
 
 from .topics import topics_table
@@ -83,7 +83,6 @@ def _table(queues: list[QueueInfo]) -> Listing:
     numbers = (Column(name, right=True, spare=spare) for name, spare in _NUMBERS.items())
     listing = Listing(Column("queue", cut=True), *parts, *numbers, *paused)
     for queue in queues:
-        waited = age(queue.oldest)
         listing.add(
             queue.name,
             *(number_text(queue.partitions) for _ in parts),
@@ -92,7 +91,7 @@ def _table(queues: list[QueueInfo]) -> Listing:
             number_text(queue.scheduled),
             number_text(queue.retrying, "yellow"),
             number_text(queue.dead, "red"),
-            "" if waited is None else spoken(waited),
+            age_text(queue.oldest),
             *(Text("paused" if queue.paused else "", style="yellow") for _ in paused),
         )
     return listing

@@ -6,7 +6,7 @@ import click
 
 from headrace.app import App
 from headrace.cli.output.render import show, show_json
-from headrace.cli.output.span import span
+from headrace.cli.target.option_types import span_option
 from headrace.cli.target.store import on_store
 from headrace.cli.watch import watch as watch_store
 
@@ -17,7 +17,7 @@ LEAST = 0.1
 
 
 def _interval(text: str) -> float:
-    seconds = span(text)
+    seconds = span_option(text)
     if seconds < LEAST:
         raise click.BadParameter(f"{text!r} is too often: at least {LEAST} s")
     return seconds

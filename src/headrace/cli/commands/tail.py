@@ -22,17 +22,18 @@ from headrace.cli.output.render import (
     one_line,
     short,
 )
+from headrace.cli.target.option_types import start_option
 from headrace.cli.target.place import remark
-from headrace.cli.target.start import FORMS, start
 from headrace.cli.target.store import on_store_with
 from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
+from headrace.core.times import START_FORMS
 
 from .topics import known_group
 
 
 @click.command()
-@click.option("--since", type=start, metavar="START", help=f"Where from: {FORMS}; default: new.")
+@click.option("--since", type=start_option, metavar="START", help=f"Where from: {START_FORMS}; default: new.")
 @click.option("--group", metavar="GROUP", help="Begin with what this group has not begun to handle.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many.")
 @click.option("--no-follow", is_flag=True, help="End with what is there.")

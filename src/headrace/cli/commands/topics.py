@@ -11,13 +11,13 @@ from headrace.admin import GroupInfo, TopicInfo
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.render import clock_time, counted, echo, number_text, show, show_json
-from headrace.cli.output.span import age, ago, spoken
 from headrace.cli.output.table import Column, Listing
+from headrace.cli.target.option_types import start_option
 from headrace.cli.target.place import remark
-from headrace.cli.target.start import FORMS, start
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
+from headrace.core.times import START_FORMS, age_text, ago, seconds_since
 
 from .listing_group import ListingGroup
 
@@ -61,7 +61,7 @@ def list_topics(app: App, as_json: bool) -> None:
 
 
 @topics.command()
-@click.option("--to", type=start, required=True, metavar="START", help=f"Where to: {FORMS}.")
+@click.option("--to", type=start_option, required=True, metavar="START", help=f"Where to: {START_FORMS}.")
 @yes_option
 @on_store_with("TOPIC GROUP", least=2)
 def reset(app: App, names: tuple[str, ...], to: str | datetime, yes: bool) -> None:
@@ -196,14 +196,14 @@ def _topic_cells(topic: TopicInfo, *, later: bool, split: bool) -> list[str | Te
 
 
 def _group_cells(group: GroupInfo, *, paused: bool) -> list[str | Text]:
-    waited, seen = age(group.oldest), age(group.seen)
+    seen = seconds_since(group.seen)
     return [
         group.group,
         number_text(group.lag),
         number_text(group.running, "green"),
         number_text(group.retrying + group.scheduled, "yellow"),
         number_text(group.dead, "red"),
-        "" if waited is None else spoken(waited),
+        age_text(group.oldest),
         Text("never" if seen is None else ago(group.seen), style="yellow" if (seen or 0) > SILENT else ""),
         *([Text("paused" if group.paused else "", style="yellow")] if paused else ()),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import click
@@ -10,10 +9,10 @@ from rich.text import Text
 
 from headrace.app import App
 from headrace.cli.output.render import counted, echo, short, show, show_json
-from headrace.cli.output.span import age, ago, spoken
 from headrace.cli.output.table import Column, Listing
 from headrace.cli.target.store import on_store
 from headrace.core.record import WorkerInfo, moment
+from headrace.core.times import age_text, ago, seconds_since
 
 #: Running jobs that are listed; `--json` has all that the workers name.
 SHOWN = 30
@@ -88,7 +87,7 @@ def _table(found: list[WorkerInfo]) -> Listing:
         listing.add(
             worker.consumer,
             f"{len(worker.running)}/{worker.concurrency}",
-            _span_since(moment(worker.started_us)),
+            age_text(moment(worker.started_us)),
             _last_poll(worker),
             ", ".join((*worker.queues, *worker.groups)),
         )
@@ -99,7 +98,7 @@ def _last_poll(worker: WorkerInfo) -> Text:
     polled = moment(worker.polled_us)
     if polled is None:
         return Text("never", style="yellow")
-    return Text(ago(polled), style="yellow" if (age(polled) or 0) > SILENT else "")
+    return Text(ago(polled), style="yellow" if (seconds_since(polled) or 0) > SILENT else "")
 
 
 def _running(found: list[WorkerInfo]) -> Listing:
@@ -108,7 +107,7 @@ def _running(found: list[WorkerInfo]) -> Listing:
     )
     jobs = [(job, worker) for worker in found for job in worker.running]
     for job, worker in sorted(jobs, key=lambda pair: pair[0].since_us)[:SHOWN]:
-        listing.add(short(job.task), _span_since(moment(job.since_us)), job.id, worker.consumer)
+        listing.add(short(job.task), age_text(moment(job.since_us)), job.id, worker.consumer)
     return listing
 
 
@@ -116,8 +115,3 @@ def _tell_rest(found: list[WorkerInfo]) -> None:
     rest = sum(len(worker.running) for worker in found) - SHOWN
     if rest > 0:
         echo(f"… and {rest:,} more; --json lists them", err=True)
-
-
-def _span_since(then: datetime | None) -> str:
-    seconds = age(then)
-    return "" if seconds is None else spoken(seconds)

@@ -19,6 +19,7 @@ from headrace.core.info import JobInfo
 from headrace.core.job_log import LogLine
 from headrace.core.message import Trouble
 from headrace.core.record import JobStatus, moment
+from headrace.core.times import ago, span
 from headrace.dashboard.arguments import named
 
 from .render import (
@@ -32,7 +33,6 @@ from .render import (
     show_json,
     status_text,
 )
-from .span import ago, spoken
 
 _LEVEL_STYLES = {"warning": "yellow", "error": "red", "critical": "red", "debug": "dim"}
 _TROUBLE_STYLES = {"failed": "yellow", "timed out": "yellow", "crashed": "red"}
@@ -200,7 +200,7 @@ def _timeline(info: JobInfo) -> Table:
     table.add_column(overflow="fold")
     before: datetime | None = None
     for at, what, text in _happenings(info):
-        since = ago(at) if before is None else f"+{spoken(max(0.0, (at - before).total_seconds()))}"
+        since = ago(at) if before is None else f"+{span(max(0.0, (at - before).total_seconds()))}"
         table.add_row(clock_time(at), Text(since, style="dim"), what, printable(text))
         before = at
     return table

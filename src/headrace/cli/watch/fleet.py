@@ -8,9 +8,9 @@ from typing import Final
 from rich.text import Text
 
 from headrace.cli.commands.workers import summary
-from headrace.cli.output.span import age, spoken
 from headrace.cli.output.table import Column, Listing
 from headrace.core.record import WorkerInfo, moment
+from headrace.core.times import seconds_since, span
 from headrace.dashboard.concerns import is_quiet
 
 from .panel import Panel
@@ -48,12 +48,12 @@ def _listing(found: list[WorkerInfo]) -> Listing:
     )
     for worker in found:
         load = len(worker.running) / worker.concurrency
-        up, polled = age(moment(worker.started_us)), moment(worker.polled_us)
+        up, polled = seconds_since(moment(worker.started_us)), moment(worker.polled_us)
         listing.add(
             worker.consumer,
             meter(load, METER, "green" if load < 1 else "yellow"),
             f"{len(worker.running)}/{worker.concurrency}",
-            "" if up is None else spoken(up),
+            "" if up is None else span(up),
             Text(_since(polled), style="yellow" if polled is None or is_quiet(worker, now) else ""),
             ", ".join((*worker.queues, *worker.groups)),
         )
@@ -62,7 +62,7 @@ def _listing(found: list[WorkerInfo]) -> Listing:
 
 def _since(polled: datetime | None) -> str:
     """Without fractions of a second, which would only flicker."""
-    seconds = age(polled)
+    seconds = seconds_since(polled)
     if seconds is None:
         return "never"
-    return "now" if seconds < 1 else f"{spoken(seconds) if seconds >= 10 else f'{seconds:.0f} s'} ago"
+    return "now" if seconds < 1 else f"{span(seconds) if seconds >= 10 else f'{seconds:.0f} s'} ago"

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from headrace.admin import Traffic
 from headrace.cli.output.render import number_text
-from headrace.cli.output.span import age, spoken
 from headrace.cli.output.table import GAP, Column, Listing
 from headrace.cli.target.place import Place
+from headrace.core.times import seconds_since, span
 
 from .pace import Pace, total
 from .panel import Panel
@@ -108,7 +108,7 @@ def _cells(row: Row, pace: Pace, graphs: Sequence[int]) -> list[str | Text]:
     traffic = row.traffic
     if not row.is_steerable:
         return [str(row.place), Text("no group", style="dim"), *([""] * len(_LONG)), *([""] * len(graphs))]
-    waited = age(row.oldest)
+    waited = seconds_since(row.oldest)
     return [
         str(row.place),
         number_text(row.waiting),
@@ -116,7 +116,7 @@ def _cells(row: Row, pace: Pace, graphs: Sequence[int]) -> list[str | Text]:
         number_text(row.scheduled),
         number_text(row.retrying, "yellow"),
         number_text(row.dead, "red"),
-        "" if waited is None else spoken(waited),
+        "" if waited is None else span(waited),
         # One that is paused does nothing, so that there is room to say so.
         Text("paused", style="yellow") if row.paused else rate_text(pace.per_second(traffic.done)),
         rate_text(pace.per_second(traffic.failed), "red"),

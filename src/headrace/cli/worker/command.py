@@ -17,9 +17,10 @@ from headrace.app import App
 from headrace.cli.output.render import echo
 from headrace.cli.target.locate import locate
 from headrace.core.errors import ConfigurationError
+from headrace.core.times import span
 from headrace.engine.process_signals import StopSignals
 from headrace.engine.worker import Worker
-from headrace.observability.logs import log_every_job, span
+from headrace.observability.logs import log_every_job
 
 from .event_loop import loop_factory
 from .logging import start_logging
