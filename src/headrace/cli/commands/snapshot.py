@@ -55,7 +55,7 @@ async def look(app: App) -> Snapshot:
         )
 
 
-def view(seen: Snapshot) -> RenderableType:
+def snapshot_view(seen: Snapshot) -> RenderableType:
     """A snapshot for a person."""
     parts: list[RenderableType] = [Text(seen.store, style="bold"), ""]
     if seen.queues or not seen.topics:
@@ -66,7 +66,7 @@ def view(seen: Snapshot) -> RenderableType:
     return Group(*parts, "", Text(summary(seen.workers), style=style))
 
 
-def document(seen: Snapshot) -> dict[str, Any]:
+def snapshot_document(seen: Snapshot) -> dict[str, Any]:
     """A snapshot for a program."""
     return {
         "store": seen.store,

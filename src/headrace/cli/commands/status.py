@@ -10,7 +10,7 @@ from headrace.cli.target.option_types import span_option
 from headrace.cli.target.store import on_store
 from headrace.cli.watch import watch as watch_store
 
-from .snapshot import document, snapshot, view
+from .snapshot import snapshot, snapshot_document, snapshot_view
 
 #: The least seconds between two looks: each asks the store for everything.
 LEAST = 0.1
@@ -57,6 +57,6 @@ def status(app: App, watch: bool, interval: float, as_json: bool) -> None:
         if code:
             raise click.exceptions.Exit(code)
     elif as_json:
-        show_json(document(snapshot(app)))
+        show_json(snapshot_document(snapshot(app)))
     else:
-        show(view(snapshot(app)))
+        show(snapshot_view(snapshot(app)))

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 from rich.text import Text
 
 from headrace.app import App
-from headrace.cli.output.render import counted, echo, short, show, show_json
+from headrace.cli.output.render import counted, echo, meter, short, show, show_json
 from headrace.cli.output.table import Column, Listing
 from headrace.cli.target.store import on_store
 from headrace.core.record import WorkerInfo, moment
-from headrace.core.times import age_text, ago, seconds_since
+from headrace.core.times import age_text, ago
+from headrace.dashboard.concerns import is_quiet
 
 #: Running jobs that are listed; `--json` has all that the workers name.
 SHOWN = 30
-
-#: Seconds without a poll after which a worker is looked at twice. A busy one polls at least when a job ends.
-SILENT = 30.0
 
 
 @click.command()
@@ -40,7 +39,7 @@ def workers(app: App, as_json: bool) -> None:
     elif not found:
         echo(summary(found))
     else:
-        show(_table(found))
+        show(workers_table(found))
         if any(worker.running for worker in found):
             echo()
             show(_running(found))
@@ -75,30 +74,28 @@ def summary(found: list[WorkerInfo]) -> str:
     return f"{text}, last poll {ago(max(polls))}" if polls else f"{text}, no poll yet"
 
 
-def _table(found: list[WorkerInfo]) -> Listing:
+def workers_table(found: list[WorkerInfo]) -> Listing:
+    """A line for each worker, with its load as a bar."""
     listing = Listing(
-        Column("worker"),
-        Column("load", right=True),
-        Column("up", right=True),
+        Column("worker", cut=True),
+        Column("load", spare=2),
+        Column("slots", right=True),
+        Column("up", right=True, spare=1),
         Column("last poll", right=True),
-        Column("serves", cut=True),
+        Column("serves", cut=True, spare=3),
     )
     for worker in found:
+        load, polled = len(worker.running) / worker.concurrency, moment(worker.polled_us)
+        silent = polled is None or is_quiet(worker, datetime.now(UTC))
         listing.add(
             worker.consumer,
+            meter(load, 10, "green" if load < 1 else "yellow"),
             f"{len(worker.running)}/{worker.concurrency}",
             age_text(moment(worker.started_us)),
-            _last_poll(worker),
+            Text(ago(polled) or "never", style="yellow" if silent else ""),
             ", ".join((*worker.queues, *worker.groups)),
         )
     return listing
-
-
-def _last_poll(worker: WorkerInfo) -> Text:
-    polled = moment(worker.polled_us)
-    if polled is None:
-        return Text("never", style="yellow")
-    return Text(ago(polled), style="yellow" if (seconds_since(polled) or 0) > SILENT else "")
 
 
 def _running(found: list[WorkerInfo]) -> Listing:

@@ -94,6 +94,12 @@ def number_text(number: int, style: str = "") -> Text:
     return Text(f"{number:,}", style=style if number else "dim")
 
 
+def meter(part: float, width: int, style: str) -> Text:
+    """A part of a whole, as a bar from the left."""
+    full = min(width, max(round(part * width), 1 if part > 0 else 0))
+    return Text("█" * full, style).append("░" * (width - full), "dim")
+
+
 def short(text: str, length: int = LONGEST_CELL) -> str:
     """The beginning of a text on one line."""
     line = printable(" ".join(text.split()))

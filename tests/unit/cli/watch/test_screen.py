@@ -17,9 +17,8 @@ from rich.text import Text
 
 from headrace import App
 from headrace.cli.commands.snapshot import Snapshot
-from headrace.cli.watch import looking
-from headrace.cli.watch.live import Live
-from headrace.cli.watch.screen import Screen
+from headrace.cli.watch import screen as screen_module
+from headrace.cli.watch.screen import Terminal, WatchScreen
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from tests.waiting import wait_until
 
@@ -28,21 +27,20 @@ from .snapshots import snapshot
 Enqueue = Callable[..., Any]
 
 
-class FedScreen(Screen):
+class FedTerminal(Terminal):
     """No terminal: keys come from a pipe, and the last frame is kept."""
 
     def __init__(self) -> None:
         super().__init__(Console(file=io.StringIO()))
-        self.has_keys = True
         self.shown = ""
-        self.entered = 0
+        self.depth = 0
         self._out, self._in = os.pipe()
 
     def enter(self) -> None:
-        self.entered += 1
+        self.depth += 1
 
     def leave(self) -> None:
-        self.entered -= 1
+        self.depth -= 1
 
     @property
     def keys(self) -> int:
@@ -67,10 +65,10 @@ class FedScreen(Screen):
 
 
 @pytest.fixture
-def screen() -> Iterator[FedScreen]:
-    screen = FedScreen()
-    yield screen
-    screen.close()
+def terminal() -> Iterator[FedTerminal]:
+    terminal = FedTerminal()
+    yield terminal
+    terminal.close()
 
 
 async def ended(running: asyncio.Task[int]) -> int:
@@ -78,26 +76,26 @@ async def ended(running: asyncio.Task[int]) -> int:
         return await running
 
 
-async def test_keys_steer_the_store_and_q_ends_it(app: App, screen: FedScreen) -> None:
+async def test_keys_steer_the_store_and_q_ends_it(app: App, terminal: FedTerminal) -> None:
     await app.enqueue(app.tasks["shop.mail"].call("ada"))
-    running = asyncio.create_task(Live(app, screen, 0.05).run())
-    await screen.shows("▸ mails")
-    screen.type(b"p")
-    await screen.shows("mails is paused; p lets it go on")
-    await screen.shows("p resume")
+    running = asyncio.create_task(WatchScreen(app, terminal, 0.05).run())
+    await terminal.shows("▸ mails")
+    terminal.type(b"p")
+    await terminal.shows("mails is paused; p resumes it")
+    await terminal.shows("p resume")
     [queue] = await app.admin.queues()
     assert queue.paused
-    screen.type(b"?")
-    await screen.shows("this page")
-    screen.type(b"\x1b")  # alone, after a moment: the help is left, not the screen
-    await screen.shows("▸ mails")
-    screen.type(b"q")
+    terminal.type(b"?")
+    await terminal.shows("this page")
+    terminal.type(b"\x1b")  # alone, after a moment: the help is left, not the screen
+    await terminal.shows("▸ mails")
+    terminal.type(b"q")
     assert await ended(running) == 0
-    assert screen.entered == 0
+    assert terminal.depth == 0
 
 
 async def test_a_lost_store_is_shown_and_comes_back_by_itself(
-    app: App, screen: FedScreen, monkeypatch: pytest.MonkeyPatch
+    app: App, terminal: FedTerminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_gone = False
 
@@ -106,57 +104,57 @@ async def test_a_lost_store_is_shown_and_comes_back_by_itself(
             raise BackendUnavailable("the server is gone")
         return snapshot()
 
-    monkeypatch.setattr(looking, "look", look)
-    running = asyncio.create_task(Live(app, screen, 0.01).run())
-    await screen.shows("▸ default")
+    monkeypatch.setattr(screen_module, "look", look)
+    running = asyncio.create_task(WatchScreen(app, terminal, 0.01).run())
+    await terminal.shows("▸ default")
     is_gone = True
-    await screen.shows("! the server is gone")
-    assert "▸ default" in screen.shown
+    await terminal.shows("! the server is gone")
+    assert "▸ default" in terminal.shown
     is_gone = False
-    await wait_until(lambda: "away" not in screen.shown)
-    screen.type(b"\x1b")
+    await wait_until(lambda: "unavailable" not in terminal.shown)
+    terminal.type(b"\x1b")
     assert await ended(running) == 0
 
 
 async def test_keys_are_heard_while_the_store_does_not_answer(
-    app: App, screen: FedScreen, monkeypatch: pytest.MonkeyPatch
+    app: App, terminal: FedTerminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def look(app: App) -> Snapshot:
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(looking, "look", look)
-    running = asyncio.create_task(Live(app, screen, 0.01).run())
-    await screen.shows("asking the store")
-    screen.type(b"?")
-    await screen.shows("this page")
-    screen.type(b"q")
+    monkeypatch.setattr(screen_module, "look", look)
+    running = asyncio.create_task(WatchScreen(app, terminal, 0.01).run())
+    await terminal.shows("asking the store")
+    terminal.type(b"?")
+    await terminal.shows("this page")
+    terminal.type(b"q")
     assert await ended(running) == 0
 
 
 async def test_what_cannot_be_mended_ends_it_with_the_terminal_given_back(
-    app: App, screen: FedScreen, monkeypatch: pytest.MonkeyPatch
+    app: App, terminal: FedTerminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def look(app: App) -> Snapshot:
         raise ConfigurationError("this server cannot work")
 
-    monkeypatch.setattr(looking, "look", look)
+    monkeypatch.setattr(screen_module, "look", look)
     with pytest.raises(ConfigurationError):
-        await Live(app, screen, 0.01).run()
-    assert screen.entered == 0
+        await WatchScreen(app, terminal, 0.01).run()
+    assert terminal.depth == 0
 
 
 async def test_a_terminal_that_is_gone_ends_it(app: App) -> None:
-    screen = FedScreen()
-    running = asyncio.create_task(Live(app, screen, 0.05).run())
-    await screen.shows("no queue and no topic")
-    os.close(screen._in)
+    terminal = FedTerminal()
+    running = asyncio.create_task(WatchScreen(app, terminal, 0.05).run())
+    await terminal.shows("no queue and no topic")
+    os.close(terminal._in)
     assert await ended(running) == 0
-    os.close(screen._out)
+    os.close(terminal._out)
 
 
 async def test_leaving_amid_a_replay_says_how_far_it_came(
-    app: App, screen: FedScreen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    app: App, terminal: FedTerminal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def look(app: App) -> Snapshot:
         return snapshot()
@@ -164,31 +162,31 @@ async def test_leaving_amid_a_replay_says_how_far_it_came(
     async def forever(**which: Any) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(looking, "look", look)
-    monkeypatch.setattr(app.admin, "dead", forever)
-    running = asyncio.create_task(Live(app, screen, 0.05).run())
-    await screen.shows("▸ default")
-    screen.type(b"jry")
-    await wait_until(lambda: "…" in screen.shown)
-    screen.type(b"q")
+    monkeypatch.setattr(screen_module, "look", look)
+    monkeypatch.setattr(app.admin, "replay", forever)
+    running = asyncio.create_task(WatchScreen(app, terminal, 0.05).run())
+    await terminal.shows("▸ default")
+    terminal.type(b"jry")
+    await wait_until(lambda: "replaying mails" in terminal.shown)
+    terminal.type(b"q")
     assert await ended(running) == 0
     assert "left while" in capsys.readouterr().err
 
 
 def test_the_terminal_is_given_back_as_it_was_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, its = pty.openpty()
-    with os.fdopen(its, "rb", buffering=0) as terminal, io.StringIO() as sink:
-        before = termios.tcgetattr(terminal)
-        monkeypatch.setattr(sys, "stdin", terminal)
-        screen = Screen(Console(file=sink, force_terminal=True))
+    with os.fdopen(its, "rb", buffering=0) as device, io.StringIO() as sink:
+        before = termios.tcgetattr(device)
+        monkeypatch.setattr(sys, "stdin", device)
+        terminal = Terminal(Console(file=sink, force_terminal=True))
 
         def fail() -> None:
-            with screen:
-                assert termios.tcgetattr(terminal) != before
+            with terminal.entered():
+                assert termios.tcgetattr(device) != before
                 raise RuntimeError
 
         with pytest.raises(RuntimeError):
             fail()
-        assert termios.tcgetattr(terminal) == before
+        assert termios.tcgetattr(device) == before
         assert sink.getvalue().endswith("\x1b[?25h\x1b[?1049l")  # the cursor, and the shell's own screen
     os.close(ours)
