@@ -17,10 +17,11 @@ import msgspec
 
 from headrace.app import App, Durability
 from headrace.backends import DEFAULT_URL
+from headrace.cli.output.table import FittedTable
 from headrace.core.errors import ConfigurationError
 
 from .output.render import console, echo, is_terminal, show, show_json
-from .output.table import Column, Listing
+from .output.table import Column
 from .target.locate import locate
 from .target.store import sqlite_file
 from .worker.event_loop import loop_factory
@@ -95,7 +96,7 @@ def _say(what: str) -> None:
 
 
 def _show(result: BenchResult) -> None:
-    listing = Listing(Column("measurement"), Column("result", right=True), Column("unit"))
+    listing = FittedTable(Column("measurement"), Column("result", right=True), Column("unit"))
     rows = [
         ("enqueue, one by one", f"{result.enqueue_per_second:,.0f}", "jobs/s"),
         ("enqueue_many", f"{result.bulk_per_second:,.0f}", "jobs/s"),

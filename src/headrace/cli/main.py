@@ -1,4 +1,4 @@
-"""`headrace`: the group that the commands hang on, and what becomes of their errors."""
+"""`headrace`: the group of all commands, and how their errors are shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .output.render import echo, printable
 from .worker.command import worker
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """Turns headrace's errors into one clear line and an exit code: 2 wrong usage, 1 failed."""
 
     def invoke(self, ctx: click.Context) -> object:
@@ -37,28 +37,28 @@ class Commands(click.Group):
         except ConfigurationError as error:
             raise WrongUsage(str(error)) from error
         except HeadraceError as error:
-            raise Failed(str(error)) from error
+            raise CommandFailed(str(error)) from error
         except click.ClickException as error:
             if error.message == printable(error.message):
                 raise
-            raise (WrongUsage if error.exit_code == 2 else Failed)(error.message) from error
+            raise (WrongUsage if error.exit_code == 2 else CommandFailed)(error.message) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the order below, which is that of use
 
 
-class Failed(click.ClickException):
-    """Told in words that steer no terminal: they may name what somebody else has stored."""
+class CommandFailed(click.ClickException):
+    """The message has no control characters: it may contain names from the store."""
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
 
 
-class WrongUsage(Failed):
+class WrongUsage(CommandFailed):
     exit_code = 2
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Background jobs and events for Python, on one engine.

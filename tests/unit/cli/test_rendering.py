@@ -8,19 +8,19 @@ import pytest
 from rich.console import Console
 
 from headrace.cli.output import progress
-from headrace.cli.output.progress import Steps
+from headrace.cli.output.progress import ProgressBar
 from headrace.cli.output.render import compact_json, printable, short
-from headrace.cli.output.table import Column, Listing
+from headrace.cli.output.table import Column, FittedTable
 
 
-def lines(listing: Listing, width: int) -> list[str]:
+def lines(listing: FittedTable, width: int) -> list[str]:
     sink = io.StringIO()
     Console(file=sink, width=width).print(listing)
     return [line.rstrip() for line in sink.getvalue().splitlines()]
 
 
-def jobs_listing() -> Listing:
-    listing = Listing(
+def jobs_listing() -> FittedTable:
+    listing = FittedTable(
         Column("id"),
         Column("task", cut=True),
         Column("attempts", right=True, spare=1),
@@ -54,8 +54,8 @@ def test_a_listing_gives_lines_of_one_width_for_a_screen() -> None:
 
 
 def test_a_column_keeps_its_least_before_others_are_left_out() -> None:
-    def listing(least: int) -> Listing:
-        listing = Listing(Column("when", cut=True, least=least), Column("at", spare=1))
+    def listing(least: int) -> FittedTable:
+        listing = FittedTable(Column("when", cut=True, least=least), Column("at", spare=1))
         listing.add("0 9 * * mon-fri Europe/London", "2026-03-01 10:00:00")
         return listing
 
@@ -74,7 +74,7 @@ def test_long_and_dangerous_texts_are_tamed() -> None:
 def test_progress_is_told_in_lines_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Steps("replaying", 1000) as steps:
+    with ProgressBar("replaying", 1000) as steps:
         steps.done(200)
         assert capsys.readouterr().err == ""
         monkeypatch.setattr(progress, "LINE_EVERY", 0)
@@ -88,7 +88,7 @@ def test_progress_is_a_bar_on_a_terminal(
     sink = io.StringIO()
     monkeypatch.setattr(progress, "is_terminal", lambda stream: True)
     monkeypatch.setattr(progress, "console", lambda stderr: Console(file=sink, force_terminal=True, width=80))
-    with Steps("replaying", 1000) as steps:
+    with ProgressBar("replaying", 1000) as steps:
         steps.done(400)
     assert "400/1000" in sink.getvalue()
     assert capsys.readouterr().err == ""

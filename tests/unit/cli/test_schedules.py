@@ -23,7 +23,7 @@ def test_schedules_are_listed(app: App, headrace: Shell, url: str) -> None:
     assert "0 9 * * mon-fri Europe/London" in lines[3]
     app.sync.schedules.pause("remind")
     without_code = headrace("schedules", "list", "--url", url).stdout.splitlines()
-    assert "by its code" in without_code[3]
+    assert "in the code" in without_code[3]
     assert "paused" in without_code[3]
 
 
@@ -61,7 +61,7 @@ def test_they_are_run_paused_and_resumed(app: App, headrace: Shell) -> None:
     assert app.sync.status(app.job(id)) == "queued"
     assert headrace("schedules", "pause", "shop:app", "count", "remind").exit_code == 0
     assert [info.paused for info in app.sync.schedules.list()] == [True, True]
-    assert headrace("schedules", "resume", "shop:app", "remind").stdout == "remind goes on\n"
+    assert headrace("schedules", "resume", "shop:app", "remind").stdout == "remind is resumed\n"
     assert [info.paused for info in app.sync.schedules.list()] == [True, False]
 
 

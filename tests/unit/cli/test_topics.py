@@ -103,9 +103,9 @@ def test_a_group_goes_on_from_another_place(
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    assert reset("beginning") == "billing of orders goes on from the beginning: 3 events ahead\n"
+    assert reset("beginning") == "billing of orders reads from the beginning: 3 events ahead\n"
     assert group_of(app).lag == 3
-    assert reset(second) == f"billing of orders goes on from event {second}: 2 events ahead\n"
+    assert reset(second) == f"billing of orders reads from event {second}: 2 events ahead\n"
     assert reset("new") == "billing of orders goes on with new events only: 0 events ahead\n"
     assert "3 events ahead" in reset("2h")
     assert "3 events ahead" in reset("2020-01-01")
@@ -173,7 +173,7 @@ def test_who_removes_a_group_that_is_served_is_told_what_follows(
         wait_until_sync(lambda: any(each["groups"] for each in headrace.json("workers", "shop:app")))
         assert "orders/billing" in headrace("workers", "shop:app").stdout
         result = headrace("topics", "remove", "shop:app", "orders", "billing", "--yes")
-    assert "workers that still serve it get nothing more" in result.stderr
+    assert "workers that still serve it get no more events" in result.stderr
 
 
 def test_a_group_is_paused_and_goes_on(app: App, headrace: Shell, publish: Publish, drain: Drain) -> None:
@@ -185,7 +185,8 @@ def test_a_group_is_paused_and_goes_on(app: App, headrace: Shell, publish: Publi
     assert (group_of(app).paused, group_of(app, "audit").paused) == (True, False)
     assert "paused" in headrace("topics", "shop:app").stdout
     assert (
-        headrace("topics", "resume", "shop:app", "orders", "billing").stdout == "billing of orders goes on\n"
+        headrace("topics", "resume", "shop:app", "orders", "billing").stdout
+        == "billing of orders is resumed\n"
     )
     assert not group_of(app).paused
     assert "knows no group" in headrace.refused("topics", "pause", "shop:app", "orders", "nobody")

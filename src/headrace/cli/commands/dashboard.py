@@ -1,4 +1,4 @@
-"""`headrace dashboard`: the page that shows what is going on."""
+"""`headrace dashboard`: serve the dashboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headrace dead`: look at dead letters, run them again, or forget them."""
+"""`headrace dead`: list, show, replay or discard dead letters."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import msgspec
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.job_page import read_page, show_page
-from headrace.cli.output.progress import Steps
+from headrace.cli.output.progress import ProgressBar
 from headrace.cli.output.render import counted, echo, short, show, show_json
-from headrace.cli.output.table import Column, Listing
+from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.place import Place, known_groups, known_queues, place_of, place_options
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.outcome import DeadReason
@@ -43,8 +43,8 @@ _all_option = click.option("--all", "everything", is_flag=True, help="All of the
 _dry_option = click.option("--dry-run", is_flag=True, help="Only list what would be done.")
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """Which dead letters are meant."""
+class LetterSelection(msgspec.Struct, frozen=True):
+    """Which dead letters the command line selects."""
 
     ids: tuple[str, ...]
     place: Place
@@ -64,8 +64,8 @@ class Wish(msgspec.Struct, frozen=True):
 def dead() -> None:
     """List, replay or discard dead letters.
 
-    These are jobs that will not run again by themselves, and events that a group will not handle again; they
-    wait here with what they carry and the reason.
+    Dead letters are jobs that do not run again by themselves, and events that a group does not handle again.
+    They are kept with their arguments and the reason.
 
     \b
     Examples:
@@ -116,7 +116,7 @@ def list_dead(
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 @on_store_with("ID")
 def show_dead(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> None:
-    """Show all that is known of a dead letter.
+    """Show a dead letter: its arguments, its history and its error.
 
     \b
     Examples:
@@ -141,8 +141,8 @@ def show_dead(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> No
 def replay(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, **which: Any) -> None:
     """Run dead letters again.
 
-    Each keeps its id and starts with zero counts; an event goes to the group in which it died. Asks first,
-    unless the letters are named by their ids.
+    Each keeps its id and starts with zero counts. An event goes to the group in which it died. The command
+    asks first, unless you name the ids.
 
     \b
     Examples:
@@ -151,7 +151,7 @@ def replay(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bo
       headrace dead replay shop:app --topic orders --group billing
       headrace dead replay shop:app --all --yes
     """
-    wish = Wish(ids, **which)
+    wish = LetterSelection(ids, **which)
     chosen, missing = _chosen(app, wish)
     if dry_run:
         _rehearse("replayed", chosen, missing, as_json)
@@ -178,7 +178,7 @@ def replay(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bo
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 @on_store_with("[ID...]", least=0)
 def discard(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, **which: Any) -> None:
-    """Forget dead letters for good, after asking.
+    """Remove dead letters for good, after a question.
 
     \b
     Examples:
@@ -186,7 +186,7 @@ def discard(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: b
       headrace dead discard shop:app --reason invalid --dry-run
       headrace dead discard shop:app --queue mails --yes
     """
-    chosen, missing = _chosen(app, Wish(ids, **which))
+    chosen, missing = _chosen(app, LetterSelection(ids, **which))
     if dry_run:
         _rehearse("discarded", chosen, missing, as_json)
         return
@@ -212,8 +212,8 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
     return document
 
 
-def _table(found: list[DeadLetter]) -> Listing:
-    listing = Listing(
+def _table(found: list[DeadLetter]) -> FittedTable:
+    listing = FittedTable(
         Column("id"),
         Column("task", cut=True),
         Column("from", cut=True, spare=1),
@@ -236,8 +236,8 @@ def _table(found: list[DeadLetter]) -> Listing:
     return listing
 
 
-def _chosen(app: App, wish: Wish) -> tuple[Chosen, list[str]]:
-    """The dead letters that are meant, as they stand now, and the ids that are none."""
+def _chosen(app: App, wish: LetterSelection) -> tuple[Chosen, list[str]]:
+    """The selected dead letters, and the ids that are no dead letters."""
     wish.check()
     admin = app.sync.admin
     chosen: Chosen = defaultdict(list)
@@ -255,7 +255,7 @@ def _chosen(app: App, wish: Wish) -> tuple[Chosen, list[str]]:
 
 
 def _where_dead(admin: SyncAdmin, id: str, place: Place) -> list[Place]:
-    """One queue, or the groups in which an event died, which may be several."""
+    """The queue of a job, or all groups in which an event died."""
     info = admin.job(id, **place.options)
     if info is None or info.status is not JobStatus.DEAD:
         return []
@@ -271,8 +271,8 @@ def _count(chosen: Chosen) -> int:
 
 
 def _in_steps(what: str, chosen: Chosen, act: Callable[..., Any]) -> Iterator[Any]:
-    """Each step's answer, with the progress shown."""
-    with Steps(what, _count(chosen)) as steps:
+    """The answer of each step. Shows the progress."""
+    with ProgressBar(what, _count(chosen)) as steps:
         for place, ids in chosen.items():
             for start in range(0, len(ids), STEP):
                 part: Sequence[str] = ids[start : start + STEP]

@@ -23,10 +23,10 @@ _STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 @on_store
 def doctor(app: App, as_json: bool) -> None:
-    """Examine a store, and what waits in it.
+    """Examine a store, its queues and its workers.
 
-    A line for each thing that is looked at: ok, warn or fail, the fact, and what to do. It changes nothing.
-    The exit code is 1 when anything fails, and 0 when all is well or there are only warnings.
+    A line for each check: ok, warn or fail, the fact, and what to do. It changes nothing. The exit code is 1
+    when a check fails, and 0 when there are only warnings or none.
 
     \b
     Examples:
@@ -43,8 +43,8 @@ def doctor(app: App, as_json: bool) -> None:
 
 
 def _findings(app: App) -> list[Finding]:
-    """A store that cannot be opened is a finding, not an error of whoever asks."""
-    # Whoever opens the store says the quick part in the log; here it would be said twice.
+    """A store that cannot be opened is a finding, not an error of the command."""
+    # Opening a store logs the quick part of the examination, which is shown here anyway.
     logging.getLogger("headrace").addHandler(logging.NullHandler())
     try:
         return app.sync.admin.doctor()
@@ -57,7 +57,7 @@ def _show(store: str, findings: list[Finding]) -> None:
 
 
 def _table(findings: list[Finding]) -> Table:
-    """Long facts go on in their own column, so that levels and names can be read down."""
+    """Long texts wrap within their column, so that levels and names stay in line."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, min_width=max(map(len, Level)))
     table.add_column(no_wrap=True)

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from headrace.app import App
-from headrace.cli.output.progress import Steps
+from headrace.cli.output.progress import ProgressBar
 from headrace.cli.output.render import compact_json, counted, echo, show_json
 from headrace.cli.target.arguments import call_from_json
 from headrace.cli.target.option_types import span_option
@@ -221,7 +221,7 @@ def store_lines(app: App, task: Task[Any, Any], lines: Sequence[str], options: d
     lines = [line for line in lines if line.strip()]
     stored: list[Job[Any]] = []
     try:
-        with Steps("enqueueing", len(lines)) as steps:
+        with ProgressBar("enqueueing", len(lines)) as steps:
             for start in range(0, len(lines), STEP):
                 calls = [call_from_json(task, line).with_(**options) for line in lines[start : start + STEP]]
                 stored += _sent(app, calls, start)

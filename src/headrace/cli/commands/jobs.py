@@ -1,4 +1,4 @@
-"""`headrace jobs`: list jobs and look at one. `cancel` and `retry` steer some by their ids."""
+"""`headrace jobs`: list jobs and show one. `headrace cancel` and `retry`: change jobs by their ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from headrace.app import App
 from headrace.cli.output.job_page import job_document, read_page, show_page
 from headrace.cli.output.render import echo, progress_text, short, show, show_json, status_text
-from headrace.cli.output.table import Column, Listing
+from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.option_types import span_option
 from headrace.cli.target.place import Place, known_groups, known_queues, place_of, place_options
 from headrace.cli.target.store import on_store, on_store_with
@@ -21,7 +21,7 @@ from headrace.sync import SyncAdmin
 
 from .listing_group import ListingGroup
 
-#: What a listing shows first: what is going on, then what waits, then what is over.
+#: The order of a listing: running jobs, then waiting ones, then those that ended.
 ORDER = (
     JobStatus.RUNNING,
     JobStatus.QUEUED,
@@ -49,7 +49,7 @@ limit_option = click.option(
 
 @click.group(cls=ListingGroup)
 def jobs() -> None:
-    """List jobs, or look at one.
+    """List jobs, or show one.
 
     \b
     Examples:
@@ -93,10 +93,10 @@ def list_jobs(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List jobs: what runs, then the newest of what waits and of what is over.
+    """List jobs: running ones, then the newest of those that wait or have ended.
 
-    Jobs that are over are listed for as long as their result or end is remembered. With --topic, the events
-    that its groups have in hand are listed instead.
+    Jobs that ended are listed for as long as the store keeps their result. With --topic, the events that its
+    groups hold are listed instead.
 
     \b
     Examples:
@@ -120,7 +120,7 @@ def list_jobs(
     elif chosen:
         show(_table(chosen))
     else:
-        echo("no events in hand" if place.topic else "no jobs")
+        echo("no events" if place.topic else "no jobs")
     tell_if_cut(next(fitting, None) is not None, limit)
 
 
@@ -129,9 +129,7 @@ def list_jobs(
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 @on_store_with("ID")
 def show_job(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> None:
-    """Show all that is known of a job.
-
-    That is its arguments, what happened to it and when, its result or its error.
+    """Show a job: its arguments, its history, and its result or error.
 
     \b
     Examples:
@@ -147,7 +145,7 @@ def show_job(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> Non
 def cancel(app: App, ids: tuple[str, ...], place: Place) -> None:
     """Cancel jobs by their ids.
 
-    Those that wait are removed. The worker of one that runs is told to stop it.
+    Waiting jobs are removed. A running job is stopped by its worker.
 
     \b
     Examples:
@@ -171,13 +169,13 @@ def retry(app: App, ids: tuple[str, ...], place: Place) -> None:
 
 
 def find_job(app: App, id: str, place: Place) -> JobInfo:
-    """What the store knows of a job, or of an event in hand; a failure when it is nothing."""
+    """What the store knows of a job, or of an event that a group holds. An unknown id is an error."""
     info = app.sync.admin.job(id, **place.options)
     if info is None:
         where = f"in {place.words}" if place != Place() else f"in {app.store}"
         noun = "event" if place.topic else "job"
         raise click.ClickException(
-            f"{where} nothing is known of {noun} {id}: it never was, or is over and forgotten"
+            f"there is no {noun} {id} {where}: the id is wrong, or the {noun} has ended and is no longer kept"
         )
     return info
 
@@ -196,7 +194,7 @@ def tell_if_cut(cut: bool, limit: int) -> None:
 def _matching(
     admin: SyncAdmin, places: list[Place], states: list[JobStatus], task: str | None
 ) -> Iterator[JobInfo]:
-    """One that moves on meanwhile is listed once."""
+    """Each job once, also when its state changes meanwhile."""
     seen: set[tuple[Place, str]] = set()
     for state in states:
         for place in places:
@@ -209,8 +207,8 @@ def _matching(
 def _holding(
     admin: SyncAdmin, places: list[Place], key: str, states: list[JobStatus], task: str | None
 ) -> Iterator[JobInfo]:
-    """Who holds the key is found at once, however many there are. When nobody does, all are looked through
-    for those that had it."""
+    """The job that holds the key, which a store finds at once. When no job holds it: all jobs that had it, by
+    reading all jobs."""
     holders = [admin.holder(key, queue=place.queue) for place in places if place.queue]
     held = [info for info in holders if info and info.status in states and task in (None, info.task)]
     if held:
@@ -240,9 +238,9 @@ def _of_age(older_than: float | None, newer_than: float | None) -> Callable[[Job
     return fits
 
 
-def _table(found: list[JobInfo]) -> Listing:
+def _table(found: list[JobInfo]) -> FittedTable:
     events = any(info.topic for info in found)
-    listing = Listing(
+    listing = FittedTable(
         Column("id"),
         Column("status"),
         Column("kind" if events else "task", cut=True),
@@ -265,7 +263,7 @@ def _table(found: list[JobInfo]) -> Listing:
 
 
 def _remark(info: JobInfo) -> str:
-    """What one wants to know next of a job in its state."""
+    """The most useful fact about a job in its state."""
     error = short(f"{info.error_type}: {info.error}" if info.error_type else info.error)
     match info.status:
         case JobStatus.RUNNING:
@@ -284,7 +282,7 @@ def _remark(info: JobInfo) -> str:
 
 
 def _each(ids: tuple[str, ...], act: Callable[[str], str]) -> None:
-    """Go through the ids; one that could not be done does not keep the others, but makes it a failure."""
+    """Act on each id. After an error the others are still done; the exit code is 1."""
     failed = False
     for id in ids:
         try:
@@ -298,12 +296,12 @@ def _each(ids: tuple[str, ...], act: Callable[[str], str]) -> None:
 
 def _cancelled(app: App, id: str, place: Place) -> str:
     info = find_job(app, id, place)
-    # A job is in one place. An event is cancelled in all of those that were asked for.
+    # A job is in one queue. An event is cancelled in all groups that the options name.
     meant = place if info.topic else place_of(info)
     if not app.sync.admin.cancel([id], **meant.options):
-        raise click.ClickException(f"{_noun(info)} {id} is over: it is {find_job(app, id, meant).status}")
+        raise click.ClickException(f"{_noun(info)} {id} has ended: it is {find_job(app, id, meant).status}")
     running = info.status is JobStatus.RUNNING
-    return f"is running on {info.worker}, which is told to stop it" if running else "cancelled"
+    return f"is running on {info.worker}, which stops it" if running else "cancelled"
 
 
 def _retried(app: App, id: str, place: Place) -> str:

@@ -6,7 +6,7 @@ import click
 
 
 class ListingGroup(click.Group):
-    """Its `list` is what the bare name means."""
+    """The name of the group alone runs its command `list`."""
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return ["[list]", "[OPTIONS]", "[MODULE:APP]", "|", "COMMAND", "[ARGS]..."]

@@ -1,4 +1,4 @@
-"""`headrace publish`: one event, from the command line."""
+"""`headrace publish`: publish one event."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _header(text: str) -> tuple[str, str]:
 @click.argument("target", metavar="MODULE:APP")
 @click.argument("topic")
 @click.argument("payload", metavar="JSON")
-@click.option("--key", metavar="KEY", help="What it is about: those of one key keep their order.")
+@click.option("--key", metavar="KEY", help="Events with the same key keep their order.")
 @click.option(
     "--header", "headers", type=_header, multiple=True, metavar="NAME=VALUE", help="May be repeated."
 )
@@ -38,9 +38,9 @@ def _header(text: str) -> tuple[str, str]:
 @click.option("--delay", type=span_option, metavar="SPAN", help="Deliver it after 90, 15m, 2h, 3d.")
 @click.option("--expires", type=span_option, metavar="SPAN", help="Deliver it no later than after this.")
 @click.option(
-    "--idempotency-key", metavar="KEY", help="Do nothing when one with this key was stored a while ago."
+    "--idempotency-key", metavar="KEY", help="Do nothing when an event with this key was stored recently."
 )
-@click.option("--correlation-id", metavar="ID", help="What it belongs to.")
+@click.option("--correlation-id", metavar="ID", help="An id of the request or process that it belongs to.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 def publish(
     target: str,
@@ -52,8 +52,8 @@ def publish(
 ) -> None:
     """Store an event of TOPIC, and print its id.
 
-    JSON is what the event is about; - reads it from standard input. It is converted to the topic's type, and
-    nothing is sent when it does not fit.
+    JSON is the payload; - reads it from standard input. It is converted to the type of the topic. Nothing is
+    sent when it does not fit.
 
     \b
     Examples:

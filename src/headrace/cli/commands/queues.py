@@ -9,7 +9,7 @@ import click
 from headrace.admin import Counted, QueueInfo
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
-from headrace.cli.output.progress import Steps
+from headrace.cli.output.progress import ProgressBar
 from headrace.cli.output.render import counted, echo
 from headrace.cli.target.place import remark
 from headrace.cli.target.store import on_store_with
@@ -17,7 +17,7 @@ from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
 from headrace.core.layout import checked_partitions
 
-#: Seconds between two looks at how far a purge has come.
+#: Seconds between two readings of the progress of a purge.
 LOOK = 0.2
 
 
@@ -26,7 +26,7 @@ LOOK = 0.2
 def pause(app: App, queues: tuple[str, ...]) -> None:
     """Start no more jobs of a queue.
 
-    That holds for every worker. What runs goes on, and jobs can still be enqueued.
+    This holds for every worker. Running jobs go on, and jobs can still be enqueued.
 
     \b
     Examples:
@@ -36,13 +36,13 @@ def pause(app: App, queues: tuple[str, ...]) -> None:
     for queue in queues:
         _remark_unknown(app, queue)
         app.sync.admin.pause(queue)
-        echo(f"{queue} is paused; headrace resume lets it go on")
+        echo(f"{queue} is paused; headrace resume resumes it")
 
 
 @click.command()
 @on_store_with("QUEUE...")
 def resume(app: App, queues: tuple[str, ...]) -> None:
-    """Let a paused queue go on.
+    """Resume a paused queue.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ def resume(app: App, queues: tuple[str, ...]) -> None:
     for queue in queues:
         _remark_unknown(app, queue)
         app.sync.admin.resume(queue)
-        echo(f"{queue} goes on")
+        echo(f"{queue} is resumed")
 
 
 @click.command()
@@ -59,9 +59,9 @@ def resume(app: App, queues: tuple[str, ...]) -> None:
 @yes_option
 @on_store_with("QUEUE...")
 def purge(app: App, queues: tuple[str, ...], dry_run: bool, yes: bool) -> None:
-    """Cancel all that waits in a queue, after asking.
+    """Cancel all waiting jobs of a queue, after a question.
 
-    That is what is queued, scheduled or retrying. Running and dead jobs stay.
+    These are queued, scheduled and retrying jobs. Running and dead jobs stay.
 
     \b
     Examples:
@@ -83,7 +83,7 @@ def _purge(app: App, queue: QueueInfo, *, dry_run: bool, yes: bool) -> None:
         return
     confirm(f"Cancel {what}", yes=yes)
     purging = _in_background(app, queue.name)
-    with Steps(f"purging {queue.name}", total) as steps:
+    with ProgressBar(f"purging {queue.name}", total) as steps:
         while wait([purging], LOOK).not_done:
             steps.reached(max(0, total - _waiting(_known(app, queue.name))))
     purged = purging.result()
@@ -95,9 +95,9 @@ def _purge(app: App, queue: QueueInfo, *, dry_run: bool, yes: bool) -> None:
 @yes_option
 @on_store_with("QUEUE PARTITIONS", least=2)
 def split(app: App, names: tuple[str, ...], yes: bool) -> None:
-    """Spread a queue over another number of parts, after asking.
+    """Change the number of partitions of a queue, after a question.
 
-    It can be done while jobs are enqueued and run. What waits already stays in its part until it is done; new
+    Jobs can be enqueued and run meanwhile. Jobs that wait already stay in their part until they are done; new
     jobs go to the new parts. Jobs of different parts have no common order, and a limit holds for each part.
 
     \b
@@ -110,7 +110,7 @@ def split(app: App, names: tuple[str, ...], yes: bool) -> None:
     if known.partitions == partitions:
         echo(f"{queue} has {counted(partitions, 'partition')} already")
         return
-    confirm(f"Have {queue} go from {counted(known.partitions, 'partition')} to {partitions}", yes=yes)
+    confirm(f"Change {queue} from {counted(known.partitions, 'partition')} to {partitions}", yes=yes)
     app.sync.admin.split(queue, partitions)
     echo(f"new jobs of {queue} go to {counted(partitions, 'partition')}")
 

@@ -1,4 +1,4 @@
-"""`headrace schedules`: what runs by itself and when; run it now, pause it, remove it."""
+"""`headrace schedules`: list, run, pause, resume and remove schedules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.text import Text
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.render import clock_time, echo, short, show, show_json
-from headrace.cli.output.table import Column, Listing
+from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.times import ago
 from headrace.jobs.schedules import ScheduleInfo
@@ -37,7 +37,7 @@ def schedules() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 @on_store
 def list_schedules(app: App, as_json: bool) -> None:
-    """List them by name, with the last and the next moment.
+    """List schedules by name, with the last and the next time.
 
     \b
     Examples:
@@ -77,9 +77,9 @@ def run(app: App, names: tuple[str, ...], as_json: bool) -> None:
 @_json_option
 @on_store_with("NAME...")
 def pause(app: App, names: tuple[str, ...], as_json: bool) -> None:
-    """Let moments pass without a job.
+    """Pause a schedule: it makes no jobs until it is resumed.
 
-    That holds for every worker, until it is resumed.
+    This holds for every worker.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def pause(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """
     for name in names:
         app.sync.schedules.pause(name)
-        _tell(f"{name} is paused; headrace schedules resume lets it go on", as_json)
+        _tell(f"{name} is paused; headrace schedules resume resumes it", as_json)
     if as_json:
         show_json({"paused": names})
 
@@ -96,9 +96,9 @@ def pause(app: App, names: tuple[str, ...], as_json: bool) -> None:
 @_json_option
 @on_store_with("NAME...")
 def resume(app: App, names: tuple[str, ...], as_json: bool) -> None:
-    """Let a paused schedule go on.
+    """Resume a paused schedule.
 
-    It goes on with its next moment: what passed meanwhile is not made up for.
+    It fires at its next time. Times that passed meanwhile are not made up for.
 
     \b
     Examples:
@@ -106,7 +106,7 @@ def resume(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """
     for name in names:
         app.sync.schedules.resume(name)
-        _tell(f"{name} goes on", as_json)
+        _tell(f"{name} is resumed", as_json)
     if as_json:
         show_json({"resumed": names})
 
@@ -116,9 +116,9 @@ def resume(app: App, names: tuple[str, ...], as_json: bool) -> None:
 @_json_option
 @on_store_with("NAME...")
 def remove(app: App, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Forget a schedule that was added at run time, after asking.
+    """Remove a schedule that was added at run time, after a question.
 
-    Jobs that it made stay. One that the code declares can only be paused.
+    Jobs that it made stay. A schedule that the code declares can only be paused.
 
     \b
     Examples:
@@ -133,13 +133,13 @@ def remove(app: App, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
 
 
 def _tell(line: str, as_json: bool) -> None:
-    """At once, since the next one may fail."""
+    """Print at once: the next name may fail."""
     if not as_json:
         echo(line)
 
 
-def _table(found: list[ScheduleInfo]) -> Listing:
-    listing = Listing(
+def _table(found: list[ScheduleInfo]) -> FittedTable:
+    listing = FittedTable(
         Column("schedule"),
         Column("when", cut=True, least=30),
         Column("next", right=True),
@@ -164,4 +164,4 @@ def _table(found: list[ScheduleInfo]) -> Listing:
 def _when(info: ScheduleInfo) -> str:
     if info.cron is not None:
         return f"{info.cron} {info.tz}"
-    return "by its code" if info.every is None else f"every {info.every:g} s"
+    return "in the code" if info.every is None else f"every {info.every:g} s"

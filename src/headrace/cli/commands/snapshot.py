@@ -1,4 +1,4 @@
-"""A store at one moment: read once, told to a person or to a program."""
+"""The state of a store at one time: read once, shown as tables or as a document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 from headrace.admin import QueueInfo, TopicInfo, Traffic
 from headrace.app import App
 from headrace.cli.output.render import number_text
-from headrace.cli.output.table import Column, Listing
+from headrace.cli.output.table import Column, FittedTable
 from headrace.core.record import WorkerInfo
 from headrace.core.times import age_text
 from headrace.engine.patience import impatience
@@ -25,7 +25,7 @@ _NUMBERS = {"queued": 0, "running": 0, "scheduled": 2, "retrying": 1, "dead": 0,
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """How things stood then. `traffic` is for graphs alone, and is read where there are some."""
+    """`traffic` is for graphs; `headrace status` alone does not read it."""
 
     store: str
     at: datetime
@@ -36,13 +36,14 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def snapshot(app: App) -> Snapshot:
-    """How things stand now."""
+    """Read the store once."""
     admin = app.sync.admin
     return Snapshot(app.store, datetime.now(UTC), admin.queues(), admin.topics(), admin.workers())
 
 
 async def look(app: App) -> Snapshot:
-    """The same for whoever looks again and again, with the traffic of the last hour."""
+    """Read the store for the watch screen, with the traffic of the last hour. A store that is not available
+    raises at once."""
     admin = app.admin
     with impatience():
         return Snapshot(
@@ -56,7 +57,7 @@ async def look(app: App) -> Snapshot:
 
 
 def snapshot_view(seen: Snapshot) -> RenderableType:
-    """A snapshot for a person."""
+    """Tables for a person."""
     parts: list[RenderableType] = [Text(seen.store, style="bold"), ""]
     if seen.queues or not seen.topics:
         parts.append(_table(seen.queues) if seen.queues else "no queue has been used yet")
@@ -67,7 +68,7 @@ def snapshot_view(seen: Snapshot) -> RenderableType:
 
 
 def snapshot_document(seen: Snapshot) -> dict[str, Any]:
-    """A snapshot for a program."""
+    """A document for a program."""
     return {
         "store": seen.store,
         "at": seen.at,
@@ -77,11 +78,11 @@ def snapshot_document(seen: Snapshot) -> dict[str, Any]:
     }
 
 
-def _table(queues: list[QueueInfo]) -> Listing:
+def _table(queues: list[QueueInfo]) -> FittedTable:
     paused = (Column(""),) if any(queue.paused for queue in queues) else ()
     parts = (Column("parts", right=True, spare=4),) if any(queue.partitions > 1 for queue in queues) else ()
     numbers = (Column(name, right=True, spare=spare) for name, spare in _NUMBERS.items())
-    listing = Listing(Column("queue", cut=True), *parts, *numbers, *paused)
+    listing = FittedTable(Column("queue", cut=True), *parts, *numbers, *paused)
     for queue in queues:
         listing.add(
             queue.name,

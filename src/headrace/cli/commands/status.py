@@ -1,4 +1,4 @@
-"""`headrace status`: the queues, topics and workers of a store at a glance, once or live."""
+"""`headrace status`: queues, topics and workers of a store, once or live."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.cli.watch import watch as watch_store
 
 from .snapshot import snapshot, snapshot_document, snapshot_view
 
-#: The least seconds between two looks: each asks the store for everything.
+#: The least seconds between two readings: each reads the whole store.
 LEAST = 0.1
 
 
@@ -32,7 +32,7 @@ def _interval(text: str) -> float:
     default="1s",
     show_default=True,
     metavar="SPAN",
-    help="With --watch: how often to look.",
+    help="With --watch: how often to read the store.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document; with --watch one a line.")
 @on_store
@@ -43,7 +43,7 @@ def status(app: App, watch: bool, interval: float, as_json: bool) -> None:
     its groups, and how far each of them is behind.
 
     On a terminal, --watch fills the screen: what needs attention, the traffic of the last hour, and keys to
-    pause, resume and replay (? explains them). Elsewhere it prints what status prints again and again.
+    pause, resume and replay (? explains them). Without a terminal it prints the status again and again.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`headrace tail`: the events of a topic as they come."""
+"""`headrace tail`: print the events of a topic as they come."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tail(
 ) -> None:
     """Print the events of a topic as they come, until Ctrl-C.
 
-    With each its time, id, kind, key and payload; --json has the rest. No group notices it.
+    Shows time, id, kind, key and payload; --json has the other fields. Groups are not affected.
 
     \b
     Examples:
@@ -98,7 +98,7 @@ def _print(events: Iterator[EventInfo], *, as_json: bool) -> None:
 
 
 def _line(event: EventInfo) -> Text:
-    """Fields apart by two spaces; what is not there is a dash, so that columns stay what they are."""
+    """Fields are two spaces apart. A dash stands for an empty field, so that columns can be counted."""
     written = event.at or event.occurred_at
     return Text("  ").join(
         (

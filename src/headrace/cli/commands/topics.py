@@ -1,4 +1,4 @@
-"""`headrace topics`: the topics of a store with their groups, and what can be done to a group."""
+"""`headrace topics`: list topics with their groups; reset, pause, resume or remove a group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.admin import GroupInfo, TopicInfo
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.render import clock_time, counted, echo, number_text, show, show_json
-from headrace.cli.output.table import Column, Listing
+from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.option_types import start_option
 from headrace.cli.target.place import remark
 from headrace.cli.target.store import on_store, on_store_with
@@ -21,13 +21,13 @@ from headrace.core.times import START_FORMS, age_text, ago, seconds_since
 
 from .listing_group import ListingGroup
 
-#: Seconds without a sign of a member after which a group is looked at twice.
+#: Seconds without a heartbeat of a member after which the column is yellow.
 SILENT = 60.0
 
 
 @click.group(cls=ListingGroup)
 def topics() -> None:
-    """List topics and their groups, and steer a group.
+    """List topics and their groups; reset, pause or remove a group.
 
     \b
     Examples:
@@ -65,10 +65,10 @@ def list_topics(app: App, as_json: bool) -> None:
 @yes_option
 @on_store_with("TOPIC GROUP", least=2)
 def reset(app: App, names: tuple[str, ...], to: str | datetime, yes: bool) -> None:
-    """Have a group go on from another place, after asking.
+    """Set the position of a group in its topic, after a question.
 
-    Going back, it handles again what it has handled before; going forth, it never sees what is left out. What
-    it has in hand just now stays with it.
+    When it goes back, it handles events again that it has handled before. When it goes ahead, it never sees
+    the events between. Events that it has drawn already stay with it.
 
     \b
     Examples:
@@ -79,19 +79,19 @@ def reset(app: App, names: tuple[str, ...], to: str | datetime, yes: bool) -> No
     """
     topic, group = _two(names)
     known_group(app, topic, group)
-    confirm(f"Have group {group} of {topic} go on {_from(to)}", yes=yes)
+    confirm(f"Have group {group} of {topic} read {_from(to)}", yes=yes)
     app.sync.admin.reset_group(topic, group, to=to)
-    echo(f"{group} of {topic} goes on {_from(to)}: {counted(_ahead(app, topic, group), 'event')} ahead")
+    echo(f"{group} of {topic} reads {_from(to)}: {counted(_ahead(app, topic, group), 'event')} ahead")
 
 
 @topics.command()
 @yes_option
 @on_store_with("TOPIC GROUP", least=2)
 def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
-    """Forget a group and all it has in hand, after asking.
+    """Remove a group with all events that it holds, after a question.
 
-    Its dead letters go too. The topic's events stay. A worker that is started with a subscription of this
-    group makes it anew.
+    Its dead letters are removed too. The topic's events stay. A worker that starts with a subscription of
+    this group makes it again.
 
     \b
     Examples:
@@ -105,7 +105,7 @@ def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
         raise click.ClickException(f"group {group} of {topic} was gone already")
     echo(f"{group} of {topic} removed")
     if served:
-        remark("workers that still serve it get nothing more; when they are started again, they make it anew")
+        remark("workers that still serve it get no more events; when they start again, they make it again")
 
 
 @topics.command()
@@ -113,8 +113,8 @@ def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
 def pause(app: App, names: tuple[str, ...]) -> None:
     """Hand no more events to a group.
 
-    That holds for every worker. What is being handled goes on, other groups are not touched, and events can
-    still be published.
+    This holds for every worker. Handlers that run go on, other groups are not changed, and events can still
+    be published.
 
     \b
     Examples:
@@ -123,13 +123,13 @@ def pause(app: App, names: tuple[str, ...]) -> None:
     topic, group = _two(names)
     known_group(app, topic, group)
     app.sync.admin.pause_group(topic, group)
-    echo(f"{group} of {topic} is paused; headrace topics resume lets it go on")
+    echo(f"{group} of {topic} is paused; headrace topics resume resumes it")
 
 
 @topics.command()
 @on_store_with("TOPIC GROUP", least=2)
 def resume(app: App, names: tuple[str, ...]) -> None:
-    """Let a paused group go on.
+    """Resume a paused group.
 
     \b
     Examples:
@@ -138,7 +138,7 @@ def resume(app: App, names: tuple[str, ...]) -> None:
     topic, group = _two(names)
     known_group(app, topic, group)
     app.sync.admin.resume_group(topic, group)
-    echo(f"{group} of {topic} goes on")
+    echo(f"{group} of {topic} is resumed")
 
 
 def known_group(app: App, topic: str, group: str) -> GroupInfo:
@@ -158,7 +158,7 @@ def _ahead(app: App, topic: str, group: str) -> int:
     return min(length, known_group(app, topic, group).lag)
 
 
-def topics_table(found: list[TopicInfo]) -> Listing:
+def topics_table(found: list[TopicInfo]) -> FittedTable:
     """A row for each group; what belongs to the topic stands in its first."""
     paused = any(group.paused for topic in found for group in topic.groups)
     later = any(topic.scheduled for topic in found)
@@ -178,7 +178,7 @@ def topics_table(found: list[TopicInfo]) -> Listing:
         Column("member seen", right=True, spare=4),
         *([Column("")] if paused else ()),
     ]
-    listing = Listing(*columns)
+    listing = FittedTable(*columns)
     for topic in found:
         first = _topic_cells(topic, later=later, split=split)
         rows = [_group_cells(group, paused=paused) for group in topic.groups]

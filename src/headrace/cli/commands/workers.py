@@ -1,4 +1,4 @@
-"""`headrace workers`: who runs jobs now, and which."""
+"""`headrace workers`: list workers and the jobs that they run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from headrace.app import App
 from headrace.cli.output.render import counted, echo, meter, short, show, show_json
-from headrace.cli.output.table import Column, Listing
+from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.store import on_store
 from headrace.core.record import WorkerInfo, moment
 from headrace.core.times import age_text, ago
@@ -24,9 +24,9 @@ SHOWN = 30
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 @on_store
 def workers(app: App, as_json: bool) -> None:
-    """List the workers and what each runs.
+    """List the workers and the jobs that they run.
 
-    With the load, since when, and when it last asked for jobs.
+    Shows the load of each, how long it is up, and when it last asked for jobs.
 
     \b
     Examples:
@@ -74,9 +74,9 @@ def summary(found: list[WorkerInfo]) -> str:
     return f"{text}, last poll {ago(max(polls))}" if polls else f"{text}, no poll yet"
 
 
-def workers_table(found: list[WorkerInfo]) -> Listing:
+def workers_table(found: list[WorkerInfo]) -> FittedTable:
     """A line for each worker, with its load as a bar."""
-    listing = Listing(
+    listing = FittedTable(
         Column("worker", cut=True),
         Column("load", spare=2),
         Column("slots", right=True),
@@ -98,8 +98,8 @@ def workers_table(found: list[WorkerInfo]) -> Listing:
     return listing
 
 
-def _running(found: list[WorkerInfo]) -> Listing:
-    listing = Listing(
+def _running(found: list[WorkerInfo]) -> FittedTable:
+    listing = FittedTable(
         Column("running", cut=True), Column("for", right=True), Column("id"), Column("worker", cut=True)
     )
     jobs = [(job, worker) for worker in found for job in worker.running]

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import click
 
 from headrace import Job, JobStatus
-from headrace.cli.output.progress import Steps
+from headrace.cli.output.progress import ProgressBar
 from headrace.cli.output.render import echo, show
-from headrace.cli.output.table import Column, Listing
+from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.worker.event_loop import loop_factory
 
 #: How many jobs of each task.
@@ -59,7 +59,7 @@ def demo() -> None:
     with _workers(folder) as workers, asyncio.Runner(loop_factory=loop_factory()) as runner:
         checks = runner.run(DemoRun(workers).run())
     columns = (Column("check"), Column("expected", right=True), Column("actual", right=True), Column(""))
-    listing = Listing(*columns)
+    listing = FittedTable(*columns)
     for check in checks:
         listing.add(check.what, check.expected, check.actual, "ok" if check.passed else "FAILED")
     echo()
@@ -184,7 +184,7 @@ class DemoRun:
         )
 
     async def _wait_for(self, jobs: list[Job[Any]], what: str) -> None:
-        with Steps(f"         {what}", len(jobs)) as progress:
+        with ProgressBar(f"         {what}", len(jobs)) as progress:
             for job in jobs:
                 await job.wait()
                 progress.done(1)

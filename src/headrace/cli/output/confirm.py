@@ -1,4 +1,4 @@
-"""Asking before something is destroyed."""
+"""A question before something is removed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Go on only when a person agrees, or `--yes` has said so beforehand."""
+    """Continue only when the user agrees, or has given `--yes`."""
     if yes:
         return
     if not is_terminal("stdin"):
-        raise ConfigurationError(f"{what}? Nobody is there to be asked: add --yes")
+        raise ConfigurationError(f"{what}? There is no terminal for the question: add --yes")
     if not click.confirm(printable(f"{what}?"), err=True):
         echo("Nothing was changed.", err=True)
         raise click.exceptions.Exit(1)

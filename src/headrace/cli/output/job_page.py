@@ -1,4 +1,4 @@
-"""All that is known of one job: as a page for a person, and as a document."""
+"""All that the store knows of one job: as text for a person, and as a document."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LEVEL_STYLES = {"warning": "yellow", "error": "red", "critical": "red", "debug"
 _TROUBLE_STYLES = {"failed": "yellow", "timed out": "yellow", "crashed": "red"}
 
 
-class Page(msgspec.Struct, frozen=True):
+class JobPage(msgspec.Struct, frozen=True):
     """A job with its arguments and, once there is one, its result."""
 
     info: JobInfo
@@ -46,15 +46,15 @@ class Page(msgspec.Struct, frozen=True):
     result: Any = msgspec.UNSET
 
 
-def read_page(app: App, info: JobInfo) -> Page:
-    """Ask for what the listings do not carry."""
+def read_page(app: App, info: JobInfo) -> JobPage:
+    """Read what listings do not contain: arguments and result."""
     contents = app.sync.admin.contents(info.id, **place_of(info).options)
     if info.status is not JobStatus.SUCCEEDED:
-        return Page(info, contents)
+        return JobPage(info, contents)
     try:
-        return Page(info, contents, app.sync.result(app.job(info.id, queue=info.queue), 5))
-    except (ResultError, PayloadError):  # forgotten just now, or wrapped by a codec that is not known here
-        return Page(info, contents)
+        return JobPage(info, contents, app.sync.result(app.job(info.id, queue=info.queue), 5))
+    except (ResultError, PayloadError):  # no longer kept, or encoded by a codec that is not known here
+        return JobPage(info, contents)
 
 
 def job_document(info: JobInfo) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def job_document(info: JobInfo) -> dict[str, Any]:
     return document
 
 
-def show_page(app: App, page: Page, *, as_json: bool) -> None:
-    """Print it, one way or the other."""
+def show_page(app: App, page: JobPage, *, as_json: bool) -> None:
+    """Print it as text or as JSON."""
     if as_json:
         show_json(_page_document(page))
     else:
@@ -90,7 +90,7 @@ def _line_document(line: LogLine) -> dict[str, Any]:
     return {"at": line.at, "attempt": line.attempt, "level": line.level, "text": line.text}
 
 
-def _page_document(page: Page) -> dict[str, Any]:
+def _page_document(page: JobPage) -> dict[str, Any]:
     document = job_document(page.info)
     document["log"] = [_line_document(line) for line in page.info.log]
     document["log_dropped"] = page.info.log_dropped
@@ -107,7 +107,7 @@ def _page_document(page: Page) -> dict[str, Any]:
     return document
 
 
-def _view(app: App, page: Page) -> RenderableType:
+def _view(app: App, page: JobPage) -> RenderableType:
     info = page.info
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold", no_wrap=True)
@@ -166,7 +166,7 @@ def _attempts(info: JobInfo) -> str:
     return f"{info.attempts} ({', '.join(parts)})" if parts else str(info.attempts)
 
 
-def _contents(app: App, page: Page) -> Iterator[tuple[str, str]]:
+def _contents(app: App, page: JobPage) -> Iterator[tuple[str, str]]:
     contents = page.contents
     if contents is None:
         return
@@ -207,7 +207,7 @@ def _timeline(info: JobInfo) -> Table:
 
 
 def _log(info: JobInfo) -> RenderableType:
-    """What its attempts wrote."""
+    """The log lines of its attempts."""
     table = Table.grid(padding=(0, 2))
     for _ in range(2):
         table.add_column(no_wrap=True)
@@ -229,7 +229,7 @@ def _dropped(number: int) -> str:
 
 
 def _happenings(info: JobInfo) -> Iterator[tuple[datetime, Text, str]]:
-    """In the order in which a job meets them: times may be equal."""
+    """What happened to a job, in order. Times may be equal."""
     if info.enqueued_at is not None:
         yield info.enqueued_at, Text("enqueued" if info.topic is None else "occurred"), ""
     for trouble in info.trail:

@@ -1,4 +1,4 @@
-"""How far long work has come: a bar on a terminal, now and then a line elsewhere."""
+"""The progress of long work: a bar on a terminal, a line every two seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .render import console, echo, is_terminal
 LINE_EVERY = 2.0
 
 
-class Steps:
-    """`with Steps("replaying", 10_000) as steps: ... steps.done(200)`, on standard error."""
+class ProgressBar:
+    """`with ProgressBar("replaying", 10_000) as steps: ... steps.done(200)`, on standard error."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what = what
@@ -40,11 +40,11 @@ class Steps:
             self._bar.stop()
 
     def done(self, number: int) -> None:
-        """So many more are done."""
+        """`number` more are done."""
         self.reached(self._count + number)
 
     def reached(self, count: int) -> None:
-        """So many are done in all."""
+        """`count` are done in all."""
         self._count = count
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=count)

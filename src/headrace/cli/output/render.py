@@ -1,7 +1,7 @@
-"""How things look: tables for people, JSON for programs, nothing that a terminal would obey.
+"""Output: text for people, JSON for programs.
 
-All that the commands print leaves by `echo` or by a `console`. Names, errors and payloads are somebody's
-text: whatever in it steers a terminal or turns a line around is written as a code here, and nowhere else.
+Commands print through `echo` or a `console`. Names, errors and payloads come from the store and may hold
+anything. Characters that control a terminal or reverse a line are written as codes here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ STYLES: dict[str, str] = {
 }
 
 
-class _Harmless(Console):
-    """Writes the codes of styles, and none that a text has brought along."""
+class SafeConsole(Console):
+    """Writes the control codes of styles, and none that are part of a text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -54,14 +54,14 @@ def echo(text: str = "", *, err: bool = False) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where people look. Text is never read as markup: it may be a user's."""
+    """A console for standard output or standard error. Text is never read as markup."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
-    return _Harmless(file=stream, markup=False, highlight=False, emoji=False, width=width)
+    return SafeConsole(file=stream, markup=False, highlight=False, emoji=False, width=width)
 
 
 def is_terminal(stream: Literal["stdin", "stdout", "stderr"]) -> bool:
-    """Whether a person sits there."""
+    """Whether the stream is a terminal."""
     return bool(getattr(sys, stream).isatty())
 
 
@@ -90,7 +90,7 @@ def status_text(status: str) -> Text:
 
 
 def number_text(number: int, style: str = "") -> Text:
-    """A count; nothing is said in colour about none."""
+    """A count; 0 is dim."""
     return Text(f"{number:,}", style=style if number else "dim")
 
 
@@ -107,29 +107,29 @@ def short(text: str, length: int = LONGEST_CELL) -> str:
 
 
 def printable(text: str) -> str:
-    """A text of which no character steers a terminal; lines and tabs stay."""
+    """A text without characters that control a terminal, apart from ends of lines and tabs."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
 
 
 def one_line(text: str) -> str:
-    """The same without ends of lines and tabs: a name in a table makes no row."""
+    """`printable`, also without ends of lines and tabs: a name cannot add a row to a table."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def safe_text(text: Text) -> Text:
-    """The same of a text with styles; one that is tampered with loses those of its parts."""
+    """`one_line` for a text with styles. A text that has to be changed loses the styles of its parts."""
     return text if text.plain.isprintable() else Text(one_line(text.plain), style=text.style)
 
 
 def clock_time(moment: datetime, timespec: str = "seconds") -> str:
-    """A moment on the reader's own clock."""
+    """A time in the zone of this machine."""
     return moment.astimezone().replace(tzinfo=None).isoformat(sep=" ", timespec=timespec)
 
 
 def progress_text(progress: JobProgress) -> str:
-    """How far a job has come, in its own words."""
+    """The progress that a job has reported."""
     return f"{progress.fraction:.0%} {short(progress.text)}".rstrip()
 
 
@@ -138,7 +138,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def _encoded(value: object) -> str:
-    """JSON in characters that print. Those that do not stand in texts alone, where a code means the same."""
+    """JSON without characters that control a terminal. They are in strings only, where a code is the same."""
     try:
         encoded = msgspec.json.encode(value, enc_hook=_reduced).decode()
     except (TypeError, ValueError, UnicodeError):

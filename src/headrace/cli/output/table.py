@@ -1,4 +1,4 @@
-"""Tables that fit their terminal: what is worth most stays whole, the rest is cut or left out."""
+"""Tables that fit the terminal: less important columns are cut or left out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from .render import one_line, safe_text
 
-#: A column that may be cut keeps so many characters, on a very narrow terminal so few.
+#: Characters that a column keeps when it is cut, and on a very narrow terminal.
 LEAST, BAREST = 14, 6
 
 #: Characters between two columns.
@@ -22,8 +22,8 @@ Row = Sequence[str | Text]
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column. `cut`: long cells may be shortened, but keep `least` characters as long as there is another
-    way. `spare`: the higher, the sooner it is left out."""
+    """`cut`: long cells may be shortened; they keep `least` characters if possible. `spare`: the highest
+    number is left out first, 0 never."""
 
     name: str
     right: bool = False
@@ -32,8 +32,8 @@ class Column(msgspec.Struct, frozen=True):
     least: int = LEAST
 
 
-class Listing:
-    """Rows under columns, laid out when it is known how much room there is."""
+class FittedTable:
+    """Rows and columns, laid out when the width is known."""
 
     def __init__(self, *columns: Column) -> None:
         self._columns = columns
@@ -61,11 +61,11 @@ class Listing:
         yield table
 
     def width(self, room: int) -> int:
-        """How much of the room it takes."""
+        """The width of the table within this room."""
         return _total(self._fitted(room))
 
     def lines(self, room: int) -> list[Text]:
-        """The header and the rows, one line each and no rule, for a screen that counts its lines."""
+        """The header and the rows, a line each, without a rule."""
         widths = self._fitted(room)
         header = [Text(column.name, style="bold") for column in self._columns]
         return [self._line(row, widths) for row in (header, *self._rows)]
@@ -94,7 +94,7 @@ class Listing:
         return widths
 
     def _cut(self, widths: dict[int, int], most: int = 10**6) -> dict[int, int]:
-        """The same widths, with cells cut as far as they may be, where `most` is all that they may keep."""
+        """The least widths: cells that may be cut keep their `least`, and at most `most`."""
         return {
             place: min(width, column.least, most) if (column := self._columns[place]).cut else width
             for place, width in widths.items()

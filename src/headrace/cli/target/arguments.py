@@ -37,7 +37,7 @@ def call_from_json(task: Task[Any, Any], text: str | None) -> Call[Any]:
 
 
 def payload_from_json(topic: Topic[Any], text: str) -> Any:
-    """What an event of the topic is about; a `ConfigurationError` says what does not fit."""
+    """The payload of an event; a `ConfigurationError` says what does not fit."""
     wanted = topic.wanted
     try:
         return msgspec.convert(msgspec.json.decode(text), wanted, str_keys=True, dec_hook=_restored)
@@ -102,7 +102,7 @@ def _converted(parameter: Parameter, value: Any, hints: dict[str, Any]) -> Any:
 
 
 def _restored(wanted: Any, value: Any) -> Any:
-    """What msgspec does not know: pydantic's models, which read JSON themselves, and secrets."""
+    """Types that msgspec does not know: pydantic's models, which read JSON themselves, and secrets."""
     if is_secret(wanted):
         return secret_of(wanted, value, _restored, str_keys=True)
     if is_secret_of_pydantic(wanted):

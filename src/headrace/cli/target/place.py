@@ -65,7 +65,7 @@ def place_of(found: JobInfo | DeadLetter) -> Place:
 
 
 def known_groups(admin: SyncAdmin, place: Place) -> list[Place]:
-    """The groups that are meant. A name that the store does not know is looked at too, and remarked on."""
+    """The groups that the options name. For a name that the store does not know, a note is printed."""
     topics = {topic.name: [each.group for each in topic.groups] for topic in admin.topics()}
     if place.topic is None:
         return [Place(None, topic, group) for topic, groups in topics.items() for group in groups]
@@ -80,7 +80,7 @@ def known_groups(admin: SyncAdmin, place: Place) -> list[Place]:
 
 
 def known_queues(admin: SyncAdmin, queue: str | None) -> list[Place]:
-    """The same for queues."""
+    """The queues that the option names. For a name that the store does not know, a note is printed."""
     known = [each.name for each in admin.queues()]
     if queue is None:
         return [Place(name) for name in known]

@@ -1,6 +1,6 @@
-"""Where a store is meant: `module:app`, `--app`, `--url`, the environment, or an app's default file.
+"""The store that a command is about: `module:app`, `--app`, `--url`, the environment, or the default file.
 
-A command that looks or steers is wrapped by `on_store` or `on_store_with`, and is called with the app.
+Commands are wrapped by `on_store` or `on_store_with`, which call them with the app.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
 Command = Callable[..., None]
 
 
-class Given(msgspec.Struct, frozen=True):
-    """What the command line and the environment say of the store."""
+class StoreOptions(msgspec.Struct, frozen=True):
+    """The options and the environment that name the store."""
 
     app: str | None
     url: str | None
@@ -43,7 +43,7 @@ def on_store(command: Command) -> Command:
     @click.argument("target", required=False, metavar="[MODULE:APP]")
     @_options
     @wraps(command)
-    def run(target: str | None, given: Given, **options: Any) -> None:
+    def run(target: str | None, given: StoreOptions, **options: Any) -> None:
         with opened(chosen(target, given)) as app:
             command(app, **options)
 
@@ -51,15 +51,15 @@ def on_store(command: Command) -> Command:
 
 
 def on_store_with(words: str, *, least: int = 1) -> Callable[[Command], Command]:
-    """The same for a command that takes names or ids; it is called with the app and those."""
+    """As `on_store`, for a command that takes names or ids: it is called with the app and these."""
 
     def wrap(command: Command) -> Command:
         @click.argument("words", nargs=-1, metavar=f"[MODULE:APP] {words}")
         @_options
         @wraps(command)
-        def run(words: tuple[str, ...], given: Given, **options: Any) -> None:
+        def run(words: tuple[str, ...], given: StoreOptions, **options: Any) -> None:
             said = _on_command_line("app") or _on_command_line("url")
-            # Where nothing else says what the store is, a word that looks like one is meant as such.
+            # Where nothing else names the store, a word that looks like one names it.
             remain = least if _is_known(given) else 0
             target, names = (None, words) if said else split(words, least=remain)
             if len(names) < least:
@@ -88,12 +88,12 @@ def is_target(word: str) -> bool:
     return "://" in word or _MODULE_AND_APP.fullmatch(word) is not None
 
 
-def chosen(target: str | None, given: Given) -> App:
-    """The app that is meant: what stands on the command line goes before the environment."""
+def chosen(target: str | None, given: StoreOptions) -> App:
+    """The app: the command line has precedence over the environment."""
     said = [target] if target else []
     said += [value for name in ("app", "url") if (value := getattr(given, name)) and _on_command_line(name)]
     if len(said) > 1:
-        raise ConfigurationError(f"say once where the store is: {' or '.join(said)}")
+        raise ConfigurationError(f"the store is named more than once: {' or '.join(said)}")
     place = said[0] if said else given.app or given.url
     if place is None:
         return _default(given.namespace)
@@ -117,7 +117,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def located(target: str) -> App:
-    """The app of `module:app`. What its module prints is no part of our output."""
+    """The app of `module:app`. What its module prints goes to standard error."""
     with redirect_stdout(sys.stderr):
         return _shared(locate(target))
 
@@ -131,8 +131,8 @@ def opened(app: App) -> Iterator[App]:
         app.sync.close()
 
 
-def _is_known(given: Given) -> bool:
-    """Whether there is a store also without a word for it."""
+def _is_known(given: StoreOptions) -> bool:
+    """Whether the options, the environment or the default file name a store."""
     file = sqlite_file(DEFAULT_URL)
     return bool(given.app or given.url) or (file is not None and file.exists())
 
@@ -178,7 +178,7 @@ def _options(command: Command) -> Command:
     )
     @wraps(command)
     def run(app: str | None, url: str | None, namespace: str | None, **others: Any) -> None:
-        command(given=Given(app, url, namespace), **others)
+        command(given=StoreOptions(app, url, namespace), **others)
 
     return run
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from headrace.cli.commands.workers import summary, workers_table
 from headrace.cli.output.render import meter, number_text, short
-from headrace.cli.output.table import Column, Listing
+from headrace.cli.output.table import Column, FittedTable
 from headrace.core.times import age_text
 from headrace.dashboard.concerns import concerns
 from headrace.dashboard.text import share
@@ -173,7 +173,7 @@ def _table(state: WatchState, entries: Sequence[WatchRow | str], width: int, roo
     if not entries:
         return [Text("no queue and no topic has been used yet", style="dim")][: max(0, room)]
     graphs = next(graphs for least, graphs in ROW_GRAPHS if width >= least)
-    listing = Listing(
+    listing = FittedTable(
         Column("", cut=True),
         *(Column("", right=True, spare=spare) for spare in (0, *_SPARE)),
         *(Column("") for _ in graphs),
@@ -272,6 +272,7 @@ def _keys(state: WatchState) -> Text:
     line = Text()
     for key, what in [("any key", "back"), ("q", "quit")] if state.showing_help else keys:
         line.append(key, "bold").append(f" {what}   ", "dim")
+    line.rstrip()
     return line
 
 

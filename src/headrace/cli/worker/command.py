@@ -1,4 +1,4 @@
-"""`headrace worker`: run jobs and handle events until told to stop."""
+"""`headrace worker`: run jobs and handle events until a signal comes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from headrace import __version__
 from headrace.app import App
 from headrace.cli.output.render import echo
 from headrace.cli.target.locate import locate
+from headrace.cli.worker.process_monitor import ProcessMonitor
 from headrace.core.errors import ConfigurationError
 from headrace.core.times import span
 from headrace.engine.process_signals import StopSignals
@@ -25,7 +26,6 @@ from headrace.observability.logs import log_every_job
 from .event_loop import loop_factory
 from .logging import start_logging
 from .metrics_port import metrics_port
-from .process_monitor import Pulse
 from .supervisor import SUPERVISOR, Supervisor
 
 LEVELS = click.Choice(["debug", "info", "warning", "error"])
@@ -148,7 +148,7 @@ def worker(
 
 
 def _names(text: str | None) -> list[str] | None:
-    """`a,b` as a list; an empty text means none of them, and nothing said means all."""
+    """`a,b` as a list. An empty text means none, no text means all."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -169,7 +169,7 @@ async def _serve(
     if banner:
         _banner(app, target, worker)
     try:
-        async with metrics_port(app, worker, *metrics), Pulse(worker):
+        async with metrics_port(app, worker, *metrics), ProcessMonitor(worker):
             with StopSignals(first=lambda: None, second=_exit_soon):
                 await worker.run(burst=burst)
     finally:
@@ -177,7 +177,7 @@ async def _serve(
 
 
 def _exit_soon() -> None:
-    """The second signal: whatever hangs, the store or a handler, does not keep the process."""
+    """The second signal: the process ends, also when the store or a handler hangs."""
     timer = threading.Timer(LAST_MOMENTS, _exit)
     timer.daemon = True
     timer.start()
@@ -204,7 +204,7 @@ def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def _wait(tasks: set[asyncio.Task[Any]]) -> None:
-    """A moment to end, for what a handler left running."""
+    """Give tasks that a handler left running a second to end."""
     await asyncio.wait(tasks, timeout=1.0)
 
 
@@ -237,9 +237,9 @@ def _count(number: int, noun: str) -> str:
 
 
 def _arguments() -> list[str]:
-    """This command's own arguments, for the children: the same, but for the number of processes.
+    """The arguments of this command for its child processes, with `--processes 1`.
 
-    That one is said in so many words: HEADRACE_PROCESSES would make supervisors of the children too.
+    Without that option, HEADRACE_PROCESSES would make supervisors of the children too.
     """
     context = click.get_current_context()
     arguments = ["--processes", "1"]

@@ -13,7 +13,7 @@ from headrace.observability.logs import one_line
 _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31;1", logging.DEBUG: "2"}
 
 
-class Lines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """The time, a short level, the text, and for which job it was written; colours only on a terminal."""
 
     def __init__(self, *, coloured: bool) -> None:
@@ -33,7 +33,7 @@ def start_logging(level: str, form: str = "text") -> None:
     """Send log lines to standard error, as `text` or as `json`."""
     handler = logging.StreamHandler(sys.stderr)
     coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    handler.setFormatter(JsonLines() if form == "json" else Lines(coloured=coloured))
+    handler.setFormatter(JsonLines() if form == "json" else TextFormatter(coloured=coloured))
     handler.addFilter(JobContext())
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -1,4 +1,4 @@
-"""What a worker answers on `--metrics-port`: `/metrics`, `/healthz` and `/readyz`."""
+"""The port of `--metrics-port`: `/metrics`, `/healthz` and `/readyz`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def host_check(listening: str, names: Collection[str]) -> HostCheck:
 
 
 def _own_port(port: int) -> int:
-    """Of several processes each has its own: the first this one, the second the next, and so on."""
+    """Each of several processes has its own port: the first this one, the second the next, and so on."""
     return port + int(os.environ.get(NUMBER, 1)) - 1 if port else 0
 
 

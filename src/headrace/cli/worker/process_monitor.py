@@ -1,4 +1,4 @@
-"""A worker's sign of life: now and then one line that says what it did."""
+"""Watches a worker process: logs what it has done, and stops it when its supervisor is gone."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from headrace.engine.worker import Worker
 
 from .supervisor import SUPERVISOR
 
-#: Seconds between two lines; nothing is said when nothing was done.
+#: Seconds between two log lines. There is no line when no job was done.
 EVERY = 10.0
 
-#: Seconds between looks at whether the supervisor is still there.
+#: Seconds between two checks of the supervisor.
 LOOK = 1.0
 
 logger = logging.getLogger("headrace")
 
 
-class Pulse:
-    """Runs beside a worker. Also ends it when its supervisor is gone, so that no child is left behind."""
+class ProcessMonitor:
+    """`async with ProcessMonitor(worker): await worker.run()`"""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker

@@ -1,4 +1,4 @@
-"""Several worker processes as one: starts them, passes signals on, replaces those that die."""
+"""Several worker processes: starts them, passes signals on, and replaces those that die."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import subprocess
 import sys
 import time
 
-#: Tells a child who its supervisor is.
+#: The variable with the process id of the supervisor.
 SUPERVISOR = "HEADRACE_SUPERVISOR"
 
-#: Tells a child which of its supervisor's it is: 1, 2, …
+#: The variable with the number of a worker process: 1, 2, …
 NUMBER = "HEADRACE_PROCESS_NUMBER"
 
 #: Seconds before a child that died is replaced: doubled for each death in a row, up to the last.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 
-#: A child that lived this many seconds has proved itself; the next death counts as the first again.
+#: After so many seconds of life, the next death counts as the first again.
 PROVEN = 60.0
 
 #: A child's exit code for wrong usage: starting it again would not help.
@@ -27,8 +27,8 @@ WRONG_USAGE = 2
 logger = logging.getLogger("headrace")
 
 
-class Child:
-    """One worker process, and when it is to be started again."""
+class WorkerProcess:
+    """One worker process, and the time of its next start."""
 
     def __init__(self, number: int, command: list[str]) -> None:
         self.number = number
@@ -65,13 +65,13 @@ class Supervisor:
 
     def __init__(self, target: str, processes: int, *, burst: bool, arguments: list[str]) -> None:
         command = [sys.executable, "-m", "headrace", "worker", target, *arguments]
-        self._children = [Child(number + 1, command) for number in range(processes)]
+        self._children = [WorkerProcess(number + 1, command) for number in range(processes)]
         self._burst = burst
         self._stopping = False
         self._exit_code = 0
 
     def run(self) -> int:
-        """Until every child has ended for good; answers the exit code."""
+        """Run until every process has ended for good. Returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._pass_on)
         for child in self._children:
@@ -82,7 +82,7 @@ class Supervisor:
             time.sleep(0.1)
         return self._exit_code
 
-    def _start(self, child: Child) -> None:
+    def _start(self, child: WorkerProcess) -> None:
         child.start()
         if self._stopping:  # the signal came while it was being started, and went past it
             child.send(signal.SIGTERM)
@@ -92,7 +92,7 @@ class Supervisor:
         for child in self._children:
             child.send(signal.SIGTERM)
 
-    def _look_after(self, child: Child) -> None:
+    def _look_after(self, child: WorkerProcess) -> None:
         if child.done or child.process is None:
             return
         if child.restart_at is not None:
@@ -102,13 +102,13 @@ class Supervisor:
         if code is not None:
             self._ended(child, code)
 
-    def _restart_when_due(self, child: Child) -> None:
+    def _restart_when_due(self, child: WorkerProcess) -> None:
         if self._stopping:
             child.done = True
         elif child.restart_at is not None and time.monotonic() >= child.restart_at:
             self._start(child)
 
-    def _ended(self, child: Child, code: int) -> None:
+    def _ended(self, child: WorkerProcess, code: int) -> None:
         if self._stopping or code == WRONG_USAGE or (self._burst and code == 0):
             child.done = True
             self._exit_code = max(self._exit_code, self._counted(code))
@@ -118,12 +118,12 @@ class Supervisor:
         self._died(child, code)
 
     def _counted(self, code: int) -> int:
-        """A child's exit code as a part of ours; one that was stopped while it still started did no wrong."""
+        """A child's exit code as a part of ours. A child that is stopped during its start is no failure."""
         if self._stopping and code == -signal.SIGTERM:
             return 0
         return code if code >= 0 else 1
 
-    def _died(self, child: Child, code: int) -> None:
+    def _died(self, child: WorkerProcess, code: int) -> None:
         pause = child.died()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         logger.error("worker process %d died (%s), replaced in %.1f s", child.number, how, pause)

@@ -1,4 +1,4 @@
-"""A worker's sign of life."""
+"""What the monitor of a worker process logs and stops."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import signal
 import pytest
 
 from headrace import App
-from headrace.cli.worker import process_monitor as pulse_module
-from headrace.cli.worker.process_monitor import Pulse
+from headrace.cli.worker import process_monitor as monitor_module
+from headrace.cli.worker.process_monitor import ProcessMonitor
 from headrace.cli.worker.supervisor import SUPERVISOR
 from tests.waiting import wait_until
 
@@ -18,8 +18,8 @@ from tests.waiting import wait_until
 async def test_a_line_says_what_was_done(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulse_module, "LOOK", 0.001)
-    monkeypatch.setattr(pulse_module, "EVERY", 0.001)
+    monkeypatch.setattr(monitor_module, "LOOK", 0.001)
+    monkeypatch.setattr(monitor_module, "EVERY", 0.001)
     caplog.set_level(logging.INFO, logger="headrace")
     async with App("memory://") as app:
 
@@ -27,7 +27,7 @@ async def test_a_line_says_what_was_done(
         async def see() -> None: ...
 
         worker = app.worker()
-        async with Pulse(worker), worker:
+        async with ProcessMonitor(worker), worker:
             await app.enqueue_many([see.call() for _ in range(3)])
             await wait_until(lambda: " jobs in " in caplog.text)
     assert "a second" in caplog.text or "a minute" in caplog.text
@@ -44,7 +44,7 @@ async def test_the_pace_is_said_in_a_unit_that_fits(
     caplog: pytest.LogCaptureFixture, done: int, elapsed: float, line: str
 ) -> None:
     caplog.set_level(logging.INFO, logger="headrace")
-    Pulse(App("memory://").worker())._say(done, elapsed)
+    ProcessMonitor(App("memory://").worker())._say(done, elapsed)
     assert [record.getMessage() for record in caplog.records] == [line]
 
 
@@ -55,8 +55,8 @@ async def test_a_worker_that_handles_events_says_so(caplog: pytest.LogCaptureFix
     @app.topic("orders").subscribe(group="billing")
     async def bill(event: object) -> None: ...
 
-    Pulse(app.worker())._say(5, 10.0)
-    Pulse(app.worker(queues=[]))._say(5, 10.0)
+    ProcessMonitor(app.worker())._say(5, 10.0)
+    ProcessMonitor(app.worker(queues=[]))._say(5, 10.0)
     both, events = [record.getMessage() for record in caplog.records]
     assert both.startswith("5 jobs and events in 10 s")
     assert events.startswith("5 events in 10 s")
@@ -64,15 +64,15 @@ async def test_a_worker_that_handles_events_says_so(caplog: pytest.LogCaptureFix
 
 async def test_nothing_done_is_nothing_said(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="headrace")
-    Pulse(App("memory://").worker())._say(0, 10.0)
+    ProcessMonitor(App("memory://").worker())._say(0, 10.0)
     assert caplog.records == []
 
 
 async def test_a_child_stops_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse_module, "LOOK", 0.001)
+    monkeypatch.setattr(monitor_module, "LOOK", 0.001)
     monkeypatch.setenv(SUPERVISOR, str(os.getpid()))  # which is not our parent
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
-    async with Pulse(App("memory://").worker()):
+    async with ProcessMonitor(App("memory://").worker()):
         await wait_until(lambda: sent)
     assert sent == [(os.getpid(), signal.SIGTERM)]

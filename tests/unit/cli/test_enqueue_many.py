@@ -9,7 +9,7 @@ import pytest
 
 from headrace import App, BackendUnavailable, JobStatus
 from headrace.cli.commands import enqueue as enqueue_module
-from headrace.cli.output.progress import Steps
+from headrace.cli.output.progress import ProgressBar
 
 from .conftest import Shell
 from .shop import make_shop
@@ -110,6 +110,6 @@ def test_whoever_is_cut_short_says_how_many_were_stored(
 def test_progress_is_told_step_by_step(app: App, headrace: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     monkeypatch.setattr(enqueue_module, "STEP", 2)
-    monkeypatch.setattr(Steps, "reached", lambda steps, count: told.append(count))
+    monkeypatch.setattr(ProgressBar, "reached", lambda steps, count: told.append(count))
     headrace("enqueue", "shop:app", "shop.add", "--from", write("[1]\n[2]\n[3]\n"))
     assert told == [2, 3]
