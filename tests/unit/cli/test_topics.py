@@ -106,7 +106,7 @@ def test_a_group_goes_on_from_another_place(
     assert reset("beginning") == "billing of orders reads from the beginning: 3 events ahead\n"
     assert group_of(app).lag == 3
     assert reset(second) == f"billing of orders reads from event {second}: 2 events ahead\n"
-    assert reset("new") == "billing of orders goes on with new events only: 0 events ahead\n"
+    assert reset("new") == "billing of orders reads new events only: 0 events ahead\n"
     assert "3 events ahead" in reset("2h")
     assert "3 events ahead" in reset("2020-01-01")
     assert "0 events ahead" in reset("2999-01-01T10:00:00+02:00")

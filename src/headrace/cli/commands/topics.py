@@ -153,7 +153,7 @@ def known_group(app: App, topic: str, group: str) -> GroupInfo:
 
 
 def _ahead(app: App, topic: str, group: str) -> int:
-    # What the group has in hand is in the log too, and is not handled twice.
+    # Events that the group holds are in the log too, and are not handled twice.
     length = sum(each.length for each in app.sync.admin.topics() if each.name == topic)
     return min(length, known_group(app, topic, group).lag)
 
@@ -218,12 +218,12 @@ def _two(names: tuple[str, ...]) -> tuple[str, str]:
 def _from(to: str | datetime) -> str:
     if isinstance(to, datetime):
         return f"from {clock_time(to)}"
-    words = {"new": "with new events only", "beginning": "from the beginning"}
+    words = {"new": "new events only", "beginning": "from the beginning"}
     return words.get(to, f"from event {to}")
 
 
 def _removal(topic: str, group: GroupInfo) -> str:
     held = group.queued + group.running + group.retrying + group.scheduled
-    parts = [counted(held, "event") + " in hand"] if held else []
+    parts = [counted(held, "event")] if held else []
     parts += [counted(group.dead, "dead letter")] if group.dead else []
     return f"Remove group {group.group} of {topic}{', with ' if parts else ''}{' and '.join(parts)}"
