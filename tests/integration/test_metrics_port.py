@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace import ConfigurationError
-from headrace.cli.metrics_port import metrics_port
+from headrace.cli.worker.metrics_port import metrics_port
 from headrace.observability import port as port_module
 from headrace.observability.port import MOST_BYTES, Answer, Port, text
 from tests.waiting import wait_until

@@ -52,7 +52,7 @@ async def test_a_queue_is_paused_and_its_dead_letters_are_replayed(workshop: Wor
         await screen.shows("▸ default")
         assert screen.attributes != before
         screen.type("p")
-        await screen.shows("default is paused; p lets it go on")
+        await screen.shows("default is paused; p resumes it")
         assert (await queue_of(workshop)).paused
 
         screen.type("r")
@@ -65,7 +65,7 @@ async def test_a_queue_is_paused_and_its_dead_letters_are_replayed(workshop: Wor
         await screen.shows("default is paused with 3 jobs waiting")
 
         screen.type("p")
-        await screen.shows("default goes on")
+        await screen.shows("default is resumed")
         assert not (await queue_of(workshop)).paused
         screen.type("q")
         assert screen.exit_code() == 0

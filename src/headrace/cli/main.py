@@ -1,34 +1,34 @@
-"""`headrace`: the group that the commands hang on, and what becomes of their errors."""
+"""`headrace`: the group of all commands, and how their errors are shown."""
 
 from __future__ import annotations
 
 import sys
 
 import click
+from click.shell_completion import get_completion_class
 
 from headrace import __version__
 from headrace.core.errors import ConfigurationError, HeadraceError
 
 from .bench import bench
-from .completion import completion
-from .dashboard import dashboard
-from .dead import dead
+from .commands.dashboard import dashboard
+from .commands.dead import dead
+from .commands.doctor import doctor
+from .commands.enqueue import enqueue
+from .commands.jobs import cancel, jobs, retry
+from .commands.publish import publish
+from .commands.queues import pause, purge, resume, split
+from .commands.schedules import schedules
+from .commands.status import status
+from .commands.tail import tail
+from .commands.topics import topics
+from .commands.workers import workers
 from .demo import demo
-from .doctor import doctor
-from .enqueue import enqueue
-from .jobs import cancel, jobs, retry
-from .publish import publish
-from .queues import pause, purge, resume, split
-from .render import echo, printable
-from .schedules import schedules
-from .status import status
-from .tail import tail
-from .topics import topics
-from .worker import worker
-from .workers import workers
+from .output.render import echo, printable
+from .worker.command import worker
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """Turns headrace's errors into one clear line and an exit code: 2 wrong usage, 1 failed."""
 
     def invoke(self, ctx: click.Context) -> object:
@@ -37,28 +37,28 @@ class Commands(click.Group):
         except ConfigurationError as error:
             raise WrongUsage(str(error)) from error
         except HeadraceError as error:
-            raise Failed(str(error)) from error
+            raise CommandFailed(str(error)) from error
         except click.ClickException as error:
             if error.message == printable(error.message):
                 raise
-            raise (WrongUsage if error.exit_code == 2 else Failed)(error.message) from error
+            raise (WrongUsage if error.exit_code == 2 else CommandFailed)(error.message) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the order below, which is that of use
 
 
-class Failed(click.ClickException):
-    """Told in words that steer no terminal: they may name what somebody else has stored."""
+class CommandFailed(click.ClickException):
+    """The message has no control characters: it may contain names from the store."""
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
 
 
-class WrongUsage(Failed):
+class WrongUsage(CommandFailed):
     exit_code = 2
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Background jobs and events for Python, on one engine.
@@ -84,6 +84,24 @@ def version() -> None:
 
     python = ".".join(map(str, sys.version_info[:3]))
     echo(f"headrace {__version__}, Python {python}, SQLite {apsw.sqlite_lib_version()}")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    Examples:
+      eval "$(headrace completion bash)"                                   in ~/.bashrc
+      eval "$(headrace completion zsh)"                                    in ~/.zshrc
+      headrace completion fish > ~/.config/fish/completions/headrace.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.ClickException(f"there is no completion for {shell}")
+    echo(kind(ctx.find_root().command, {}, "headrace", "_HEADRACE_COMPLETE").source())
 
 
 for command in (

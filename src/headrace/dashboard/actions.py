@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -13,12 +13,12 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from headrace.app import App
 from headrace.core.errors import ConfigurationError, HeadraceError
+from headrace.core.times import parse_start
 
 from .access import root_of
 from .editing import Draft, read, why_not
 from .forms import Fields, fields_of
 from .kinds import Chosen, ids_of_kind
-from .moments import start_of
 from .pages import job
 from .place import place_in
 from .said import say
@@ -193,7 +193,7 @@ async def _group_resume(app: App, fields: Fields) -> str:
 
 async def _group_reset(app: App, fields: Fields) -> str:
     topic, group = fields.get("topic"), fields.get("group")
-    start = start_of(fields.get("to"))
+    start = parse_start(fields.get("to"), UTC)
     await app.admin.reset_group(topic, group, to=start)
     return f"{group} reads {topic} from {_spoken(start)}"
 

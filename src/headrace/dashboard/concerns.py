@@ -10,9 +10,10 @@ import msgspec
 from headrace.admin import GroupInfo, QueueInfo, TopicInfo
 from headrace.core.examination import Finding, Level
 from headrace.core.record import WorkerInfo, moment
+from headrace.core.times import span
 
 from .place import Place
-from .text import counted, span
+from .text import counted
 
 #: Seconds: a job or an event that waits longer, and a worker that has not polled for so long, are shown.
 OLD: Final = 60.0

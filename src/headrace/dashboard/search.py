@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -11,8 +11,8 @@ import msgspec
 from headrace.app import App
 from headrace.core.info import JobInfo
 from headrace.core.record import JobStatus
+from headrace.core.times import parse_time
 
-from .moments import moment_of
 from .place import Place
 
 #: Jobs on a page.
@@ -88,8 +88,8 @@ async def _scan(app: App, place: Place, search: Search, cursor: str | None) -> F
 class Sieve:
     def __init__(self, search: Search) -> None:
         self._text = search.text.casefold()
-        self._since = moment_of(search.since) if search.since else None
-        self._until = moment_of(search.until) if search.until else None
+        self._since = parse_time(search.since, UTC) if search.since else None
+        self._until = parse_time(search.until, UTC) if search.until else None
 
     def passes(self, job: JobInfo) -> bool:
         return self._names(job) and self._is_within(job.enqueued_at or job.ended_at)

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.core.times import ago, span
 from headrace.engine.patience import impatience
 
 from . import text
@@ -112,7 +113,7 @@ class Site:
             "read_only": self.read_only,
             "has_login": self._has_login,
             "now": now,
-            "ago": lambda moment: text.ago(moment, now),
+            "ago": lambda time: ago(time, now),
             **content.values,
         }
 
@@ -135,7 +136,7 @@ def _environment(templates: Path) -> Environment:
         "number": text.number,
         "counted": text.counted,
         "problem": text.problem,
-        "span": text.span,
+        "span": span,
         "plot": plot,
         "query": query,
     }

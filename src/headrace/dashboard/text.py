@@ -42,29 +42,6 @@ def data(value: Any, most: int = LONG) -> str:
     return clean(text, most)
 
 
-def ago(moment: datetime | None, now: datetime | None = None) -> str:
-    """How long ago, or in how long."""
-    if moment is None:
-        return "–"
-    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
-    said = span(abs(seconds))
-    if abs(seconds) < 1:
-        return "now"
-    return f"{said} ago" if seconds > 0 else f"in {said}"
-
-
-def span(seconds: float) -> str:
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            whole, rest = divmod(seconds, size)
-            smaller = {"d": (3600, "h"), "h": (60, "min"), "min": (1, "s")}[unit]
-            more = int(rest // smaller[0])
-            return f"{int(whole)} {unit} {more} {smaller[1]}" if more else f"{int(whole)} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-
-
 def exact(moment: datetime | None) -> str:
     return "" if moment is None else moment.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds")
 

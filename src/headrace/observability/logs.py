@@ -45,6 +45,7 @@ from headrace.core.signals import (
     WorkerStopped,
     WorkerStopping,
 )
+from headrace.core.times import span
 
 #: How a listener is added: `on(signal, listener)`.
 On = Callable[[type[Signal], Callable[[Signal], None]], object]
@@ -300,14 +301,3 @@ def _trouble(signal: BackendError) -> str:
     if signal.service == "start":
         return f"waits for the store, for up to {signal.delay:.0f} s more: {signal.error}"
     return f"the {signal.service} could not go on, tries again in {span(signal.delay)}: {signal.error}"
-
-
-def span(seconds: float) -> str:
-    """A span of time as a person says it."""
-    if seconds < 0.001:
-        return f"{seconds * 1e6:.0f} µs"
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.0f} min"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace import App
-from headrace.cli import measures
+from headrace.cli import bench
 
 from .conftest import Shell
 
@@ -13,7 +13,7 @@ from .conftest import Shell
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"ONE_BY_ONE": 0.02, "BULK": 0.05, "BATCH": 20, "MOST": 100, "SAMPLES": 5}.items():
-        monkeypatch.setattr(measures, name, value)
+        monkeypatch.setattr(bench, name, value)
 
 
 @pytest.mark.parametrize("place", ["sqlite:///jobs.db", "memory://"])

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from headrace import App, JobStatus
-from headrace.cli import confirm, dead
+from headrace.cli.commands import dead
+from headrace.cli.output import confirm
 
 from .conftest import Shell
 

@@ -192,7 +192,7 @@ def test_arguments_and_results_that_cannot_be_read_do_not_hide_the_rest(headrace
 
 
 def test_a_job_that_nobody_knows_is_a_failure(app: App, headrace: Shell) -> None:
-    assert "nothing is known of job nix" in headrace.failed("jobs", "show", "shop:app", "nix")
+    assert "there is no job nix" in headrace.failed("jobs", "show", "shop:app", "nix")
     assert "one ID is wanted" in headrace.refused("jobs", "show", "shop:app", "one", "two")
     assert "Missing argument 'ID'" in headrace.refused("jobs", "show", "--app", "shop:app")
 
@@ -202,12 +202,12 @@ def test_waiting_jobs_are_cancelled_and_others_are_told_of(app: App, headrace: S
     result = headrace("cancel", "shop:app", "scheduled", "nix", "succeeded", "queued")
     assert result.exit_code == 1
     assert result.stdout == "scheduled cancelled\nqueued cancelled\n"
-    assert "nothing is known of job nix" in result.stderr
-    assert "succeeded is over: it is succeeded" in result.stderr
+    assert "there is no job nix" in result.stderr
+    assert "succeeded has ended: it is succeeded" in result.stderr
     info = app.sync.admin.job("scheduled")
     assert info is not None
     assert info.status is JobStatus.CANCELLED
-    assert r"nothing is known of job nix\x9b2J" in headrace("cancel", "shop:app", "nix\x9b2J").stderr
+    assert r"there is no job nix\x9b2J" in headrace("cancel", "shop:app", "nix\x9b2J").stderr
 
 
 @pytest.mark.usefixtures("story")
@@ -247,7 +247,7 @@ def test_the_events_that_groups_have_in_hand_are_listed(app: App, headrace: Shel
     assert (event["status"], event["task"]) == ("dead", "Placed")
     assert "orders/billing" in headrace("jobs", "shop:app", "--topic", "orders", "--group", "billing").stdout
     result = headrace("jobs", "shop:app", "--topic", "orders", "--group", "audit")
-    assert result.stdout == "no events in hand\n"
+    assert result.stdout == "no events\n"
     result = headrace("jobs", "shop:app", "--topic", "orders", "--group", "audti")
     assert "orders knows no group 'audti'; did you mean audit?" in result.stderr
 
@@ -260,9 +260,11 @@ def test_one_is_shown_retried_and_cancelled(app: App, headrace: Shell, dead_even
     assert headrace("retry", "shop:app", dead_event).stdout == f"{dead_event} was dead, is queued now\n"
     assert f"event {dead_event} is queued" in headrace.failed("retry", "shop:app", dead_event, *where)
     assert headrace("cancel", "shop:app", dead_event, *where).stdout == f"{dead_event} cancelled\n"
-    assert f"event {dead_event} is over: it is cancelled" in headrace.failed("cancel", "shop:app", dead_event)
+    assert f"event {dead_event} has ended: it is cancelled" in headrace.failed(
+        "cancel", "shop:app", dead_event
+    )
     words = headrace.failed("jobs", "show", "shop:app", "nix", *where)
-    assert "in group billing of orders nothing is known of event nix" in words
+    assert "there is no event nix in group billing of orders" in words
 
 
 def test_a_unique_key_leads_to_who_holds_it_and_else_to_those_that_had_it(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import App, ConfigurationError
-from headrace.cli.locate import locate
+from headrace.cli.target.locate import locate
 
 Write = Callable[[str, str], None]
 

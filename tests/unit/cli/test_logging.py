@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.cli.logging import Lines, start_logging
+from headrace.cli.worker.logging import TextFormatter, start_logging
 
 
 @pytest.fixture
@@ -25,23 +25,23 @@ def record(level: int, text: str = "stopped after 3 jobs") -> logging.LogRecord:
 
 
 def test_a_line_has_the_time_the_level_and_the_text() -> None:
-    line = Lines(coloured=False).format(record(logging.WARNING))
+    line = TextFormatter(coloured=False).format(record(logging.WARNING))
     time, level, text = line.split(maxsplit=2)
     assert len(time) == len("12:34:56")
     assert (level, text) == ("WARNING", "stopped after 3 jobs")
 
 
 def test_colours_are_for_what_stands_out() -> None:
-    lines = Lines(coloured=True)
+    lines = TextFormatter(coloured=True)
     assert lines.format(record(logging.ERROR)).startswith("\x1b[31m")
     assert "\x1b" not in lines.format(record(logging.INFO))
-    assert "\x1b" not in Lines(coloured=False).format(record(logging.ERROR))
+    assert "\x1b" not in TextFormatter(coloured=False).format(record(logging.ERROR))
 
 
 def test_the_name_of_a_job_steers_no_terminal() -> None:
     line = record(logging.INFO)
     line.job_id, line.task = "\x9b2J\x1b[31m", "\u202eevil\n"
-    assert Lines(coloured=False).format(line).endswith(r" [\u202eevil\n \x9b2J\x1b[31m]")
+    assert TextFormatter(coloured=False).format(line).endswith(r" [\u202eevil\n \x9b2J\x1b[31m]")
 
 
 @pytest.mark.usefixtures("root_restored")

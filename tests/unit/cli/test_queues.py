@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace import App, QueueInfo
-from headrace.cli import confirm
+from headrace.cli.output import confirm
 
 from .conftest import Shell
 
@@ -23,7 +23,7 @@ def test_queues_are_paused_and_resumed(app: App, headrace: Shell, enqueue: Enque
     assert headrace("pause", "shop:app", "default", "mails").stderr == ""
     assert queue(app, "default").paused
     assert queue(app, "mails").paused
-    assert headrace("resume", "mails", "shop:app").stdout == "mails goes on\n"
+    assert headrace("resume", "mails", "shop:app").stdout == "mails is resumed\n"
     assert not queue(app, "mails").paused
 
 
@@ -74,7 +74,7 @@ def test_a_queue_is_split_after_asking(
     app: App, headrace: Shell, enqueue: Enqueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enqueue("shop.add", 1)
-    assert "Have default go from 1 partition to 4?" in headrace.refused("split", "shop:app", "default", "4")
+    assert "Change default from 1 partition to 4?" in headrace.refused("split", "shop:app", "default", "4")
     result = headrace("split", "shop:app", "default", "4", "--yes")
     assert (result.exit_code, result.stdout) == (0, "new jobs of default go to 4 partitions\n")
     assert queue(app, "default").partitions == 4

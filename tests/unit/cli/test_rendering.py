@@ -1,67 +1,26 @@
-"""Spans, tables and progress as people see them."""
+"""Tables and progress as people see them."""
 
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime, timedelta
 
-import click
 import pytest
 from rich.console import Console
 
-from headrace.cli import progress
-from headrace.cli.progress import Steps
-from headrace.cli.render import compact_json, printable, short
-from headrace.cli.span import ago, span, spoken
-from headrace.cli.table import Column, Listing
+from headrace.cli.output import progress
+from headrace.cli.output.progress import ProgressBar
+from headrace.cli.output.render import compact_json, printable, short
+from headrace.cli.output.table import Column, FittedTable
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90", 90), ("1.5", 1.5), ("250ms", 0.25), ("15m", 900), ("2h", 7200), ("3d", 259200)],
-)
-def test_spans_are_read(text: str, seconds: float) -> None:
-    assert span(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "-1", "soon", "3 weeks", "1e9", "99999999999"])
-def test_what_is_no_span_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter):
-        span(text)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (0.25, "250 ms"),
-        (3.14, "3.1 s"),
-        (42, "42 s"),
-        (300, "5 min"),
-        (7199, "2 h"),
-        (90_000, "25 h"),
-        (1e6, "12 d"),
-    ],
-)
-def test_spans_are_spoken(seconds: float, text: str) -> None:
-    assert spoken(seconds) == text
-
-
-def test_a_moment_is_ago_or_ahead() -> None:
-    now = datetime.now(UTC)
-    assert ago(None) == ""
-    assert ago(now - timedelta(minutes=5)) == "5 min ago"
-    assert ago(now + timedelta(minutes=5)) == "in 5 min"
-
-
-def lines(listing: Listing, width: int) -> list[str]:
+def lines(listing: FittedTable, width: int) -> list[str]:
     sink = io.StringIO()
     Console(file=sink, width=width).print(listing)
     return [line.rstrip() for line in sink.getvalue().splitlines()]
 
 
-def jobs_listing() -> Listing:
-    listing = Listing(
+def jobs_listing() -> FittedTable:
+    listing = FittedTable(
         Column("id"),
         Column("task", cut=True),
         Column("attempts", right=True, spare=1),
@@ -95,8 +54,8 @@ def test_a_listing_gives_lines_of_one_width_for_a_screen() -> None:
 
 
 def test_a_column_keeps_its_least_before_others_are_left_out() -> None:
-    def listing(least: int) -> Listing:
-        listing = Listing(Column("when", cut=True, least=least), Column("at", spare=1))
+    def listing(least: int) -> FittedTable:
+        listing = FittedTable(Column("when", cut=True, least=least), Column("at", spare=1))
         listing.add("0 9 * * mon-fri Europe/London", "2026-03-01 10:00:00")
         return listing
 
@@ -115,7 +74,7 @@ def test_long_and_dangerous_texts_are_tamed() -> None:
 def test_progress_is_told_in_lines_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Steps("replaying", 1000) as steps:
+    with ProgressBar("replaying", 1000) as steps:
         steps.done(200)
         assert capsys.readouterr().err == ""
         monkeypatch.setattr(progress, "LINE_EVERY", 0)
@@ -129,7 +88,7 @@ def test_progress_is_a_bar_on_a_terminal(
     sink = io.StringIO()
     monkeypatch.setattr(progress, "is_terminal", lambda stream: True)
     monkeypatch.setattr(progress, "console", lambda stderr: Console(file=sink, force_terminal=True, width=80))
-    with Steps("replaying", 1000) as steps:
+    with ProgressBar("replaying", 1000) as steps:
         steps.done(400)
     assert "400/1000" in sink.getvalue()
     assert capsys.readouterr().err == ""

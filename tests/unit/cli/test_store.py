@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import App
-from headrace.cli.store import split
+from headrace.cli.target.store import split
 
 from .conftest import Shell
 from .shop import make_shop
@@ -71,7 +71,7 @@ def test_a_namespace_goes_with_a_url(headrace: Shell, url: str, app: App) -> Non
 
 
 def test_two_stores_are_one_too_many(app: App, headrace: Shell, url: str) -> None:
-    assert "say once where the store is" in headrace.refused("status", "shop:app", "--url", url)
+    assert "the store is named more than once" in headrace.refused("status", "shop:app", "--url", url)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli import supervisor as supervisor_module
-from headrace.cli.supervisor import FIRST_PAUSE, LONGEST_PAUSE, PROVEN, Child, Supervisor
+from headrace.cli.worker import supervisor as supervisor_module
+from headrace.cli.worker.supervisor import FIRST_PAUSE, LONGEST_PAUSE, PROVEN, Supervisor, WorkerProcess
 from tests.waiting import wait_until_sync
 
 
@@ -25,7 +25,7 @@ def signals_restored() -> Iterator[None]:
 def supervisor(*scripts: str, burst: bool = False) -> Supervisor:
     """A supervisor whose children run these scripts."""
     made = Supervisor("shop:app", 0, burst=burst, arguments=[])
-    made._children = [Child(number, ["sh", "-c", script]) for number, script in enumerate(scripts, 1)]
+    made._children = [WorkerProcess(number, ["sh", "-c", script]) for number, script in enumerate(scripts, 1)]
     return made
 
 
@@ -89,7 +89,7 @@ def test_a_stop_that_comes_while_a_child_is_being_started_reaches_it() -> None:
 
 
 def test_the_pause_before_a_child_is_replaced_doubles_up_to_a_limit() -> None:
-    child = Child(1, [])
+    child = WorkerProcess(1, [])
     child._started_at = time.monotonic()
     pauses = [child.died() for _ in range(10)]
     assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
@@ -97,7 +97,7 @@ def test_the_pause_before_a_child_is_replaced_doubles_up_to_a_limit() -> None:
 
 
 def test_a_child_that_has_proved_itself_begins_anew() -> None:
-    child = Child(1, [])
+    child = WorkerProcess(1, [])
     child._started_at = time.monotonic()
     assert child.died() < child.died()
     child._started_at = time.monotonic() - PROVEN - 1

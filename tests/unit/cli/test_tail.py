@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from headrace import App, EventInfo
-from headrace.cli import tail as tail_module
+from headrace.cli.commands import tail as tail_module
 from headrace.sync import SyncAdmin
 
 from .conftest import Shell
@@ -110,7 +110,7 @@ def test_a_topic_that_is_not_there_yet_is_waited_for_and_remarked_on(
     ("words", "said"),
     [
         (("order", "--no-follow"), "did you mean orders?"),
-        (("orders", "--since", "yesterday"), "'yesterday' is no start"),
+        (("orders", "--since", "yesterday"), "'yesterday' is no time"),
         (("orders", "--since", "new", "--group", "billing"), "--since or --group, not both"),
         (("orders", "--group", "nobody"), "orders knows no group 'nobody'"),
         (("orders", "returns"), "one TOPIC is wanted"),

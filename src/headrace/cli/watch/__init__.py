@@ -1,4 +1,4 @@
-"""`headrace status --watch`: a screen with graphs and keys on a terminal, plain lines anywhere else."""
+"""`headrace status --watch`: a screen with graphs and keys on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -6,40 +6,77 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Coroutine
-from typing import Any
+import sys
+from datetime import UTC, datetime
 
 from headrace.app import App
-from headrace.cli.render import console, is_terminal
+from headrace.cli.commands.snapshot import Snapshot, look, snapshot_document, snapshot_view
+from headrace.cli.output.render import clock_time, console, echo, is_terminal, json_line, show
+from headrace.core.errors import BackendUnavailable
+from headrace.core.examination import Finding
+from headrace.dashboard.checkup import Checkup
+from headrace.dashboard.concerns import concerns
 
-from .lines import json_lines, text_lines
-from .live import Live
-from .screen import Screen
+from .screen import Terminal, WatchScreen
 
 
 def watch(app: App, *, every: float, as_json: bool) -> int:
-    """Until it is ended; the exit code."""
-    # Nobody reads logs here, and on a terminal their lines would stand across the table.
+    """Run until the user ends it. Returns the exit code."""
+    # Log lines would be written across the screen.
     logging.getLogger("headrace").addHandler(logging.NullHandler())
     with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
-        if as_json:
-            asyncio.run(json_lines(app, every))
-        elif not is_terminal("stdout") or console().is_dumb_terminal:
-            asyncio.run(text_lines(app, every))
+        if as_json or not is_terminal("stdout") or console().is_dumb_terminal:
+            asyncio.run(_print_lines(app, every, as_json=as_json))
         else:
-            return _run(_live(app, every))
+            return _run_screen(app, every)
     return 0
 
 
-def _run(main: Coroutine[Any, Any, int]) -> int:
+def _run_screen(app: App, every: float) -> int:
     with asyncio.Runner() as runner:
-        code = runner.run(main)
+        code = runner.run(WatchScreen(app, Terminal(console()), every).run())
         if asyncio.all_tasks(runner.get_loop()):
-            # Something that the store does not let go of, and for which closing the loop would wait. The
-            # person has left, and has the terminal back.
+            # A doctor at work, or a store that hangs: closing the loop would wait for them.
             os._exit(code)
         return code
 
 
-async def _live(app: App, every: float) -> int:
-    return await Live(app, Screen(console()), every).run()
+async def _print_lines(app: App, every: float, *, as_json: bool) -> None:
+    """What `status` prints, again and again: a block of text, or a JSON document on one line."""
+    checkup = Checkup(app)
+    try:
+        while True:
+            try:
+                found: Snapshot | BackendUnavailable = await look(app)
+            except BackendUnavailable as error:
+                found = error
+            if as_json:
+                _print_document(app, found)
+            else:
+                _print_block(app, found, checkup.findings())
+            sys.stdout.flush()
+            await _wait(every)
+    finally:
+        await app.close()
+
+
+def _print_document(app: App, found: Snapshot | BackendUnavailable) -> None:
+    if isinstance(found, Snapshot):
+        echo(json_line(snapshot_document(found)))
+    else:
+        echo(json_line({"store": app.store, "at": datetime.now(UTC), "error": str(found)}))
+
+
+def _print_block(app: App, found: Snapshot | BackendUnavailable, findings: list[Finding]) -> None:
+    echo(clock_time(datetime.now(UTC)))
+    if isinstance(found, Snapshot):
+        show(snapshot_view(found))
+        for concern in concerns(found.queues, found.topics, found.workers, findings):
+            echo(f"! {concern.text}")
+    else:
+        echo(f"{app.store}\n\n! {found}")
+    echo()
+
+
+async def _wait(seconds: float) -> None:
+    await asyncio.sleep(seconds)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from headrace.app import App
-from headrace.dashboard.moments import FORMS
+from headrace.core.times import TIME_FORMS
 from headrace.dashboard.site import Content
 
 
 async def page(app: App, request: Request) -> Content:
-    return Content("topics.html", {"topics": await app.admin.topics(), "forms": FORMS}, "Topics")
+    return Content(
+        "topics.html", {"topics": await app.admin.topics(), "forms": f"{TIME_FORMS} UTC"}, "Topics"
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from headrace.admin import GroupInfo, QueueInfo, TopicInfo, Traffic
-from headrace.cli.snapshot import Snapshot
-from headrace.cli.watch.panel import Panel
+from headrace.cli.commands.snapshot import Snapshot
+from headrace.cli.watch.state import WatchState
 from headrace.core.record import RunningJob, WorkerInfo
 
 
@@ -63,7 +63,7 @@ def snapshot(
     )
 
 
-def panel_of(seen: Snapshot | None = None) -> Panel:
-    panel = Panel("SQLite file jobs.db")
-    panel.show(seen or snapshot(), [])
-    return panel
+def state_of(seen: Snapshot | None = None) -> WatchState:
+    state = WatchState("SQLite file jobs.db")
+    state.update(seen or snapshot(), [])
+    return state

@@ -7,8 +7,9 @@ import time
 import pytest
 
 from headrace.admin import Traffic
-from headrace.cli.watch.pace import Pace
-from headrace.cli.watch.sparkline import fitting, meter, sparkline
+from headrace.cli.output.render import meter
+from headrace.cli.watch.state import Rates
+from headrace.cli.watch.view import sparkline
 
 
 def test_a_quiet_hour_is_a_line() -> None:
@@ -38,11 +39,6 @@ def test_what_mostly_failed_is_red() -> None:
     assert [str(span.style) for span in graph.spans] == ["green", "green", "red", "dim"]
 
 
-@pytest.mark.parametrize(("room", "width"), [(100, 60), (59, 30), (14, 12), (6, 6), (5, 0), (-3, 0)])
-def test_a_graph_is_as_wide_as_fits(room: int, width: int) -> None:
-    assert fitting(room) == width
-
-
 def test_a_meter_shows_little_as_something_and_too_much_as_all() -> None:
     assert [meter(part, 4, "").plain for part in (0, 0.01, 0.5, 1, 2)] == [
         "░░░░",
@@ -55,19 +51,19 @@ def test_a_meter_shows_little_as_something_and_too_much_as_all() -> None:
 
 def test_a_rate_counts_what_belongs_to_the_last_sixty_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 6015.0)  # a quarter of a minute has passed
-    assert Pace().per_second((7, 120, 30)) == (30 + 120 * 0.75) / 60
-    assert Pace().per_second(()) == 0
+    assert Rates().per_second((7, 120, 30)) == (30 + 120 * 0.75) / 60
+    assert Rates().per_second(()) == 0
 
 
 def test_the_minute_is_that_of_the_store_once_one_is_seen_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(time, "time", lambda: 6059.9)  # our clock: nothing of the last minute counts
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    measured = Pace()
-    measured.follow([Traffic("queue", "a", (0, 5, 60), (), ())])
-    measured.follow([Traffic("queue", "a", (0, 5, 65), (), ())])
+    measured = Rates()
+    measured.update([Traffic("queue", "a", (0, 5, 60), (), ())])
+    measured.update([Traffic("queue", "a", (0, 5, 65), (), ())])
     assert measured.per_second((60, 0)) == pytest.approx(0, abs=0.01)
-    measured.follow([Traffic("queue", "a", (5, 65, 0), (), ())])
+    measured.update([Traffic("queue", "a", (5, 65, 0), (), ())])
     assert measured.per_second((60, 0)) == 1
     now[0] += 30
     assert measured.per_second((60, 0)) == 0.5

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.watch.keyboard import Keyboard
+from headrace.cli.watch.screen import Keyboard
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from headrace.cli.watch.keyboard import Keyboard
 def test_bytes_are_keys(data: bytes, keys: list[str]) -> None:
     keyboard = Keyboard()
     assert keyboard.feed(data) == keys
-    assert not keyboard.waits
+    assert not keyboard.rest
 
 
 @pytest.mark.parametrize("data", [b"\x1b[A", b"\x1bOA", b"\x1b[5~", "ä".encode()])
@@ -37,14 +37,14 @@ def test_a_key_may_come_byte_by_byte(data: bytes) -> None:
 def test_an_escape_that_nothing_follows_is_the_key_of_that_name() -> None:
     keyboard = Keyboard()
     assert keyboard.feed(b"\x1b") == []
-    assert keyboard.waits
-    assert keyboard.settle() == ["escape"]
-    assert not keyboard.waits
-    assert keyboard.settle() == []
+    assert keyboard.rest
+    assert keyboard.flush() == ["escape"]
+    assert not keyboard.rest
+    assert keyboard.flush() == []
 
 
 def test_half_a_sequence_is_no_key() -> None:
     keyboard = Keyboard()
     assert keyboard.feed(b"\x1b[5") == []
-    assert keyboard.settle() == []
+    assert keyboard.flush() == []
     assert keyboard.feed(b"p") == ["p"]

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from headrace import App
-from headrace.cli.snapshot import Snapshot
-from headrace.cli.snapshot import look as real_look
-from headrace.cli.watch import lines, looking
+from headrace.cli import watch
+from headrace.cli.commands.snapshot import Snapshot
+from headrace.cli.commands.snapshot import look as real_look
 from headrace.core.errors import BackendUnavailable
 from tests.unit.cli.conftest import Shell
 
@@ -36,8 +36,8 @@ def three_looks(monkeypatch: pytest.MonkeyPatch) -> None:
         if looks == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(looking, "look", look)
-    monkeypatch.setattr(lines, "_rest", rest)
+    monkeypatch.setattr(watch, "look", look)
+    monkeypatch.setattr(watch, "_wait", rest)
 
 
 def test_a_block_for_each_look_and_no_control_codes(app: App, headrace: Shell, enqueue: Enqueue) -> None:

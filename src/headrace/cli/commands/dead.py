@@ -1,0 +1,308 @@
+"""`headrace dead`: list, show, replay or discard dead letters."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import click
+import msgspec
+
+from headrace.app import App
+from headrace.cli.output.confirm import confirm, yes_option
+from headrace.cli.output.job_page import read_page, show_page
+from headrace.cli.output.progress import ProgressBar
+from headrace.cli.output.render import counted, echo, short, show, show_json
+from headrace.cli.output.table import Column, FittedTable
+from headrace.cli.target.place import Place, known_groups, known_queues, place_of, place_options
+from headrace.cli.target.store import on_store, on_store_with
+from headrace.core.outcome import DeadReason
+from headrace.core.record import DeadLetter, JobStatus
+from headrace.core.times import ago
+from headrace.sync import SyncAdmin
+
+from .jobs import find_job, limit_option, only_one, tell_if_cut
+from .listing_group import ListingGroup
+
+#: Dead letters asked of the store, replayed or discarded at once.
+STEP = 200
+
+#: Queue or group → ids of its dead letters.
+Chosen = dict[Place, list[str]]
+
+_task_option = click.option("--task", metavar="TASK", help="Only this task, or events of this kind.")
+_reason_option = click.option(
+    "--reason",
+    type=click.Choice(list(map(str, DeadReason))),
+    metavar="REASON",
+    help=f"Only {', '.join(DeadReason)}.",
+)
+_all_option = click.option("--all", "everything", is_flag=True, help="All of them.")
+_dry_option = click.option("--dry-run", is_flag=True, help="Only list what would be done.")
+
+
+class LetterSelection(msgspec.Struct, frozen=True):
+    """Which dead letters the command line selects."""
+
+    ids: tuple[str, ...]
+    place: Place
+    task: str | None
+    reason: str | None
+    everything: bool
+
+    def check(self) -> None:
+        narrowed = self.place != Place() or self.task or self.reason
+        if not self.ids and not narrowed and not self.everything:
+            raise click.UsageError("Say which: one ID or more, --queue, --topic, --task, --reason, or --all.")
+        if self.ids and (self.task or self.reason or self.everything):
+            raise click.UsageError("Give IDs, or --task, --reason and --all, not both.")
+
+
+@click.group(cls=ListingGroup)
+def dead() -> None:
+    """List, replay or discard dead letters.
+
+    Dead letters are jobs that do not run again by themselves, and events that a group does not handle again.
+    They are kept with their arguments and the reason.
+
+    \b
+    Examples:
+      headrace dead shop:app
+      headrace dead shop:app --task shop.send_mail --reason exhausted
+      headrace dead shop:app --topic orders --group billing
+      headrace dead show shop:app 01m7f9vj79fnjrwh4myfs88p3r
+      headrace dead replay shop:app --task shop.send_mail
+      headrace dead discard shop:app --reason invalid --dry-run
+    """
+
+
+@dead.command("list")
+@place_options
+@_task_option
+@_reason_option
+@limit_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@on_store
+def list_dead(
+    app: App, place: Place, task: str | None, reason: str | None, limit: int, as_json: bool
+) -> None:
+    """List dead letters, the latest of each queue and each group first.
+
+    \b
+    Examples:
+      headrace dead list shop:app
+      headrace dead list shop:app --queue mails --json
+      headrace dead list shop:app --topic orders --group billing
+    """
+    admin = app.sync.admin
+    if place.queue is not None:
+        known_queues(admin, place.queue)
+    if place.topic is not None:
+        known_groups(admin, place)
+    found = [*islice(_letters(admin, **place.options, task=task, reason=reason), limit + 1)]
+    if as_json:
+        show_json([_document(letter) for letter in found[:limit]])
+    elif found:
+        show(_table(found[:limit]))
+    else:
+        echo("no dead letters")
+    tell_if_cut(len(found) > limit, limit)
+
+
+@dead.command("show")
+@place_options
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@on_store_with("ID")
+def show_dead(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> None:
+    """Show a dead letter: its arguments, its history and its error.
+
+    \b
+    Examples:
+      headrace dead show shop:app 01m7f9vj79fnjrwh4myfs88p3r
+    """
+    info = find_job(app, only_one(ids), place)
+    if info.status is not JobStatus.DEAD:
+        noun = "event" if info.topic else "job"
+        raise click.ClickException(f"{noun} {info.id} is not dead: it is {info.status}")
+    show_page(app, read_page(app, info), as_json=as_json)
+
+
+@dead.command("replay")
+@place_options
+@_task_option
+@_reason_option
+@_all_option
+@_dry_option
+@yes_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@on_store_with("[ID...]", least=0)
+def replay(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, **which: Any) -> None:
+    """Run dead letters again.
+
+    Each keeps its id and starts with zero counts. An event goes to the group in which it died. The command
+    asks first, unless you name the ids.
+
+    \b
+    Examples:
+      headrace dead replay shop:app 01m7f9vj79fnjrwh4myfs88p3r
+      headrace dead replay shop:app --task shop.send_mail --dry-run
+      headrace dead replay shop:app --topic orders --group billing
+      headrace dead replay shop:app --all --yes
+    """
+    wish = LetterSelection(ids, **which)
+    chosen, missing = _chosen(app, wish)
+    if dry_run:
+        _rehearse("replayed", chosen, missing, as_json)
+        return
+    total = _count(chosen)
+    if total and not wish.ids:
+        confirm(f"Replay {counted(total, 'dead letter')}", yes=yes)
+    replayed, duplicates = 0, []
+    for answer in _in_steps("replaying", chosen, app.sync.admin.replay):
+        replayed += int(answer)
+        duplicates += answer.duplicates
+    for id in duplicates:
+        echo(f"{id} stays dead: another job holds its unique key by now", err=True)
+    _report("replayed", replayed, missing, as_json, duplicates=duplicates)
+
+
+@dead.command("discard")
+@place_options
+@_task_option
+@_reason_option
+@_all_option
+@_dry_option
+@yes_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@on_store_with("[ID...]", least=0)
+def discard(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, **which: Any) -> None:
+    """Remove dead letters for good, after a question.
+
+    \b
+    Examples:
+      headrace dead discard shop:app 01m7f9vj79fnjrwh4myfs88p3r
+      headrace dead discard shop:app --reason invalid --dry-run
+      headrace dead discard shop:app --queue mails --yes
+    """
+    chosen, missing = _chosen(app, LetterSelection(ids, **which))
+    if dry_run:
+        _rehearse("discarded", chosen, missing, as_json)
+        return
+    if total := _count(chosen):
+        confirm(f"Discard {counted(total, 'dead letter')} for good", yes=yes)
+    _report("discarded", sum(_in_steps("discarding", chosen, app.sync.admin.discard)), missing, as_json)
+
+
+def _letters(admin: SyncAdmin, **only: str | None) -> Iterator[DeadLetter]:
+    cursor: str | None = None
+    while True:
+        page = admin.dead(**only, cursor=cursor, limit=STEP)
+        yield from page
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _document(letter: DeadLetter) -> dict[str, Any]:
+    """A dead letter as `--json` lists it. Its bytes are left out: `show` has the arguments."""
+    document = msgspec.structs.asdict(letter)
+    document["payload_size"] = len(document.pop("payload"))
+    return document
+
+
+def _table(found: list[DeadLetter]) -> FittedTable:
+    listing = FittedTable(
+        Column("id"),
+        Column("task", cut=True),
+        Column("from", cut=True, spare=1),
+        Column("reason"),
+        Column("attempts", right=True, spare=3),
+        Column("died", right=True, spare=2),
+        Column("error", cut=True),
+    )
+    for letter in found:
+        error = f"{letter.error_type}: {letter.error}" if letter.error_type else letter.error
+        listing.add(
+            letter.id,
+            short(letter.task),
+            str(place_of(letter)),
+            letter.reason,
+            str(letter.attempts),
+            ago(letter.died_at),
+            short(error),
+        )
+    return listing
+
+
+def _chosen(app: App, wish: LetterSelection) -> tuple[Chosen, list[str]]:
+    """The selected dead letters, and the ids that are no dead letters."""
+    wish.check()
+    admin = app.sync.admin
+    chosen: Chosen = defaultdict(list)
+    missing: list[str] = []
+    if not wish.ids:
+        for letter in _letters(admin, **wish.place.options, task=wish.task, reason=wish.reason):
+            chosen[place_of(letter)].append(letter.id)
+    for id in dict.fromkeys(wish.ids):
+        places = _where_dead(admin, id, wish.place)
+        for place in places:
+            chosen[place].append(id)
+        if not places:
+            missing.append(id)
+    return chosen, missing
+
+
+def _where_dead(admin: SyncAdmin, id: str, place: Place) -> list[Place]:
+    """The queue of a job, or all groups in which an event died."""
+    info = admin.job(id, **place.options)
+    if info is None or info.status is not JobStatus.DEAD:
+        return []
+    if info.topic is None:
+        return [place_of(info)]
+    groups = known_groups(admin, Place(None, info.topic, place.group))
+    found = [admin.job(id, **group.options) for group in groups]
+    return [place_of(each) for each in found if each is not None and each.status is JobStatus.DEAD]
+
+
+def _count(chosen: Chosen) -> int:
+    return sum(map(len, chosen.values()))
+
+
+def _in_steps(what: str, chosen: Chosen, act: Callable[..., Any]) -> Iterator[Any]:
+    """The answer of each step. Shows the progress."""
+    with ProgressBar(what, _count(chosen)) as steps:
+        for place, ids in chosen.items():
+            for start in range(0, len(ids), STEP):
+                part: Sequence[str] = ids[start : start + STEP]
+                yield act(ids=part, **place.options)
+                steps.done(len(part))
+
+
+def _rehearse(done: str, chosen: Chosen, missing: list[str], as_json: bool) -> None:
+    if as_json:
+        show_json(
+            {"dry_run": True, done: _count(chosen), "ids": [*chain(*chosen.values())], "missing": missing}
+        )
+    else:
+        for place, ids in chosen.items():
+            for id in ids:
+                echo(f"{id} of {place}")
+        echo(f"{counted(_count(chosen), 'dead letter')} would be {done}; nothing was changed")
+    _fail_if_missing(missing)
+
+
+def _report(done: str, number: int, missing: list[str], as_json: bool, **more: Any) -> None:
+    if as_json:
+        show_json({done: number, **more, "missing": missing})
+    else:
+        echo(f"{counted(number, 'dead letter')} {done}")
+    _fail_if_missing(missing)
+
+
+def _fail_if_missing(missing: list[str]) -> None:
+    for id in missing:
+        echo(f"Error: there is no dead letter {id}", err=True)
+    if missing:
+        raise click.exceptions.Exit(1)

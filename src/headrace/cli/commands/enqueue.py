@@ -1,0 +1,259 @@
+"""`headrace enqueue`: one job, or many of one task, from the command line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from headrace.app import App
+from headrace.cli.output.progress import ProgressBar
+from headrace.cli.output.render import compact_json, counted, echo, show_json
+from headrace.cli.target.arguments import call_from_json
+from headrace.cli.target.option_types import span_option
+from headrace.cli.target.store import located, opened
+from headrace.cli.target.suggestions import few
+from headrace.core.errors import (
+    ConfigurationError,
+    HeadraceError,
+    PayloadError,
+    QueueFull,
+    ResultNotKept,
+    ResultTimeout,
+)
+from headrace.core.message import PRIORITIES
+from headrace.core.record import JobStatus
+from headrace.jobs.job import Job
+from headrace.jobs.task import Call, Task
+
+#: Jobs stored at once; the bar moves as often.
+STEP = 500
+
+
+@click.command()
+@click.argument("target", metavar="MODULE:APP")
+@click.argument("task")
+@click.argument("arguments", metavar="[JSON]", required=False)
+@click.option("--delay", type=span_option, metavar="SPAN", help="Run it after 90, 15m, 2h, 3d; default: now.")
+@click.option("--queue", metavar="QUEUE", help="Another queue than the task's.")
+@click.option("--priority", type=click.Choice(list(PRIORITIES)), help="Another priority than the task's.")
+@click.option("--unique-key", metavar="KEY", help="Do nothing when a job with this key waits or runs.")
+@click.option("--job-id", metavar="ID", help="An id of your own; default: a new one.")
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE",
+    help="A job for each line of FILE, which holds JSON; - is standard input.",
+)
+@click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
+@click.option(
+    "--timeout",
+    envvar="HEADRACE_TIMEOUT",
+    type=span_option,
+    metavar="SPAN",
+    help="With --wait: no longer than this.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+def enqueue(
+    target: str,
+    task: str,
+    arguments: str | None,
+    source: str | None,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Store a job of TASK, and print its id.
+
+    JSON holds the arguments: a list for positional ones, an object for named ones. They are converted to the
+    annotated types, and nothing is sent when they do not fit. TASK may be the last part of a name. With
+    --from, a file holds such JSON for many jobs, a line each.
+
+    \b
+    Examples:
+      headrace enqueue shop:app shop.add '[2, 3]'
+      headrace enqueue shop:app send_mail '{"to": "ada@example.org"}' --delay 10m
+      headrace enqueue shop:app add '[2, 3]' --wait --timeout 30
+      headrace enqueue shop:app add --from numbers.jsonl --queue slow
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if source is not None:
+        _check_many(arguments is not None, wait, given)
+        _enqueue_many(target, task, source, given, as_json=as_json)
+        return
+    with opened(located(target)) as app:
+        call = call_from_json(find_task(app, task, target), arguments)
+        job = _stored(app, call.with_(**given))
+        document = {"id": job.id, "task": job.task, "queue": job.queue, "duplicate": job.duplicate}
+        if not as_json:
+            _tell(job)
+        if wait:
+            document |= _waited(app, job, timeout)
+        if as_json:
+            show_json(document)
+        elif wait:
+            _tell_end(document)
+    raise click.exceptions.Exit(_exit_code(document))
+
+
+def _check_many(arguments: bool, wait: bool, given: dict[str, Any]) -> None:
+    """What makes sense for one job only."""
+    said = {"JSON": arguments, "--wait": wait}
+    said |= {"--job-id": "job_id" in given, "--unique-key": "unique_key" in given}
+    if wrong := [name for name, is_said in said.items() if is_said]:
+        raise click.UsageError(f"{' and '.join(wrong)} cannot be given with --from.")
+
+
+def _enqueue_many(target: str, task: str, source: str, given: dict[str, Any], *, as_json: bool) -> None:
+    with opened(located(target)) as app:
+        found = find_task(app, task, target)
+        stored = store_lines(app, found, read_lines(source), given)
+    if as_json:
+        show_json({"task": found.name, "ids": stored.ids, "duplicates": stored.duplicates})
+    else:
+        echo(str(stored))
+
+
+def find_task(app: App, name: str, target: str) -> Task[Any, Any]:
+    """The task of this name, or the only one whose name ends with it."""
+    ending = [known for known in app.tasks if known.endswith(f".{name}")]
+    found = app.tasks.get(name) or (app.tasks[ending[0]] if len(ending) == 1 else None)
+    if found is not None:
+        return found
+    if not app.tasks:
+        raise ConfigurationError(f"{target} has no tasks")
+    close = ending or _close(name, app.tasks)
+    hint = f"did you mean {', '.join(close)}" if close else f"it has {few(sorted(app.tasks))}"
+    raise ConfigurationError(f"{target} has no task {name!r}; {hint}{'?' if close else ''}")
+
+
+def _close(name: str, known: Iterable[str]) -> list[str]:
+    """Names that are nearly this one, whole or in their last part."""
+    parts = {part: each for each in known for part in (each, each.rpartition(".")[2])}
+    near = difflib.get_close_matches(name, parts, n=5)
+    return list(dict.fromkeys(parts[part] for part in near))
+
+
+def _stored(app: App, call: Call[Any]) -> Job[Any]:
+    try:
+        return app.sync.enqueue(call)
+    except PayloadError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _tell(job: Job[Any]) -> None:
+    echo(job.id)
+    if job.duplicate:
+        echo("This job was already there; nothing was added.", err=True)
+
+
+def _waited(app: App, job: Job[Any], timeout: float | None) -> dict[str, Any]:
+    """How it ended, as the fields of a document."""
+    try:
+        status = app.sync.wait(job, timeout)
+    except ResultTimeout as error:
+        return {"status": app.sync.status(job), "error": f"{error}: headrace jobs show {job.id}"}
+    if status is JobStatus.UNKNOWN:
+        # It was there a moment ago: it has succeeded, and nothing of it is kept.
+        return {"status": JobStatus.SUCCEEDED, "result": None, "note": "no result is kept"}
+    if status is not JobStatus.SUCCEEDED:
+        info = app.sync.info(job)
+        words = f"{info.error_type}: {info.error}" if info.error_type else info.error
+        return {
+            "status": status,
+            "error": words or f"job {job.id} is {status}",
+            "reason": info.reason,
+            "traceback": info.traceback,
+        }
+    try:
+        return {"status": status, "result": app.sync.result(job)}
+    except ResultNotKept:
+        return {"status": status, "result": None, "note": "no result is kept"}
+
+
+def _tell_end(document: dict[str, Any]) -> None:
+    if "error" not in document:
+        echo(compact_json(document["result"]))
+        if "note" in document:
+            echo(f"It has succeeded; {document['note']}.", err=True)
+        return
+    if document.get("traceback"):
+        echo(document["traceback"].rstrip(), err=True)
+    dead = f"dead ({document['reason']}): " if document.get("reason") else ""
+    echo(f"Error: {dead}{document['error']}", err=True)
+
+
+def _exit_code(document: dict[str, Any]) -> int:
+    return 1 if "error" in document else 0
+
+
+class BulkResult(msgspec.Struct, frozen=True):
+    """The ids of the jobs, in the order of the lines; `duplicates` of them were stored before."""
+
+    ids: list[str]
+    duplicates: int
+
+    def __str__(self) -> str:
+        fresh = f"{counted(len(self.ids) - self.duplicates, 'job')} stored"
+        return f"{fresh}; {self.duplicates:,} were already there" if self.duplicates else fresh
+
+
+def read_lines(path: str) -> list[str]:
+    """The lines of a file, `-` for standard input."""
+    try:
+        with click.open_file(path, encoding="utf-8") as file:
+            text: str = file.read()
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+    # Not splitlines: JSON may hold characters that it takes for the end of a line.
+    return text.split("\n")
+
+
+def store_lines(app: App, task: Task[Any, Any], lines: Sequence[str], options: dict[str, Any]) -> BulkResult:
+    """Check all lines first. Then store a job for each line that is not empty."""
+    _check_lines(task, lines)
+    lines = [line for line in lines if line.strip()]
+    stored: list[Job[Any]] = []
+    try:
+        with ProgressBar("enqueueing", len(lines)) as steps:
+            for start in range(0, len(lines), STEP):
+                calls = [call_from_json(task, line).with_(**options) for line in lines[start : start + STEP]]
+                stored += _sent(app, calls, start)
+                steps.reached(len(stored))
+    except KeyboardInterrupt:
+        raise click.ClickException(
+            f"stopped; of {counted(len(lines), 'job')} at least {len(stored):,} are stored"
+        ) from None
+    return BulkResult([job.id for job in stored], sum(job.duplicate for job in stored))
+
+
+def _check_lines(task: Task[Any, Any], lines: Sequence[str]) -> None:
+    # Lines are decoded here and again later: a million calls take more memory than a million lines.
+    for number, line in enumerate(lines, 1):
+        try:
+            if line.strip():
+                call_from_json(task, line)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"line {number:,}: {error}; nothing was sent") from error
+
+
+def _sent(app: App, calls: list[Call[Any]], before: int) -> list[Job[Any]]:
+    try:
+        return app.sync.enqueue_many(calls)
+    except QueueFull as error:
+        raise click.ClickException(_with_count(error, before + len(error.accepted))) from error
+    except PayloadError as error:
+        raise ConfigurationError(_with_count(error, before)) from error
+    except HeadraceError as error:
+        raise click.ClickException(_with_count(error, before)) from error
+
+
+def _with_count(error: HeadraceError, before: int) -> str:
+    """The error and how many jobs are stored. Lines are stored in order, so the user knows where to go on."""
+    return f"{error}; stored before that: {counted(before, 'job')}"

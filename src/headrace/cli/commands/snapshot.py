@@ -1,0 +1,98 @@
+"""The state of a store at one time: read once, shown as tables or as a document."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headrace.admin import QueueInfo, TopicInfo, Traffic
+from headrace.app import App
+from headrace.cli.output.render import number_text
+from headrace.cli.output.table import Column, FittedTable
+from headrace.core.record import WorkerInfo
+from headrace.core.times import age_text
+from headrace.engine.patience import impatience
+
+from .topics import topics_table
+from .workers import summary, worker_document
+
+#: The higher, the sooner a column is left out.
+_NUMBERS = {"queued": 0, "running": 0, "scheduled": 2, "retrying": 1, "dead": 0, "oldest": 3}
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """`traffic` is for graphs; `headrace status` alone does not read it."""
+
+    store: str
+    at: datetime
+    queues: list[QueueInfo]
+    topics: list[TopicInfo]
+    workers: list[WorkerInfo]
+    traffic: list[Traffic] = []
+
+
+def snapshot(app: App) -> Snapshot:
+    """Read the store once."""
+    admin = app.sync.admin
+    return Snapshot(app.store, datetime.now(UTC), admin.queues(), admin.topics(), admin.workers())
+
+
+async def look(app: App) -> Snapshot:
+    """Read the store for the watch screen, with the traffic of the last hour. A store that is not available
+    raises at once."""
+    admin = app.admin
+    with impatience():
+        return Snapshot(
+            app.store,
+            datetime.now(UTC),
+            await admin.queues(),
+            await admin.topics(),
+            await admin.workers(),
+            await admin.traffic(),
+        )
+
+
+def snapshot_view(seen: Snapshot) -> RenderableType:
+    """Tables for a person."""
+    parts: list[RenderableType] = [Text(seen.store, style="bold"), ""]
+    if seen.queues or not seen.topics:
+        parts.append(_table(seen.queues) if seen.queues else "no queue has been used yet")
+    if seen.topics:
+        parts += ["", topics_table(seen.topics)] if seen.queues else [topics_table(seen.topics)]
+    style = "" if seen.workers else "yellow"
+    return Group(*parts, "", Text(summary(seen.workers), style=style))
+
+
+def snapshot_document(seen: Snapshot) -> dict[str, Any]:
+    """A document for a program."""
+    return {
+        "store": seen.store,
+        "at": seen.at,
+        "queues": [msgspec.to_builtins(queue) for queue in seen.queues],
+        "topics": [msgspec.to_builtins(topic) for topic in seen.topics],
+        "workers": [worker_document(worker) for worker in seen.workers],
+    }
+
+
+def _table(queues: list[QueueInfo]) -> FittedTable:
+    paused = (Column(""),) if any(queue.paused for queue in queues) else ()
+    parts = (Column("parts", right=True, spare=4),) if any(queue.partitions > 1 for queue in queues) else ()
+    numbers = (Column(name, right=True, spare=spare) for name, spare in _NUMBERS.items())
+    listing = FittedTable(Column("queue", cut=True), *parts, *numbers, *paused)
+    for queue in queues:
+        listing.add(
+            queue.name,
+            *(number_text(queue.partitions) for _ in parts),
+            number_text(queue.queued),
+            number_text(queue.running, "green"),
+            number_text(queue.scheduled),
+            number_text(queue.retrying, "yellow"),
+            number_text(queue.dead, "red"),
+            age_text(queue.oldest),
+            *(Text("paused" if queue.paused else "", style="yellow") for _ in paused),
+        )
+    return listing

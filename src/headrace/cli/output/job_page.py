@@ -1,0 +1,245 @@
+"""All that the store knows of one job: as text for a person, and as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.admin import Contents, EventInfo
+from headrace.app import App
+from headrace.cli.target.place import place_of
+from headrace.core.errors import PayloadError, ResultError
+from headrace.core.info import JobInfo
+from headrace.core.job_log import LogLine
+from headrace.core.message import Trouble
+from headrace.core.record import JobStatus, moment
+from headrace.core.times import ago, span
+from headrace.dashboard.arguments import named
+
+from .render import (
+    clock_time,
+    compact_json,
+    counted,
+    echo,
+    printable,
+    progress_text,
+    show,
+    show_json,
+    status_text,
+)
+
+_LEVEL_STYLES = {"warning": "yellow", "error": "red", "critical": "red", "debug": "dim"}
+_TROUBLE_STYLES = {"failed": "yellow", "timed out": "yellow", "crashed": "red"}
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """A job with its arguments and, once there is one, its result."""
+
+    info: JobInfo
+    contents: Contents | None
+    result: Any = msgspec.UNSET
+
+
+def read_page(app: App, info: JobInfo) -> JobPage:
+    """Read what listings do not contain: arguments and result."""
+    contents = app.sync.admin.contents(info.id, **place_of(info).options)
+    if info.status is not JobStatus.SUCCEEDED:
+        return JobPage(info, contents)
+    try:
+        return JobPage(info, contents, app.sync.result(app.job(info.id, queue=info.queue), 5))
+    except (ResultError, PayloadError):  # no longer kept, or encoded by a codec that is not known here
+        return JobPage(info, contents)
+
+
+def job_document(info: JobInfo) -> dict[str, Any]:
+    """A job as `--json` lists it: without its log, which may be longer than all the rest."""
+    document = msgspec.structs.asdict(info)
+    document["trail"] = [_trouble_document(trouble) for trouble in info.trail]
+    del document["log"], document["log_dropped"]
+    return document
+
+
+def show_page(app: App, page: JobPage, *, as_json: bool) -> None:
+    """Print it as text or as JSON."""
+    if as_json:
+        show_json(_page_document(page))
+    else:
+        show(_view(app, page))
+        if page.info.log:
+            show(_log(page.info))
+        if page.info.traceback:
+            echo(f"\n{page.info.traceback.rstrip()}")
+
+
+def _trouble_document(trouble: Trouble) -> dict[str, Any]:
+    return {
+        "at": moment(trouble.at_us),
+        "what": trouble.what,
+        "worker": trouble.worker,
+        "text": trouble.text,
+    }
+
+
+def _line_document(line: LogLine) -> dict[str, Any]:
+    return {"at": line.at, "attempt": line.attempt, "level": line.level, "text": line.text}
+
+
+def _page_document(page: JobPage) -> dict[str, Any]:
+    document = job_document(page.info)
+    document["log"] = [_line_document(line) for line in page.info.log]
+    document["log_dropped"] = page.info.log_dropped
+    contents = page.contents
+    readable = contents is not None and not contents.problem
+    document["args"] = list(contents.args) if contents and readable else None
+    document["kwargs"] = contents.kwargs if contents and readable else None
+    document["headers"] = contents.headers if contents else None
+    document["problem"] = contents.problem if contents else ""
+    if contents is not None and contents.event is not None:
+        document["event"] = msgspec.structs.asdict(contents.event)
+    if page.result is not msgspec.UNSET:
+        document["result"] = page.result
+    return document
+
+
+def _view(app: App, page: JobPage) -> RenderableType:
+    info = page.info
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, text in _identity(info):
+        facts.add_row(name, text)
+    facts.add_row("status", _status(info))
+    if info.topic is None:
+        facts.add_row("priority", info.priority)
+    if info.unique_key:
+        facts.add_row("unique key", printable(info.unique_key))
+    facts.add_row("attempts", _attempts(info))
+    if info.worker:
+        facts.add_row("worker", info.worker)
+    if info.progress:
+        facts.add_row("progress", f"{progress_text(info.progress)} ({ago(info.progress.at)})")
+    for name, text in _contents(app, page):
+        facts.add_row(name, text)
+    if page.result is not msgspec.UNSET:
+        facts.add_row("result", compact_json(page.result))
+    if info.note:
+        facts.add_row("note", printable(info.note))
+    if info.error:
+        error = f"{info.error_type}: {info.error}" if info.error_type else info.error
+        facts.add_row("error", Text(printable(error), style="red"))
+    return Group(facts, "", _timeline(info))
+
+
+def _identity(info: JobInfo) -> Iterator[tuple[str, str]]:
+    yield "id", info.id
+    if info.topic is None:
+        yield "task", printable(info.task)
+        yield "queue", info.queue
+    else:
+        yield "kind", printable(info.task)
+        yield "topic", info.topic
+        yield "group", info.group or ""
+
+
+def _status(info: JobInfo) -> Text:
+    text = status_text(info.status)
+    return text.append(f" ({info.reason})") if info.reason else text
+
+
+def _attempts(info: JobInfo) -> str:
+    parts = [
+        counted(number, noun)
+        for number, noun in (
+            (info.failures, "failure"),
+            (info.releases, "hand-back"),
+        )
+        if number
+    ]
+    if info.crashes:
+        parts.append(f"{info.crashes} crash{'' if info.crashes == 1 else 'es'}")
+    return f"{info.attempts} ({', '.join(parts)})" if parts else str(info.attempts)
+
+
+def _contents(app: App, page: JobPage) -> Iterator[tuple[str, str]]:
+    contents = page.contents
+    if contents is None:
+        return
+    if contents.event is not None:
+        yield from _carried(contents.event)
+    elif contents.problem:
+        yield "arguments", printable(contents.problem)
+    else:
+        found = named(app, page.info.task, contents)
+        lines = [f"{printable(str(name))} = {compact_json(value)}" for name, value in found]
+        yield "arguments", "\n".join(lines) or "none"
+    if contents.headers:
+        yield (
+            "headers",
+            "\n".join(f"{printable(name)}: {printable(text)}" for name, text in contents.headers.items()),
+        )
+
+
+def _carried(event: EventInfo) -> Iterator[tuple[str, str]]:
+    for name in ("key", "source", "correlation_id"):
+        if text := getattr(event, name):
+            yield name.replace("_", " "), printable(text)
+    yield "payload", printable(event.problem) or compact_json(event.payload)
+
+
+def _timeline(info: JobInfo) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    before: datetime | None = None
+    for at, what, text in _happenings(info):
+        since = ago(at) if before is None else f"+{span(max(0.0, (at - before).total_seconds()))}"
+        table.add_row(clock_time(at), Text(since, style="dim"), what, printable(text))
+        before = at
+    return table
+
+
+def _log(info: JobInfo) -> RenderableType:
+    """The log lines of its attempts."""
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(overflow="fold")
+    for line in info.log:
+        style = _LEVEL_STYLES.get(line.level, "")
+        text = Text(printable(line.text), style=style)
+        at = clock_time(line.at, "milliseconds")
+        table.add_row(at, Text(printable(line.level), style=style), str(line.attempt), text)
+    return Group(
+        "", Text(f"log{_dropped(info.log_dropped)}: time, level, attempt, text", style="bold"), table
+    )
+
+
+def _dropped(number: int) -> str:
+    verb = "was" if number == 1 else "were"
+    return f" ({counted(number, 'line')} before these {verb} not kept)" if number else ""
+
+
+def _happenings(info: JobInfo) -> Iterator[tuple[datetime, Text, str]]:
+    """What happened to a job, in order. Times may be equal."""
+    if info.enqueued_at is not None:
+        yield info.enqueued_at, Text("enqueued" if info.topic is None else "occurred"), ""
+    for trouble in info.trail:
+        at = moment(trouble.at_us)
+        if at is not None:
+            text = f"{trouble.text} ({trouble.worker})" if trouble.text else trouble.worker
+            yield at, Text(trouble.what, style=_TROUBLE_STYLES.get(trouble.what, "")), text
+    if info.started_at is not None:
+        yield info.started_at, Text("started", style="green"), info.worker
+    if info.ended_at is not None:
+        yield info.ended_at, status_text(info.status), info.reason
+    if info.due_at is not None:
+        yield info.due_at, Text("due"), ago(info.due_at)

@@ -1,0 +1,1 @@
+"""What the command line names: a store, a queue or group, the arguments of a job."""

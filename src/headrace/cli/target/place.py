@@ -1,0 +1,93 @@
+"""Where a job or an event is: a queue, or a group of a topic; as options, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+import msgspec
+
+from headrace.cli.output.render import echo
+from headrace.core.info import JobInfo
+from headrace.core.record import DeadLetter
+from headrace.sync import SyncAdmin
+
+from .suggestions import unknown
+
+Command = Callable[..., None]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A queue, a group of a topic, all groups of a topic, or everywhere."""
+
+    queue: str | None = None
+    topic: str | None = None
+    group: str | None = None
+
+    def __str__(self) -> str:
+        if self.topic is None:
+            return self.queue or ""
+        return self.topic if self.group is None else f"{self.topic}/{self.group}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the verbs of the admin take."""
+        return {"queue": self.queue, "topic": self.topic, "group": self.group}
+
+    @property
+    def words(self) -> str:
+        if self.topic is None:
+            return f"queue {self.queue}"
+        return f"topic {self.topic}" if self.group is None else f"group {self.group} of {self.topic}"
+
+
+def place_options(command: Command) -> Command:
+    """Give a command `--queue`, `--topic` and `--group`; it is called with the place."""
+
+    @click.option("--queue", metavar="QUEUE", help="Only this queue.")
+    @click.option("--topic", metavar="TOPIC", help="Only events of this topic.")
+    @click.option("--group", metavar="GROUP", help="With --topic: only those of this group.")
+    @wraps(command)
+    def run(*args: Any, queue: str | None, topic: str | None, group: str | None, **options: Any) -> None:
+        if group is not None and topic is None:
+            raise click.UsageError("--group needs --topic beside it.")
+        if queue is not None and topic is not None:
+            raise click.UsageError("Give --queue or --topic, not both.")
+        command(*args, place=Place(queue, topic, group), **options)
+
+    return run
+
+
+def place_of(found: JobInfo | DeadLetter) -> Place:
+    return Place(None if found.topic else found.queue, found.topic, found.group)
+
+
+def known_groups(admin: SyncAdmin, place: Place) -> list[Place]:
+    """The groups that the options name. For a name that the store does not know, a note is printed."""
+    topics = {topic.name: [each.group for each in topic.groups] for topic in admin.topics()}
+    if place.topic is None:
+        return [Place(None, topic, group) for topic, groups in topics.items() for group in groups]
+    if place.topic not in topics:
+        remark(unknown("topic", place.topic, topics))
+    groups = topics.get(place.topic, [])
+    if place.group is None:
+        return [Place(None, place.topic, group) for group in groups]
+    if place.topic in topics and place.group not in groups:
+        remark(unknown("group", place.group, groups, owner=place.topic))
+    return [place]
+
+
+def known_queues(admin: SyncAdmin, queue: str | None) -> list[Place]:
+    """The queues that the option names. For a name that the store does not know, a note is printed."""
+    known = [each.name for each in admin.queues()]
+    if queue is None:
+        return [Place(name) for name in known]
+    if queue not in known:
+        remark(unknown("queue", queue, known))
+    return [Place(queue)]
+
+
+def remark(text: str) -> None:
+    echo(f"note: {text}", err=True)

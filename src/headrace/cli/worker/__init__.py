@@ -1,0 +1,1 @@
+"""`headrace worker`: the process, or several of them, with logs and probes."""

@@ -1,0 +1,40 @@
+"""Log lines for a person at a terminal, or for a machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from headrace.observability.context import JobContext
+from headrace.observability.json_logs import JsonLines
+from headrace.observability.logs import one_line
+
+_COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31;1", logging.DEBUG: "2"}
+
+
+class TextFormatter(logging.Formatter):
+    """The time, a short level, the text, and for which job it was written; colours only on a terminal."""
+
+    def __init__(self, *, coloured: bool) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+        self._coloured = coloured
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        job_id = getattr(record, "job_id", "")
+        if job_id and not hasattr(record, "signal"):  # which says so in its own words
+            line += one_line(f" [{getattr(record, 'task', '')} {job_id}]")
+        colour = _COLOURS.get(record.levelno) if self._coloured else None
+        return f"\x1b[{colour}m{line}\x1b[0m" if colour else line
+
+
+def start_logging(level: str, form: str = "text") -> None:
+    """Send log lines to standard error, as `text` or as `json`."""
+    handler = logging.StreamHandler(sys.stderr)
+    coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    handler.setFormatter(JsonLines() if form == "json" else TextFormatter(coloured=coloured))
+    handler.addFilter(JobContext())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
