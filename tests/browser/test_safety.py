@@ -118,7 +118,7 @@ def test_a_store_that_goes_away_is_shown_and_comes_back_by_itself(browser: Any, 
             tab, late = Tab(browser), Tab(browser)
             tab.page.goto(stand.open)
             server.stop()
-            tab.page.locator("#lost", has_text="The store cannot be asked").wait_for(timeout=20_000)
+            tab.page.locator("#connection", has_text="Store unavailable").wait_for(timeout=20_000)
             late.page.goto(stand.open, timeout=20_000)
             late.page.get_by_role("heading", name="The store is away").wait_for()
             server.start()

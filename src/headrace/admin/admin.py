@@ -31,12 +31,10 @@ from headrace.engine.registry import Registry
 from .contents import Contents, contents_of
 from .dead_letters import DeadLetters, Replayed, chosen_letters, dead_filter, listed
 from .doctor import Doctor
-from .places import Place, attempt, place, undamaged
-from .queues import QueueInfo, queue_info
-from .steps import Counted, Steps
+from .info import QueueInfo, TopicInfo, Traffic, no_such_group, queue_info, topic_info, traffic_of
+from .place import Place, attempt, checked_place, undamaged
+from .repeatable import Counted, RepeatableSteps
 from .tail import Tail
-from .topics import TopicInfo, no_such_group, topic_info
-from .traffic import Traffic, traffic_of
 
 #: Messages that one step of a store ends.
 STEP = 200
@@ -84,7 +82,7 @@ class Admin:
     ) -> Page[JobInfo]:
         """Jobs of a queue, `default` where none is named, or events in the hands of a group: at most `limit`;
         the page's cursor asks for the next. Running ones come first, and on each page then the newest."""
-        stream = _one_stream(place(queue, topic, group))
+        stream = _one_stream(checked_place(queue, topic, group))
         status = None if state is None else _status(state)
         limit = positive_number("limit", limit)
         page = await self._home.ask(
@@ -97,20 +95,20 @@ class Admin:
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> JobInfo | None:
         """All that is known of one job, or of an event that a group has in hand; None: nothing."""
-        where = place(queue, topic, group)
+        where = checked_place(queue, topic, group)
         found = await self._home.ask(lambda store: where.find(store, id))
         return job_info(found[0]) if found else None
 
     async def holder(self, key: str, *, queue: str | None = None) -> JobInfo | None:
         """The job that holds a unique key now, in a queue or in any; None: nobody does."""
-        found = await self._home.repeat(self._holder, key, place(queue, None, None))
+        found = await self._home.repeat(self._holder, key, checked_place(queue, None, None))
         return job_info(found) if found else None
 
     async def contents(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> Contents | None:
         """What a job or an event carries; None when it is unknown, or over and its contents are gone."""
-        where = place(queue, topic, group)
+        where = checked_place(queue, topic, group)
         found = await self._home.ask(lambda store: where.find(store, id))
         return contents_of(found[0], self._codec) if found else None
 
@@ -204,7 +202,7 @@ class Admin:
     ) -> Page[DeadLetter]:
         """Dead letters of queues, then of groups, the latest of each first. The `task` of an event is its
         kind."""
-        where, only = place(queue, topic, group), dead_filter(task, reason)
+        where, only = checked_place(queue, topic, group), dead_filter(task, reason)
         limit = positive_number("limit", limit)
         return await self._home.ask(lambda store: DeadLetters(store).list(where, only, cursor, limit))
 
@@ -220,7 +218,7 @@ class Admin:
     ) -> Replayed:
         """Run dead letters again, those of `ids` or those that match; each keeps its id and starts afresh.
         An event goes to the group in which it died, and to no other."""
-        chosen = chosen_letters(ids, place(queue, topic, group), task, reason)
+        chosen = chosen_letters(ids, checked_place(queue, topic, group), task, reason)
         return await self._home.carry_out(lambda: DeadLetters(self._backend).replay(chosen))
 
     async def discard(
@@ -234,7 +232,7 @@ class Admin:
         reason: DeadReason | str | None = None,
     ) -> Counted:
         """Forget dead letters for good; answers how many."""
-        chosen = chosen_letters(ids, place(queue, topic, group), task, reason)
+        chosen = chosen_letters(ids, checked_place(queue, topic, group), task, reason)
         return await self._home.carry_out(lambda: DeadLetters(self._backend).discard(chosen))
 
     # --- one job, or one event in the hands of a group ---------------------------------------------------
@@ -248,14 +246,14 @@ class Admin:
         group: str | None = None,
     ) -> int:
         """Cancel jobs, or have groups leave events alone; answers how many were still to be cancelled."""
-        return await self._home.carry_out(self._cancel, listed(ids), place(queue, topic, group))
+        return await self._home.carry_out(self._cancel, listed(ids), checked_place(queue, topic, group))
 
     async def retry_now(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> bool:
         """Run a scheduled, retrying or dead job now, or such an event in its groups; False when it is none of
         these."""
-        return await self._home.carry_out(self._retry_now, id, place(queue, topic, group))
+        return await self._home.carry_out(self._retry_now, id, checked_place(queue, topic, group))
 
     async def edit(
         self,
@@ -267,7 +265,9 @@ class Admin:
     ) -> bool:
         """Give a scheduled, retrying or dead job other arguments, which must fit its task; False when it is
         none of these. Events are not edited: what was published stays as it was."""
-        return await self._home.carry_out(self._edit, id, args, kwargs or {}, place(queue, None, None))
+        return await self._home.carry_out(
+            self._edit, id, args, kwargs or {}, checked_place(queue, None, None)
+        )
 
     # --- on the app's loop -------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class Admin:
         return await Doctor(self._backend, self._registry).examine()
 
     async def _purge(self, stream: Stream) -> Counted:
-        steps, total = Steps(), 0
+        steps, total = RepeatableSteps(), 0
         purge = partial(self._backend.purge, stream, mark_us=self._mark_us, limit=STEP)
         while ended := await steps.take(purge):
             total += ended
@@ -306,7 +306,7 @@ class Admin:
         await self._backend.pause(stream, paused=paused)
 
     async def _remove_group(self, stream: Stream) -> bool:
-        steps = Steps()
+        steps = RepeatableSteps()
         if not await steps.take(lambda: self._is_known(stream)):
             return False
         removed = await steps.take(lambda: self._backend.remove(stream))
@@ -324,7 +324,7 @@ class Admin:
         return count
 
     async def _cancelled(self, record: Record) -> bool:
-        steps, stream, id = Steps(), record.stream, record.id
+        steps, stream, id = RepeatableSteps(), record.stream, record.id
         answer = await steps.take(lambda: self._backend.cancel(stream, id, mark_us=self._mark_us))
         if answer is CancelAnswer.GONE and steps.doubt and not record.status.over:
             now = await steps.take(lambda: self._backend.look(stream, id))
@@ -337,7 +337,7 @@ class Admin:
 
     async def _retried(self, record: Record) -> bool:
         """After a lost answer one that was dead, or not yet due, and is not any more, was retried by that."""
-        steps, stream, id = Steps(), record.stream, record.id
+        steps, stream, id = RepeatableSteps(), record.stream, record.id
         if record.status is JobStatus.DEAD:
             [answer] = await steps.take(lambda: self._backend.replay(stream, [id]))
             gone = answer is ReplayAnswer.GONE
@@ -356,7 +356,7 @@ class Admin:
                 f"{id} is an event, and what was published stays as it was: publish it anew as it should be, "
                 "and discard this one"
             )
-        steps, body = Steps(), self._edited(record, args, kwargs)
+        steps, body = RepeatableSteps(), self._edited(record, args, kwargs)
         rewritten = await steps.take(lambda: self._backend.rewrite(record.stream, id, body))
         if not rewritten and steps.doubt is not None:
             raise steps.doubt  # it runs by now, with these arguments or with those from before

@@ -14,7 +14,7 @@ from headrace.core.topics import Position, Start
 from headrace.engine.home import Home
 
 from .contents import EventInfo, read_event
-from .topics import no_such_group
+from .info import no_such_group
 
 #: Seconds that a read waits for events before it asks again.
 BLOCK = 2.0

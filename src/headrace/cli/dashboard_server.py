@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from headrace.dashboard.forms import MOST_SECONDS
+from headrace.dashboard.actions.forms import MOST_SECONDS
 from headrace.observability.connections import Connections
 
 #: Connections at a time: the live pages, and about as many again and again as browsers open.

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from headrace.admin.place import Place, place_of
 from headrace.app import App
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, JobStatus
@@ -19,7 +20,7 @@ from .confirm import confirm, yes_option
 from .group import ListingGroup
 from .job_view import read_page, show_page
 from .jobs import find_job, limit_option, only_one, tell_if_cut
-from .place import Place, known_groups, known_queues, place_of, place_options
+from .place import known_groups, known_queues, place_options
 from .progress import Steps
 from .render import counted, echo, short, show, show_json
 from .span import ago

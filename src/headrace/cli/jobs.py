@@ -7,6 +7,7 @@ from itertools import islice
 
 import click
 
+from headrace.admin.place import Place, place_of
 from headrace.app import App
 from headrace.core.info import JobInfo, newest_first
 from headrace.core.record import JobStatus
@@ -14,7 +15,7 @@ from headrace.sync import SyncAdmin
 
 from .group import ListingGroup
 from .job_view import job_document, read_page, show_page
-from .place import Place, known_groups, known_queues, place_of, place_options
+from .place import known_groups, known_queues, place_options
 from .render import echo, progress_text, short, show, show_json, status_text
 from .span import age, ago, span, spoken
 from .store import on_store, on_store_with

@@ -12,21 +12,22 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from headrace.admin.doctor import RecentFindings
 from headrace.app import App
 
-from . import actions, login
-from .access import LOGIN, METRICS, Access, Authenticate, Guard
-from .checkup import Checkup
-from .live import Streams, live
-from .metrics import metrics
+from .access import login
+from .access.access import LOGIN, METRICS, Access, AccessMiddleware, Authenticate
+from .access.proxies import TrustedProxies
+from .access.sessions import Sessions
+from .actions.actions import act
+from .live import LivePages, live
 from .pages import dead, job, overview, queue, schedules, topics, workers
-from .proxies import Proxies
-from .sessions import Sessions
-from .site import Content, Page, Site
+from .pages.metrics import metrics
+from .site import Content, PageFunction, Site
 
 HERE: Final = Path(__file__).parent
 
-PAGES: Final[dict[str, Page]] = {
+PAGES: Final[dict[str, PageFunction]] = {
     "/": overview.page,
     "/queues/{queue}": queue.queue_page,
     "/topics/{topic}/{group}": queue.group_page,
@@ -51,7 +52,7 @@ def dashboard(
 ) -> Starlette:
     sessions = Sessions(password, secret) if password else None
     access = Access(sessions=sessions, authenticate=authenticate, read_only=read_only)
-    proxies = Proxies(trusted_proxies)
+    proxies = TrustedProxies(trusted_proxies)
     site = Site(app, HERE / "templates", read_only=read_only, has_login=sessions is not None)
     site.pages.update(PAGES)
     application = Starlette(
@@ -59,26 +60,26 @@ def dashboard(
             *(Route(path, site.shown(page), methods=["GET"]) for path, page in PAGES.items()),
             Route("/live", live, methods=["GET"]),
             Route(METRICS, metrics, methods=["GET"]),
-            Route("/actions/{verb}", actions.act, methods=["POST"]),
+            Route("/actions/{verb}", act, methods=["POST"]),
             Route("/static/{name}", _static, methods=["GET"]),
             *(_login_routes() if sessions else ()),
         ],
-        middleware=[Middleware(Guard, access=access, proxies=proxies)],
+        middleware=[Middleware(AccessMiddleware, access=access, proxies=proxies)],
         exception_handlers={404: _not_found},
     )
     application.state.site = site
     application.state.access = access
     application.state.sessions = sessions
-    application.state.streams = Streams()
-    application.state.checkup = Checkup(app)
+    application.state.live_pages = LivePages()
+    application.state.store_findings = RecentFindings(app.admin.doctor)
     return application
 
 
 def _login_routes() -> list[Route]:
     return [
         Route(LOGIN, login.form, methods=["GET"]),
-        Route(LOGIN, login.enter, methods=["POST"]),
-        Route("/logout", login.leave, methods=["POST"]),
+        Route(LOGIN, login.log_in, methods=["POST"]),
+        Route("/logout", login.log_out, methods=["POST"]),
     ]
 
 
@@ -87,11 +88,11 @@ async def _static(request: Request) -> Response:
     kind = STATIC.get(name)
     if kind is None:
         return await _not_found(request, LookupError())
-    # Asked for again each time, so that a new version shows at once.
+    # The browser asks each time whether it has changed, so that a new version shows at once.
     return FileResponse(HERE / "static" / name, media_type=kind, headers={"cache-control": "no-cache"})
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
     site: Site = request.app.state.site
-    nothing = {"error": "There is no such page here."}
-    return site.response(Content("wrong.html", nothing, "Not found", 404, live=False), request)
+    values = {"error": "There is no such page."}
+    return site.response(Content("error.html", values, "Not found", 404, live=False), request)

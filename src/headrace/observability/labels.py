@@ -1,16 +1,16 @@
-"""Values of a label, no more than a few hundred: a time series for each would be the end of a Prometheus."""
+"""Labels with a bounded number of values: each value is a time series, and Prometheus has room for few."""
 
 from __future__ import annotations
 
-#: What the rest goes under.
+#: The value for all others.
 OTHER = "other"
 
 #: Distinct values of one label.
 MOST = 100
 
 
-class Bounded:
-    """The first so many values are themselves, all later ones are `other`."""
+class BoundedLabel:
+    """The first `most` values stay as they are. All later values become `other`."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most

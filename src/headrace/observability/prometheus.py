@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: a listener to signals that counts and measures, and gauges asked for by a scrape.
+"""Metrics for Prometheus: counters and histograms from signals, and gauges that a scrape asks for.
 
     from headrace.observability.prometheus import instrument
 
@@ -18,8 +18,8 @@ from headrace.core import signals
 from headrace.core.daemon_thread import in_daemon_thread
 from headrace.core.errors import ConfigurationError
 
-from .gauges import STATES, Admin, Gauges, Levels
-from .labels import MOST, Bounded
+from .gauges import STATES, CountsSource, Gauges, StoreCounts
+from .labels import MOST, BoundedLabel
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry
@@ -42,24 +42,24 @@ L = TypeVar("L", bound=Callable[..., Any])
 On = Callable[[type[signals.Signal]], Callable[[Any], Any]]
 
 
-class Observed(Protocol):
-    """What is needed of an app."""
+class ObservedApp(Protocol):
+    """The part of an app that metrics need."""
 
     @property
-    def admin(self) -> Admin: ...
+    def admin(self) -> CountsSource: ...
     def on(self, signal: type[signals.Signal]) -> Callable[[L], L]: ...
 
 
-class Options(Protocol):
+class ObservedOptions(Protocol):
     @property
     def concurrency(self) -> int: ...
 
 
-class Working(Protocol):
-    """What is asked of a worker of this process."""
+class ObservedWorker(Protocol):
+    """The part of a worker that metrics need."""
 
     @property
-    def options(self) -> Options: ...
+    def options(self) -> ObservedOptions: ...
     @property
     def running(self) -> int: ...
     @property
@@ -69,12 +69,12 @@ class Working(Protocol):
 
 
 def instrument(
-    app: Observed, *, registry: CollectorRegistry | None = None, most_tasks: int = MOST
+    app: ObservedApp, *, registry: CollectorRegistry | None = None, most_tasks: int = MOST
 ) -> Metrics:
-    """Count and measure what this process does for `app`; the same app again gives the same metrics.
+    """Count and measure what this process does for `app`. A second call gives the same metrics.
 
-    Without `registry` they are in one of their own. `prometheus_client.REGISTRY` puts them beside those of
-    your own code. Of more than `most_tasks` tasks the rest is counted as `other`.
+    Without `registry` they have a registry of their own. `prometheus_client.REGISTRY` puts them beside the
+    metrics of your own code. After `most_tasks` task names all others are counted as `other`.
     """
     found = _instrumented.get(app)
     if found is None:
@@ -84,9 +84,9 @@ def instrument(
     return found
 
 
-def exposed(app: Observed) -> Metrics:
-    """For who serves `/metrics`: what `app` was instrumented with. Where it was not, it is now, beside what
-    the process itself and the user's own code measure; a second app of the process is apart from these."""
+def exposed(app: ObservedApp) -> Metrics:
+    """The metrics that `/metrics` serves. An app without metrics is instrumented now, in the registry of the
+    process, beside the metrics of the user's own code. A second app of the process gets its own registry."""
     found = _instrumented.get(app)
     if found is not None:
         return found
@@ -99,11 +99,11 @@ def exposed(app: Observed) -> Metrics:
 class Metrics:
     """Made by `instrument`."""
 
-    def __init__(self, app: Observed, registry: CollectorRegistry, *, most_tasks: int = MOST) -> None:
+    def __init__(self, app: ObservedApp, registry: CollectorRegistry, *, most_tasks: int = MOST) -> None:
         self.registry = registry
-        self._workers: list[Working] = []
-        self._task = Bounded(most_tasks)
-        self._queue, self._topic, self._group = Bounded(), Bounded(), Bounded()
+        self._workers: list[ObservedWorker] = []
+        self._task = BoundedLabel(most_tasks)
+        self._queue, self._topic, self._group = BoundedLabel(), BoundedLabel(), BoundedLabel()
         self._series: list[Counter | Histogram] = []
         self._gauges = Gauges(
             app.admin, queue_label=self._queue, topic_label=self._topic, group_label=self._group
@@ -117,39 +117,39 @@ class Metrics:
             ) from error
         self._listen(app.on)
 
-    def watch(self, worker: Working) -> None:
-        """Show this worker's slots, its last poll and its renewals too."""
+    def watch(self, worker: ObservedWorker) -> None:
+        """Show the slots, the last poll and the renewals of this worker, too."""
         self._workers.append(worker)
 
     async def render(self, accept: str = "") -> tuple[bytes, str]:
         """The exposition of the whole registry, and its content type, as the scraper's `Accept` asks."""
         await self._gauges.refresh()
         encode, content_type = choose_encoder(accept)
-        # In a thread: some thousand lines take a while, and the worker's loop has other things to do.
+        # In a thread: thousands of lines take long, and the worker needs its event loop.
         return await in_daemon_thread(encode, self.registry), content_type
 
     async def refresh(self) -> None:
-        """Ask the store for its levels, at most every few seconds: before you render the registry alone."""
+        """Ask the store for its counts, at most every few seconds. Call it before you render the registry."""
         await self._gauges.refresh()
 
     def describe(self) -> Iterable[Metric]:
-        """For the registry, which looks for names that it knows already."""
+        """For the registry, which checks that the names are new."""
         return [series.family() for series in self._series]
 
     def collect(self) -> Iterable[Metric]:
-        """For the registry: what is counted here, and what was asked for."""
+        """For the registry: the counters and histograms, and the last gauges."""
         for series in self._series:
             yield series.family()
         up = self._gauges.up
         if up is not None:
             yield GaugeMetricFamily("headrace_store_up", "Whether the store answered the last scrape.", up)
-        levels = self._gauges.levels
-        if levels is not None:
-            yield from _store_families(levels)
+        counts = self._gauges.counts
+        if counts is not None:
+            yield from _store_families(counts)
         if self._workers:
             yield from _worker_families(self._workers)
 
-    # --- what is counted ---------------------------------------------------------------------------------
+    # --- counters and histograms ---------------------------------------------------------------------------
 
     def _make(self) -> None:
         counter, histogram = self._counter, self._histogram
@@ -244,15 +244,15 @@ class Metrics:
         self._event_retries.add((*self._event(signal), _why(signal.why)))
 
 
-_instrumented: weakref.WeakKeyDictionary[Observed, Metrics] = weakref.WeakKeyDictionary()
+_instrumented: weakref.WeakKeyDictionary[ObservedApp, Metrics] = weakref.WeakKeyDictionary()
 
 
 def _why(why: str) -> str:
     return "snoozed" if why == "snoozed" else "failed"
 
 
-def _store_families(levels: Levels) -> Iterable[Metric]:
-    queues, groups = levels.queues.items(), levels.groups.items()
+def _store_families(counts: StoreCounts) -> Iterable[Metric]:
+    queues, groups = counts.queues.items(), counts.groups.items()
     yield _gauge(
         "queue_jobs",
         "Jobs in the store, by state.",
@@ -275,7 +275,7 @@ def _store_families(levels: Levels) -> Iterable[Metric]:
         "topic_events",
         "Events that a topic holds.",
         ("topic",),
-        (((topic,), length) for topic, length in levels.topics.items()),
+        (((topic,), length) for topic, length in counts.topics.items()),
     )
     yield _gauge(
         "group_events",
@@ -295,10 +295,10 @@ def _store_families(levels: Levels) -> Iterable[Metric]:
         EVENT,
         ((group, load.age) for group, load in groups),
     )
-    yield _gauge("workers", "Workers seen within the last minute.", (), [((), levels.workers)])
+    yield _gauge("workers", "Workers seen within the last minute.", (), [((), counts.workers)])
 
 
-def _worker_families(workers: list[Working]) -> Iterable[Metric]:
+def _worker_families(workers: list[ObservedWorker]) -> Iterable[Metric]:
     running = sum(worker.running for worker in workers)
     slots = sum(worker.options.concurrency for worker in workers)
     yield _gauge("worker_running", "Jobs and events in handlers of this process.", (), [((), running)])

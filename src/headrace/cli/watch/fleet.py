@@ -11,7 +11,6 @@ from headrace.cli.span import age, spoken
 from headrace.cli.table import Column, Listing
 from headrace.cli.workers import summary
 from headrace.core.record import WorkerInfo, moment
-from headrace.dashboard.concerns import is_quiet
 
 from .panel import Panel
 from .sparkline import meter
@@ -54,7 +53,7 @@ def _listing(found: list[WorkerInfo]) -> Listing:
             meter(load, METER, "green" if load < 1 else "yellow"),
             f"{len(worker.running)}/{worker.concurrency}",
             "" if up is None else spoken(up),
-            Text(_since(polled), style="yellow" if polled is None or is_quiet(worker, now) else ""),
+            Text(_since(polled), style="yellow" if polled is None or worker.is_quiet(now) else ""),
             ", ".join((*worker.queues, *worker.groups)),
         )
     return listing

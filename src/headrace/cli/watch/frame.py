@@ -7,8 +7,10 @@ from typing import Final
 
 from rich.text import Text
 
+from headrace.admin.diagnosis import diagnose, workloads
+from headrace.admin.doctor import one_line
 from headrace.cli.render import short
-from headrace.dashboard.concerns import concerns
+from headrace.core.examination import Level
 
 from .fleet import fleet
 from .graphs import graphs
@@ -87,10 +89,15 @@ def _attention(panel: Panel, most: int) -> list[Text]:
     if panel.seen is None:
         return []
     seen = panel.seen
-    found = concerns(seen.queues, seen.topics, seen.workers, panel.findings)
+    problems = diagnose(workloads(seen.queues, seen.topics), seen.workers)
+    found = [
+        *((one_line(each), each.level) for each in panel.findings),
+        *((each.text, Level.WARN) for each in problems),
+    ]
     shown = found if len(found) <= most else found[: most - 1 or 1]
     lines = [
-        Text(f"! {short(each.text, 300)}", style="red" if each.level == "bad" else "yellow") for each in shown
+        Text(f"! {short(text, 300)}", style="red" if level is Level.FAIL else "yellow")
+        for text, level in shown
     ]
     if rest := len(found) - len(shown):
         more = Text(f"and {rest:,} more", style="dim")

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+from headrace.admin.diagnosis import diagnose, workloads
+from headrace.admin.doctor import one_line
 from headrace.app import App
 from headrace.cli.render import clock_time, echo, json_line, show
 from headrace.cli.snapshot import Snapshot, document, view
 from headrace.core.errors import BackendUnavailable
-from headrace.dashboard.concerns import concerns
 
 from .looking import Looking
 
@@ -25,8 +26,10 @@ async def text_lines(app: App, every: float) -> None:
             echo(clock_time(datetime.now(UTC)))
             if isinstance(seen, Snapshot):
                 show(view(seen))
-                for concern in concerns(seen.queues, seen.topics, seen.workers, looking.findings):
-                    echo(f"! {concern.text}")
+                for finding in looking.findings:
+                    echo(f"! {one_line(finding)}")
+                for problem in diagnose(workloads(seen.queues, seen.topics), seen.workers):
+                    echo(f"! {problem.text}")
             else:
                 echo(f"{app.store}\n\n! {seen}")
             echo()

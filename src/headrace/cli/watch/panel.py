@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from headrace.cli.place import Place
+from headrace.admin.place import Place
 from headrace.cli.render import counted
 from headrace.cli.snapshot import Snapshot
 from headrace.core.examination import Finding

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from headrace.admin import GroupInfo, QueueInfo, TopicInfo, Traffic
-from headrace.cli.place import Place
+from headrace.admin.place import Place
 from headrace.cli.snapshot import Snapshot
 
 

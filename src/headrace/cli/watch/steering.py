@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from headrace.admin.place import Place
 from headrace.app import App
-from headrace.cli.place import Place
 from headrace.cli.render import counted, short
 from headrace.core.errors import HeadraceError
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from rich.text import Text
 
 from headrace.admin import Traffic
-from headrace.cli.place import Place
+from headrace.admin.place import Place
 from headrace.cli.render import number_text
 from headrace.cli.span import age, spoken
 from headrace.cli.table import GAP, Column, Listing

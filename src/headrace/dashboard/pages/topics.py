@@ -1,12 +1,12 @@
-"""Topics, with the groups that read them and how far each has come."""
+"""Topics, with their groups and the lag of each."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 
 from headrace.app import App
-from headrace.dashboard.moments import FORMS
 from headrace.dashboard.site import Content
+from headrace.dashboard.times import FORMS
 
 
 async def page(app: App, request: Request) -> Content:

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from headrace.cli.place import Place
+from headrace.admin.place import Place
 from headrace.cli.watch.frame import frame
 from headrace.cli.watch.panel import Panel
 from headrace.core.examination import Finding, Level

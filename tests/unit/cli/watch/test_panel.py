@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from headrace.cli.place import Place
+from headrace.admin.place import Place
 from headrace.cli.watch.panel import Panel, Pause, Quit, Replay
 
 from .snapshots import panel_of, queue_names, snapshot

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import App
-from headrace.cli.place import Place
+from headrace.admin.place import Place
 from headrace.cli.watch import steering
 from headrace.cli.watch.panel import Panel, Pause, Replay
 from headrace.cli.watch.steering import Steering

@@ -1,4 +1,4 @@
-"""`/metrics`: the store's levels, and what this process measures, for Prometheus."""
+"""`/metrics` for Prometheus: the counts in the store, and what this process measures."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from headrace.core.errors import BackendUnavailable, ConfigurationError
-
-from .site import Site
+from headrace.dashboard.site import Site
 
 
 async def metrics(request: Request) -> Response:
@@ -19,5 +18,5 @@ async def metrics(request: Request) -> Response:
     try:
         body, content_type = await exposed(site.app).render(request.headers.get("accept", ""))
     except BackendUnavailable as error:
-        return PlainTextResponse(f"the store cannot be asked: {error}", 503)
+        return PlainTextResponse(f"store unavailable: {error}", 503)
     return Response(body, headers={"content-type": content_type})
