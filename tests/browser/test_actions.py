@@ -70,7 +70,7 @@ def test_a_job_is_cancelled_retried_and_edited(stand: Stand, tab: Tab) -> None:
     tab.page.get_by_text("Edit the arguments").click()
     tab.page.get_by_label("By position").fill("[40]")
     tab.page.get_by_label("By name").fill('{"b": 2}')
-    assert "Queued" in tab.press("Save and retry now")
+    assert "Queued" in tab.press("Save and run now")
     assert plant.app.sync.result(waiting, 10) == 42
     tab.page.locator("h2:has-text('Result') + pre").wait_for()
     assert tab.page.locator("h2:has-text('Result') + pre").inner_text() == "42"
@@ -100,7 +100,7 @@ def test_what_was_written_stays_in_the_form_when_it_does_not_fit(stand: Stand, t
     assert "422" in complaint
 
     tab.page.get_by_label("By position").fill("[40]")
-    assert "Queued" in tab.press("Save and retry now")
+    assert "Queued" in tab.press("Save and run now")
     assert stand.plant.app.sync.result(waiting, 10) == 42
 
 
@@ -132,7 +132,7 @@ def test_dead_letters_are_replayed_and_discarded_singly_by_kind_and_all(stand: S
         wait_for(plant, job, "dead")
     tab.page.goto(f"{stand.open}/dead")
     kind.locator("summary").click()
-    kind.get_by_role("button", name="Discard all of this group").click()
+    kind.get_by_role("button", name="Discard all with this error").click()
     tab.page.get_by_text("2 discarded").wait_for()
     assert [letter.id for letter in admin.dead(queue="mails")] == [other.id]
     assert tab.press("Discard all") == "2 discarded"

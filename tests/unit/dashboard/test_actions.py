@@ -101,7 +101,7 @@ async def test_ticked_dead_letters_are_replayed(
 async def test_the_form_of_a_kind_acts_on_that_kind_alone(
     shop: Shop, visitor: Visitor, buried: list[DeadLetter]
 ) -> None:
-    form = await form_of(visitor, "Discard all of this group", "customer")
+    form = await form_of(visitor, "Discard all with this error", "customer")
     assert await visitor.act("discard", **form) == "3 discarded"
     assert sorted(letter.error for letter in await dead(shop)) == ["no bill", "server"]
 

@@ -59,13 +59,18 @@ def _text(name: str) -> str:
 
 
 def _script(name: str) -> Script:
+    """A script that continues another requires the parts of both."""
     text = _text(name)
-    required = _REQUIRES.search(text)
-    parts = [_text(f"shared/{part}") for part in required[1].split()] if required else []
     continued = _CONTINUES.search(text)
     rest = [_text(continued[1])] if continued else []
-    source = "\n".join([*parts, text, *rest]).encode()
+    names = dict.fromkeys(part for each in (*rest, text) for part in _required(each))
+    source = "\n".join([*(_text(f"shared/{part}") for part in names), text, *rest]).encode()
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
+
+
+def _required(text: str) -> list[str]:
+    found = _REQUIRES.search(text)
+    return found[1].split() if found else []
 
 
 AGAIN = _script("again")
