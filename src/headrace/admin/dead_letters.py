@@ -24,7 +24,7 @@ STEP = 200
 
 
 class Replayed(Counted):
-    """How many were replayed; `duplicates` stay dead, because another job holds their unique key by now."""
+    """How many were replayed. `duplicates` stay dead, because another job holds their unique key."""
 
     duplicates: tuple[str, ...] = ()
 
@@ -85,7 +85,7 @@ class DeadLetters:
         for stream in await patiently(partial(chosen.place.streams, self._backend)):
             ids = chosen.ids
             if ids is None:
-                # All ids first: what a step replays or discards must not shift the pages behind it.
+                # All ids first, because each step removes letters and would shift the later pages.
                 ids = [id async for id in self._matching(stream, chosen.only)]
             for start in range(0, len(ids), STEP):
                 yield stream, ids[start : start + STEP]
@@ -106,7 +106,7 @@ def chosen_letters(
     ids: Sequence[str] | None, place: Place, task: str | None, reason: DeadReason | str | None
 ) -> DeadSelection:
     if ids is None and place.everywhere and task is None and reason is None:
-        raise ConfigurationError("say which dead letters: ids=, queue=, topic=, task= or reason=")
+        raise ConfigurationError("name the dead letters: give ids=, queue=, topic=, task= or reason=")
     if ids is not None and (task is not None or reason is not None):
         raise ConfigurationError("give ids=, or task= and reason=, not both")
     return DeadSelection(None if ids is None else listed(ids), place, dead_filter(task, reason))
@@ -126,11 +126,11 @@ def _reason(reason: DeadReason | str) -> DeadReason:
     try:
         return DeadReason(reason)
     except ValueError:
-        raise ConfigurationError(f"{reason!r} is no reason: use one of {', '.join(DeadReason)}") from None
+        raise ConfigurationError(f"{reason!r} is not a reason: use one of {', '.join(DeadReason)}") from None
 
 
 def _read_cursor(cursor: str | None) -> tuple[Stream | None, str | None]:
-    """The stream to go on with, and the place in it; `None` there is its beginning."""
+    """The stream to continue with, and the cursor in it. None: from its beginning."""
     if cursor is None:
         return None, None
     kind, _, rest = cursor.partition(" ")
@@ -141,8 +141,8 @@ def _read_cursor(cursor: str | None) -> tuple[Stream | None, str | None]:
 
 
 def _with_payload_only(letter: DeadLetter) -> DeadLetter:
-    """Stores keep whole bodies. What is shown is the payload in it: a job's arguments, or what an event is
-    about; all of it when it cannot be read."""
+    """Stores keep whole messages. Users see the payload: the arguments of a job, or the payload of an event.
+    A message that cannot be read is shown whole."""
     try:
         payload = decode_envelope(letter.payload).payload
     except DECODE_ERRORS:

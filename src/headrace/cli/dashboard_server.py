@@ -101,5 +101,5 @@ class DashboardServer(uvicorn.Server):
         self._page = page
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._page.state.streams.close()  # live pages never end by themselves
+        self._page.state.live_pages.close()  # live pages never end by themselves
         super().handle_exit(sig, frame)

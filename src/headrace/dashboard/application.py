@@ -9,11 +9,12 @@ from typing import Final
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from headrace.admin.doctor import RecentFindings
 from headrace.app import App
+from headrace.core.errors import BackendUnavailable, ConfigurationError
 
 from .access import login
 from .access.access import LOGIN, METRICS, Access, AccessMiddleware, Authenticate
@@ -22,7 +23,6 @@ from .access.sessions import Sessions
 from .actions.actions import act
 from .live import LivePages, live
 from .pages import dead, job, overview, queue, schedules, topics, workers
-from .pages.metrics import metrics
 from .site import Content, PageFunction, Site
 
 HERE: Final = Path(__file__).parent
@@ -59,7 +59,7 @@ def dashboard(
         routes=[
             *(Route(path, site.shown(page), methods=["GET"]) for path, page in PAGES.items()),
             Route("/live", live, methods=["GET"]),
-            Route(METRICS, metrics, methods=["GET"]),
+            Route(METRICS, _metrics, methods=["GET"]),
             Route("/actions/{verb}", act, methods=["POST"]),
             Route("/static/{name}", _static, methods=["GET"]),
             *(_login_routes() if sessions else ()),
@@ -81,6 +81,21 @@ def _login_routes() -> list[Route]:
         Route(LOGIN, login.log_in, methods=["POST"]),
         Route("/logout", login.log_out, methods=["POST"]),
     ]
+
+
+async def _metrics(request: Request) -> Response:
+    """For Prometheus: the counts in the store, and what this process measures."""
+    site: Site = request.app.state.site
+    try:
+        # Imported only now, because it needs an extra.
+        from headrace.observability.prometheus import exposed
+    except ConfigurationError as error:
+        return PlainTextResponse(str(error), 404)
+    try:
+        body, content_type = await exposed(site.app).render(request.headers.get("accept", ""))
+    except BackendUnavailable as error:
+        return PlainTextResponse(f"store unavailable: {error}", 503)
+    return Response(body, headers={"content-type": content_type})
 
 
 async def _static(request: Request) -> Response:

@@ -10,8 +10,6 @@ from typing import Protocol
 
 import msgspec
 
-from .labels import BoundedLabel
-
 #: Seconds for which an answer of the store is good enough, and seconds that the store has to give it.
 GOOD_FOR = 5.0
 TIMEOUT = 5.0
@@ -19,8 +17,30 @@ TIMEOUT = 5.0
 #: Seconds after which an answer is too old to be shown at all.
 TOO_OLD = 60.0
 
+#: Values of one label: each is a time series, and Prometheus has room for few.
+MOST = 100
+
+#: The value for all others.
+OTHER = "other"
+
 #: The states of a job or of an event of a group. The fields that count them have the same names.
 STATES = ("queued", "running", "scheduled", "retrying", "dead")
+
+
+class BoundedLabel:
+    """The first `most` values stay as they are. All later values become `other`."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, value: str) -> str:
+        if value in self._known:
+            return value
+        if len(self._known) < self._most:
+            self._known.add(value)
+            return value
+        return OTHER
 
 
 class StateCounts(Protocol):

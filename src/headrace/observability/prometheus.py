@@ -18,8 +18,7 @@ from headrace.core import signals
 from headrace.core.daemon_thread import in_daemon_thread
 from headrace.core.errors import ConfigurationError
 
-from .gauges import STATES, CountsSource, Gauges, StoreCounts
-from .labels import MOST, BoundedLabel
+from .gauges import MOST, STATES, BoundedLabel, CountsSource, Gauges, StoreCounts
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry

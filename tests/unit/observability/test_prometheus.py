@@ -18,8 +18,7 @@ from headrace import App, ConfigurationError, Snooze, Unrecoverable, signals
 from headrace.core.clock import MovableClock
 from headrace.observability import gauges as gauges_module
 from headrace.observability import prometheus as prometheus_module
-from headrace.observability.gauges import Gauges
-from headrace.observability.labels import BoundedLabel
+from headrace.observability.gauges import BoundedLabel, Gauges
 from headrace.observability.prometheus import Metrics, exposed, instrument
 from tests.waiting import wait_until
 

@@ -159,7 +159,7 @@ async def _selected(app: App, fields: FormFields) -> list[dict[str, Any]]:
             matching = DeadSearch(place, fields.get("task") or None, fields.get("reason") or None).options
             return [matching] if matching else await _everywhere(app)
         case _:
-            raise ConfigurationError("say which dead letters")
+            raise ConfigurationError("name the dead letters")
 
 
 async def _everywhere(app: App) -> list[dict[str, Any]]:
