@@ -153,21 +153,21 @@ class Metrics:
     def _make(self) -> None:
         counter, histogram = self._counter, self._histogram
         self._enqueued = counter("jobs_enqueued", "Jobs sent by this process.", *JOB, "outcome")
-        self._ended = counter("jobs_ended", "Jobs that are over, by how they ended.", *JOB, "outcome")
-        self._retries = counter("job_retries", "Jobs that will run again, by why.", *JOB, "outcome")
-        self._recovered = counter("jobs_recovered", "Jobs taken over from workers that are gone.", *JOB)
-        self._lost = counter("leases_lost", "Jobs and events that were no longer this worker's.", "queue")
+        self._ended = counter("jobs_ended", "Jobs that have ended, by outcome.", *JOB, "outcome")
+        self._retries = counter("job_retries", "Jobs that will run again, by reason.", *JOB, "outcome")
+        self._recovered = counter("jobs_recovered", "Jobs recovered from crashed workers.", *JOB)
+        self._lost = counter("leases_lost", "Leases that this worker lost.", "queue")
         self._overdue = counter("threads_overdue", "Threads that went past their job's timeout.", *JOB)
         self._run_seconds = histogram("job_run_seconds", "Time in a handler.", *JOB, "outcome")
         self._wait_seconds = histogram("job_wait_seconds", "From enqueueing to each start.", *JOB)
         self._late_seconds = histogram("job_lateness_seconds", "From when it could run to its start.", *JOB)
         self._published = counter("events_published", "Events sent by this process.", "topic", "outcome")
-        self._events_ended = counter("events_ended", "Events that a group is done with.", *EVENT, "outcome")
+        self._events_ended = counter("events_ended", "Events that have ended, by outcome.", *EVENT, "outcome")
         self._event_retries = counter("event_retries", "Events to be handled again.", *EVENT, "outcome")
-        self._events_recovered = counter("events_recovered", "Events of workers that are gone.", *EVENT)
+        self._events_recovered = counter("events_recovered", "Events recovered from crashed workers.", *EVENT)
         self._event_seconds = histogram("event_run_seconds", "Time in a handler.", *EVENT, "outcome")
         self._event_wait = histogram("event_wait_seconds", "From publishing to the run that did it.", *EVENT)
-        self._store_errors = counter("store_errors", "Failures of the store, by who met them.", "service")
+        self._store_errors = counter("store_errors", "Failures of the store, by service.", "service")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         made = Counter(f"headrace_{name}", text, *labels)
@@ -260,7 +260,7 @@ def _store_families(counts: StoreCounts) -> Iterable[Metric]:
     )
     yield _gauge(
         "queue_oldest_seconds",
-        "How long the longest waiting job of a queue could run already.",
+        "For how long the oldest waiting job of a queue has been ready.",
         ("queue",),
         (((queue,), load.age) for queue, load in queues),
     )
@@ -278,19 +278,19 @@ def _store_families(counts: StoreCounts) -> Iterable[Metric]:
     )
     yield _gauge(
         "group_events",
-        "Events in the hands of a group, by state.",
+        "Events of a group, by state.",
         (*EVENT, "state"),
         (((*group, state), load.counts.get(state, 0)) for group, load in groups for state in STATES),
     )
     yield _gauge(
         "group_lag_events",
-        "Events that nobody of the group has begun to handle.",
+        "Events that the group has not begun to handle.",
         EVENT,
         ((group, load.lag) for group, load in groups),
     )
     yield _gauge(
         "group_oldest_seconds",
-        "How long the first of these has been waiting.",
+        "For how long the oldest of these events has waited.",
         EVENT,
         ((group, load.age) for group, load in groups),
     )
@@ -301,7 +301,7 @@ def _worker_families(workers: list[ObservedWorker]) -> Iterable[Metric]:
     running = sum(worker.running for worker in workers)
     slots = sum(worker.options.concurrency for worker in workers)
     yield _gauge("worker_running", "Jobs and events in handlers of this process.", (), [((), running)])
-    yield _gauge("worker_slots", "How many of them there may be.", (), [((), slots)])
+    yield _gauge("worker_slots", "Jobs and events that may be in handlers at once.", (), [((), slots)])
     yield _gauge(
         "worker_last_poll_timestamp_seconds",
         "When this process last asked the store for work and got an answer.",

@@ -164,7 +164,9 @@ async def test_a_group_is_paused_rewound_and_removed(shop: Shop, visitor: Visito
     assert "on" in await visitor.act("group-reset", **where, to="2h")
     assert await lag() == 3
     assert "is no time" in await visitor.act("group-reset", **where, to="soon")
+    assert "/actions/group-pause" in (await visitor.get("/topics/orders/audit")).text
     assert "is paused" in await visitor.act("group-pause", **where)
+    assert "/actions/group-resume" in (await visitor.get("/topics/orders/audit")).text
     assert "is resumed" in await visitor.act("group-resume", **where)
     assert "is removed" in await visitor.act("group-remove", **where)
     assert "there is no audit" in await visitor.act("group-remove", **where)

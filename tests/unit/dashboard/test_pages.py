@@ -79,6 +79,18 @@ async def test_the_overview_points_out_what_is_wrong(shop: Shop, visitor: Visito
     assert "default is paused with 1 job waiting" in shown
 
 
+async def test_the_overview_and_the_doctor_warn_by_the_same_bounds(shop: Shop, visitor: Visitor) -> None:
+    await shop.app.open()
+    for seconds, warned in ((20, False), (40, True)):
+        polled = datetime.now(UTC) - timedelta(seconds=seconds)
+        polled_us = round(polled.timestamp() * 1_000_000)
+        worker = WorkerInfo("sleepy", "h", 1, 1, ("default",), 10, polled_us=polled_us)
+        await shop.app._home.backend.beat(worker)
+        findings = {finding.name: finding for finding in await shop.app.admin.doctor()}
+        assert ("sleepy" in findings["workers"].text) is warned
+        assert ("worker sleepy has not asked for work" in await text(visitor, "/")) is warned
+
+
 async def test_plots_show_the_last_hour(shop: Shop, visitor: Visitor) -> None:
     await shop.add.enqueue(1)
     await shop.app._home.backend.tally([Tally(Stream("queue", "default"), done=90, failed=10)])

@@ -34,7 +34,7 @@ class TrustedProxies:
 
     def _visitor(self, peer: str, headers: Headers) -> str:
         """Each proxy appends the address of its peer. So the visitor is the last address that is not a
-        proxy's. The visitor may have forged what stands before it."""
+        proxy's. The visitor may have forged the addresses before it."""
         addresses = [part for line in headers.getlist("x-forwarded-for") for part in line.split(",")]
         while addresses and self._trusts(peer):
             peer = _without_port(addresses.pop().strip())
