@@ -112,9 +112,9 @@ class Tab:
     def press(self, name: str, within: str = "main") -> str:
         """Press a button; answers what the next page says was done."""
         self.page.locator(within).get_by_role("button", name=name, exact=True).first.click()
-        said = self.page.locator(".said")
-        said.wait_for()
-        return str(said.inner_text())
+        flash = self.page.locator(".flash")
+        flash.wait_for()
+        return str(flash.inner_text())
 
     def close(self) -> None:
         self._context.close()

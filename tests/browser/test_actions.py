@@ -41,9 +41,9 @@ def test_a_queue_is_paused_resumed_and_purged(stand: Stand, tab: Tab) -> None:
     tab.page.goto(f"{stand.open}/queues/bulk")
     assert "is paused" in tab.press("Pause")
     assert queue(stand, "bulk").paused
-    assert "goes on" in tab.press("Resume")
+    assert "is resumed" in tab.press("Resume")
     assert "cancelled" in tab.press("Purge")
-    assert tab.dialogs == ["Cancel everything of bulk that waits, is scheduled or retrying?"]
+    assert tab.dialogs == ["Cancel all jobs of bulk that wait, are scheduled or retrying?"]
     assert queue(stand, "bulk").queued == 0
 
 
@@ -54,7 +54,7 @@ def test_a_queue_is_paused_from_the_overview_and_from_its_worker(stand: Stand, t
     tab.page.goto(stand.open)
     assert "nightly is paused" in tab.press("Pause nightly")
     tab.page.goto(f"{stand.open}/workers")
-    assert "nightly goes on" in tab.press("Resume nightly")
+    assert "nightly is resumed" in tab.press("Resume nightly")
 
 
 def test_a_job_is_cancelled_retried_and_edited(stand: Stand, tab: Tab) -> None:
@@ -70,7 +70,7 @@ def test_a_job_is_cancelled_retried_and_edited(stand: Stand, tab: Tab) -> None:
     tab.page.get_by_text("Edit the arguments").click()
     tab.page.get_by_label("By position").fill("[40]")
     tab.page.get_by_label("By name").fill('{"b": 2}')
-    assert "Queued" in tab.press("Change and retry now")
+    assert "Queued" in tab.press("Save and run now")
     assert plant.app.sync.result(waiting, 10) == 42
     tab.page.locator("h2:has-text('Result') + pre").wait_for()
     assert tab.page.locator("h2:has-text('Result') + pre").inner_text() == "42"
@@ -88,8 +88,8 @@ def test_what_was_written_stays_in_the_form_when_it_does_not_fit(stand: Stand, t
     tab.page.get_by_text("Edit the arguments").click()
     tab.page.get_by_label("By position").fill('["forty"]')
     tab.page.get_by_label("By name").fill('{"b": 2}')
-    tab.page.get_by_role("button", name="Change", exact=True).click()
-    problem = tab.page.locator("form .lost")
+    tab.page.get_by_role("button", name="Save", exact=True).click()
+    problem = tab.page.locator("form .alert")
     problem.wait_for()
     assert "Expected `int`, got `str` - at `a`" in problem.inner_text()
     assert tab.page.get_by_label("By position").input_value() == '["forty"]'
@@ -100,7 +100,7 @@ def test_what_was_written_stays_in_the_form_when_it_does_not_fit(stand: Stand, t
     assert "422" in complaint
 
     tab.page.get_by_label("By position").fill("[40]")
-    assert "Queued" in tab.press("Change and retry now")
+    assert "Queued" in tab.press("Save and run now")
     assert stand.plant.app.sync.result(waiting, 10) == 42
 
 
@@ -117,7 +117,7 @@ def test_dead_letters_are_replayed_and_discarded_singly_by_kind_and_all(stand: S
     wait_until_sync(lambda: group(stand, "billing").dead == 1)
 
     tab.page.goto(f"{stand.open}/dead")
-    kind = tab.page.locator("details.kind", has_text="customer")
+    kind = tab.page.locator("details.error-group", has_text="customer")
     kind.locator("summary").click()
     kind.get_by_label(f"Select {jobs[0].id}").check()
     kind.get_by_role("button", name="Discard selected").click()
@@ -132,7 +132,7 @@ def test_dead_letters_are_replayed_and_discarded_singly_by_kind_and_all(stand: S
         wait_for(plant, job, "dead")
     tab.page.goto(f"{stand.open}/dead")
     kind.locator("summary").click()
-    kind.get_by_role("button", name="Discard all of this kind").click()
+    kind.get_by_role("button", name="Discard all with this error").click()
     tab.page.get_by_text("2 discarded").wait_for()
     assert [letter.id for letter in admin.dead(queue="mails")] == [other.id]
     assert tab.press("Discard all") == "2 discarded"
@@ -143,7 +143,7 @@ def test_a_schedule_is_run_paused_and_resumed(stand: Stand, tab: Tab) -> None:
     tab.page.goto(f"{stand.open}/schedules")
     assert "Started as job" in tab.press("Run now morning")
     assert "is paused" in tab.press("Pause morning")
-    assert "goes on" in tab.press("Resume morning")
+    assert "is resumed" in tab.press("Resume morning")
 
 
 def test_a_group_is_rewound_paused_and_removed(stand: Stand, tab: Tab) -> None:
@@ -152,11 +152,11 @@ def test_a_group_is_rewound_paused_and_removed(stand: Stand, tab: Tab) -> None:
     assert "is paused" in tab.press("Pause audit")
     assert "the beginning" in tab.press("Replay all for audit")
     wait_until_sync(lambda: group(stand, "audit").lag >= 3)
-    assert "what comes next" in tab.press("Skip to the end for audit")
+    assert "new events" in tab.press("Skip to the end for audit")
     for place in ("2h", ids[-1]):
-        tab.page.get_by_label("Replay audit from a time or an event's id").fill(place)
+        tab.page.get_by_label("Replay audit from a time or the id of an event").fill(place)
         assert "audit reads orders from" in tab.press("Replay audit from there")
-    assert "goes on" in tab.press("Resume audit")
+    assert "is resumed" in tab.press("Resume audit")
     assert "is removed" in tab.press("Remove audit")
 
 
@@ -212,7 +212,7 @@ def test_an_update_leaves_ticks_focus_and_opened_details_alone(stand: Stand, tab
     first = plant.enqueue(plant.mail, "steady customer 1")
     wait_for(plant, first, "dead")
     tab.page.goto(f"{stand.open}/dead?queue=mails")
-    kind = tab.page.locator("details.kind", has_text="steady")
+    kind = tab.page.locator("details.error-group", has_text="steady")
     if kind.get_attribute("open") is None:
         kind.locator("summary").click()
     box = kind.get_by_label(f"Select {first.id}")
@@ -220,7 +220,7 @@ def test_an_update_leaves_ticks_focus_and_opened_details_alone(stand: Stand, tab
     box.focus()
     other = plant.enqueue(plant.mail, "news of another kind")
     wait_for(plant, other, "dead")
-    tab.page.locator("details.kind", has_text="another kind").wait_for()
+    tab.page.locator("details.error-group", has_text="another kind").wait_for()
     assert box.is_checked()
     assert kind.get_attribute("open") is not None
     assert box.evaluate("box => box === document.activeElement")

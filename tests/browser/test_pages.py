@@ -122,5 +122,5 @@ def test_the_keyboard_reaches_every_action_and_shows_where_it_is(stand: Stand, t
         assert outline != "none" or reached[-1] == "", reached[-1]
         if reached[-1] == "Purge":
             break
-    assert reached[0] == "To the content"
+    assert reached[0] == "Skip to content"
     assert {"Overview", "Workers", "state", "text", "Show", "Pause", "Purge"} <= set(reached)

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from headrace import ConfigurationError
 from headrace.cli.worker.metrics_port import metrics_port
 from headrace.observability import port as port_module
-from headrace.observability.port import MOST_BYTES, Answer, Port, text
+from headrace.observability.port import MOST_BYTES, Port, PortAnswer, text
 from tests.waiting import wait_until
 
 from .workshop import WorkerProcess, Workshop
@@ -230,11 +230,11 @@ async def test_a_worker_says_by_which_names_it_is_asked(workshop: Workshop) -> N
 # --- the port itself -------------------------------------------------------------------------------------
 
 
-async def _hello(headers: Mapping[str, str]) -> Answer:
+async def _hello(headers: Mapping[str, str]) -> PortAnswer:
     return text(f"hello {headers.get('accept', '')}")
 
 
-async def _broken(headers: Mapping[str, str]) -> Answer:
+async def _broken(headers: Mapping[str, str]) -> PortAnswer:
     raise ValueError("no")
 
 

@@ -223,7 +223,7 @@ async def test_a_worker_process_waits_for_a_server_that_is_not_up_yet(tmp_path: 
     try:
         stopped, waiting = workshop.start(), workshop.start()
         for worker in (stopped, waiting):
-            await workshop.until(lambda worker=worker: "waits for the store" in worker.output)
+            await workshop.until(lambda worker=worker: "store unavailable, waits" in worker.output)
         stopped.send(signal.SIGTERM)
         assert stopped.exit_code(timeout=5) == 0
         with server:

@@ -1,13 +1,11 @@
-"""Looking and steering: what the command line and the dashboard stand on."""
+"""Inspect and control a store: the base of the command line and of the dashboard."""
 
 from headrace.admin.admin import Admin
 from headrace.admin.contents import Contents, EventInfo
 from headrace.admin.dead_letters import Replayed
-from headrace.admin.queues import QueueInfo
-from headrace.admin.steps import Counted
+from headrace.admin.info import GroupInfo, QueueInfo, TopicInfo, Traffic
+from headrace.admin.repeatable import Counted
 from headrace.admin.tail import Tail
-from headrace.admin.topics import GroupInfo, TopicInfo
-from headrace.admin.traffic import Traffic
 
 __all__ = [
     "Admin",

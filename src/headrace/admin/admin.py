@@ -1,5 +1,5 @@
-"""The verbs of `app.admin`. Where a verb takes `queue=`, `topic=` and `group=`, they say where to look: in a
-queue, in all groups of a topic, or in one of them; without any of them it looks everywhere."""
+"""The methods of `app.admin`. The arguments `queue=`, `topic=` and `group=` name a queue, all groups of a
+topic, or one of them. Without any of them a method covers all queues and groups."""
 
 from __future__ import annotations
 
@@ -32,12 +32,10 @@ from headrace.engine.streams import StreamRouter
 from .contents import Contents, contents_of
 from .dead_letters import DeadLetters, Replayed, chosen_letters, dead_filter, listed
 from .doctor import Doctor
-from .places import Place, attempt, place, undamaged
-from .queues import QueueInfo, queue_info
-from .steps import Counted, Steps
+from .info import QueueInfo, TopicInfo, Traffic, no_such_group, queue_info, topic_info, traffic_of
+from .place import Place, attempt, checked_place, undamaged
+from .repeatable import Counted, RepeatableSteps
 from .tail import Tail
-from .topics import TopicInfo, no_such_group, topic_info
-from .traffic import Traffic, traffic_of
 
 #: Messages that one step of a store ends.
 STEP = 200
@@ -83,9 +81,9 @@ class Admin:
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[JobInfo]:
-        """Jobs of a queue, `default` where none is named, or events in the hands of a group: at most `limit`;
-        the page's cursor asks for the next. Running ones come first, and on each page then the newest."""
-        stream = _one_stream(place(queue, topic, group))
+        """Jobs of a queue (default: `default`), or events of a group, at most `limit`. The cursor of the page
+        gets the next page. Running ones come first, and on each page then the newest."""
+        stream = _one_stream(checked_place(queue, topic, group))
         status = None if state is None else _status(state)
         limit = positive_number("limit", limit)
         page = await self._home.ask(
@@ -97,21 +95,21 @@ class Admin:
     async def job(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> JobInfo | None:
-        """All that is known of one job, or of an event that a group has in hand; None: nothing."""
-        where = place(queue, topic, group)
+        """All that is known of one job, or of an event of a group. None: it is unknown."""
+        where = checked_place(queue, topic, group)
         found = await self._home.ask(lambda store: where.find(store, id))
         return job_info(found[0]) if found else None
 
     async def holder(self, key: str, *, queue: str | None = None) -> JobInfo | None:
-        """The job that holds a unique key now, in a queue or in any; None: nobody does."""
-        found = await self._home.repeat(self._holder, key, place(queue, None, None))
+        """The job that holds a unique key now, in one queue or in any. None: the key is free."""
+        found = await self._home.repeat(self._holder, key, checked_place(queue, None, None))
         return job_info(found) if found else None
 
     async def contents(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> Contents | None:
-        """What a job or an event carries; None when it is unknown, or over and its contents are gone."""
-        where = place(queue, topic, group)
+        """The contents of a job or an event. None: it is unknown, or it has ended and they are not kept."""
+        where = checked_place(queue, topic, group)
         found = await self._home.ask(lambda store: where.find(store, id))
         return contents_of(found[0], self._codec) if found else None
 
@@ -120,14 +118,14 @@ class Admin:
         return await self._home.ask(lambda store: store.workers())
 
     async def traffic(self, minutes: int = 60) -> list[Traffic]:
-        """What was done and what failed in each of the last minutes, at most two hours."""
+        """Successes and failures in each of the last minutes, at most two hours."""
         minutes = min(positive_number("minutes", minutes), KEPT_MINUTES)
         records = await self._home.ask(lambda store: store.traffic(minutes))
         return [traffic_of(record) for record in records]
 
     async def doctor(self) -> list[Finding]:
-        """How the store is, and what queues, topics and workers suffer from: a line each, with the remedy. A
-        store that cannot be opened raises what it raises elsewhere."""
+        """What is wrong with the store, its queues, topics and workers: a line each, with the remedy. A store
+        that cannot be opened raises its usual error."""
         return await self._home.call(self._examine)
 
     def tail(
@@ -135,8 +133,8 @@ class Admin:
     ) -> Tail:
         """Follow a topic: `async for event in app.admin.tail("orders", since="beginning")`.
 
-        It begins with what comes from now on, or as `since` says, or where a `group` has not begun to handle
-        what is there. Without `follow` it ends with what is there. Nobody's position changes.
+        It begins with new events, or at `since`, or with the first event that a `group` has not begun to
+        handle. Without `follow` it ends after the last event. No position of a group changes.
         """
         if since is not None and group is not None:
             raise ConfigurationError("give since= or group=, not both: a group says where to begin")
@@ -161,33 +159,33 @@ class Admin:
         await self._home.ask(lambda store: store.pause(stream, paused=False))
 
     async def purge(self, queue: str) -> Counted:
-        """Cancel everything of this queue that waits, is scheduled or retrying; answers how many."""
+        """Cancel all jobs of this queue that wait, are scheduled or retrying. The answer is their number."""
         return await self._home.carry_out(self._purge, _queue(queue))
 
     async def split(self, queue: str, partitions: int) -> None:
-        """Have new jobs of a queue go to so many parts, while it is in use. What waits already stays where it
-        is and is run from there. Carried out when this returns; if it is cut short, whoever enqueues next
+        """Spread new jobs of a queue over so many parts while the queue is in use. Waiting jobs stay in
+        their part. The split is done when this returns. If it is interrupted, the next producer that enqueues
         finishes it."""
         stream, parts = _queue(queue), checked_partitions(partitions)
         await self._home.ask(lambda store: store.split(stream, parts))
 
     async def pause_group(self, topic: str, group: str) -> None:
-        """Hand no more events to this group anywhere. Those in hand are handled; the others wait for it."""
+        """Give no more events to this group. Running handlers go on; all other events wait."""
         await self._home.repeat(partial(self._pause_group, paused=True), _group(topic, group))
 
     async def resume_group(self, topic: str, group: str) -> None:
         await self._home.repeat(partial(self._pause_group, paused=False), _group(topic, group))
 
     async def reset_group(self, topic: str, group: str, *, to: StartAt) -> None:
-        """Have a group go on from there: from `new` events, the `beginning` of what is kept, an event's id,
-        or a time. What it has in hand stays with it and is not given to it twice."""
+        """Move a group in the log: to `new` events, to the `beginning`, to the id of an event, or to a time.
+        Events that the group has drawn already stay with it and are not delivered twice."""
         stream, start = _group(topic, group), start_of(to, "to")
         if not await self._home.ask(lambda store: store.reset(stream, start)):
             raise no_such_group(topic, group)
 
     async def remove_group(self, topic: str, group: str) -> bool:
-        """Forget a group with all that it has in hand, its dead letters too; False: there is none such.
-        The next worker that is started with a subscription of this group makes it anew."""
+        """Remove a group with all its events and dead letters. False: there is no such group. The next worker
+        that starts with a subscription of this group creates it again."""
         return await self._home.carry_out(self._remove_group, _group(topic, group))
 
     # --- dead letters ------------------------------------------------------------------------------------
@@ -205,7 +203,7 @@ class Admin:
     ) -> Page[DeadLetter]:
         """Dead letters of queues, then of groups, the latest of each first. The `task` of an event is its
         kind."""
-        where, only = place(queue, topic, group), dead_filter(task, reason)
+        where, only = checked_place(queue, topic, group), dead_filter(task, reason)
         limit = positive_number("limit", limit)
         return await self._home.ask(lambda store: DeadLetters(store).list(where, only, cursor, limit))
 
@@ -219,9 +217,9 @@ class Admin:
         task: str | None = None,
         reason: DeadReason | str | None = None,
     ) -> Replayed:
-        """Run dead letters again, those of `ids` or those that match; each keeps its id and starts afresh.
-        An event goes to the group in which it died, and to no other."""
-        chosen = chosen_letters(ids, place(queue, topic, group), task, reason)
+        """Run dead letters again, those of `ids` or those that match. Each keeps its id, and its attempts
+        start at zero. An event goes only to the group in which it died."""
+        chosen = chosen_letters(ids, checked_place(queue, topic, group), task, reason)
         return await self._home.carry_out(lambda: DeadLetters(self._backend).replay(chosen))
 
     async def discard(
@@ -234,11 +232,11 @@ class Admin:
         task: str | None = None,
         reason: DeadReason | str | None = None,
     ) -> Counted:
-        """Forget dead letters for good; answers how many."""
-        chosen = chosen_letters(ids, place(queue, topic, group), task, reason)
+        """Delete dead letters for good. The answer is their number."""
+        chosen = chosen_letters(ids, checked_place(queue, topic, group), task, reason)
         return await self._home.carry_out(lambda: DeadLetters(self._backend).discard(chosen))
 
-    # --- one job, or one event in the hands of a group ---------------------------------------------------
+    # --- one job, or one event of a group ----------------------------------------------------------------
 
     async def cancel(
         self,
@@ -248,15 +246,15 @@ class Admin:
         topic: str | None = None,
         group: str | None = None,
     ) -> int:
-        """Cancel jobs, or have groups leave events alone; answers how many were still to be cancelled."""
-        return await self._home.carry_out(self._cancel, listed(ids), place(queue, topic, group))
+        """Cancel jobs, or events for their groups. The answer is how many could still be cancelled."""
+        return await self._home.carry_out(self._cancel, listed(ids), checked_place(queue, topic, group))
 
     async def retry_now(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> bool:
-        """Run a scheduled, retrying or dead job now, or such an event in its groups; False when it is none of
-        these."""
-        return await self._home.carry_out(self._retry_now, id, place(queue, topic, group))
+        """Run a scheduled, retrying or dead job now, or such an event in its groups. False: it is in another
+        state."""
+        return await self._home.carry_out(self._retry_now, id, checked_place(queue, topic, group))
 
     async def edit(
         self,
@@ -266,9 +264,11 @@ class Admin:
         kwargs: Mapping[str, Any] | None = None,
         queue: str | None = None,
     ) -> bool:
-        """Give a scheduled, retrying or dead job other arguments, which must fit its task; False when it is
-        none of these. Events are not edited: what was published stays as it was."""
-        return await self._home.carry_out(self._edit, id, args, kwargs or {}, place(queue, None, None))
+        """Change the arguments of a scheduled, retrying or dead job. They must fit its task. False: the job
+        is in another state. Events cannot be edited."""
+        return await self._home.carry_out(
+            self._edit, id, args, kwargs or {}, checked_place(queue, None, None)
+        )
 
     # --- on the app's loop -------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class Admin:
         return await Doctor(self._backend, self._registry).examine()
 
     async def _purge(self, stream: Stream) -> Counted:
-        steps, total = Steps(), 0
+        steps, total = RepeatableSteps(), 0
         purge = partial(self._backend.purge, stream, mark_us=self._mark_us, limit=STEP)
         while ended := await steps.take(purge):
             total += ended
@@ -307,7 +307,7 @@ class Admin:
         await self._backend.pause(stream, paused=paused)
 
     async def _remove_group(self, stream: Stream) -> bool:
-        steps = Steps()
+        steps = RepeatableSteps()
         if not await steps.take(lambda: self._is_known(stream)):
             return False
         removed = await steps.take(lambda: self._backend.remove(stream))
@@ -325,7 +325,7 @@ class Admin:
         return count
 
     async def _cancelled(self, record: Record) -> bool:
-        steps, stream, id = Steps(), record.stream, record.id
+        steps, stream, id = RepeatableSteps(), record.stream, record.id
         answer = await steps.take(lambda: self._backend.cancel(stream, id, mark_us=self._mark_us))
         if answer is CancelAnswer.GONE and steps.doubt and not record.status.over:
             now = await steps.take(lambda: self._backend.look(stream, id))
@@ -337,8 +337,8 @@ class Admin:
         return any([await self._retried(record) for record in found])
 
     async def _retried(self, record: Record) -> bool:
-        """After a lost answer one that was dead, or not yet due, and is not any more, was retried by that."""
-        steps, stream, id = Steps(), record.stream, record.id
+        """After a lost answer: a record that was dead or not due, and is not any more, was retried."""
+        steps, stream, id = RepeatableSteps(), record.stream, record.id
         if record.status is JobStatus.DEAD:
             [answer] = await steps.take(lambda: self._backend.replay(stream, [id]))
             gone = answer is ReplayAnswer.GONE
@@ -354,13 +354,12 @@ class Admin:
         [record, *_] = found
         if record.stream.kind == "group":
             raise ConfigurationError(
-                f"{id} is an event, and what was published stays as it was: publish it anew as it should be, "
-                "and discard this one"
+                f"{id} is an event, and events cannot be edited: publish a corrected one and discard this one"
             )
-        steps, body = Steps(), self._edited(record, args, kwargs)
+        steps, body = RepeatableSteps(), self._edited(record, args, kwargs)
         rewritten = await steps.take(lambda: self._backend.rewrite(record.stream, id, body))
         if not rewritten and steps.doubt is not None:
-            raise steps.doubt  # it runs by now, with these arguments or with those from before
+            raise steps.doubt  # it runs already, with the new arguments or with the old ones
         return rewritten
 
     def _edited(self, record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -378,7 +377,7 @@ def _one_stream(where: Place) -> Stream:
     if where.topic is None:
         return Stream("queue", where.queue or "default")
     if where.group is None:
-        raise ConfigurationError("say which group= of the topic: each has other events in hand")
+        raise ConfigurationError("give group=, too: each group of a topic has its own events")
     return group_stream(where.topic, where.group)
 
 
@@ -394,4 +393,4 @@ def _status(state: JobStatus | str) -> JobStatus:
     try:
         return JobStatus(state)
     except ValueError:
-        raise ConfigurationError(f"{state!r} is no state: use one of {', '.join(JobStatus)}") from None
+        raise ConfigurationError(f"{state!r} is not a state: use one of {', '.join(JobStatus)}") from None

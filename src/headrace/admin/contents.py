@@ -1,9 +1,12 @@
-"""What a job or an event carries, as plain data for people to read, with `***` for each secret."""
+"""The contents of a job or an event as plain data for people to read, with `***` for each secret."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any
+from inspect import Parameter
+from typing import Any, Final
 
 import msgspec
 
@@ -16,10 +19,13 @@ from headrace.core.record import Record, moment
 from headrace.core.secret import masked
 from headrace.core.topics import LogEntry
 
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
 
 class EventInfo(msgspec.Struct, frozen=True):
-    """An event for people to read. `number` is its place in the log and `at` when it was written there, both
-    only known to who reads the log. `problem`: why its payload, or all of it, cannot be read."""
+    """An event for people to read. `number` is its position in the log, and `at` is when it was written
+    there. Both are known only when it is read from the log. `problem`: why its payload, or all of it, cannot
+    be read."""
 
     id: str
     topic: str
@@ -58,7 +64,7 @@ class _PlainArguments(msgspec.Struct, array_like=True):
 
 
 def contents_of(record: Record, codec: Codec | None) -> Contents | None:
-    """None where the body is gone."""
+    """None when the body is gone."""
     if record.body is None:
         return None
     if record.stream.kind == "queue":
@@ -67,8 +73,18 @@ def contents_of(record: Record, codec: Codec | None) -> Contents | None:
     return Contents(headers=event.headers, problem=event.problem, event=event)
 
 
+def named_arguments(contents: Contents, function: Callable[..., Any] | None) -> Iterator[tuple[str, Any]]:
+    """The arguments under the names of the parameters. Without a name an argument has its index, as `[0]`:
+    the arguments of a task that this app does not know (None), and those of `*args`."""
+    parameters = inspect.signature(function).parameters.values() if function else ()
+    names = [parameter.name for parameter in parameters if parameter.kind in _POSITIONAL]
+    for index, value in enumerate(contents.args):
+        yield names[index] if index < len(names) else f"[{index}]", value
+    yield from contents.kwargs.items()
+
+
 def read_event(entry: LogEntry, topic: str, codec: Codec | None) -> EventInfo:
-    """What lies in a log or in a group, as far as it can be read."""
+    """An event of a log or of a group, as far as it can be read."""
     bare = EventInfo(
         id=entry.id,
         topic=topic,

@@ -1,4 +1,4 @@
-"""One desk for the dead letters of queues and of groups: list them, run them again, forget them."""
+"""Dead letters of queues and of groups: list, replay and discard them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from headrace.core.record import DeadLetter, Page
 from headrace.engine.patience import patiently
 from headrace.engine.streams import StreamRouter
 
-from .places import Place, attempt, rank
-from .steps import Counted, Steps
+from .place import Place, attempt, rank
+from .repeatable import Counted, RepeatableSteps
 
 #: Dead letters that one step of a store replays or discards.
 STEP = 200
 
 
 class Replayed(Counted):
-    """How many were replayed; `duplicates` stay dead, because another job holds their unique key by now."""
+    """How many were replayed. `duplicates` stay dead, because another job holds their unique key."""
 
     duplicates: tuple[str, ...] = ()
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """Which dead letters a verb is about."""
+class DeadSelection(msgspec.Struct, frozen=True):
+    """The dead letters that a call selects."""
 
     ids: Sequence[str] | None
     place: Place
@@ -54,7 +54,7 @@ class DeadLetters:
                 asked = self._backend.dead(stream, only=only, cursor=at, limit=limit - len(found))
                 page = await (attempt(asked) if len(streams) > 1 else asked)
                 if isinstance(page, RequestRefused):
-                    break  # somebody has damaged this one
+                    break  # the records of this stream are damaged
                 found += map(_with_payload_only, page)
                 at = page.cursor
                 if at is None:
@@ -63,8 +63,8 @@ class DeadLetters:
                 return Page(tuple(found), f"{stream.kind} {stream.name} {at or ''}")
         return Page(tuple(found))
 
-    async def replay(self, chosen: Chosen) -> Replayed:
-        steps, count = Steps(), 0
+    async def replay(self, chosen: DeadSelection) -> Replayed:
+        steps, count = RepeatableSteps(), 0
         duplicates: list[str] = []
         async for stream, ids in self._chosen(chosen):
             answers = await steps.take(partial(self._backend.replay, stream, ids))
@@ -75,18 +75,18 @@ class DeadLetters:
         replayed.duplicates, replayed.uncertain = tuple(duplicates), steps.doubt is not None
         return replayed
 
-    async def discard(self, chosen: Chosen) -> Counted:
-        steps, count = Steps(), 0
+    async def discard(self, chosen: DeadSelection) -> Counted:
+        steps, count = RepeatableSteps(), 0
         async for stream, ids in self._chosen(chosen):
             count += await steps.take(partial(self._backend.discard, stream, ids))
         return steps.counted(count)
 
-    async def _chosen(self, chosen: Chosen) -> AsyncIterator[tuple[Stream, Sequence[str]]]:
+    async def _chosen(self, chosen: DeadSelection) -> AsyncIterator[tuple[Stream, Sequence[str]]]:
         """The chosen dead letters, stream by stream, in steps."""
         for stream in await patiently(partial(chosen.place.streams, self._backend)):
             ids = chosen.ids
             if ids is None:
-                # All ids first: what a step replays or discards must not shift the pages behind it.
+                # All ids first, because each step removes letters and would shift the later pages.
                 ids = [id async for id in self._matching(stream, chosen.only)]
             for start in range(0, len(ids), STEP):
                 yield stream, ids[start : start + STEP]
@@ -105,12 +105,12 @@ class DeadLetters:
 
 def chosen_letters(
     ids: Sequence[str] | None, place: Place, task: str | None, reason: DeadReason | str | None
-) -> Chosen:
+) -> DeadSelection:
     if ids is None and place.everywhere and task is None and reason is None:
-        raise ConfigurationError("say which dead letters: ids=, queue=, topic=, task= or reason=")
+        raise ConfigurationError("name the dead letters: give ids=, queue=, topic=, task= or reason=")
     if ids is not None and (task is not None or reason is not None):
         raise ConfigurationError("give ids=, or task= and reason=, not both")
-    return Chosen(None if ids is None else listed(ids), place, dead_filter(task, reason))
+    return DeadSelection(None if ids is None else listed(ids), place, dead_filter(task, reason))
 
 
 def dead_filter(task: str | None, reason: DeadReason | str | None) -> DeadFilter:
@@ -127,11 +127,11 @@ def _reason(reason: DeadReason | str) -> DeadReason:
     try:
         return DeadReason(reason)
     except ValueError:
-        raise ConfigurationError(f"{reason!r} is no reason: use one of {', '.join(DeadReason)}") from None
+        raise ConfigurationError(f"{reason!r} is not a reason: use one of {', '.join(DeadReason)}") from None
 
 
 def _read_cursor(cursor: str | None) -> tuple[Stream | None, str | None]:
-    """The stream to go on with, and the place in it; `None` there is its beginning."""
+    """The stream to continue with, and the cursor in it. None: from its beginning."""
     if cursor is None:
         return None, None
     kind, _, rest = cursor.partition(" ")
@@ -142,8 +142,8 @@ def _read_cursor(cursor: str | None) -> tuple[Stream | None, str | None]:
 
 
 def _with_payload_only(letter: DeadLetter) -> DeadLetter:
-    """Stores keep whole bodies. What is shown is the payload in it: a job's arguments, or what an event is
-    about; all of it when it cannot be read."""
+    """Stores keep whole messages. Users see the payload: the arguments of a job, or the payload of an event.
+    A message that cannot be read is shown whole."""
     try:
         payload = decode_envelope(letter.payload).payload
     except DECODE_ERRORS:

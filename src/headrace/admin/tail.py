@@ -1,4 +1,4 @@
-"""Follows a topic for people to read. It has a place of its own in the log, and no group notices it."""
+"""Follows a topic for people to read. It has its own position in the log and does not affect groups."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from headrace.engine.home import Home
 from headrace.engine.streams import StreamRouter
 
 from .contents import EventInfo, read_event
-from .topics import no_such_group
+from .info import no_such_group
 
-#: Seconds that a read waits for events before it asks again.
+#: Seconds that one read waits for events.
 BLOCK = 2.0
 
-#: Events that are read at once.
+#: Events of one read.
 PAGE = 100
 
 
 class Tail:
-    """`async for event in app.admin.tail("orders")`: one event after the other, until `stop()`, the app's
-    close, or, when it does not follow, the end of what is there."""
+    """`async for event in app.admin.tail("orders")`: one event after the other, until `stop()` or until the
+    app closes. Without `follow` it ends after the last event."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Tail:
         return self._read.popleft()
 
     async def stop(self) -> None:
-        """End it, also for one who waits for the next event just now."""
+        """End it. A read that waits for the next event ends, too."""
         self._ended = True
         if self._backend is not None:
             self._backend.wake(self._consumer)
@@ -73,8 +73,8 @@ class Tail:
 
     async def _look(self) -> None:
         if self._group is not None:
-            self._position, self._group = await self._place_of(self._group), None
-        # While it waits it lives in the app: closing that ends it, where it would open the store anew.
+            self._position, self._group = await self._position_of(self._group), None
+        # While it waits it belongs to the app, so that it ends with it and does not open the store again.
         self._home.move_in(self)
         self._backend = self._home.backend
         try:
@@ -92,9 +92,9 @@ class Tail:
         if not self._follow and not reading.entries:
             self._ended = True
 
-    async def _place_of(self, group: str) -> Position | Start:
-        """Where the group has not begun to handle what is there. Some of it may be in its hands already, and
-        its position beyond that."""
+    async def _position_of(self, group: str) -> Position | Start:
+        """The first event that the group has not begun to handle. The group may have drawn it already, so
+        that the group's own position is later."""
         for topic in await self._home.backend.topics([self._topic.name]):
             for each in topic.groups:
                 if each.stream.group == group:

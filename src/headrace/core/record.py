@@ -87,6 +87,11 @@ class Counts(msgspec.Struct, frozen=True):
     paused: bool = False
 
 
+#: Seconds without a poll after which a worker that has room for work is quiet: for the doctor, the dashboard
+#: and `/healthz`.
+QUIET_SECONDS = 30.0
+
+
 class RunningJob(msgspec.Struct, frozen=True, array_like=True):
     """A job that a worker has in hand, since when."""
 
@@ -114,6 +119,16 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         """All that it claims from."""
         queues: list[Stream] = [Stream("queue", name) for name in self.queues]
         return queues + [Stream("group", name) for name in self.groups]
+
+    def seconds_since_poll(self, now: datetime) -> float:
+        """Since its last poll, or its start if it has not polled yet. `now` is on this machine's clock."""
+        last = moment(self.polled_us or self.started_us)
+        return 0.0 if last is None else (now - last).total_seconds()
+
+    def is_quiet(self, now: datetime) -> bool:
+        """Whether it has room for work and has not asked for any lately."""
+        has_room = len(self.running) < self.concurrency
+        return has_room and self.seconds_since_poll(now) > QUIET_SECONDS
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A page that shows what is going on: an ASGI application over `app.admin` and `app.schedules`, nothing else.
+"""The dashboard: an ASGI application that shows and controls what `app.admin` and `app.schedules` know.
 
 Mount it where you like, `Mount("/jobs", headrace.dashboard.asgi(app))`, or run `headrace dashboard`.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.app import App
 
-    from .access import Authenticate
+    from .access.access import Authenticate
 
 __all__ = ["asgi"]
 
@@ -33,19 +33,19 @@ def asgi(
 ) -> Starlette:
     """The dashboard of an app as an ASGI application.
 
-    Without `password` and without `authenticate` only this machine is answered. `authenticate` is for a host
-    that has its own login: a function of the request, plain or async, that returns True for who may look and
-    change; it is asked again about once a second for each live page that is open. With `read_only` nothing
-    can be changed.
+    Without `password` and `authenticate` it answers only requests from this machine. `authenticate` is for an
+    application with a login of its own: a function of the request, plain or async. It returns True for a
+    visitor who may see and change things. It is called again about once a second for each open live page.
+    With `read_only` nothing can be changed.
 
-    Sessions hold for the process that began them, or for all that are given the same `secret`
-    (`HEADRACE_DASHBOARD_SECRET` if it is not given). `trusted_proxies`: addresses and networks of proxies
-    whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
+    A session is valid in the process that began it, or in all processes with the same `secret` (default:
+    `HEADRACE_DASHBOARD_SECRET`). `trusted_proxies`: addresses and networks of proxies whose
+    `X-Forwarded-For` and `X-Forwarded-Proto` headers count.
     """
     if password is not None and not password:
-        raise ConfigurationError("the dashboard's password is empty: give one, or leave it out")
+        raise ConfigurationError("the dashboard's password is empty: give one, or omit it")
     if password is not None and authenticate is not None:
-        raise ConfigurationError("give password= or authenticate=, not both: one of them decides")
+        raise ConfigurationError("give password= or authenticate=, not both")
     try:
         from .application import dashboard
     except ModuleNotFoundError as error:

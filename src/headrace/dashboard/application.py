@@ -9,24 +9,25 @@ from typing import Final
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from headrace.admin.doctor import RecentFindings
 from headrace.app import App
+from headrace.core.errors import BackendUnavailable, ConfigurationError
 
-from . import actions, login
-from .access import LOGIN, METRICS, Access, Authenticate, Guard
-from .checkup import Checkup
-from .live import Streams, live
-from .metrics import metrics
+from .access import login
+from .access.access import LOGIN, METRICS, Access, AccessMiddleware, Authenticate
+from .access.proxies import TrustedProxies
+from .access.sessions import Sessions
+from .actions.actions import act
+from .live import LivePages, live
 from .pages import dead, job, overview, queue, schedules, topics, workers
-from .proxies import Proxies
-from .sessions import Sessions
-from .site import Content, Page, Site
+from .site import Content, PageFunction, Site
 
 HERE: Final = Path(__file__).parent
 
-PAGES: Final[dict[str, Page]] = {
+PAGES: Final[dict[str, PageFunction]] = {
     "/": overview.page,
     "/queues/{queue}": queue.queue_page,
     "/topics/{topic}/{group}": queue.group_page,
@@ -51,35 +52,50 @@ def dashboard(
 ) -> Starlette:
     sessions = Sessions(password, secret) if password else None
     access = Access(sessions=sessions, authenticate=authenticate, read_only=read_only)
-    proxies = Proxies(trusted_proxies)
+    proxies = TrustedProxies(trusted_proxies)
     site = Site(app, HERE / "templates", read_only=read_only, has_login=sessions is not None)
     site.pages.update(PAGES)
     application = Starlette(
         routes=[
             *(Route(path, site.shown(page), methods=["GET"]) for path, page in PAGES.items()),
             Route("/live", live, methods=["GET"]),
-            Route(METRICS, metrics, methods=["GET"]),
-            Route("/actions/{verb}", actions.act, methods=["POST"]),
+            Route(METRICS, _metrics, methods=["GET"]),
+            Route("/actions/{verb}", act, methods=["POST"]),
             Route("/static/{name}", _static, methods=["GET"]),
             *(_login_routes() if sessions else ()),
         ],
-        middleware=[Middleware(Guard, access=access, proxies=proxies)],
+        middleware=[Middleware(AccessMiddleware, access=access, proxies=proxies)],
         exception_handlers={404: _not_found},
     )
     application.state.site = site
     application.state.access = access
     application.state.sessions = sessions
-    application.state.streams = Streams()
-    application.state.checkup = Checkup(app)
+    application.state.live_pages = LivePages()
+    application.state.store_findings = RecentFindings(app.admin.doctor)
     return application
 
 
 def _login_routes() -> list[Route]:
     return [
         Route(LOGIN, login.form, methods=["GET"]),
-        Route(LOGIN, login.enter, methods=["POST"]),
-        Route("/logout", login.leave, methods=["POST"]),
+        Route(LOGIN, login.log_in, methods=["POST"]),
+        Route("/logout", login.log_out, methods=["POST"]),
     ]
+
+
+async def _metrics(request: Request) -> Response:
+    """For Prometheus: the counts in the store, and what this process measures."""
+    site: Site = request.app.state.site
+    try:
+        # Imported only now, because it needs an extra.
+        from headrace.observability.prometheus import exposed
+    except ConfigurationError as error:
+        return PlainTextResponse(str(error), 404)
+    try:
+        body, content_type = await exposed(site.app).render(request.headers.get("accept", ""))
+    except BackendUnavailable as error:
+        return PlainTextResponse(f"store unavailable: {error}", 503)
+    return Response(body, headers={"content-type": content_type})
 
 
 async def _static(request: Request) -> Response:
@@ -87,11 +103,11 @@ async def _static(request: Request) -> Response:
     kind = STATIC.get(name)
     if kind is None:
         return await _not_found(request, LookupError())
-    # Asked for again each time, so that a new version shows at once.
+    # The browser asks each time whether it has changed, so that a new version shows at once.
     return FileResponse(HERE / "static" / name, media_type=kind, headers={"cache-control": "no-cache"})
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
     site: Site = request.app.state.site
-    nothing = {"error": "There is no such page here."}
-    return site.response(Content("wrong.html", nothing, "Not found", 404, live=False), request)
+    values = {"error": "There is no such page."}
+    return site.response(Content("error.html", values, "Not found", 404, live=False), request)

@@ -1,4 +1,4 @@
-"""Pages that keep themselves up to date: server-sent events with the part of a page that changes."""
+"""Live pages: server-sent events with the part of a page that changes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
-from .access import Access, root_of
-from .site import Content, Page, Site
+from .access.access import Access, root_of
+from .site import Content, PageFunction, Site
 
-#: Seconds from one look to the next. After one that takes long there is a pause of so many times as long, up
-#: to a bound, so that looking is a small part of the time.
-LOOK: Final = 1.0
-PART: Final = 4
+#: Seconds from one update to the next. After a slow update the pause is so many times as long as the update,
+#: up to a limit, so that updates take a small part of the time.
+INTERVAL: Final = 1.0
+PAUSE_FACTOR: Final = 4
 LONGEST: Final = 5.0
 
-#: Streams at a time: each looks at the store once a second.
+#: Live pages at a time: each asks the store once a second.
 MOST: Final = 50
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Streams:
-    """The live pages that are open. `close` ends them, since none ends by itself."""
+class LivePages:
+    """The live pages that are open. `close` ends them, because none ends by itself."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -39,7 +39,7 @@ class Streams:
         self._closed.set()
 
     async def pause(self, seconds: float) -> bool:
-        """Wait; False: it is time to end."""
+        """Wait. False: the page must end."""
         try:
             async with asyncio.timeout(seconds):
                 await self._closed.wait()
@@ -49,21 +49,21 @@ class Streams:
 
 
 async def live(request: Request) -> Response:
-    """`/live?path=/queues/default`: the live part of that page, whenever it has changed."""
+    """`/live?path=/queues/default`: sends the live part of that page each time it has changed."""
     site: Site = request.app.state.site
-    streams: Streams = request.app.state.streams
+    live_pages: LivePages = request.app.state.live_pages
     found = _find(site, request)
     if found is None:
         return PlainTextResponse("there is no such page", 404)
-    if streams.count >= MOST:
+    if live_pages.count >= MOST:
         return PlainTextResponse("too many live pages are open", 503)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    changes = _changes(site, streams, *found, request)
+    changes = _changes(site, live_pages, *found, request)
     return StreamingResponse(changes, media_type="text/event-stream", headers=headers)
 
 
-def _find(site: Site, request: Request) -> tuple[Page, Request] | None:
-    """The page of that path, and the request that a browser would make for it."""
+def _find(site: Site, request: Request) -> tuple[PageFunction, Request] | None:
+    """The page of that path, and the request that a browser sends for it."""
     try:
         parts = urlsplit(request.query_params.get("path", "/"))
     except ValueError:
@@ -76,44 +76,44 @@ def _find(site: Site, request: Request) -> tuple[Page, Request] | None:
         "query_string": parts.query.encode(),
     }
     for pattern, page in site.pages.items():
-        match, child = Route(pattern, _nothing, methods=["GET"]).matches(scope)
+        match, child = Route(pattern, _not_called, methods=["GET"]).matches(scope)
         if match is Match.FULL:
             return page, Request({**scope, **child})
     return None
 
 
 async def _changes(
-    site: Site, streams: Streams, page: Page, asked: Request, request: Request
+    site: Site, live_pages: LivePages, page: PageFunction, asked: Request, request: Request
 ) -> AsyncIterator[bytes]:
     access: Access = request.app.state.access
-    streams.count += 1
+    live_pages.count += 1
     try:
         last: bytes | None = None
-        # Asked again each time: who logs out, or whose session ends, sees no more.
-        while not await request.is_disconnected() and await access.unknown(request) is None:
+        # Access is checked each time: a user who logs out, or whose session ends, gets no more updates.
+        while not await request.is_disconnected() and await access.refused_visitor(request) is None:
             began = time.monotonic()
             content = await site.content(page, asked)
             event = _event(site, content, asked)
-            # A sign of life otherwise: proxies end what is silent.
-            yield event if event != last else b": here\n\n"
+            # Proxies end a silent connection, so a comment is sent when nothing has changed.
+            yield event if event != last else b": no change\n\n"
             last = event
             took = time.monotonic() - began
-            if not await streams.pause(LOOK if content.away else pause_after(took)):
+            if not await live_pages.pause(INTERVAL if content.unavailable else pause_after(took)):
                 return
     finally:
-        streams.count -= 1
+        live_pages.count -= 1
 
 
 def pause_after(took: float) -> float:
-    """A change is seen by the look after it: within a second, as long as a look takes less than a fifth."""
-    return min(max(LOOK - took, PART * took), LONGEST)
+    """A change shows within a second, as long as an update takes less than a fifth of it."""
+    return min(max(INTERVAL - took, PAUSE_FACTOR * took), LONGEST)
 
 
 def _event(site: Site, content: Content, asked: Request) -> bytes:
-    if content.away:
-        return b"event: away\ndata: " + _encode(content.away) + b"\n\n"
+    if content.unavailable:
+        return b"event: unavailable\ndata: " + _encode(content.unavailable) + b"\n\n"
     return b"event: live\ndata: " + _encode(site.live_part(content, asked)) + b"\n\n"
 
 
-async def _nothing(request: Request) -> Response:
+async def _not_called(request: Request) -> Response:
     raise AssertionError("only used to match paths")

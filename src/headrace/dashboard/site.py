@@ -1,4 +1,4 @@
-"""What every page has: the app it is about, the templates, and the frame around it."""
+"""What all pages share: the app, the templates and the frame around each page."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from headrace.admin.place import Place
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.times import ago, span
 from headrace.engine.patience import impatience
 
 from . import text
-from .access import path_of, root_of
-from .place import Place, query
-from .plot import plot
-from .said import forget, said_before
+from .access.access import path_of, root_of
+from .actions.flash import clear_flash, flash_of
+from .links import dead_link, job_link, place_link, query
+from .pages.plot import plot
 
-#: The sections of the dashboard, with their places.
+#: The sections of the dashboard, with their paths.
 SECTIONS: Final = (
     ("Overview", "/"),
     ("Dead letters", "/dead"),
@@ -34,37 +35,37 @@ SECTIONS: Final = (
     ("Workers", "/workers"),
 )
 
-#: Seconds after which a store that has not answered is shown as away.
-PATIENCE: Final = 5.0
+#: Seconds after which a store that has not answered counts as unavailable.
+STORE_TIMEOUT: Final = 5.0
 
 MACROS: Final = ("time", "badge", "button", "scroll")
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What a page shows: a template and its values. `live`: it keeps itself up to date. `away`: why the
-    store could not be asked."""
+    """What a page shows: a template and its values. `live`: the page updates itself. `unavailable`: why the
+    store does not answer."""
 
     template: str
     values: Mapping[str, Any] = {}
     title: str = ""
     status: int = 200
     live: bool = True
-    away: str = ""
+    unavailable: str = ""
 
 
-#: A page: from a request to what it shows.
-Page = Callable[[App, Request], Awaitable[Content]]
+#: A page: takes a request and answers what to show.
+PageFunction = Callable[[App, Request], Awaitable[Content]]
 
 
 class Site:
     def __init__(self, app: App, templates: Path, *, read_only: bool, has_login: bool) -> None:
         self.app = app
         self.read_only = read_only
-        self.pages: dict[str, Page] = {}
+        self.pages: dict[str, PageFunction] = {}
         self._has_login = has_login
         self._environment = _environment(templates)
 
-    def shown(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def shown(self, page: PageFunction) -> Callable[[Request], Awaitable[Response]]:
         """The whole page as an endpoint."""
 
         async def show(request: Request) -> Response:
@@ -73,27 +74,27 @@ class Site:
         return show
 
     def response(self, content: Content, request: Request) -> Response:
-        frame = {**self._frame(content, request), "said": said_before(request)}
+        frame = {**self._frame(content, request), "flash": flash_of(request)}
         html = self._environment.get_template(content.template).render(frame)
         response = HTMLResponse(_sendable(html), content.status)
-        forget(response, request)
+        clear_flash(response, request)
         return response
 
-    async def content(self, page: Page, request: Request) -> Content:
-        """What the page shows now; a store that cannot be asked is shown as such."""
+    async def content(self, page: PageFunction, request: Request) -> Content:
+        """What the page shows now. A page without a store says that the store is unavailable."""
         try:
             with impatience():
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(STORE_TIMEOUT):
                     return await page(self.app, request)
         except TimeoutError:
-            return _away(f"it has not answered for {PATIENCE:g} seconds")
+            return _unavailable(f"it has not answered for {STORE_TIMEOUT:g} seconds")
         except BackendUnavailable as error:
-            return _away(str(error))
+            return _unavailable(str(error))
         except HeadraceError as error:
-            return Content("wrong.html", {"error": str(error)}, "That cannot be shown", 400, live=False)
+            return Content("error.html", {"error": str(error)}, "Error", 400, live=False)
 
     def live_part(self, content: Content, request: Request) -> str:
-        """The part of a page that changes by itself."""
+        """The part of a page that is updated."""
         template = self._environment.get_template(content.template)
         context = template.new_context(self._frame(content, request))
         return _sendable("".join(template.blocks["live"](context)))
@@ -103,12 +104,12 @@ class Site:
         return {
             "title": content.title,
             "live": content.live,
-            "away": content.away,
+            "unavailable": content.unavailable,
             "sections": SECTIONS,
             "here": path_of(request),
             "root": root_of(request),
             "address": _address(request),
-            "said": "",
+            "flash": "",
             "store": self.app.store,
             "read_only": self.read_only,
             "has_login": self._has_login,
@@ -139,8 +140,11 @@ def _environment(templates: Path) -> Environment:
         "span": span,
         "plot": plot,
         "query": query,
+        "place_link": place_link,
+        "dead_link": dead_link,
+        "job_link": job_link,
     }
-    # As globals, since a live part is rendered by itself, where a template's own imports are not seen.
+    # As globals, because a live part is rendered alone, without the imports of its template.
     macros = environment.get_template("macros.html").module
     environment.globals |= {name: getattr(macros, name) for name in MACROS}
     environment.globals |= {"share": text.share, "Place": Place}
@@ -148,15 +152,15 @@ def _environment(templates: Path) -> Environment:
 
 
 def _sendable(html: str) -> str:
-    """Without halves of characters, which a hidden field may hold and no encoding has."""
+    """Without lone surrogates, which a hidden field may hold and no encoding has."""
     return html.encode(errors="replace").decode()
 
 
-def _away(why: str) -> Content:
-    return Content("away.html", {}, "The store is away", 503, away=text.clean(why, 1000))
+def _unavailable(why: str) -> Content:
+    return Content("unavailable.html", {}, "Store unavailable", 503, unavailable=text.clean(why, 1000))
 
 
 def _address(request: Request) -> str:
-    """This page with its query, below the root."""
+    """The path of this page with its query, below the root."""
     asked = urlencode(request.query_params.multi_items(), errors="replace")
     return quote(path_of(request), errors="replace") + (f"?{asked}" if asked else "")

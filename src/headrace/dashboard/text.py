@@ -1,4 +1,4 @@
-"""Values as text for a page: short, harmless, relative to now. Everything is escaped by the templates too."""
+"""Values as text for a page: short, harmless, relative to now. The templates escape them, too."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LINES = re.compile(r"[\n\t]")
 
 
 def clean(value: object, most: int = LONG) -> str:
-    """The text, cut, with whatever would not be shown as it is (controls, direction marks, halves of
-    characters) written as a code."""
+    """The text, cut. Characters that a page does not show as they are (controls, direction marks, lone
+    surrogates) are written as codes."""
     text = value if isinstance(value, str) else str(value)
     cut = text[:most]
     shown = cut if cut.isascii() and cut.isprintable() else "".join(map(_shown, cut))
@@ -26,15 +26,15 @@ def clean(value: object, most: int = LONG) -> str:
 
 
 def brief(value: object) -> str:
-    """The same in one short line."""
+    """A cleaned text in one short line."""
     return _LINES.sub(" ", clean(value, SHORT))
 
 
 def data(value: Any, most: int = LONG) -> str:
-    """Plain data as a person reads it."""
+    """Plain data as indented JSON."""
     try:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    except Exception:  # results may be of any type, whose text may fail too
+    except Exception:  # a result may have any type, and its repr may fail, too
         try:
             text = repr(value)
         except Exception as error:
@@ -47,12 +47,12 @@ def exact(moment: datetime | None) -> str:
 
 
 def clock_time(moment: datetime) -> str:
-    """The time of day, to the millisecond: for lines that come close together."""
+    """The time of day in milliseconds, for the lines of a log."""
     return moment.astimezone(UTC).time().isoformat(timespec="milliseconds")
 
 
 def tone(level: str) -> str:
-    """Which colour a log line of this level has."""
+    """The colour of a log line of this level."""
     return {"warning": "warn", "error": "bad", "critical": "bad"}.get(level, "")
 
 
@@ -64,19 +64,19 @@ def counted(value: int, noun: str) -> str:
     return f"{value:,} {noun}{'' if value == 1 else 's'}"
 
 
-def problem(kind: str, said: str) -> str:
-    """An error as Python writes it, whichever of its parts are known."""
-    return ": ".join(filter(None, (kind, said)))
+def problem(kind: str, message: str) -> str:
+    """An error as Python writes it, with the parts that are known."""
+    return ": ".join(filter(None, (kind, message)))
 
 
 def share(part: float, whole: float) -> str:
-    """A part of a whole in per cent, which is not 0 as long as there is any of it."""
+    """A part of a whole in per cent. Only an empty part is 0 %."""
     percent = 100 * part / whole if whole else 0.0
     return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{max(percent, 0.1):.1f} %"
 
 
 def is_plain(character: str) -> bool:
-    """Whether a page shows it as it is: no control, no direction mark, no half of a character."""
+    """Whether a page shows it as it is: no control, no direction mark, no lone surrogate."""
     if character in "\n\t":
         return True
     category = unicodedata.category(character)

@@ -1,4 +1,4 @@
-"""The connections of a port: only so many, and who opens many keeps out nobody but himself."""
+"""The connections of a port. Their number is limited. A client with many loses its own first."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from headrace.core.hosts import network_of
 
 
 class Connections:
-    """At most so many. Where all are taken, one makes room for a newcomer. It is one of the address that has
-    the most; of these the one that has kept us waiting longest, or the oldest if none does."""
+    """At most `most`. When all are taken, a new connection replaces one of the address that has the most: the
+    one for which we have waited longest, or the oldest if we wait for none."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -26,12 +26,12 @@ class Connections:
         self.waits(connection)
 
     def waits(self, connection: asyncio.WriteTransport) -> None:
-        """From now on it is the other side's turn, to send or to read."""
+        """From now on we wait for the client to send or to read."""
         if connection in self._addresses:
             self._waiting.setdefault(connection)
 
     def works(self, connection: asyncio.WriteTransport) -> None:
-        """From now on it is our turn."""
+        """From now on the client waits for us."""
         self._waiting.pop(connection, None)
 
     def close(self, connection: asyncio.WriteTransport) -> None:

@@ -1,4 +1,4 @@
-"""How full a store is, for gauges: asked when somebody scrapes, and not more often than every few seconds."""
+"""The counts in a store, for gauges. A scrape asks for them, at most every few seconds."""
 
 from __future__ import annotations
 
@@ -10,21 +10,41 @@ from typing import Protocol
 
 import msgspec
 
-from .labels import Bounded
-
-#: Seconds for which an answer of the store is good enough, and that the store has to give it.
+#: Seconds for which an answer of the store is good enough, and seconds that the store has to give it.
 GOOD_FOR = 5.0
-PATIENCE = 5.0
+TIMEOUT = 5.0
 
 #: Seconds after which an answer is too old to be shown at all.
 TOO_OLD = 60.0
 
-#: The states of a job or of an event in the hands of a group, which are also the fields that count them.
+#: Values of one label: each is a time series, and Prometheus has room for few.
+MOST = 100
+
+#: The value for all others.
+OTHER = "other"
+
+#: The states of a job or of an event of a group. The fields that count them have the same names.
 STATES = ("queued", "running", "scheduled", "retrying", "dead")
 
 
-class Counted(Protocol):
-    """What is in a queue, or in the hands of a group."""
+class BoundedLabel:
+    """The first `most` values stay as they are. All later values become `other`."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, value: str) -> str:
+        if value in self._known:
+            return value
+        if len(self._known) < self._most:
+            self._known.add(value)
+            return value
+        return OTHER
+
+
+class StateCounts(Protocol):
+    """The counts of a queue or a group."""
 
     @property
     def queued(self) -> int: ...
@@ -42,36 +62,36 @@ class Counted(Protocol):
     def oldest(self) -> datetime | None: ...
 
 
-class Queue(Counted, Protocol):
+class QueueCounts(StateCounts, Protocol):
     @property
     def name(self) -> str: ...
 
 
-class Group(Counted, Protocol):
+class GroupCounts(StateCounts, Protocol):
     @property
     def group(self) -> str: ...
     @property
     def lag(self) -> int: ...
 
 
-class Topic(Protocol):
+class TopicCounts(Protocol):
     @property
     def name(self) -> str: ...
     @property
     def length(self) -> int: ...
     @property
-    def groups(self) -> Sequence[Group]: ...
+    def groups(self) -> Sequence[GroupCounts]: ...
 
 
-class Admin(Protocol):
-    """What is asked of `app.admin`."""
+class CountsSource(Protocol):
+    """The part of `app.admin` that gauges need."""
 
-    def queues(self) -> Awaitable[Sequence[Queue]]: ...
-    def topics(self) -> Awaitable[Sequence[Topic]]: ...
+    def queues(self) -> Awaitable[Sequence[QueueCounts]]: ...
+    def topics(self) -> Awaitable[Sequence[TopicCounts]]: ...
     def workers(self) -> Awaitable[Sequence[object]]: ...
 
 
-class Load(msgspec.Struct):
+class LabelCounts(msgspec.Struct):
     """A queue, a group, or several of them under one label."""
 
     counts: dict[str, int] = {}
@@ -79,7 +99,7 @@ class Load(msgspec.Struct):
     paused: bool = False
     lag: int = 0
 
-    def add(self, counted: Counted, now: float, lag: int = 0) -> None:
+    def add(self, counted: StateCounts, now: float, lag: int = 0) -> None:
         for state in STATES:
             self.counts[state] = self.counts.get(state, 0) + getattr(counted, state)
         if counted.oldest is not None:
@@ -88,25 +108,25 @@ class Load(msgspec.Struct):
         self.lag += lag
 
 
-class Levels(msgspec.Struct):
-    """All that the store said, under bounded labels."""
+class StoreCounts(msgspec.Struct):
+    """All counts of a store, under bounded labels."""
 
-    queues: dict[str, Load] = {}
-    groups: dict[tuple[str, str], Load] = {}
+    queues: dict[str, LabelCounts] = {}
+    groups: dict[tuple[str, str], LabelCounts] = {}
     topics: dict[str, int] = {}
     workers: int = 0
 
 
 class Gauges:
-    """Keeps the last answer. `up`: whether the last question was answered; None: nothing was asked yet."""
+    """Keeps the last answer of the store. `up`: whether the store answered last time; None: not asked yet."""
 
     def __init__(
         self,
-        admin: Admin,
+        admin: CountsSource,
         *,
-        queue_label: Bounded,
-        topic_label: Bounded,
-        group_label: Bounded,
+        queue_label: BoundedLabel,
+        topic_label: BoundedLabel,
+        group_label: BoundedLabel,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.up: bool | None = None
@@ -115,37 +135,37 @@ class Gauges:
         self._topic_label = topic_label
         self._group_label = group_label
         self._now = now
-        self._levels = Levels()
+        self._counts = StoreCounts()
         self._asked_at = self._answered_at = float("-inf")
 
     @property
-    def levels(self) -> Levels | None:
-        """The last answer; None: it is too old to be true."""
-        return self._levels if time.monotonic() - self._answered_at < TOO_OLD else None
+    def counts(self) -> StoreCounts | None:
+        """The last answer. None: it is too old."""
+        return self._counts if time.monotonic() - self._answered_at < TOO_OLD else None
 
     async def refresh(self) -> None:
-        """Ask the store, unless it was asked a moment ago. One that is away costs the patience, no error."""
+        """Ask the store, unless the last answer is fresh. A store that is unavailable is no error here."""
         if time.monotonic() - self._asked_at < GOOD_FOR:
             return
-        self._asked_at = time.monotonic()  # before the answer: others who scrape now get the last one
+        self._asked_at = time.monotonic()  # before the answer: other scrapes get the last one until then
         try:
-            async with asyncio.timeout(PATIENCE):
-                self._levels = await self._ask()
+            async with asyncio.timeout(TIMEOUT):
+                self._counts = await self._ask()
         except Exception:
             self.up = False
         else:
             self.up = True
             self._answered_at = time.monotonic()
 
-    async def _ask(self) -> Levels:
-        levels, now = Levels(), self._now()
+    async def _ask(self) -> StoreCounts:
+        counts, now = StoreCounts(), self._now()
         for queue in await self._admin.queues():
-            levels.queues.setdefault(self._queue_label(queue.name), Load()).add(queue, now)
+            counts.queues.setdefault(self._queue_label(queue.name), LabelCounts()).add(queue, now)
         for topic in await self._admin.topics():
             name = self._topic_label(topic.name)
-            levels.topics[name] = levels.topics.get(name, 0) + topic.length
+            counts.topics[name] = counts.topics.get(name, 0) + topic.length
             for group in topic.groups:
                 label = (name, self._group_label(group.group))
-                levels.groups.setdefault(label, Load()).add(group, now, group.lag)
-        levels.workers = len(await self._admin.workers())
-        return levels
+                counts.groups.setdefault(label, LabelCounts()).add(group, now, group.lag)
+        counts.workers = len(await self._admin.workers())
+        return counts

@@ -1,4 +1,4 @@
-"""Whether a worker lives, and whether it is ready: what `/healthz` and `/readyz` answer."""
+"""Whether a worker is alive and ready: the answers of `/healthz` and `/readyz`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from typing import Protocol
 
 import msgspec
 
+from headrace.core.record import QUIET_SECONDS
 from headrace.core.signals import Signal, WorkerStarted, WorkerStopping
 
-from .port import Answer
+from .port import PortAnswer
 
-#: Seconds without a successful poll after which a worker is taken for dead.
-QUIET = 30.0
-
-#: Seconds that the store has to answer, and for which an answer holds.
-PATIENCE = 3.0
+#: Seconds that the store has to answer, and seconds for which an answer is valid.
+TIMEOUT = 3.0
 FRESH = 1.0
 
 
-class Polling(Protocol):
-    """What is asked of a worker."""
+class PollingWorker(Protocol):
+    """The part of a worker that probes need."""
 
     @property
     def id(self) -> str: ...
@@ -30,8 +28,8 @@ class Polling(Protocol):
     def last_poll(self) -> float: ...
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """What is answered, and why."""
+class ProbeResult(msgspec.Struct, frozen=True):
+    """The status of a worker, and the reason."""
 
     status: str
     reason: str = ""
@@ -39,17 +37,17 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """Listens to the worker's signals, so that it knows whether it has started and not yet begun to stop.
+    """Listens to the worker's signals, so that it knows whether the worker starts, runs or stops.
 
-    `ask` is any question to the store. Times are on the machine's clock, as `last_poll` is.
+    `ask` is any call to the store. Times are on this machine's clock, as `last_poll` is.
     """
 
     def __init__(
         self,
-        worker: Polling,
+        worker: PollingWorker,
         *,
         ask: Callable[[], Awaitable[object]],
-        quiet: float = QUIET,
+        quiet: float = QUIET_SECONDS,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._worker = worker
@@ -60,7 +58,7 @@ class Health:
         self._started_at = 0.0
         self._answered_at = float("-inf")
 
-    def heed(self, signal: Signal) -> None:
+    def on_signal(self, signal: Signal) -> None:
         """For `WorkerStarted` and `WorkerStopping`."""
         match signal:
             case WorkerStarted(worker=self._worker.id):
@@ -68,46 +66,44 @@ class Health:
             case WorkerStopping(worker=self._worker.id):
                 self._state = "stopping"
 
-    def alive(self) -> Verdict:
-        """While it starts and while it stops a worker does not poll, and that is no reason to end it."""
+    def alive(self) -> ProbeResult:
+        """A worker that starts or stops does not poll, and is alive."""
         if self._state != "running":
-            return Verdict("ok", self._state)
+            return ProbeResult("ok", self._state)
         polled = self._worker.last_poll
         since = max(0.0, self._now() - max(polled, self._started_at))
         if since > self._quiet:
-            return Verdict("failing", f"no successful poll for {since:.0f} s", round(since, 3))
-        return Verdict("ok", last_poll_seconds=round(since, 3))
+            return ProbeResult("failing", f"no successful poll for {since:.0f} s", round(since, 3))
+        return ProbeResult("ok", last_poll_seconds=round(since, 3))
 
-    async def ready(self) -> Verdict:
+    async def ready(self) -> ProbeResult:
         """Whether the worker has started, is not stopping, and the store answers."""
         if self._state != "running":
-            return Verdict("failing", f"the worker is {self._state}")
-        trouble = await self._trouble()
-        return Verdict("failing", f"the store does not answer: {trouble}") if trouble else Verdict("ok")
+            return ProbeResult("failing", f"the worker is {self._state}")
+        error = await self._store_error()
+        return ProbeResult("failing", f"the store does not answer: {error}") if error else ProbeResult("ok")
 
-    async def healthz(self, headers: Mapping[str, str]) -> Answer:
+    async def healthz(self, headers: Mapping[str, str]) -> PortAnswer:
         return _answer(self.alive())
 
-    async def readyz(self, headers: Mapping[str, str]) -> Answer:
+    async def readyz(self, headers: Mapping[str, str]) -> PortAnswer:
         return _answer(await self.ready())
 
-    async def _trouble(self) -> str:
+    async def _store_error(self) -> str:
         if time.monotonic() - self._answered_at < FRESH:
             return ""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 await self._ask()
         except TimeoutError:
-            return f"nothing within {PATIENCE:g} s"
+            return f"nothing within {TIMEOUT:g} s"
         except Exception as error:
             return str(error) or type(error).__name__
         self._answered_at = time.monotonic()
         return ""
 
 
-def _answer(verdict: Verdict) -> Answer:
-    facts = {
-        name: value for name, value in msgspec.structs.asdict(verdict).items() if value not in ("", None)
-    }
-    status = 200 if verdict.status == "ok" else 503
-    return Answer(msgspec.json.encode(facts) + b"\n", status, "application/json")
+def _answer(result: ProbeResult) -> PortAnswer:
+    facts = {name: value for name, value in msgspec.structs.asdict(result).items() if value not in ("", None)}
+    status = 200 if result.status == "ok" else 503
+    return PortAnswer(msgspec.json.encode(facts) + b"\n", status, "application/json")

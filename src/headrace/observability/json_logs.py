@@ -1,4 +1,4 @@
-"""Log lines for machines: one JSON object a line."""
+"""Log lines for machines: one JSON object on each line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-#: What every record has by itself, and what is said under another name.
+#: Attributes that every record has, and attributes that have another name here.
 _STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
     "asctime",
     "message",
@@ -16,8 +16,8 @@ _STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) 
 
 
 class JsonLines(logging.Formatter):
-    """`time`, `level`, `logger` and `message`, and whatever else a record carries: what `JobContext` knows of
-    the job, the fields of a signal, `extra=` of the user's. Empty ones are left out."""
+    """`time`, `level`, `logger` and `message`, and all other attributes of a record: those of `JobContext`,
+    the fields of a signal, and the user's `extra=`. Empty attributes are left out."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = _facts(record)
@@ -42,7 +42,7 @@ def _facts(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _line(facts: dict[str, Any]) -> str:
-    """ASCII, since a text may hold what no encoding can write; a log line is never worth an error."""
+    """ASCII, because a text may hold characters that no encoding has. Logging must not raise."""
     try:
         return json.dumps(facts, default=repr, allow_nan=False)
     except Exception:

@@ -1,4 +1,4 @@
-"""Signals as log lines for a person: one line, one fact, on the logger `headrace`."""
+"""Signals as log lines for people: one line, one fact, on the logger `headrace`."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ from headrace.core.times import span
 #: How a listener is added: `on(signal, listener)`.
 On = Callable[[type[Signal], Callable[[Signal], None]], object]
 
-#: Seconds between two lines about a store that is away.
-SPARED = 1.0
+#: Seconds between two lines about a store that is unavailable.
+INTERVAL = 1.0
 
-#: What begins a line, moves the cursor of a terminal, turns the direction of a text around or is not seen.
+#: Characters that begin a line, move the cursor of a terminal, change the direction of text or are invisible.
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
 
-#: Characters of a traceback that are logged: its end, which says what happened.
+#: Characters of a traceback that are logged: its end, which names the error.
 TRACEBACK_LENGTH = 8 * 1024
 
-#: Before the further lines of a traceback: nothing in it can look like a line of the log.
+#: Before each line of a traceback, so that no part of it can look like a line of the log.
 _INDENT = "    "
 
 
 class OneLine(logging.Filter):
-    """Makes a record a single line: names, errors and what a server says are somebody's text. A traceback
-    follows in lines of its own, each of them indented."""
+    """Makes a record a single line, because names and errors may hold any text. A traceback follows in lines
+    of its own, each indented."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
             text = record.getMessage()
-        except Exception:  # it is for the handler to say what is wrong with it
+        except Exception:  # the handler reports what is wrong with the record
             return True
         if _CONTROL.search(text):
             record.msg, record.args = one_line(text), ()
@@ -84,7 +84,7 @@ class OneLine(logging.Filter):
 
 
 def one_line(text: str) -> str:
-    """With codes in the place of what would break out of a line."""
+    """The text with codes for the characters that would break the line."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -98,7 +98,7 @@ logger.addFilter(OneLine())
 
 
 def log_signals(on: On) -> None:
-    """Log what goes wrong, and what a worker does as a whole."""
+    """Log failures, and the start and stop of workers."""
     for signal in (
         JobDied,
         JobExpired,
@@ -126,7 +126,7 @@ def log_signals(on: On) -> None:
         WorkerStopped,
     ):
         on(signal, _log)
-    on(BackendError, Spared())
+    on(BackendError, RateLimited())
 
 
 def log_every_job(on: On) -> None:
@@ -135,21 +135,21 @@ def log_every_job(on: On) -> None:
         on(signal, _log)
 
 
-class Spared:
-    """At most a line each `SPARED` seconds: when a store is away, every service of a worker finds out, again
-    and again."""
+class RateLimited:
+    """Logs at most one line each `INTERVAL` seconds: while a store is unavailable, every service of a worker
+    fails again and again."""
 
     def __init__(self) -> None:
-        self._said_at: float | None = None
-        self._unsaid = 0
+        self._logged_at: float | None = None
+        self._suppressed = 0
 
     def __call__(self, signal: Signal) -> None:
         now = time.monotonic()
-        if self._said_at is not None and now - self._said_at < SPARED:
-            self._unsaid += 1
+        if self._logged_at is not None and now - self._logged_at < INTERVAL:
+            self._suppressed += 1
             return
-        more = f" (and {self._unsaid:,} like it before)" if self._unsaid else ""
-        self._said_at, self._unsaid = now, 0
+        more = f" (and {self._suppressed:,} similar errors before)" if self._suppressed else ""
+        self._logged_at, self._suppressed = now, 0
         _log(signal, more)
 
 
@@ -161,8 +161,7 @@ def _log(signal: Signal, more: str = "") -> None:
 
 
 def _fields(signal: Signal) -> dict[str, Any]:
-    """The signal for machines, as attributes of the record: those of a job under the names that records of
-    its handler have."""
+    """The fields of a signal as attributes of the record. Those of a job have the names of `JobContext`."""
     fields = {"signal": type(signal).__name__, **msgspec.structs.asdict(signal)}
     if "traceback" in fields:
         fields["traceback"] = fields["traceback"][-TRACEBACK_LENGTH:]
@@ -192,7 +191,7 @@ def _line(signal: Signal) -> tuple[int, str]:
         case LeaseLost(task=task, id=id):
             return (
                 logging.WARNING,
-                f"{task} {id} is no longer ours: its lease ran out, its outcome is refused",
+                f"{task} {id} has lost its lease: another worker may run it, and this outcome is refused",
             )
         case ThreadOverdue(task=task, id=id, timeout=timeout):
             text = (
@@ -206,12 +205,12 @@ def _line(signal: Signal) -> tuple[int, str]:
 
 
 def _event_line(signal: EventSignal) -> tuple[int, str]:
-    level, said = _said_of_event(signal)
+    level, text = _event_text(signal)
     group = f" for {signal.group}" if signal.group else ""
-    return level, f"{signal.topic} {signal.id}{group} {said}"
+    return level, f"{signal.topic} {signal.id}{group} {text}"
 
 
-def _said_of_event(signal: EventSignal) -> tuple[int, str]:
+def _event_text(signal: EventSignal) -> tuple[int, str]:
     match signal:
         case EventRetrying(delay=delay, why="snoozed"):
             return logging.INFO, f"snoozed for {span(delay)}"
@@ -225,7 +224,10 @@ def _said_of_event(signal: EventSignal) -> tuple[int, str]:
         case EventRecovered(worker=worker, crashes=crashes):
             return logging.WARNING, f"recovered from {worker}, which is gone (crash {crashes})"
         case EventUnsettled():
-            return logging.WARNING, "was not settled by its handler; it comes again when its lease is out"
+            return (
+                logging.WARNING,
+                "was not settled by its handler; it is delivered again when its lease ends",
+            )
         case EventHandled(seconds=seconds):
             return logging.DEBUG, f"handled in {span(seconds)}"
         case EventFailed():
@@ -249,11 +251,11 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
         case LeaseChanged(queue=queue, previous=previous, lease=lease):
             return logging.WARNING, f"the lease of {queue} is now {span(lease)} for all, was {span(previous)}"
         case BackendError():
-            return logging.WARNING, _trouble(signal)
+            return logging.WARNING, _store_error(signal)
         case ClockStepped(seconds=seconds):
-            return logging.WARNING, _said_of_clock(seconds)
+            return logging.WARNING, _clock_text(seconds)
         case CleanupFailed(resource=resource, error=error):
-            return logging.ERROR, f"{resource} did not end well: {error}"
+            return logging.ERROR, f"the cleanup of {resource} failed: {error}"
         case _:
             return _topic_line(signal)
 
@@ -263,7 +265,7 @@ def _topic_line(signal: Signal) -> tuple[int, str]:
         case TopicHeld(topic=topic, group=group):
             return logging.WARNING, f"group {group} lags: {topic} keeps events beyond its retention for it"
         case GroupPassed(topic=topic, group=group):
-            text = f"group {group} of {topic} was not seen for a day: nothing is kept for it any more"
+            text = f"group {group} of {topic} had no member for a day: {topic} keeps no more events for it"
             return logging.WARNING, text
         case OrderDisputed(topic=topic, group=group):
             text = f"members of group {group} of {topic} disagree about ordered=: it stays ordered for now"
@@ -275,7 +277,7 @@ def _topic_line(signal: Signal) -> tuple[int, str]:
             return _detail_line(signal)
 
 
-def _said_of_clock(seconds: float) -> str:
+def _clock_text(seconds: float) -> str:
     if seconds < 0:
         return f"the store's clock was set back by {span(-seconds)}: delayed jobs wait that much longer"
     return f"the store's clock was set forward by {span(seconds)}: nothing is recovered for one lease"
@@ -297,7 +299,7 @@ def _detail_line(signal: Signal) -> tuple[int, str]:
             return logging.DEBUG, repr(signal)
 
 
-def _trouble(signal: BackendError) -> str:
+def _store_error(signal: BackendError) -> str:
     if signal.service == "start":
-        return f"waits for the store, for up to {signal.delay:.0f} s more: {signal.error}"
-    return f"the {signal.service} could not go on, tries again in {span(signal.delay)}: {signal.error}"
+        return f"store unavailable, waits up to {signal.delay:.0f} s more: {signal.error}"
+    return f"the {signal.service} failed, tries again in {span(signal.delay)}: {signal.error}"

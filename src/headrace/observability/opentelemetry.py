@@ -4,9 +4,9 @@
 
     instrument(app)
 
-Whatever is enqueued or published has a span of kind PRODUCER, whose context travels in the header
-`traceparent` (of an event: in its envelope). Each run has a span of kind CONSUMER, which is a child of that
-one; the run of a batch is linked to the spans of all its events.
+Each enqueue and each publish has a span of kind PRODUCER. Its context travels in the header `traceparent` (of
+an event: in its envelope). Each run has a span of kind CONSUMER, a child of that span. The run of a batch is
+linked to the spans of all its events.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ except ModuleNotFoundError as error:
 
 SYSTEM = "headrace"
 
-#: The headers in which a trace travels are those of the W3C, whatever else this process speaks.
+#: A trace always travels in the headers of the W3C, whatever propagator this process uses elsewhere.
 _travelling = TraceContextTextMapPropagator()
 
 
-class Run(Protocol):
-    """What is asked of the run of a job or an event."""
+class TracedRun(Protocol):
+    """The part of a run that traces need."""
 
     claim: Claim
 
@@ -65,22 +65,22 @@ class Run(Protocol):
 CallNext = Callable[[Any], Awaitable[object]]
 
 
-class Traced(Protocol):
-    """What is needed of an app."""
+class TracedApp(Protocol):
+    """The part of an app that traces need."""
 
     def use(self, middleware: Callable[[Any, Any], Awaitable[object]]) -> object: ...
     def use_sending(self, wrapper: SendingWrapper) -> None: ...
 
 
 def instrument(
-    app: Traced,
+    app: TracedApp,
     *,
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: metrics.MeterProvider | None = None,
 ) -> None:
-    """Trace what `app` sends and runs; the providers are the global ones unless they are given.
+    """Trace what `app` sends and runs. Without arguments it uses the global providers.
 
-    Call it once, before the app's workers start; again it changes nothing.
+    Call it before the app's workers start. A second call changes nothing.
     """
     if app in _instrumented:
         return
@@ -113,14 +113,14 @@ class Traces:
 
     @contextmanager
     def sending(self, sending: Sending) -> Iterator[None]:
-        """Around what is sent: a span, which is what the receiver's will be a child of."""
+        """A span around sending. It becomes the parent of the consumer's span."""
         shared: dict[str, Any] = {
             "messaging.system": SYSTEM,
             "messaging.operation.name": "enqueue" if sending.kind == "job" else "publish",
             "messaging.operation.type": "send",
             **_named("messaging.destination.name", sending.destination),
         }
-        attributes = {**shared, **_said_of(sending)}
+        attributes = {**shared, **_sending_attributes(sending)}
         with self._tracer.start_as_current_span(
             _span_name(shared),
             context=_parent_of(sending),
@@ -138,7 +138,7 @@ class Traces:
                 span.set_attribute("messaging.message.id", sending.ids[0])
             self._sent.add(sending.count, shared)
 
-    async def process(self, run: Run, call_next: CallNext) -> object:
+    async def process(self, run: TracedRun, call_next: CallNext) -> object:
         """The middleware around each run."""
         shared: dict[str, Any] = {
             "messaging.system": SYSTEM,
@@ -151,7 +151,7 @@ class Traces:
             _span_name(shared),
             context=_context_of(_headers_of(run)) if len(claims) == 1 else Context(),
             kind=SpanKind.CONSUMER,
-            attributes={**shared, **_said_of_run(run, len(claims))},
+            attributes={**shared, **_run_attributes(run, len(claims))},
             links=_links(claims) if len(claims) > 1 else None,
             record_exception=False,
             set_status_on_exception=False,
@@ -161,13 +161,13 @@ class Traces:
             try:
                 return await call_next(run)
             except BaseException as error:
-                shared |= _judged(span, error)
+                shared |= _record_failure(span, error)
                 raise
             finally:
                 self._seconds.record(time.perf_counter() - began, shared)
 
 
-_instrumented: weakref.WeakSet[Traced] = weakref.WeakSet()
+_instrumented: weakref.WeakSet[TracedApp] = weakref.WeakSet()
 
 
 def _span_name(shared: Mapping[str, Any]) -> str:
@@ -178,32 +178,34 @@ def _named(name: str, value: str) -> dict[str, str]:
     return {name: value} if value else {}
 
 
-def _said_of(sending: Sending) -> dict[str, Any]:
-    said: dict[str, Any] = _named("headrace.task" if sending.kind == "job" else "headrace.kind", sending.name)
+def _sending_attributes(sending: Sending) -> dict[str, Any]:
+    attributes: dict[str, Any] = _named(
+        "headrace.task" if sending.kind == "job" else "headrace.kind", sending.name
+    )
     if sending.count > 1:
-        said["messaging.batch.message_count"] = sending.count
-    return said
+        attributes["messaging.batch.message_count"] = sending.count
+    return attributes
 
 
-def _said_of_run(run: Run, count: int) -> dict[str, Any]:
-    said: dict[str, Any] = {
+def _run_attributes(run: TracedRun, count: int) -> dict[str, Any]:
+    attributes: dict[str, Any] = {
         "messaging.operation.type": "process",
         "headrace.task" if run.topic is None else "headrace.kind": run.task,
         "headrace.attempt": run.attempt,
     }
     if count > 1:
-        return {**said, "messaging.batch.message_count": count}
-    return {**said, "messaging.message.id": run.id}
+        return {**attributes, "messaging.batch.message_count": count}
+    return {**attributes, "messaging.message.id": run.id}
 
 
 def _parent_of(sending: Sending) -> Context | None:
-    """The span under way; where there is none, the trace that the sender has named in a header."""
+    """The current span, or else the trace that the sender gave in a header."""
     if trace.get_current_span().get_span_context().is_valid or TRACEPARENT not in sending.headers:
         return None
     return _context_of(sending.headers)
 
 
-def _headers_of(run: Run) -> Mapping[str, str]:
+def _headers_of(run: TracedRun) -> Mapping[str, str]:
     return run.headers if run.topic is None else _event_headers(run.claim)
 
 
@@ -215,7 +217,7 @@ def _event_headers(claim: Claim) -> Mapping[str, str]:
 
 
 def _context_of(headers: Mapping[str, str]) -> Context:
-    # An empty context, and not the current one: a slot may have been started within some span of the user's.
+    # An empty context and not the current one: a slot may have started within a span of the user.
     return _travelling.extract(headers, Context())
 
 
@@ -226,8 +228,8 @@ def _links(claims: Sequence[Claim]) -> list[Link]:
     return [Link(context) for context in contexts if context.is_valid]
 
 
-def _judged(span: Span, error: BaseException) -> dict[str, str]:
-    """Whether a run failed: one that is put off or told to end did not."""
+def _record_failure(span: Span, error: BaseException) -> dict[str, str]:
+    """Mark the span of a run that failed. A snoozed, deferred or interrupted run did not fail."""
     if isinstance(error, Snooze):
         span.set_attribute("headrace.outcome", "snoozed")
         return {}

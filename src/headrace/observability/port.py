@@ -1,8 +1,8 @@
 """A port for probes and scrapers: a very small HTTP server, so that they need no framework.
 
-It answers GET and HEAD on a few paths, one request a connection. Whoever connects gets little: so many bytes
-of a request, so many seconds, so many connections at a time. Where these are taken, one that keeps us waiting
-makes room, so that nobody keeps a probe out by saying nothing.
+It answers GET and HEAD on a few paths, one request for each connection. The bytes and seconds of a request
+and the number of connections are limited. When all connections are taken, a new one replaces one that sends
+nothing, so that silent clients do not lock out a probe.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ MOST_CONNECTIONS = 50
 TEXT = "text/plain; charset=utf-8"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class PortAnswer(msgspec.Struct, frozen=True):
     body: bytes
     status: int = 200
     content_type: str = TEXT
 
 
-#: The request's headers, in small letters → the answer.
-Route = Callable[[Mapping[str, str]], Awaitable[Answer]]
+#: The request's headers, in lower case → the answer.
+Route = Callable[[Mapping[str, str]], Awaitable[PortAnswer]]
 
-#: The request's `Host` header → whether it is a name of ours.
+#: The request's `Host` header → whether it is one of our names.
 HostCheck = Callable[[str], bool]
 
 
-def text(body: str, status: int = 200) -> Answer:
-    return Answer(f"{body}\n".encode(), status)
+def text(body: str, status: int = 200) -> PortAnswer:
+    return PortAnswer(f"{body}\n".encode(), status)
 
 
 class Port:
-    """`async with` it. Port 0: any that is free; `port` says which it became."""
+    """Use it with `async with`. Port 0 takes any free port; `port` says which."""
 
     def __init__(
         self, host: str, port: int, routes: Mapping[str, Route], *, is_ours: HostCheck | None = None
@@ -89,9 +89,9 @@ class Port:
             async with asyncio.timeout(MOST_SECONDS):
                 await self._converse(reader, writer)
         except (TimeoutError, OSError):
-            writer.transport.abort()  # slow, or gone: it would not read what is left to send
+            writer.transport.abort()  # the client is slow or gone, and does not read the rest
         except asyncio.CancelledError:
-            pass  # asyncio's streams would log a conversation that ends so as an error
+            pass  # otherwise asyncio's streams log it as an error
         finally:
             self._conversations.discard(task)
             self._connections.close(writer.transport)
@@ -113,16 +113,16 @@ class Port:
         writer.write(_response(answer, method))
         await writer.drain()
 
-    async def _answer(self, method: str, path: str, headers: Mapping[str, str]) -> Answer:
+    async def _answer(self, method: str, path: str, headers: Mapping[str, str]) -> PortAnswer:
         if method not in ("GET", "HEAD"):
             return text("only GET", 405)
         host = headers.get("host", "")
-        # Browsers always tell it. A page of another site that has our address is found out by its name.
+        # A browser always sends the name, so a page of another site that resolves to our address is refused.
         if host and self._is_ours is not None and not self._is_ours(host):
-            return text("this port is not asked by that name: give it with --metrics-names", 403)
+            return text("this port does not answer to that name: add it with --metrics-names", 403)
         route = self._routes.get(path)
         if route is None:
-            return text(f"there is {', '.join(self._routes)}", 404)
+            return text(f"there is only {', '.join(self._routes)}", 404)
         try:
             return await route(headers)
         except Exception as error:
@@ -134,7 +134,7 @@ def _headers(lines: str) -> dict[str, str]:
     return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-def _response(answer: Answer, method: str) -> bytes:
+def _response(answer: PortAnswer, method: str) -> bytes:
     head = (
         f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
         f"Content-Type: {answer.content_type}\r\n"

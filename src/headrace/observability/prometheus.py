@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: a listener to signals that counts and measures, and gauges asked for by a scrape.
+"""Metrics for Prometheus: counters and histograms from signals, and gauges that a scrape asks for.
 
     from headrace.observability.prometheus import instrument
 
@@ -18,8 +18,7 @@ from headrace.core import signals
 from headrace.core.daemon_thread import in_daemon_thread
 from headrace.core.errors import ConfigurationError
 
-from .gauges import STATES, Admin, Gauges, Levels
-from .labels import MOST, Bounded
+from .gauges import MOST, STATES, BoundedLabel, CountsSource, Gauges, StoreCounts
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry
@@ -42,24 +41,24 @@ L = TypeVar("L", bound=Callable[..., Any])
 On = Callable[[type[signals.Signal]], Callable[[Any], Any]]
 
 
-class Observed(Protocol):
-    """What is needed of an app."""
+class ObservedApp(Protocol):
+    """The part of an app that metrics need."""
 
     @property
-    def admin(self) -> Admin: ...
+    def admin(self) -> CountsSource: ...
     def on(self, signal: type[signals.Signal]) -> Callable[[L], L]: ...
 
 
-class Options(Protocol):
+class ObservedOptions(Protocol):
     @property
     def concurrency(self) -> int: ...
 
 
-class Working(Protocol):
-    """What is asked of a worker of this process."""
+class ObservedWorker(Protocol):
+    """The part of a worker that metrics need."""
 
     @property
-    def options(self) -> Options: ...
+    def options(self) -> ObservedOptions: ...
     @property
     def running(self) -> int: ...
     @property
@@ -69,12 +68,12 @@ class Working(Protocol):
 
 
 def instrument(
-    app: Observed, *, registry: CollectorRegistry | None = None, most_tasks: int = MOST
+    app: ObservedApp, *, registry: CollectorRegistry | None = None, most_tasks: int = MOST
 ) -> Metrics:
-    """Count and measure what this process does for `app`; the same app again gives the same metrics.
+    """Count and measure what this process does for `app`. A second call gives the same metrics.
 
-    Without `registry` they are in one of their own. `prometheus_client.REGISTRY` puts them beside those of
-    your own code. Of more than `most_tasks` tasks the rest is counted as `other`.
+    Without `registry` they have a registry of their own. `prometheus_client.REGISTRY` puts them beside the
+    metrics of your own code. After `most_tasks` task names all others are counted as `other`.
     """
     found = _instrumented.get(app)
     if found is None:
@@ -84,9 +83,9 @@ def instrument(
     return found
 
 
-def exposed(app: Observed) -> Metrics:
-    """For who serves `/metrics`: what `app` was instrumented with. Where it was not, it is now, beside what
-    the process itself and the user's own code measure; a second app of the process is apart from these."""
+def exposed(app: ObservedApp) -> Metrics:
+    """The metrics that `/metrics` serves. An app without metrics is instrumented now, in the registry of the
+    process, beside the metrics of the user's own code. A second app of the process gets its own registry."""
     found = _instrumented.get(app)
     if found is not None:
         return found
@@ -99,11 +98,11 @@ def exposed(app: Observed) -> Metrics:
 class Metrics:
     """Made by `instrument`."""
 
-    def __init__(self, app: Observed, registry: CollectorRegistry, *, most_tasks: int = MOST) -> None:
+    def __init__(self, app: ObservedApp, registry: CollectorRegistry, *, most_tasks: int = MOST) -> None:
         self.registry = registry
-        self._workers: list[Working] = []
-        self._task = Bounded(most_tasks)
-        self._queue, self._topic, self._group = Bounded(), Bounded(), Bounded()
+        self._workers: list[ObservedWorker] = []
+        self._task = BoundedLabel(most_tasks)
+        self._queue, self._topic, self._group = BoundedLabel(), BoundedLabel(), BoundedLabel()
         self._series: list[Counter | Histogram] = []
         self._gauges = Gauges(
             app.admin, queue_label=self._queue, topic_label=self._topic, group_label=self._group
@@ -117,58 +116,58 @@ class Metrics:
             ) from error
         self._listen(app.on)
 
-    def watch(self, worker: Working) -> None:
-        """Show this worker's slots, its last poll and its renewals too."""
+    def watch(self, worker: ObservedWorker) -> None:
+        """Show the slots, the last poll and the renewals of this worker, too."""
         self._workers.append(worker)
 
     async def render(self, accept: str = "") -> tuple[bytes, str]:
         """The exposition of the whole registry, and its content type, as the scraper's `Accept` asks."""
         await self._gauges.refresh()
         encode, content_type = choose_encoder(accept)
-        # In a thread: some thousand lines take a while, and the worker's loop has other things to do.
+        # In a thread: thousands of lines take long, and the worker needs its event loop.
         return await in_daemon_thread(encode, self.registry), content_type
 
     async def refresh(self) -> None:
-        """Ask the store for its levels, at most every few seconds: before you render the registry alone."""
+        """Ask the store for its counts, at most every few seconds. Call it before you render the registry."""
         await self._gauges.refresh()
 
     def describe(self) -> Iterable[Metric]:
-        """For the registry, which looks for names that it knows already."""
+        """For the registry, which checks that the names are new."""
         return [series.family() for series in self._series]
 
     def collect(self) -> Iterable[Metric]:
-        """For the registry: what is counted here, and what was asked for."""
+        """For the registry: the counters and histograms, and the last gauges."""
         for series in self._series:
             yield series.family()
         up = self._gauges.up
         if up is not None:
             yield GaugeMetricFamily("headrace_store_up", "Whether the store answered the last scrape.", up)
-        levels = self._gauges.levels
-        if levels is not None:
-            yield from _store_families(levels)
+        counts = self._gauges.counts
+        if counts is not None:
+            yield from _store_families(counts)
         if self._workers:
             yield from _worker_families(self._workers)
 
-    # --- what is counted ---------------------------------------------------------------------------------
+    # --- counters and histograms ---------------------------------------------------------------------------
 
     def _make(self) -> None:
         counter, histogram = self._counter, self._histogram
         self._enqueued = counter("jobs_enqueued", "Jobs sent by this process.", *JOB, "outcome")
-        self._ended = counter("jobs_ended", "Jobs that are over, by how they ended.", *JOB, "outcome")
-        self._retries = counter("job_retries", "Jobs that will run again, by why.", *JOB, "outcome")
-        self._recovered = counter("jobs_recovered", "Jobs taken over from workers that are gone.", *JOB)
-        self._lost = counter("leases_lost", "Jobs and events that were no longer this worker's.", "queue")
+        self._ended = counter("jobs_ended", "Jobs that have ended, by outcome.", *JOB, "outcome")
+        self._retries = counter("job_retries", "Jobs that will run again, by reason.", *JOB, "outcome")
+        self._recovered = counter("jobs_recovered", "Jobs recovered from crashed workers.", *JOB)
+        self._lost = counter("leases_lost", "Leases that this worker lost.", "queue")
         self._overdue = counter("threads_overdue", "Threads that went past their job's timeout.", *JOB)
         self._run_seconds = histogram("job_run_seconds", "Time in a handler.", *JOB, "outcome")
         self._wait_seconds = histogram("job_wait_seconds", "From enqueueing to each start.", *JOB)
         self._late_seconds = histogram("job_lateness_seconds", "From when it could run to its start.", *JOB)
         self._published = counter("events_published", "Events sent by this process.", "topic", "outcome")
-        self._events_ended = counter("events_ended", "Events that a group is done with.", *EVENT, "outcome")
+        self._events_ended = counter("events_ended", "Events that have ended, by outcome.", *EVENT, "outcome")
         self._event_retries = counter("event_retries", "Events to be handled again.", *EVENT, "outcome")
-        self._events_recovered = counter("events_recovered", "Events of workers that are gone.", *EVENT)
+        self._events_recovered = counter("events_recovered", "Events recovered from crashed workers.", *EVENT)
         self._event_seconds = histogram("event_run_seconds", "Time in a handler.", *EVENT, "outcome")
         self._event_wait = histogram("event_wait_seconds", "From publishing to the run that did it.", *EVENT)
-        self._store_errors = counter("store_errors", "Failures of the store, by who met them.", "service")
+        self._store_errors = counter("store_errors", "Failures of the store, by service.", "service")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         made = Counter(f"headrace_{name}", text, *labels)
@@ -244,15 +243,15 @@ class Metrics:
         self._event_retries.add((*self._event(signal), _why(signal.why)))
 
 
-_instrumented: weakref.WeakKeyDictionary[Observed, Metrics] = weakref.WeakKeyDictionary()
+_instrumented: weakref.WeakKeyDictionary[ObservedApp, Metrics] = weakref.WeakKeyDictionary()
 
 
 def _why(why: str) -> str:
     return "snoozed" if why == "snoozed" else "failed"
 
 
-def _store_families(levels: Levels) -> Iterable[Metric]:
-    queues, groups = levels.queues.items(), levels.groups.items()
+def _store_families(counts: StoreCounts) -> Iterable[Metric]:
+    queues, groups = counts.queues.items(), counts.groups.items()
     yield _gauge(
         "queue_jobs",
         "Jobs in the store, by state.",
@@ -261,7 +260,7 @@ def _store_families(levels: Levels) -> Iterable[Metric]:
     )
     yield _gauge(
         "queue_oldest_seconds",
-        "How long the longest waiting job of a queue could run already.",
+        "For how long the oldest waiting job of a queue has been ready.",
         ("queue",),
         (((queue,), load.age) for queue, load in queues),
     )
@@ -275,34 +274,34 @@ def _store_families(levels: Levels) -> Iterable[Metric]:
         "topic_events",
         "Events that a topic holds.",
         ("topic",),
-        (((topic,), length) for topic, length in levels.topics.items()),
+        (((topic,), length) for topic, length in counts.topics.items()),
     )
     yield _gauge(
         "group_events",
-        "Events in the hands of a group, by state.",
+        "Events of a group, by state.",
         (*EVENT, "state"),
         (((*group, state), load.counts.get(state, 0)) for group, load in groups for state in STATES),
     )
     yield _gauge(
         "group_lag_events",
-        "Events that nobody of the group has begun to handle.",
+        "Events that the group has not begun to handle.",
         EVENT,
         ((group, load.lag) for group, load in groups),
     )
     yield _gauge(
         "group_oldest_seconds",
-        "How long the first of these has been waiting.",
+        "For how long the oldest of these events has waited.",
         EVENT,
         ((group, load.age) for group, load in groups),
     )
-    yield _gauge("workers", "Workers seen within the last minute.", (), [((), levels.workers)])
+    yield _gauge("workers", "Workers seen within the last minute.", (), [((), counts.workers)])
 
 
-def _worker_families(workers: list[Working]) -> Iterable[Metric]:
+def _worker_families(workers: list[ObservedWorker]) -> Iterable[Metric]:
     running = sum(worker.running for worker in workers)
     slots = sum(worker.options.concurrency for worker in workers)
     yield _gauge("worker_running", "Jobs and events in handlers of this process.", (), [((), running)])
-    yield _gauge("worker_slots", "How many of them there may be.", (), [((), slots)])
+    yield _gauge("worker_slots", "Jobs and events that may be in handlers at once.", (), [((), slots)])
     yield _gauge(
         "worker_last_poll_timestamp_seconds",
         "When this process last asked the store for work and got an answer.",

@@ -1,7 +1,7 @@
-"""Counters and histograms that cost a job next to nothing: a dictionary and a few additions.
+"""Counters and histograms that cost a job very little: a dictionary and a few additions.
 
-Those of prometheus_client lock and check at every step, which a job's path notices; here only the app's event
-loop counts, and whoever scrapes makes metric families of what is there.
+The counters of prometheus_client lock and check at every step, which is slow on the path of a job. Here only
+the app's event loop counts, and a scrape turns the counts into metric families.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BOUNDS = [*map(floatToGoString, BUCKETS), "+Inf"]
 
 
 class Counter:
-    """A number for each set of label values; it only grows."""
+    """A number for each set of label values. It only grows."""
 
     def __init__(self, name: str, text: str, *labels: str) -> None:
         self._name = name
@@ -42,7 +42,7 @@ class Counter:
 
 
 class Histogram:
-    """How many were how long, for each set of label values."""
+    """A distribution of seconds for each set of label values."""
 
     def __init__(self, name: str, text: str, *labels: str) -> None:
         self._name = name

@@ -98,7 +98,7 @@ async def test_jobs_are_listed_by_state_and_task(app: App) -> None:
     assert await listed(state=JobStatus.SUCCEEDED) == {done.id}
     assert await listed(task="hear") == {heard.id}
     assert await listed(state="queued", task="see") == set()
-    with pytest.raises(ConfigurationError, match="'waiting' is no state: use one of scheduled, queued"):
+    with pytest.raises(ConfigurationError, match="'waiting' is not a state: use one of scheduled, queued"):
         await app.admin.jobs(state="waiting")
 
 
@@ -220,7 +220,7 @@ async def test_dead_letters_are_chosen_by_task_and_reason(app: App, deaths: Deat
     assert [letter.id for letter in await app.admin.dead(task="drop")] == [deaths.ids[3]]
     assert len(await app.admin.dead(reason="exhausted")) == 4
     assert len(await app.admin.dead(reason="crashed")) == 0
-    with pytest.raises(ConfigurationError, match="'bored' is no reason: use one of exhausted"):
+    with pytest.raises(ConfigurationError, match="'bored' is not a reason: use one of exhausted"):
         await app.admin.dead(reason="bored")
 
 
@@ -252,7 +252,7 @@ async def test_letters_are_discarded_for_good(app: App, deaths: Deaths) -> None:
 
 async def test_it_must_be_said_which_letters(app: App) -> None:
     for verb in (app.admin.replay, app.admin.discard):
-        with pytest.raises(ConfigurationError, match="say which dead letters"):
+        with pytest.raises(ConfigurationError, match="name the dead letters"):
             await verb()
         with pytest.raises(ConfigurationError, match="give ids=, or task= and reason=, not both"):
             await verb(ids=["a"], task="fail")

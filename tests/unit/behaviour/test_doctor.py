@@ -7,7 +7,7 @@ import time
 import pytest
 
 from headrace import App, RetryPolicy
-from headrace.admin import doctor
+from headrace.admin import diagnosis
 from headrace.core.clock import SECOND, MovableClock
 from headrace.core.errors import BackendUnavailable
 from headrace.core.record import WorkerInfo
@@ -30,7 +30,7 @@ def worker(*queues: str, groups: tuple[str, ...] = (), quiet: float = 0.0) -> Wo
 async def test_a_store_that_nobody_uses_is_well(app: App) -> None:
     found = await examined(app)
     assert [finding.name for finding in found.all] == [
-        *("store", "workers", "served", "paused", "groups", "dead letters"),
+        *("store", "workers", "served", "paused", "queues", "groups", "dead letters"),
     ]
     assert {finding.level for finding in found.all} == {OK}
     assert "ends with it" in found["store"].text
@@ -87,7 +87,7 @@ async def test_a_paused_queue_is_told_once_work_waits(app: App) -> None:
 
 
 async def test_groups_that_lag_are_told(
-    app: App, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+    app: App, backend: StreamRouter, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders = app.topic("orders", int)
 
@@ -102,11 +102,14 @@ async def test_groups_that_lag_are_told(
     assert "orders/billing (1)" in found["served"].text
 
     clock.advance(301)
+    assert (await examined(app)).level("groups") == OK  # without a worker more workers are no remedy
+    await beat(backend, worker(groups=("orders/billing",)))
     assert (await examined(app)).level("groups") == WARN
     await drain(app)
+    await beat(backend, worker(groups=("orders/billing",)))
     assert (await examined(app)).level("groups") == OK
 
-    monkeypatch.setattr(doctor, "LAG", 2)
+    monkeypatch.setattr(diagnosis, "LATE_EVENTS", 2)
     await orders.publish(2)
     await orders.publish(3)
     found = await examined(app)
@@ -114,17 +117,31 @@ async def test_groups_that_lag_are_told(
     assert "orders/billing (2)" in found["groups"].text
 
 
-async def test_many_dead_letters_are_told(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor.MANY_DEAD == 100_000
+async def test_a_queue_that_does_not_keep_up_is_told(
+    app: App, backend: StreamRouter, clock: MovableClock
+) -> None:
+    @app.task(queue="mails")
+    async def mail() -> None: ...
 
+    await beat(backend, worker("mails"))
+    await mail.enqueue()
+    clock.advance(299)
+    assert (await examined(app)).level("queues") == OK
+    clock.advance(2)
+    await beat(backend, worker("mails"))
+    found = await examined(app)
+    assert found.level("queues") == WARN
+    assert "mails (1)" in found["queues"].text
+
+
+async def test_dead_letters_are_told(app: App) -> None:
     @app.task(queue="mails", retry=RetryPolicy.none())
     async def mail() -> None:
         raise ValueError("no")
 
+    assert (await examined(app)).level("dead letters") == OK
     await mail.enqueue()
     await drain(app)
-    assert (await examined(app)).level("dead letters") == OK
-    monkeypatch.setattr(doctor, "MANY_DEAD", 1)
     found = await examined(app)
     assert found.level("dead letters") == WARN
     assert "mails (1)" in found["dead letters"].text

@@ -131,7 +131,7 @@ async def test_an_error_on_leaving_is_announced_and_costs_no_outcome(
     [failed] = of(signals.CleanupFailed, heard)
     assert (failed.resource, failed.error) == ("the lifespan", "ConnectionError: already closed")
     assert of(signals.WorkerStopped, heard)
-    assert "the lifespan did not end well: ConnectionError: already closed" in caplog.text
+    assert "the cleanup of the lifespan failed: ConnectionError: already closed" in caplog.text
 
 
 async def test_it_may_hold_a_task_group() -> None:

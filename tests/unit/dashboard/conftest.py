@@ -39,7 +39,7 @@ class Visitor:
         answer = await self.post(f"/actions/{verb}", fields)
         assert answer.status_code == 303, answer.text
         shown = await self.get("/schedules")
-        return text_of(shown.text, "said")
+        return text_of(shown.text, "flash")
 
 
 def _named(headers: dict[str, str]) -> dict[str, str]:

@@ -13,9 +13,10 @@ import pytest
 from starlette.requests import Request
 
 from headrace import ConfigurationError
-from headrace.dashboard import asgi, forms
-from headrace.dashboard.attempts import ALL_ATTEMPTS, ATTEMPTS
-from headrace.dashboard.sessions import COOKIE
+from headrace.dashboard import asgi
+from headrace.dashboard.access.attempts import ALL_ATTEMPTS, ATTEMPTS
+from headrace.dashboard.access.sessions import COOKIE
+from headrace.dashboard.actions import forms
 
 from .conftest import Visitor, tags_of
 from .shop import Shop
@@ -334,7 +335,7 @@ async def test_read_only_changes_nothing_and_offers_no_button(shop: Shop) -> Non
         buttons = [attributes for tag, attributes in tags_of(answer.text) if tag == "form"]
         assert all(each.get("method") == "get" for each in buttons), path
     for verb in ("purge", "pause", "discard", "no-such-verb"):
-        answer = await visitor.post(f"/actions/{verb}", {"queue": "default", "which": "fitting"})
+        answer = await visitor.post(f"/actions/{verb}", {"queue": "default", "which": "matching"})
         assert (answer.status_code, answer.text) == (403, "This dashboard is read-only.")
 
 

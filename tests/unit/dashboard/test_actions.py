@@ -34,7 +34,7 @@ async def test_a_queue_is_paused_resumed_and_purged(shop: Shop, visitor: Visitor
     await shop.add.enqueue(1)
     assert "is paused" in await visitor.act("pause", queue="default")
     assert (await shop.app.admin.queues())[0].paused
-    assert "goes on" in await visitor.act("resume", queue="default")
+    assert "is resumed" in await visitor.act("resume", queue="default")
     assert not (await shop.app.admin.queues())[0].paused
     assert await visitor.act("purge", queue="default") == "1 job of default cancelled"
 
@@ -80,7 +80,7 @@ async def test_what_does_not_fit_is_refused_beside_what_was_written(
     fields = {"id": job.id, "queue": "default", "args": args, "kwargs": kwargs}
     answer = await visitor.post("/actions/edit", fields)
     assert answer.status_code == 422
-    said = " ".join(text_of(answer.text, "lost").split())
+    said = " ".join(text_of(answer.text, "alert").split())
     assert said.startswith("Nothing was changed: ")
     assert problem in said
     written = dict(re.findall(r'<textarea name="(\w+)"[^>]*>(.*?)</textarea>', answer.text, re.DOTALL))
@@ -94,14 +94,14 @@ async def test_ticked_dead_letters_are_replayed(
     shop: Shop, visitor: Visitor, buried: list[DeadLetter]
 ) -> None:
     ids = [letter.id for letter in buried if letter.queue][:2]
-    assert await visitor.act("replay", which="ticked", id=ids, queue="mails") == "2 replayed"
+    assert await visitor.act("replay", which="selected", id=ids, queue="mails") == "2 replayed"
     assert len(await dead(shop)) == 3
 
 
 async def test_the_form_of_a_kind_acts_on_that_kind_alone(
     shop: Shop, visitor: Visitor, buried: list[DeadLetter]
 ) -> None:
-    form = await form_of(visitor, "Discard all of this kind", "customer")
+    form = await form_of(visitor, "Discard all with this error", "customer")
     assert await visitor.act("discard", **form) == "3 discarded"
     assert sorted(letter.error for letter in await dead(shop)) == ["no bill", "server"]
 
@@ -109,18 +109,18 @@ async def test_the_form_of_a_kind_acts_on_that_kind_alone(
 async def test_all_that_fit_or_simply_all_are_discarded(
     shop: Shop, visitor: Visitor, buried: list[DeadLetter]
 ) -> None:
-    assert await visitor.act("discard", which="fitting", topic="orders") == "1 discarded"
-    assert await visitor.act("discard", which="fitting", queue="mails", reason="crashed") == "0 discarded"
+    assert await visitor.act("discard", which="matching", topic="orders") == "1 discarded"
+    assert await visitor.act("discard", which="matching", queue="mails", reason="crashed") == "0 discarded"
     await shop.orders.publish(Placed(2, "no bill"))
     await shop.app.worker().run(burst=True)
-    assert await visitor.act("discard", which="fitting") == "5 discarded"
+    assert await visitor.act("discard", which="matching") == "5 discarded"
 
 
 async def test_a_form_that_names_no_dead_letters_does_nothing(
     shop: Shop, visitor: Visitor, buried: list[DeadLetter]
 ) -> None:
-    assert "say which" in await visitor.act("discard", queue="mails")
-    assert await visitor.act("discard", which="ticked", queue="mails") == "0 discarded"
+    assert "name the dead letters" in await visitor.act("discard", queue="mails")
+    assert await visitor.act("discard", which="selected", queue="mails") == "0 discarded"
     assert len(await dead(shop)) == 5
 
 
@@ -154,26 +154,28 @@ async def test_a_group_is_paused_rewound_and_removed(shop: Shop, visitor: Visito
         return next(group.lag for group in topic.groups if group.group == "audit")
 
     assert await visitor.act("group-reset", **where, to="beginning") == (
-        "audit reads orders from the beginning of what is kept"
+        "audit reads orders from the beginning"
     )
     assert await lag() == 3
-    assert "what comes next" in await visitor.act("group-reset", **where, to="new")
+    assert "new events" in await visitor.act("group-reset", **where, to="new")
     assert await lag() == 0
     assert f"event {ids[2]} on" in await visitor.act("group-reset", **where, to=ids[2])
     assert await lag() == 1
     assert "on" in await visitor.act("group-reset", **where, to="2h")
     assert await lag() == 3
     assert "is no time" in await visitor.act("group-reset", **where, to="soon")
+    assert "/actions/group-pause" in (await visitor.get("/topics/orders/audit")).text
     assert "is paused" in await visitor.act("group-pause", **where)
-    assert "goes on" in await visitor.act("group-resume", **where)
+    assert "/actions/group-resume" in (await visitor.get("/topics/orders/audit")).text
+    assert "is resumed" in await visitor.act("group-resume", **where)
     assert "is removed" in await visitor.act("group-remove", **where)
     assert "there is no audit" in await visitor.act("group-remove", **where)
 
 
 async def test_what_was_done_is_said_once_and_cannot_be_said_by_a_link(shop: Shop, visitor: Visitor) -> None:
     assert "is paused" in await visitor.act("pause", queue="default")
-    assert 'class="said"' not in (await visitor.get("/schedules")).text
-    assert "beware" not in text_of((await visitor.get("/?said=beware")).text)
+    assert 'class="flash"' not in (await visitor.get("/schedules")).text
+    assert "beware" not in text_of((await visitor.get("/?flash=beware")).text)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ async def test_a_store_that_is_away_fails_the_action_and_says_so(shop: Shop) -> 
     visitor = Visitor(asgi(away.app))
     answer = await visitor.post("/actions/pause", {"queue": "default"})
     assert answer.status_code == 303
-    assert "That%20failed" in answer.headers["set-cookie"]
+    assert "Failed%3A" in answer.headers["set-cookie"]
     await away.app.close()
 
 

@@ -14,7 +14,7 @@ from headrace import Secret
 from headrace.core.message import Batch, Message, Stream
 from headrace.core.record import RunningJob, WorkerInfo
 from headrace.dashboard import asgi
-from headrace.dashboard.actions import ACTIONS
+from headrace.dashboard.actions.actions import ACTIONS
 from headrace.dashboard.text import clean
 from tests.heartbeats import beat
 from tests.waiting import wait_until
@@ -188,7 +188,7 @@ async def test_secrets_are_masked_everywhere(shop: Shop, visitor: Visitor) -> No
 async def test_secrets_are_not_overwritten_by_editing(shop: Shop, visitor: Visitor) -> None:
     job = await shop.login.with_(delay=60).enqueue("ada", Secret("hunter2"))
     page = await visitor.get(f"/job?id={job.id}")
-    assert "carries secrets" in page.text
+    assert "hold secrets" in page.text
     assert "textarea" not in page.text
     said = await visitor.act("edit", id=job.id, queue="default", args='["ada", "***"]', kwargs="{}")
     assert "secrets" in said

@@ -16,7 +16,7 @@ from .shop import Shop
 
 
 async def first_event(visitor: Visitor, page: Any, path: str) -> tuple[str, Any]:
-    page.state.streams.close()  # it ends after the first
+    page.state.live_pages.close()  # it ends after the first
     answer = await visitor.client.get("/live", params={"path": path})
     assert answer.headers["content-type"].startswith("text/event-stream")
     name, data = answer.text.strip().split("\n")
@@ -57,7 +57,7 @@ async def test_a_store_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     shop = Shop("redis://127.0.0.1:1/0")
     page = asgi(shop.app)
     name, why = await first_event(Visitor(page), page, "/")
-    assert name == "away"
+    assert name == "unavailable"
     assert "127.0.0.1:1" in why
     await shop.app.close()
 
@@ -86,7 +86,7 @@ async def test_mounted_under_a_prefix_all_links_forms_and_cookies_stay_below_it(
                 assert value.startswith(("/admin/jobs/", "#")), (path, tag, value)
     answer = await visitor.post("/admin/jobs/actions/pause", {"queue": "mails", "back": "/queues/mails"})
     assert answer.headers["location"] == "/admin/jobs/queues/mails"
-    page.state.streams.close()
+    page.state.live_pages.close()
     answer = await visitor.get("/admin/jobs/live?path=/queues/mails")
     assert answer.text.startswith("event: live")
     assert (await visitor.get("/admin/jobs/metrics")).status_code == 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,8 @@ from headrace.core.clock import MovableClock
 from headrace.core.message import Stream
 from headrace.core.record import WorkerInfo
 from headrace.core.traffic import Tally
-from headrace.dashboard import asgi, search
+from headrace.dashboard import asgi
+from headrace.dashboard.pages import search
 from headrace.dashboard.text import clock_time, exact
 from tests.heartbeats import beat
 from tests.waiting import wait_until
@@ -79,6 +80,18 @@ async def test_the_overview_points_out_what_is_wrong(shop: Shop, visitor: Visito
     assert "default is paused with 1 job waiting" in shown
 
 
+async def test_the_overview_and_the_doctor_warn_by_the_same_bounds(shop: Shop, visitor: Visitor) -> None:
+    await shop.app.open()
+    for seconds, warned in ((20, False), (40, True)):
+        polled = datetime.now(UTC) - timedelta(seconds=seconds)
+        polled_us = round(polled.timestamp() * 1_000_000)
+        worker = WorkerInfo("sleepy", "h", 1, 1, ("default",), 10, polled_us=polled_us)
+        await beat(shop.app._home.backend, worker)
+        findings = {finding.name: finding for finding in await shop.app.admin.doctor()}
+        assert ("sleepy" in findings["workers"].text) is warned
+        assert ("worker sleepy has not asked for work" in await text(visitor, "/")) is warned
+
+
 async def test_plots_show_the_last_hour(shop: Shop, visitor: Visitor) -> None:
     await shop.add.enqueue(1)
     await shop.app._home.backend.tally([Tally(Stream("queue", "default"), done=90, failed=10)])
@@ -106,7 +119,7 @@ async def test_jobs_are_listed_by_state_page_by_page(shop: Shop, visitor: Visito
     [link] = [a["href"] for tag, a in tags_of(first.text) if tag == "a" and a.get("rel") == "next"]
     second = await visitor.get(link or "")
     assert second.text.count("/job?id=") == 10
-    assert "From the start" in second.text
+    assert "First page" in second.text
     assert "Next page" not in second.text
     scheduled = await visitor.get("/queues/default?state=scheduled")
     assert scheduled.text.count("/job?id=") == 1
@@ -139,11 +152,11 @@ async def test_a_search_says_how_far_it_looked_and_goes_on(
     await shop.report.enqueue()
     await shop.app.enqueue_many([shop.add.call(i) for i in range(600)])
     page = await visitor.get("/queues/default?text=report")
-    assert "Looked at 500 jobs; there are more" in text_of(page.text)
+    assert "Searched 500 jobs. There are more." in text_of(page.text)
     assert "Nothing found." in text_of(page.text)
     [link] = [a["href"] for tag, a in tags_of(page.text) if tag == "a" and a.get("rel") == "next"]
     further = await visitor.get(link or "")
-    assert "Looked at 101 jobs, down to the last" in text_of(further.text)
+    assert "Searched 101 jobs. There are no more." in text_of(further.text)
     assert further.text.count("/job?id=") == 1
 
 
@@ -162,7 +175,7 @@ async def test_a_job_shows_its_arguments_result_and_life(shop: Shop, visitor: Vi
     done = await text(visitor, f"/job?id={job.id}")
     assert "succeeded" in done
     assert "Result 5" in done
-    assert "its arguments are gone" in done
+    assert "its arguments are not kept" in done
     assert "succeeded 1– ended" in await text(visitor, "/queues/default")
 
 
@@ -179,14 +192,14 @@ async def test_a_life_begins_when_the_job_is_enqueued() -> None:
         job = await wait.enqueue()
         async with shop.app.worker(grace=0):
             await shop.until(shop.app.job(job.id, queue="slow"), "running")
-            life = (await text(visitor, f"/job?id={job.id}")).split("Life")[1]
+            life = (await text(visitor, f"/job?id={job.id}")).split("Timeline")[1]
     assert life.index("enqueued") < life.index("started")
 
 
 async def test_one_is_not_many(shop: Shop, visitor: Visitor) -> None:
     await shop.add.enqueue(1)
     await shop.orders.publish(Placed(1))
-    assert "Looked at 1 job, down to the last" in await text(visitor, "/queues/default?text=nothing")
+    assert "Searched 1 job. There are no more." in await text(visitor, "/queues/default?text=nothing")
     assert "1 event kept" in await text(visitor, "/topics")
 
 
@@ -329,11 +342,11 @@ async def test_schedules_topics_and_workers_are_listed(shop: Shop, visitor: Visi
 async def test_a_store_that_is_away_is_shown_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop("redis://127.0.0.1:1/0")
     visitor = Visitor(asgi(shop.app))
-    monkeypatch.setattr("headrace.dashboard.site.PATIENCE", 2.0)
+    monkeypatch.setattr("headrace.dashboard.site.STORE_TIMEOUT", 2.0)
     answer = await visitor.get("/")
     assert answer.status_code == 503
-    assert "The store cannot be asked" in text_of(answer.text)
-    assert "data-away" in answer.text
+    assert "Store unavailable" in text_of(answer.text)
+    assert "data-unavailable" in answer.text
     await shop.app.close()
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from headrace import BackendUnavailable
 from headrace.core import signals
+from headrace.core.record import QUIET_SECONDS
 from headrace.observability import health as health_module
-from headrace.observability.health import QUIET, Health
+from headrace.observability.health import Health
 
 
 class Polled:
@@ -43,10 +44,10 @@ class Setting:
         self.health = Health(self.worker, ask=self.store.ask, now=lambda: self.now)
 
     def start(self, worker: str = "here:1") -> None:
-        self.health.heed(signals.WorkerStarted(worker, ("default",), 10, 15.0, "memory"))
+        self.health.on_signal(signals.WorkerStarted(worker, ("default",), 10, 15.0, "memory"))
 
     def stop(self) -> None:
-        self.health.heed(signals.WorkerStopping("here:1", 0, 25.0))
+        self.health.on_signal(signals.WorkerStopping("here:1", 0, 25.0))
 
     async def live(self) -> tuple[int, dict[str, Any]]:
         answer = await self.health.healthz({})
@@ -72,14 +73,14 @@ async def test_a_worker_that_polls_is_alive(setting: Setting) -> None:
 async def test_one_that_has_not_polled_for_long_is_not_and_it_says_since_when(setting: Setting) -> None:
     setting.start()
     setting.worker.last_poll = setting.now
-    setting.now += QUIET + 1
+    setting.now += QUIET_SECONDS + 1
     status, told = await setting.live()
     assert (status, told["status"], told["reason"]) == (503, "failing", "no successful poll for 31 s")
 
 
 async def test_before_the_first_poll_its_start_counts(setting: Setting) -> None:
     setting.start()
-    setting.now += QUIET
+    setting.now += QUIET_SECONDS
     assert (await setting.live())[0] == 200
     setting.now += 1
     assert (await setting.live())[0] == 503
@@ -91,7 +92,7 @@ async def test_it_is_alive_while_it_starts_and_while_it_stops_but_not_ready(sett
     setting.start()
     assert await setting.ready() == (200, {"status": "ok"})
     setting.stop()
-    setting.now += 10 * QUIET
+    setting.now += 10 * QUIET_SECONDS
     assert await setting.live() == (200, {"status": "ok", "reason": "stopping"})
     assert (await setting.ready())[0] == 503
 
@@ -109,7 +110,7 @@ async def test_it_is_not_ready_while_the_store_does_not_answer(
     status, told = await setting.ready()
     assert (status, told["reason"]) == (503, "the store does not answer: connection refused")
     setting.store.error, setting.store.hangs = None, True
-    monkeypatch.setattr(health_module, "PATIENCE", 0.01)
+    monkeypatch.setattr(health_module, "TIMEOUT", 0.01)
     status, told = await setting.ready()
     assert (status, told["reason"]) == (503, "the store does not answer: nothing within 0.01 s")
     setting.store.hangs = False

@@ -37,7 +37,7 @@ LINES = [
     ),
     (signals.JobExpired(*JOB), "WARNING", "send 01abc expired before it could start"),
     (signals.JobCancelled(*JOB), "INFO", "send 01abc cancelled"),
-    (signals.LeaseLost(*JOB, worker="host:1"), "WARNING", "send 01abc is no longer ours"),
+    (signals.LeaseLost(*JOB, worker="host:1"), "WARNING", "send 01abc has lost its lease"),
     (
         signals.ThreadOverdue(*JOB, timeout=5.0),
         "WARNING",
@@ -59,7 +59,7 @@ LINES = [
     (
         signals.BackendError("settler", "away", 0.25),
         "WARNING",
-        "the settler could not go on, tries again in 250 ms: away",
+        "the settler failed, tries again in 250 ms: away",
     ),
 ]
 
@@ -170,7 +170,7 @@ def test_a_store_that_is_away_is_a_line_a_second(
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 3
     assert lines[0].endswith("away")
-    assert lines[1].endswith("away (and 9 like it before)")
+    assert lines[1].endswith("away (and 9 similar errors before)")
 
 
 @pytest.mark.parametrize(("signal", "level", "line"), LINES_OF_EVERY_JOB)

@@ -18,8 +18,7 @@ from headrace import App, ConfigurationError, Snooze, Unrecoverable, signals
 from headrace.core.clock import MovableClock
 from headrace.observability import gauges as gauges_module
 from headrace.observability import prometheus as prometheus_module
-from headrace.observability.gauges import Gauges
-from headrace.observability.labels import Bounded
+from headrace.observability.gauges import BoundedLabel, Gauges
 from headrace.observability.prometheus import Metrics, exposed, instrument
 from tests.waiting import wait_until
 
@@ -250,7 +249,7 @@ class Admin:
         self._queues = queues
 
     async def queues(self) -> Sequence[Any]:
-        from headrace.admin.queues import QueueInfo
+        from headrace.admin import QueueInfo
 
         self.asked += 1
         if self.hangs:
@@ -269,16 +268,20 @@ class Admin:
 
 def made_gauges(admin: Admin) -> Gauges:
     return Gauges(
-        admin, queue_label=Bounded(), topic_label=Bounded(), group_label=Bounded(), now=lambda: 1000.0
+        admin,
+        queue_label=BoundedLabel(),
+        topic_label=BoundedLabel(),
+        group_label=BoundedLabel(),
+        now=lambda: 1000.0,
     )
 
 
 async def test_of_very_many_queues_the_rest_is_one() -> None:
     gauges = made_gauges(Admin(queues=250))
     await gauges.refresh()
-    assert gauges.levels is not None
-    assert len(gauges.levels.queues) == 101
-    other = gauges.levels.queues["other"]
+    assert gauges.counts is not None
+    assert len(gauges.counts.queues) == 101
+    other = gauges.counts.queues["other"]
     assert (other.counts["queued"], other.age) == (300, 10.0)
 
 
@@ -294,16 +297,16 @@ async def test_a_store_that_is_away_or_hangs_fails_no_scrape(monkeypatch: pytest
     admin = Admin(queues=1)
     gauges = made_gauges(admin)
     monkeypatch.setattr(gauges_module, "GOOD_FOR", -1.0)
-    monkeypatch.setattr(gauges_module, "PATIENCE", 0.01)
+    monkeypatch.setattr(gauges_module, "TIMEOUT", 0.01)
     await gauges.refresh()
     admin.away = True
     await gauges.refresh()
-    assert (gauges.up, gauges.levels is not None) == (False, True)
+    assert (gauges.up, gauges.counts is not None) == (False, True)
     admin.away, admin.hangs = False, True
     await gauges.refresh()
     assert gauges.up is False
     monkeypatch.setattr(gauges_module, "TOO_OLD", -1.0)
-    assert gauges.levels is None  # what was so a minute ago is not said as if it were so now
+    assert gauges.counts is None  # what was so a minute ago is not said as if it were so now
     admin.hangs = False
     await gauges.refresh()
     assert gauges.up is True

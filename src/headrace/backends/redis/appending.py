@@ -135,7 +135,7 @@ def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> C
 
 def _words(batch: Batch, number: int, messages: list[Message], remembered: int) -> list[Word]:
     limit = _UNLIMITED if batch.limit is None else batch.limit
-    words: list[Word] = [f"{batch.producer}/{number}", _NUMBER % batch.number, limit, remembered]
+    words: list[Word] = [f"{batch.producer}/{number}", _NUMBER % batch.number, remembered, limit]
     if limit == _UNLIMITED and _is_plain(messages[0]) and are_alike(messages):
         words += ("f", messages[0].task)
         for message in messages:

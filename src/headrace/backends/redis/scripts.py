@@ -60,16 +60,28 @@ def _text(name: str) -> str:
 
 
 def _script(name: str) -> Script:
+    """A script requires its own shared parts, and those of the script that it calls or continues."""
     text = _text(name)
-    required = _REQUIRES.search(text)
-    parts = [_text(f"shared/{part}") for part in required[1].split()] if required else []
-    called = _CALLS.search(text)
-    if called:
-        parts.append(f"local function {called[1]}()\n{_text(called[1])}\nend")
-    continued = _CONTINUES.search(text)
-    rest = [_text(continued[1])] if continued else []
-    source = "\n".join([*parts, text, *rest]).encode()
+    called = _named(_CALLS, text)
+    continued = _named(_CONTINUES, text)
+    names = dict.fromkeys(
+        part for each in (*called.values(), *continued.values(), text) for part in _required(each)
+    )
+    functions = (f"local function {each}()\n{source}\nend" for each, source in called.items())
+    parts = (_text(f"shared/{part}") for part in names)
+    source = "\n".join([*parts, *functions, text, *continued.values()]).encode()
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
+
+
+def _named(header: re.Pattern[str], text: str) -> dict[str, str]:
+    """The script that a header names, if there is one, with its text."""
+    found = header.search(text)
+    return {found[1]: _text(found[1])} if found else {}
+
+
+def _required(text: str) -> list[str]:
+    found = _REQUIRES.search(text)
+    return found[1].split() if found else []
 
 
 AGAIN = _script("again")

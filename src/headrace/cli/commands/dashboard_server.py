@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from headrace.dashboard.forms import MOST_SECONDS
+from headrace.dashboard.actions.forms import MOST_SECONDS
 from headrace.observability.connections import Connections
 
 #: Connections at a time: the live pages, and about as many again and again as browsers open.
@@ -101,5 +101,5 @@ class DashboardServer(uvicorn.Server):
         self._page = page
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._page.state.streams.close()  # live pages never end by themselves
+        self._page.state.live_pages.close()  # live pages never end by themselves
         super().handle_exit(sig, frame)

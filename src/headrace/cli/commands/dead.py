@@ -10,13 +10,14 @@ from typing import Any
 import click
 import msgspec
 
+from headrace.admin.place import Place, place_of
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.job_page import read_page, show_page
 from headrace.cli.output.progress import ProgressBar
 from headrace.cli.output.render import counted, echo, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
-from headrace.cli.target.place import Place, known_groups, known_queues, place_of, place_options
+from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, JobStatus

@@ -7,12 +7,13 @@ from itertools import islice
 
 import click
 
+from headrace.admin.place import Place, place_of
 from headrace.app import App
 from headrace.cli.output.job_page import job_document, read_page, show_page
 from headrace.cli.output.render import echo, progress_text, short, show, show_json, status_text
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.option_types import span_option
-from headrace.cli.target.place import Place, known_groups, known_queues, place_of, place_options
+from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.info import JobInfo, newest_first
 from headrace.core.record import JobStatus

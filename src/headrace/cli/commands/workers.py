@@ -14,7 +14,6 @@ from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.store import on_store
 from headrace.core.record import WorkerInfo, moment
 from headrace.core.times import age_text, ago
-from headrace.dashboard.concerns import is_quiet
 
 #: Running jobs that are listed; `--json` has all that the workers name.
 SHOWN = 30
@@ -86,7 +85,7 @@ def workers_table(found: list[WorkerInfo]) -> FittedTable:
     )
     for worker in found:
         load, polled = len(worker.running) / worker.concurrency, moment(worker.polled_us)
-        silent = polled is None or is_quiet(worker, datetime.now(UTC))
+        silent = polled is None or worker.is_quiet(datetime.now(UTC))
         listing.add(
             worker.consumer,
             meter(load, 10, "green" if load < 1 else "yellow"),

@@ -12,15 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.admin import Contents, EventInfo
+from headrace.admin.contents import named_arguments
+from headrace.admin.place import place_of
 from headrace.app import App
-from headrace.cli.target.place import place_of
 from headrace.core.errors import PayloadError, ResultError
 from headrace.core.info import JobInfo
 from headrace.core.job_log import LogLine
 from headrace.core.message import Trouble
 from headrace.core.record import JobStatus, moment
 from headrace.core.times import ago, span
-from headrace.dashboard.arguments import named
 
 from .render import (
     clock_time,
@@ -175,7 +175,7 @@ def _contents(app: App, page: JobPage) -> Iterator[tuple[str, str]]:
     elif contents.problem:
         yield "arguments", printable(contents.problem)
     else:
-        found = named(app, page.info.task, contents)
+        found = named_arguments(contents, app.tasks.get(page.info.task))
         lines = [f"{printable(str(name))} = {compact_json(value)}" for name, value in found]
         yield "arguments", "\n".join(lines) or "none"
     if contents.headers:

@@ -1,4 +1,4 @@
-"""Where a job or an event is: a queue, or a group of a topic; as options, and in words."""
+"""The options `--queue`, `--topic` and `--group`, and the queues and groups that they mean."""
 
 from __future__ import annotations
 
@@ -7,40 +7,14 @@ from functools import wraps
 from typing import Any
 
 import click
-import msgspec
 
+from headrace.admin.place import Place
 from headrace.cli.output.render import echo
-from headrace.core.info import JobInfo
-from headrace.core.record import DeadLetter
 from headrace.sync import SyncAdmin
 
 from .suggestions import unknown
 
 Command = Callable[..., None]
-
-
-class Place(msgspec.Struct, frozen=True):
-    """A queue, a group of a topic, all groups of a topic, or everywhere."""
-
-    queue: str | None = None
-    topic: str | None = None
-    group: str | None = None
-
-    def __str__(self) -> str:
-        if self.topic is None:
-            return self.queue or ""
-        return self.topic if self.group is None else f"{self.topic}/{self.group}"
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What the verbs of the admin take."""
-        return {"queue": self.queue, "topic": self.topic, "group": self.group}
-
-    @property
-    def words(self) -> str:
-        if self.topic is None:
-            return f"queue {self.queue}"
-        return f"topic {self.topic}" if self.group is None else f"group {self.group} of {self.topic}"
 
 
 def place_options(command: Command) -> Command:
@@ -58,10 +32,6 @@ def place_options(command: Command) -> Command:
         command(*args, place=Place(queue, topic, group), **options)
 
     return run
-
-
-def place_of(found: JobInfo | DeadLetter) -> Place:
-    return Place(None if found.topic else found.queue, found.topic, found.group)
 
 
 def known_groups(admin: SyncAdmin, place: Place) -> list[Place]:

@@ -9,13 +9,13 @@ import os
 import sys
 from datetime import UTC, datetime
 
+from headrace.admin.diagnosis import diagnose, workloads
+from headrace.admin.doctor import RecentFindings, one_line
 from headrace.app import App
 from headrace.cli.commands.snapshot import Snapshot, look, snapshot_document, snapshot_view
 from headrace.cli.output.render import clock_time, console, echo, is_terminal, json_line, show
 from headrace.core.errors import BackendUnavailable
 from headrace.core.examination import Finding
-from headrace.dashboard.checkup import Checkup
-from headrace.dashboard.concerns import concerns
 
 from .screen import Terminal, WatchScreen
 
@@ -43,7 +43,7 @@ def _run_screen(app: App, every: float) -> int:
 
 async def _print_lines(app: App, every: float, *, as_json: bool) -> None:
     """What `status` prints, again and again: a block of text, or a JSON document on one line."""
-    checkup = Checkup(app)
+    recent = RecentFindings(app.admin.doctor)
     try:
         while True:
             try:
@@ -53,10 +53,11 @@ async def _print_lines(app: App, every: float, *, as_json: bool) -> None:
             if as_json:
                 _print_document(app, found)
             else:
-                _print_block(app, found, checkup.findings())
+                _print_block(app, found, recent.get())
             sys.stdout.flush()
             await _wait(every)
     finally:
+        await recent.close()
         await app.close()
 
 
@@ -71,8 +72,10 @@ def _print_block(app: App, found: Snapshot | BackendUnavailable, findings: list[
     echo(clock_time(datetime.now(UTC)))
     if isinstance(found, Snapshot):
         show(snapshot_view(found))
-        for concern in concerns(found.queues, found.topics, found.workers, findings):
-            echo(f"! {concern.text}")
+        for finding in findings:
+            echo(f"! {one_line(finding)}")
+        for problem in diagnose(workloads(found.queues, found.topics), found.workers):
+            echo(f"! {problem.text}")
     else:
         echo(f"{app.store}\n\n! {found}")
     echo()

@@ -18,11 +18,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from headrace.admin.doctor import RecentFindings
 from headrace.app import App
 from headrace.cli.commands.snapshot import look
 from headrace.cli.output.render import counted, echo, is_terminal, safe_text, short
 from headrace.core.errors import BackendUnavailable, HeadraceError
-from headrace.dashboard.checkup import Checkup
 
 from .state import WatchAction, WatchState
 from .view import frame
@@ -72,7 +72,7 @@ class WatchScreen:
         self._every = every
         self._state = WatchState(app.store)
         self._keyboard = Keyboard()
-        self._checkup = Checkup(app)
+        self._recent = RecentFindings(app.admin.doctor)
         self._look_now = asyncio.Event()
         self._ended = asyncio.Event()
         self._code = 0
@@ -96,7 +96,7 @@ class WatchScreen:
             self._look_now.clear()
             self._state.ask()
             try:
-                self._state.update(await look(self._app), self._checkup.findings())
+                self._state.update(await look(self._app), self._recent.get())
             except BackendUnavailable as error:
                 self._state.fail(str(error))
             self._draw()
@@ -129,6 +129,7 @@ class WatchScreen:
         await asyncio.wait(tasks, timeout=CLOSE)
         with suppress(TimeoutError, HeadraceError):
             async with asyncio.timeout(CLOSE):
+                await self._recent.close()
                 await self._app.close()
 
     # --- keys --------------------------------------------------------------------------------------------

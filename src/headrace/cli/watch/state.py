@@ -9,9 +9,9 @@ from typing import Final, Literal
 import msgspec
 
 from headrace.admin import GroupInfo, QueueInfo, Traffic
+from headrace.admin.place import Place
 from headrace.cli.commands.snapshot import Snapshot
 from headrace.cli.output.render import counted
-from headrace.cli.target.place import Place
 from headrace.core.examination import Finding
 
 #: Seconds without an answer of the store after which the screen says so.

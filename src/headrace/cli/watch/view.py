@@ -9,11 +9,13 @@ from typing import Final
 
 from rich.text import Text
 
+from headrace.admin.diagnosis import diagnose, workloads
+from headrace.admin.doctor import one_line
 from headrace.cli.commands.workers import summary, workers_table
 from headrace.cli.output.render import meter, number_text, short
 from headrace.cli.output.table import Column, FittedTable
+from headrace.core.examination import Level
 from headrace.core.times import age_text
-from headrace.dashboard.concerns import concerns
 from headrace.dashboard.text import share
 
 from .state import WatchRow, WatchState, question, total
@@ -116,9 +118,14 @@ def _overview(state: WatchState, width: int, room: int) -> list[Text]:
 def _warnings(state: WatchState, most: int) -> list[Text]:
     if (seen := state.snapshot) is None:
         return []
-    found = concerns(seen.queues, seen.topics, seen.workers, state.findings)
+    found = [
+        *((one_line(each), each.level) for each in state.findings),
+        *((each.text, Level.WARN) for each in diagnose(workloads(seen.queues, seen.topics), seen.workers)),
+    ]
     shown = found if len(found) <= most else found[: most - 1 or 1]
-    lines = [Text(f"! {short(each.text, 300)}", "red" if each.level == "bad" else "yellow") for each in shown]
+    lines = [
+        Text(f"! {short(text, 300)}", "red" if level is Level.FAIL else "yellow") for text, level in shown
+    ]
     if rest := len(found) - len(shown):
         more = Text(f"and {rest:,} more", style="dim")
         lines = [*lines, Text("  ") + more] if most > 1 else [lines[0] + Text(", ") + more]

@@ -15,7 +15,7 @@ from headrace.core.hosts import address_of, host_name, is_this_machine
 from headrace.engine.patience import impatience
 from headrace.engine.worker import Worker
 from headrace.observability.health import Health
-from headrace.observability.port import Answer, HostCheck, Port, Route, text
+from headrace.observability.port import HostCheck, Port, PortAnswer, Route, text
 
 from .supervisor import NUMBER
 
@@ -37,8 +37,8 @@ async def metrics_port(
             await app.admin.workers()
 
     health = Health(worker, ask=ask)
-    app.on(signals.WorkerStarted)(health.heed)
-    app.on(signals.WorkerStopping)(health.heed)
+    app.on(signals.WorkerStarted)(health.on_signal)
+    app.on(signals.WorkerStopping)(health.on_signal)
     routes: dict[str, Route] = {
         "/metrics": _metrics(app, worker),
         "/healthz": health.healthz,
@@ -78,15 +78,15 @@ def _metrics(app: App, worker: Worker) -> Route:
         why = str(error)
         logger.warning("there will be no /metrics: %s", why)
 
-        async def absent(headers: Mapping[str, str]) -> Answer:
+        async def absent(headers: Mapping[str, str]) -> PortAnswer:
             return text(why, 501)
 
         return absent
     metrics = exposed(app)
     metrics.watch(worker)
 
-    async def render(headers: Mapping[str, str]) -> Answer:
+    async def render(headers: Mapping[str, str]) -> PortAnswer:
         body, content_type = await metrics.render(headers.get("accept", ""))
-        return Answer(body, content_type=content_type)
+        return PortAnswer(body, content_type=content_type)
 
     return render

@@ -1,4 +1,4 @@
-"""Dead letters, grouped by task and error, to be replayed or discarded singly, by kind or all."""
+"""Dead letters, grouped by task and error. A user replays or discards single ones, a group, or all."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from starlette.requests import Request
 
 from headrace.app import App
 from headrace.core.outcome import DeadReason
-from headrace.dashboard.kinds import Chosen, kinds_of
-from headrace.dashboard.place import place_in
+from headrace.dashboard.links import place_in
 from headrace.dashboard.site import Content
+
+from .error_groups import DeadSearch, error_groups
 
 
 async def page(app: App, request: Request) -> Content:
     query = request.query_params
-    chosen = Chosen(place_in(query.get), query.get("task") or None, query.get("reason") or None)
+    search = DeadSearch(place_in(query.get), query.get("task") or None, query.get("reason") or None)
     cursor = query.get("cursor") or None
-    found = await kinds_of(app, chosen, cursor)
+    found = await error_groups(app, search, cursor)
     return Content(
         "dead.html",
         {
-            "kinds": found.kinds,
-            "looked": found.looked,
+            "error_groups": found.groups,
+            "searched": found.searched,
             "cursor": found.cursor,
             "first": cursor is None,
-            "given": chosen,
+            "search": search,
             "reasons": list(DeadReason),
         },
         "Dead letters",

@@ -1,22 +1,34 @@
-"""How things stand: what needs attention first, then queues, topics and workers."""
+"""The overview: warnings first, then queues, topics and workers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from starlette.requests import Request
 
 from headrace.admin import Traffic
+from headrace.admin.diagnosis import Problem, diagnose, workloads
+from headrace.admin.doctor import RecentFindings, one_line
+from headrace.admin.place import place_of_stream
 from headrace.app import App
-from headrace.dashboard.checkup import Checkup
-from headrace.dashboard.concerns import concerns
+from headrace.core.examination import Level
+from headrace.dashboard.links import dead_link, place_link
 from headrace.dashboard.site import Content
 
 from .workers import shown_worker
 
 
+class ShownWarning(msgspec.Struct, frozen=True):
+    """A problem or a finding, as a line with a link. `link` is empty where no page shows more."""
+
+    text: str
+    link: str = ""
+    level: Level = Level.WARN
+
+
 async def page(app: App, request: Request) -> Content:
-    checkup: Checkup = request.app.state.checkup
+    store_findings: RecentFindings = request.app.state.store_findings
     queues = await app.admin.queues()
     topics = await app.admin.topics()
     workers = await app.admin.workers()
@@ -29,11 +41,23 @@ async def page(app: App, request: Request) -> Content:
             "workers": [shown_worker(each) for each in workers],
             "traffic": traffic,
             "total": _total(traffic.values()),
-            "concerns": concerns(queues, topics, workers, checkup.findings()),
+            "warnings": [
+                *(ShownWarning(one_line(each), level=each.level) for each in store_findings.get()),
+                *map(_problem_warning, diagnose(workloads(queues, topics), workers)),
+            ],
             "groups": [group for topic in topics for group in topic.groups],
         },
         "Overview",
     )
+
+
+def _problem_warning(problem: Problem) -> ShownWarning:
+    if problem.stream is None:
+        return ShownWarning(problem.text, "/workers")
+    place = place_of_stream(problem.stream)
+    if problem.check == "dead letters":
+        return ShownWarning(problem.text, dead_link(place))
+    return ShownWarning(problem.text, place_link(place) if place.topic is None else "/topics")
 
 
 def _total(traffic: Iterable[Traffic]) -> Traffic:

@@ -1,15 +1,15 @@
-"""The jobs of a queue, or the events in the hands of a group, by state, with a search that says how far it
-looked."""
+"""The jobs of a queue, or the events of a group, by state, with a search."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 
 from headrace.admin import GroupInfo, QueueInfo
+from headrace.admin.place import Place
 from headrace.app import App
-from headrace.dashboard.place import Place
-from headrace.dashboard.search import STATES, Search, find
 from headrace.dashboard.site import Content
+
+from .search import STATES, Search, find
 
 
 async def queue_page(app: App, request: Request) -> Content:
@@ -48,8 +48,8 @@ async def _page(app: App, request: Request, place: Place, counts: QueueInfo | Gr
             "asked": {name: query[name] for name in ("state", "text", "since", "until") if query.get(name)},
             "states": STATES,
         },
-        place.words,
+        place.words[0].upper() + place.words[1:],
         404 if counts is None else 200,
-        # A search looks through many: it is made once, not every second.
+        # A search reads many jobs: it is made once, and not every second.
         live=search.plain,
     )

@@ -1,4 +1,4 @@
-"""Schedules, with their next and last firings."""
+"""Schedules, with their next and last runs."""
 
 from __future__ import annotations
 

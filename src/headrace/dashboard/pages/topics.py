@@ -1,4 +1,4 @@
-"""Topics, with the groups that read them and how far each has come."""
+"""Topics, with their groups and the lag of each."""
 
 from __future__ import annotations
 

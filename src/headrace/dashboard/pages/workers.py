@@ -1,4 +1,4 @@
-"""Workers, and what each is running now."""
+"""Workers, and the jobs that each is running."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from starlette.requests import Request
 
 from headrace.app import App
 from headrace.core.record import WorkerInfo, moment
-from headrace.dashboard.concerns import is_quiet
 from headrace.dashboard.site import Content
 
 
 class ShownWorker(msgspec.Struct, frozen=True):
-    """A worker with its times as moments."""
+    """A worker with its times as datetimes."""
 
     info: WorkerInfo
     started: datetime | None
@@ -27,7 +26,7 @@ class ShownWorker(msgspec.Struct, frozen=True):
 
 
 def shown_worker(worker: WorkerInfo) -> ShownWorker:
-    quiet = is_quiet(worker, datetime.now(UTC))
+    quiet = worker.is_quiet(datetime.now(UTC))
     return ShownWorker(worker, moment(worker.started_us), moment(worker.polled_us), quiet)
 
 

@@ -1,18 +1,18 @@
-// Keeps the live part of a page up to date, and asks before something is destroyed. The pages work without it.
+// Updates the live part of a page, and asks before something is destroyed. The pages work without it.
 "use strict";
 
 (() => {
   const live = document.getElementById("live");
-  const lost = document.getElementById("lost");
+  const connection = document.getElementById("connection");
   const root = document.documentElement.dataset.root || "";
-  const AGAIN = 2000; // milliseconds
+  const RETRY = 2000; // milliseconds
 
-  // --- bringing what stands there to what should, in place: focus, scrolling, ticks and opened details stay.
+  // --- updates in place: focus, scrolling, selections and opened details stay.
 
   const keyOf = (node) => (node.nodeType === Node.ELEMENT_NODE && node.dataset.key) || "";
   const alike = (old, fresh) => old.nodeType === fresh.nodeType && old.nodeName === fresh.nodeName;
 
-  // What somebody has ticked, or is writing, is not pulled away from under them.
+  // An element in which the user selects or writes something is not updated.
   const isHeld = (node) => node.dataset.hold !== undefined &&
     (node.querySelector("input:checked") !== null || [...node.querySelectorAll("textarea")].some(isTouched));
   const isTouched = (field) => field === document.activeElement || field.value !== field.defaultValue;
@@ -32,7 +32,7 @@
     updateChildren(old, fresh);
   };
 
-  // Takes away what has no key, up to `end` or the next that has one: who is moved loses the focus.
+  // Removes nodes without a key, up to `end` or the next node with a key. A node that is moved loses the focus.
   const clear = (place, end) => {
     while (place && place !== end && !keyOf(place)) {
       const next = place.nextSibling;
@@ -66,8 +66,8 @@
   };
 
   const show = (html) => {
-    if (live.dataset.away !== undefined) {
-      location.reload(); // it began without a store: now there is a whole page to show
+    if (live.dataset.unavailable !== undefined) {
+      location.reload(); // the page was loaded without a store, and has nothing else to update
       return;
     }
     const fresh = document.createElement("template");
@@ -75,10 +75,10 @@
     updateChildren(live, fresh.content);
   };
 
-  const say = (text) => {
+  const showProblem = (text) => {
     live.classList.toggle("stale", text !== "");
-    if (lost.textContent !== text) lost.textContent = text;
-    lost.hidden = text === "";
+    if (connection.textContent !== text) connection.textContent = text;
+    connection.hidden = text === "";
   };
 
   // --- the stream ------------------------------------------------------------------------------------------
@@ -88,26 +88,26 @@
   const connect = () => {
     source = new EventSource(`${root}/live?path=${encodeURIComponent(live.dataset.path)}`);
     source.addEventListener("live", (event) => {
-      say("");
+      showProblem("");
       show(JSON.parse(event.data));
     });
-    source.addEventListener("away", (event) => {
-      if (live.dataset.away === undefined) say(`The store cannot be asked: ${JSON.parse(event.data)}`);
+    source.addEventListener("unavailable", (event) => {
+      if (live.dataset.unavailable === undefined) showProblem(`Store unavailable: ${JSON.parse(event.data)}`);
     });
     source.addEventListener("error", () => {
-      say("The connection to the dashboard is lost. Trying again…");
-      if (source.readyState === EventSource.CLOSED) setTimeout(connectOrLeave, AGAIN);
+      showProblem("The connection to the dashboard is lost. Trying again…");
+      if (source.readyState === EventSource.CLOSED) setTimeout(connectOrReload, RETRY);
     });
   };
 
-  // A browser gives up when it is answered with anything but a stream: the login, or a proxy's error.
-  const connectOrLeave = async () => {
+  // A browser gives up when the answer is not a stream: a login page, or the error of a proxy.
+  const connectOrReload = async () => {
     try {
       const answer = await fetch(location.href, { method: "HEAD", redirect: "manual", cache: "no-store" });
       if (answer.type === "opaqueredirect" || answer.status === 403) location.reload();
       else connect();
     } catch {
-      setTimeout(connectOrLeave, AGAIN);
+      setTimeout(connectOrReload, RETRY);
     }
   };
 

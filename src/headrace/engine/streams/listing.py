@@ -15,7 +15,7 @@ from headrace.core.message import Stream
 from headrace.core.record import DeadLetter, Page, Record
 
 
-class Place(msgspec.Struct, array_like=True):
+class PartCursor(msgspec.Struct, array_like=True):
     """How far a part was listed: the store's own cursor (None: from the beginning) of the page in which its
     last item was. Of dead letters also when the last that was shown died, of whatever part, and which ids of
     this part were shown of that very moment."""
@@ -32,13 +32,13 @@ LEAST_AHEAD = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Place]).decode
+_decode = msgspec.msgpack.Decoder(list[PartCursor]).decode
 
 
-def places_of(parts: Sequence[Stream], cursor: str | None) -> list[Place]:
+def places_of(parts: Sequence[Stream], cursor: str | None) -> list[PartCursor]:
     """Where to go on. Parts that came after the first page was shown are not listed by the others."""
     if cursor is None:
-        return [Place(part.name) for part in parts]
+        return [PartCursor(part.name) for part in parts]
     try:
         return _decode(base64.urlsafe_b64decode(cursor))
     except (ValueError, msgspec.MsgspecError) as error:
@@ -47,7 +47,7 @@ def places_of(parts: Sequence[Stream], cursor: str | None) -> list[Place]:
         ) from error
 
 
-def cursor_of(places: list[Place]) -> str | None:
+def cursor_of(places: list[PartCursor]) -> str | None:
     return base64.urlsafe_b64encode(_encode(places)).decode() if places else None
 
 
@@ -62,7 +62,7 @@ async def page_of_records(
     by_name = {part.name: part for part in parts}
     places = [place for place in places_of(parts, cursor) if place.part in by_name]
 
-    async def read(place: Place, most: int) -> Page[Record]:
+    async def read(place: PartCursor, most: int) -> Page[Record]:
         return await ask(by_name[place.part], place.cursor, most)
 
     each = min(limit, LEAST_AHEAD + 2 * limit // max(1, len(places)))
@@ -74,7 +74,7 @@ async def page_of_records(
     ):
         pages[index] = page
     items: list[Record] = []
-    further: list[Place] = []
+    further: list[PartCursor] = []
     for place, page, share in zip(places, pages, shares, strict=True):
         if share or not page.items:  # a page may be empty and not the last
             items += page.items
@@ -134,7 +134,7 @@ async def page_of_dead(
 
 async def _ahead(
     part: Stream,
-    place: Place,
+    place: PartCursor,
     limit: int,
     ask: Callable[[Stream, str | None, int], Awaitable[Page[DeadLetter]]],
 ) -> Page[DeadLetter]:
@@ -151,7 +151,7 @@ async def _ahead(
             place.cursor = cursor  # what is before it is over
 
 
-def _was_shown(place: Place, letter: DeadLetter) -> bool:
+def _was_shown(place: PartCursor, letter: DeadLetter) -> bool:
     if not place.died_us:
         return False
     died_us = _died_us(letter)
@@ -162,13 +162,13 @@ def _died_us(letter: DeadLetter) -> int:
     return (letter.died_at - _EPOCH) // timedelta(microseconds=1)
 
 
-def _show(place: Place, letter: DeadLetter) -> None:
+def _show(place: PartCursor, letter: DeadLetter) -> None:
     died_us = _died_us(letter)
     place.shown = (*place.shown, letter.id) if died_us == place.died_us else (letter.id,)
     place.died_us = died_us
 
 
-def _go_on_after(place: Place, last: DeadLetter) -> None:
+def _go_on_after(place: PartCursor, last: DeadLetter) -> None:
     """What died later than the last that was shown, of whatever part, has come since."""
     if place.died_us != _died_us(last):
         place.died_us, place.shown = _died_us(last), ()
@@ -178,6 +178,6 @@ def _goes_on(page: Page[DeadLetter]) -> bool:
     return bool(page.items) or page.cursor is not None
 
 
-def _next(place: Place, page: Page[DeadLetter]) -> Place:
+def _next(place: PartCursor, page: Page[DeadLetter]) -> PartCursor:
     """All of a page was shown: the store knows where to go on."""
-    return place if page.items else Place(place.part, page.cursor, place.died_us, place.shown)
+    return place if page.items else PartCursor(place.part, page.cursor, place.died_us, place.shown)

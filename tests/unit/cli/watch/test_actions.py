@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace import App
-from headrace.cli.target.place import Place
+from headrace.admin.place import Place
 from headrace.cli.watch.screen import perform
 from headrace.cli.watch.state import WatchAction
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from headrace.cli.target.place import Place
+from headrace.admin.place import Place
 from headrace.cli.watch.state import WatchAction, WatchState
 
 from .snapshots import queue_names, snapshot, state_of

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from headrace.admin import QueueInfo
-from headrace.cli.target.place import Place
+from headrace.admin.place import Place
 from headrace.cli.watch.state import WatchAction, WatchState
 from headrace.cli.watch.view import frame
 from headrace.core.examination import Finding, Level

@@ -1,46 +1,25 @@
 -- Stores the messages of a batch, in order. Refused whole when the server has no memory left: nothing but
 -- commands that need memory comes first.
 --
--- requires: queue message place queueing counting
+-- requires: queue message place queueing counting batch
 -- keys:     those of the queue
--- args:     producer and chunk · number of the batch · limit, or -1 · milliseconds to remember the answers ·
---           what the messages are:
+-- args:     those of shared/batch.lua · limit, or -1 · what the messages are:
 --             f: fresh, of one task, without options; then task, and for each message: id · body
 --             1: all ids are different and no message has options, or 0: anything; then for each message: id ·
 --             task · body · options, empty or 'priority child delay due lifetime kind window mark key' (child: 1 or
 --             0; kind: f, s, e or - of the unique key; mark: microseconds for which that of an expired owner
 --             stays), which needs append_unique.lua when there is a key
 -- answers:  three for each message that was not accepted: its index from 0 · d or f · the id that stands there
-local SHAPE, FIRST, WIDTH = ARGV[9], 10, 4
-local producer, number, limit, memory = PRODUCER .. ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
+local limit, SHAPE, FIRST, WIDTH = tonumber(ARGV[8]), ARGV[9], 10, 4
 local count = (#ARGV - FIRST + 1) / WIDTH
-local now = clock()
 
--- A part that is sealed has a value at the prefix itself, where no producer has one.
-local standing = redis.call('MGET', producer, PRODUCER, awaited_key(META))
-local last, sealed, waiter = standing[1], standing[2], standing[3]
-if last then
-  local of, expiry, answers = string.match(last, '^(%d+) (%d+) (.*)$')
-  if of and tonumber(expiry) > now then
-    if of == number then
-      local is_read, said = pcall(cmsgpack.unpack, answers)
-      return answers ~= '' and is_read and type(said) == 'table' and said or {}
-    elseif tonumber(of) > tonumber(number) then
-      return redis.error_reply('STALE a later batch of this producer was already taken')
-    end
-  end
-end
--- Schedules stay where they are, whatever is sealed.
-if sealed and string.sub(ARGV[5], 1, 9) ~= 'schedule:' then
-  return redis.error_reply('SEALED this part takes no more')
+local found = redis.call('MGET', producer, PRODUCER, awaited_key(META))
+local waiter, early = found[3], early_answer(found[1], found[2])
+if early then
+  return early
 end
 
-local answers, added = {}, {}
-
-local function remember()
-  local said = #answers > 0 and cmsgpack.pack(answers) or ''
-  redis.call('SET', producer, number .. ' ' .. digits(now + memory * 1000) .. ' ' .. said, 'PX', memory)
-end
+local added = {}
 
 -- The most common case: nobody can know an id that was made by chance just now, and a repeat was recognised by
 -- its number. To look for it all the same would be a quarter of the time.
@@ -58,7 +37,7 @@ if SHAPE == 'f' then
   call('HSET', IDS, unpack(ARGV, FIRST + 1))
   note_size(META, 4, added, largest or 0)
   call_waiter(META, LABEL, waiter)
-  remember()
+  remember_answers()
   return answers
 end
 
@@ -97,7 +76,7 @@ if SHAPE == '1' and limit < 0 and OFFSET == 0 and not any_known() then
   call('HSET', IDS, unpack(added))
   note_size(META, 4, last, largest or 0)
   call_waiter(META, LABEL, waiter)
-  remember()
+  remember_answers()
   return answers
 end
 
@@ -198,5 +177,5 @@ if #added > 0 then
   call_waiter(META, LABEL, waiter)
 end
 announce_if_sooner(before, soonest)
-remember()
+remember_answers()
 return answers

@@ -1,5 +1,5 @@
 -- Stores the messages of a batch of which some have unique keys; what follows here is append.lua. (Those without
 -- need not pay for what is to be known of keys.)
 --
--- requires: queue message place queueing counting ordering ending expiry expiring unique
+-- requires: ordering ending expiry expiring unique
 -- continues: append

@@ -1,36 +1,21 @@
 -- Writes the events of a batch, in order, to the log of a topic, or onto its agenda when they are due later.
 -- Refused whole when the server has no memory left: nothing but commands that need memory comes first.
 --
--- requires: queue message place queueing topic drawing trimming publishing
+-- requires: queue message place queueing topic drawing trimming publishing batch
 -- keys:     those of the topic
--- args:     producer and chunk · number of the batch · milliseconds to remember the answers ·
---           what the events are:
+-- args:     those of shared/batch.lua · what the events are:
 --             f: fresh, of one task, without options; then task, and for each event: id · body
 --             a: anything; then for each event: id · task · body · key · options, empty or
 --             'delay due lifetime window key' (of the unique key)
 -- answers:  three for each event that was not accepted: its index from 0 · d · the id that stands there
-local producer, number, memory, shape = PRODUCER .. ARGV[5], ARGV[6], ARGV[7], ARGV[8]
-local now = clock()
+local shape = ARGV[8]
 
--- A part that is sealed has a value at the prefix itself, where no producer has one.
-local standing = redis.call('MGET', producer, PRODUCER)
-local last, sealed = standing[1], standing[2]
-if last then
-  local of, expiry, answers = string.match(last, '^(%d+) (%d+) (.*)$')
-  if of and tonumber(expiry) > now then
-    if of == number then
-      local is_read, said = pcall(cmsgpack.unpack, answers)
-      return answers ~= '' and is_read and type(said) == 'table' and said or {}
-    elseif tonumber(of) > tonumber(number) then
-      return redis.error_reply('STALE a later batch of this producer was already taken')
-    end
-  end
-end
-if sealed then
-  return redis.error_reply('SEALED this part takes no more')
+local found = redis.call('MGET', producer, PRODUCER)
+local early = early_answer(found[1], found[2])
+if early then
+  return early
 end
 
-local answers = {}
 local topic = topic_now()
 local first, at = topic.last, digits(now)
 local before, soonest
@@ -98,6 +83,5 @@ if #events > 0 then
   spread(topic, first, shape == 'f', now)
 end
 announce_if_sooner(before, soonest)
-local said = #answers > 0 and cmsgpack.pack(answers) or ''
-redis.call('SET', producer, number .. ' ' .. digits(now + memory * 1000) .. ' ' .. said, 'PX', memory)
+remember_answers()
 return answers

@@ -1,4 +1,5 @@
-"""What a button does: one verb of `app.admin` or `app.schedules`; then back to the page, and say so."""
+"""What each button does: it calls one method of `app.admin` or `app.schedules`, goes back to the page and
+shows a message."""
 
 from __future__ import annotations
 
@@ -14,53 +15,53 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from headrace.app import App
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.times import parse_start
+from headrace.dashboard.access.access import root_of
+from headrace.dashboard.links import job_link, place_in
+from headrace.dashboard.pages import job
+from headrace.dashboard.pages.editing import ArgumentsForm, parse_json, why_not_editable
+from headrace.dashboard.pages.error_groups import DeadSearch, ids_of_group
+from headrace.dashboard.site import Site
+from headrace.dashboard.text import counted, exact
 
-from .access import root_of
-from .editing import Draft, read, why_not
-from .forms import Fields, fields_of
-from .kinds import Chosen, ids_of_kind
-from .pages import job
-from .place import place_in
-from .said import say
-from .site import Site
-from .text import exact
+from .flash import set_flash
+from .forms import FormFields, fields_of
 
-#: From the form to what was done, in a few words.
-Action = Callable[[App, Fields], Awaitable[str]]
+#: Takes the form, does something, and answers what was done, in a few words.
+Action = Callable[[App, FormFields], Awaitable[str]]
 
 
 async def act(request: Request) -> Response:
     site: Site = request.app.state.site
     action = ACTIONS.get(request.path_params["verb"])
     if action is None:
-        return PlainTextResponse("there is no such action", 404)
-    fields = Fields([])
+        return PlainTextResponse("there is no action of this name", 404)
+    fields = FormFields([])
     try:
         fields = await fields_of(request)
-        said = await action(site.app, fields)
+        message = await action(site.app, fields)
     except HeadraceError as error:
-        said = f"That failed: {error}"
+        message = f"Failed: {error}"
         if action is _edit and (again := await _form_again(request, fields, str(error))):
             return again
     response = RedirectResponse(_back(request, fields.get("back", "/")), 303)
-    say(response, request, said)
+    set_flash(response, request, message)
     return response
 
 
-async def _form_again(request: Request, fields: Fields, problem: str) -> Response | None:
-    """The page with the form as it was filled in, and what is wrong; None: there is no form any more."""
+async def _form_again(request: Request, fields: FormFields, problem: str) -> Response | None:
+    """The page with the form as the user filled it in, and what is wrong. None: the job has no form now."""
     site: Site = request.app.state.site
     id, place = fields.get("id"), place_in(fields.get)
-    draft = Draft(fields.get("args"), fields.get("kwargs"), problem)
-    content = await site.content(lambda app, _: job.content(app, id, place, draft), request)
+    form = ArgumentsForm(fields.get("args"), fields.get("kwargs"), problem)
+    content = await site.content(lambda app, _: job.content(app, id, place, form), request)
     if not content.values.get("edit"):
         return None
-    here = {"here": "/job", "address": place.job_link(id)}
+    here = {"here": "/job", "address": job_link(place, id)}
     return site.response(msgspec.structs.replace(content, values={**content.values, **here}), request)
 
 
 def _back(request: Request, place: str) -> str:
-    """The page that the form was on, which is one of ours."""
+    """The page that the form was on. It is always one of ours."""
     try:
         parts = urlsplit(place)
     except ValueError:
@@ -74,39 +75,46 @@ def _back(request: Request, place: str) -> str:
 # --- queues ----------------------------------------------------------------------------------------------
 
 
-async def _pause(app: App, fields: Fields) -> str:
+async def _pause(app: App, fields: FormFields) -> str:
     await app.admin.pause(fields.get("queue"))
-    return f"{fields.get('queue')} is paused: no more jobs are started"
+    return f"{fields.get('queue')} is paused: no more jobs start"
 
 
-async def _resume(app: App, fields: Fields) -> str:
+async def _resume(app: App, fields: FormFields) -> str:
     await app.admin.resume(fields.get("queue"))
-    return f"{fields.get('queue')} goes on"
+    return f"{fields.get('queue')} is resumed"
 
 
-async def _purge(app: App, fields: Fields) -> str:
-    return f"{_jobs(await app.admin.purge(fields.get('queue')))} of {fields.get('queue')} cancelled"
+async def _purge(app: App, fields: FormFields) -> str:
+    return f"{counted(await app.admin.purge(fields.get('queue')), 'job')} of {fields.get('queue')} cancelled"
 
 
 # --- one job ---------------------------------------------------------------------------------------------
 
 
-async def _cancel(app: App, fields: Fields) -> str:
+async def _cancel(app: App, fields: FormFields) -> str:
     count = await app.admin.cancel([fields.get("id")], **place_in(fields.get).options)
-    return "Cancelled, or its worker is told" if count else "Nothing was done: it is over, or was never there"
+    return (
+        "Cancelled. A running job stops when its worker receives the request"
+        if count
+        else "Nothing was done: it has ended, or it never existed"
+    )
 
 
-async def _retry(app: App, fields: Fields) -> str:
+async def _retry(app: App, fields: FormFields) -> str:
     return _queued(await app.admin.retry_now(fields.get("id"), **place_in(fields.get).options))
 
 
-async def _edit(app: App, fields: Fields) -> str:
-    args, kwargs = read(fields.get("args"), "args", list), read(fields.get("kwargs"), "kwargs", dict)
+async def _edit(app: App, fields: FormFields) -> str:
+    args, kwargs = (
+        parse_json(fields.get("args"), "args", list),
+        parse_json(fields.get("kwargs"), "kwargs", dict),
+    )
     id, queue = fields.get("id"), fields.get("queue") or None
-    # What the form was made from is looked at again: the page may be old, and secrets must survive.
-    hindrance = why_not(await app.admin.contents(id, queue=queue))
-    if hindrance:
-        raise ConfigurationError(hindrance)
+    # The stored arguments are checked again: the page may be old, and secrets must not be overwritten.
+    reason = why_not_editable(await app.admin.contents(id, queue=queue))
+    if reason:
+        raise ConfigurationError(reason)
     if not await app.admin.edit(id, args=args, kwargs=kwargs, queue=queue):
         return "Nothing was done: only a scheduled, retrying or dead job can be edited"
     if fields.get("then") != "retry":
@@ -115,43 +123,43 @@ async def _edit(app: App, fields: Fields) -> str:
 
 
 def _queued(done: bool) -> str:
-    return "Queued" if done else "Nothing was queued: it is running, or over, or was never there"
+    return "Queued" if done else "Nothing was queued: it is running, or it has ended, or it never existed"
 
 
 # --- dead letters ----------------------------------------------------------------------------------------
 
 
-async def _replay(app: App, fields: Fields) -> str:
+async def _replay(app: App, fields: FormFields) -> str:
     total, duplicates = 0, 0
-    for chosen in await _chosen(app, fields):
-        replayed = await app.admin.replay(**chosen)
+    for selected in await _selected(app, fields):
+        replayed = await app.admin.replay(**selected)
         total += replayed
         duplicates += len(replayed.duplicates)
-    more = f"; {duplicates:,} stay, since another job holds their unique key by now" if duplicates else ""
+    more = f"; {duplicates:,} stay dead, because another job holds their unique key" if duplicates else ""
     return f"{total:,} replayed{more}"
 
 
-async def _discard(app: App, fields: Fields) -> str:
+async def _discard(app: App, fields: FormFields) -> str:
     total = 0
-    for chosen in await _chosen(app, fields):
-        total += await app.admin.discard(**chosen)
+    for selected in await _selected(app, fields):
+        total += await app.admin.discard(**selected)
     return f"{total:,} discarded"
 
 
-async def _chosen(app: App, fields: Fields) -> list[dict[str, Any]]:
-    """Which dead letters: those that are ticked, those of a kind, those that fit, or all of them."""
+async def _selected(app: App, fields: FormFields) -> list[dict[str, Any]]:
+    """The dead letters that are selected, those of an error group, those that match, or all."""
     place = place_in(fields.get)
     match fields.get("which"):
-        case "ticked":
+        case "selected":
             return [{"ids": fields.all("id"), **place.options}]
-        case "kind":
-            chosen = Chosen(place, fields.get("task") or None, fields.get("reason") or None)
-            return [{"ids": await ids_of_kind(app, chosen, fields.get("mark")), **place.options}]
-        case "fitting":
-            fitting = Chosen(place, fields.get("task") or None, fields.get("reason") or None).options
-            return [fitting] if fitting else await _everywhere(app)
+        case "group":
+            search = DeadSearch(place, fields.get("task") or None, fields.get("reason") or None)
+            return [{"ids": await ids_of_group(app, search, fields.get("error_group")), **place.options}]
+        case "matching":
+            matching = DeadSearch(place, fields.get("task") or None, fields.get("reason") or None).options
+            return [matching] if matching else await _everywhere(app)
         case _:
-            raise ConfigurationError("say which dead letters")
+            raise ConfigurationError("name the dead letters")
 
 
 async def _everywhere(app: App) -> list[dict[str, Any]]:
@@ -163,56 +171,52 @@ async def _everywhere(app: App) -> list[dict[str, Any]]:
 # --- schedules -------------------------------------------------------------------------------------------
 
 
-async def _schedule_run(app: App, fields: Fields) -> str:
+async def _schedule_run(app: App, fields: FormFields) -> str:
     job = await app.schedules.run_now(fields.get("name"))
     return f"Started as job {job.id}"
 
 
-async def _schedule_pause(app: App, fields: Fields) -> str:
+async def _schedule_pause(app: App, fields: FormFields) -> str:
     await app.schedules.pause(fields.get("name"))
     return f"{fields.get('name')} is paused"
 
 
-async def _schedule_resume(app: App, fields: Fields) -> str:
+async def _schedule_resume(app: App, fields: FormFields) -> str:
     await app.schedules.resume(fields.get("name"))
-    return f"{fields.get('name')} goes on"
+    return f"{fields.get('name')} is resumed"
 
 
 # --- groups of topics ------------------------------------------------------------------------------------
 
 
-async def _group_pause(app: App, fields: Fields) -> str:
+async def _group_pause(app: App, fields: FormFields) -> str:
     await app.admin.pause_group(fields.get("topic"), fields.get("group"))
-    return f"{fields.get('group')} of {fields.get('topic')} is paused: it is handed no more events"
+    return f"{fields.get('group')} of {fields.get('topic')} is paused: it gets no more events"
 
 
-async def _group_resume(app: App, fields: Fields) -> str:
+async def _group_resume(app: App, fields: FormFields) -> str:
     await app.admin.resume_group(fields.get("topic"), fields.get("group"))
-    return f"{fields.get('group')} of {fields.get('topic')} goes on"
+    return f"{fields.get('group')} of {fields.get('topic')} is resumed"
 
 
-async def _group_reset(app: App, fields: Fields) -> str:
+async def _group_reset(app: App, fields: FormFields) -> str:
     topic, group = fields.get("topic"), fields.get("group")
     start = parse_start(fields.get("to"), UTC)
     await app.admin.reset_group(topic, group, to=start)
-    return f"{group} reads {topic} from {_spoken(start)}"
+    return f"{group} reads {topic} from {_start_text(start)}"
 
 
-async def _group_remove(app: App, fields: Fields) -> str:
+async def _group_remove(app: App, fields: FormFields) -> str:
     done = await app.admin.remove_group(fields.get("topic"), fields.get("group"))
     name = f"{fields.get('group')} of {fields.get('topic')}"
     return f"{name} is removed" if done else f"Nothing was done: there is no {name}"
 
 
-def _spoken(start: str | datetime) -> str:
+def _start_text(start: str | datetime) -> str:
     if isinstance(start, datetime):
         return f"{exact(start)} on"
-    named = {"new": "what comes next", "beginning": "the beginning of what is kept"}
+    named = {"new": "new events", "beginning": "the beginning"}
     return named.get(start, f"event {start} on")
-
-
-def _jobs(count: int) -> str:
-    return f"{count:,} job{'' if count == 1 else 's'}"
 
 
 ACTIONS: dict[str, Action] = {

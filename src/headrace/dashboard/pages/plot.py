@@ -1,4 +1,4 @@
-"""Small plots as SVG, drawn on the server: no script, no library, no inline style."""
+"""Small plots as SVG, drawn on the server: they need no script, library or inline style."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from typing import Final
 from markupsafe import Markup
 
 from headrace.admin import Traffic
-
-from .text import number
+from headrace.dashboard.text import number
 
 WIDTH: Final = 240
 HEIGHT: Final = 40
 
-#: The least height of a bar that is not nothing: a single failure among thousands is to be seen.
+#: The smallest height of a bar: a single failure among thousands must be visible.
 LEAST: Final = 1.5
 
 
 def plot(traffic: Traffic, name: str) -> Markup:
-    """A bar for each minute, the latest on the right: what was done, and on top of it what failed."""
+    """A bar for each minute, the latest on the right: successes, and failures on top of them."""
     columns = list(zip(traffic.done, traffic.failed, strict=True))
     highest = max((done + failed for done, failed in columns), default=0) or 1
     step = WIDTH / max(len(columns), 1)
     bars = Markup("").join(
         bar
-        for place, (done, failed) in enumerate(columns)
-        for bar in _bars(place * step, step, done * HEIGHT / highest, failed * HEIGHT / highest)
+        for index, (done, failed) in enumerate(columns)
+        for bar in _bars(index * step, step, done * HEIGHT / highest, failed * HEIGHT / highest)
     )
     label = (
         f"{name}, the last {len(columns)} minutes: {number(sum(traffic.done))} done, "

@@ -6,18 +6,18 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from headrace.core.errors import ConfigurationError
+from headrace.dashboard.actions.forms import fields_of
+from headrace.dashboard.site import Content, Site
 
 from .access import LOGIN, client_of, root_of
-from .forms import fields_of
 from .sessions import COOKIE, SESSION, Sessions
-from .site import Content, Site
 
 
 async def form(request: Request) -> Response:
     return _form(request, 200)
 
 
-async def enter(request: Request) -> Response:
+async def log_in(request: Request) -> Response:
     sessions: Sessions = request.app.state.sessions
     try:
         password = (await fields_of(request)).get("password")
@@ -39,9 +39,9 @@ async def enter(request: Request) -> Response:
     return response
 
 
-async def leave(request: Request) -> Response:
+async def log_out(request: Request) -> Response:
     sessions: Sessions = request.app.state.sessions
-    sessions.end(request.cookies[COOKIE])  # it is there: nobody comes here without
+    sessions.end(request.cookies[COOKIE])  # it is there: a request without it does not get here
     root = root_of(request)
     response = RedirectResponse(f"{root}{LOGIN}", 303)
     response.delete_cookie(COOKIE, path=root or "/")

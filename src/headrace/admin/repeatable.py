@@ -1,5 +1,5 @@
-"""The steps of a verb that changes much: each is repeated while the store is away, and what was counted stays
-counted."""
+"""Steps of a method that changes many messages. A step is repeated while the store is unavailable. The counts
+of earlier steps stay."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class Counted(int):
-    """How many; `uncertain`: there may be more of them, since the answer to a step was lost and the step was
-    made again."""
+    """A number of messages. `uncertain`: there may be more, because the answer to a step was lost and the
+    step was repeated."""
 
     uncertain: bool = False
 
 
-class Steps:
-    """Of one verb. `doubt` is the last error that left open whether a step was carried out."""
+class RepeatableSteps:
+    """The steps of one method. `doubt` is the last error that left open whether a step took effect."""
 
     def __init__(self) -> None:
         self.doubt: BackendUnavailable | None = None

@@ -1,5 +1,5 @@
-"""What was done, shown once on the next page. In a cookie, not in the address: a link from elsewhere must not
-be able to put words on our pages."""
+"""A message about the last action, shown once on the next page. It is in a cookie and not in the URL, so that
+a link from another site cannot put text on our pages."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .access import root_of
+from headrace.dashboard.access.access import root_of
 
-COOKIE: Final = "headrace_said"
+COOKIE: Final = "headrace_flash"
 
-#: Characters of it, and seconds after which it is no news any more.
+#: Its length in characters, and the seconds for which it is kept.
 MOST: Final = 300
 LIFETIME: Final = 60
 
 
-def say(response: Response, request: Request, text: str) -> None:
+def set_flash(response: Response, request: Request, text: str) -> None:
     response.set_cookie(
         COOKIE,
         quote(text[:MOST], safe=""),
@@ -30,10 +30,10 @@ def say(response: Response, request: Request, text: str) -> None:
     )
 
 
-def said_before(request: Request) -> str:
+def flash_of(request: Request) -> str:
     return unquote(request.cookies.get(COOKIE, ""))[:MOST]
 
 
-def forget(response: Response, request: Request) -> None:
+def clear_flash(response: Response, request: Request) -> None:
     if COOKIE in request.cookies:
         response.delete_cookie(COOKIE, path=root_of(request) or "/")

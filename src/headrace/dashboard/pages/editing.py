@@ -1,4 +1,4 @@
-"""Whether arguments can be edited as JSON without harm to what is not edited, and how they are written."""
+"""Editing of arguments as JSON: whether it is possible without loss, and how they are written and read."""
 
 from __future__ import annotations
 
@@ -10,44 +10,43 @@ import msgspec
 from headrace.admin import Contents
 from headrace.core.errors import ConfigurationError
 from headrace.core.secret import MASK
+from headrace.dashboard.text import is_plain
 
-from .text import is_plain
-
-#: Characters that a form offers for editing.
+#: Characters that a form shows for editing.
 MOST: Final = 500_000
 
 
-class Draft(msgspec.Struct, frozen=True):
-    """What stands in the form: the arguments as JSON, and what is wrong with them."""
+class ArgumentsForm(msgspec.Struct, frozen=True):
+    """The form as the user sees it: the arguments as JSON, and what is wrong with them."""
 
     args: str
     kwargs: str
     problem: str = ""
 
 
-def why_not(contents: Contents | None) -> str:
-    """What stands against editing; empty: nothing does."""
+def why_not_editable(contents: Contents | None) -> str:
+    """Why the arguments cannot be edited. Empty: they can."""
     if contents is None or contents.problem:
-        return "Its arguments cannot be read."
+        return "The arguments cannot be read."
     value = [list(contents.args), contents.kwargs]
     if _holds_mask(value):
-        return "It carries secrets, which are not shown here: editing would overwrite them."
+        return "The arguments hold secrets, which are not shown here: editing would overwrite them."
     try:
         encoded = msgspec.json.encode(value)
         same = len(encoded) <= MOST and json.loads(encoded) == value
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         same = False
-    return "" if same else "Its arguments are too long, or hold what JSON does not know, such as bytes."
+    return "" if same else "The arguments are too long, or hold values that JSON has not, such as bytes."
 
 
 def editable(value: Any) -> str:
-    """JSON to edit. What a page would not show as it is stands as JSON's own code for it."""
+    """JSON to edit. Characters that a page does not show as they are become JSON escapes."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     return "".join(each if is_plain(each) else _escaped(each) for each in text)
 
 
-def read(text: str, name: str, wanted: type) -> Any:
-    """What somebody has written."""
+def parse_json(text: str, name: str, wanted: type) -> Any:
+    """The value that a user has written."""
     try:
         value = json.loads(text or ("[]" if wanted is list else "{}"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -70,4 +69,4 @@ def _escaped(character: str) -> str:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

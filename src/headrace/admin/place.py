@@ -1,17 +1,18 @@
-"""Which queues and groups a verb is about, and where among them a message is."""
+"""Where jobs and events are: a queue, a group, all groups of a topic, or everywhere."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from headrace.core.errors import ConfigurationError, RequestRefused
+from headrace.core.info import JobInfo
 from headrace.core.message import Stream, group_stream
 from headrace.core.names import found_name
-from headrace.core.record import JobStatus, Record
+from headrace.core.record import DeadLetter, JobStatus, Record
 from headrace.engine.streams import StreamRouter
 
 T = TypeVar("T")
@@ -24,9 +25,24 @@ class Place(msgspec.Struct, frozen=True):
     topic: str | None = None
     group: str | None = None
 
+    def __str__(self) -> str:
+        return self.queue or "/".join(filter(None, (self.topic, self.group)))
+
     @property
     def everywhere(self) -> bool:
         return self.queue is None and self.topic is None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The place as keyword arguments of the admin's methods; what is not given is left out."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+
+    @property
+    def words(self) -> str:
+        """The place as a sentence names it."""
+        if self.topic is None:
+            return f"queue {self.queue}"
+        return f"topic {self.topic}" if self.group is None else f"group {self.group} of {self.topic}"
 
     async def streams(self, backend: StreamRouter) -> list[Stream]:
         """Its streams: queues first, then groups, both by name."""
@@ -39,10 +55,10 @@ class Place(msgspec.Struct, frozen=True):
         return sorted((each for each in known if self.topic in (None, each.topic)), key=rank)
 
     async def find(self, backend: StreamRouter, id: str) -> list[Record]:
-        """All that is known of an id. A job is in one queue. An event may be in several groups at once: where
-        it is dead comes first, since that is most often what somebody looks for."""
+        """The records of an id. A job is in one queue. An event may be in several groups at once: the groups
+        in which it is dead come first, because users look for dead events most often."""
         streams = await self.streams(backend)
-        # Most ids are those of jobs, and there may be many groups.
+        # Most ids belong to jobs, and there may be many groups.
         for kind in ("queue", "group"):
             found = await _look(backend, [each for each in streams if each.kind == kind], id)
             if found:
@@ -50,8 +66,8 @@ class Place(msgspec.Struct, frozen=True):
         return []
 
 
-def place(queue: str | None, topic: str | None, group: str | None) -> Place:
-    """A place, checked."""
+def checked_place(queue: str | None, topic: str | None, group: str | None) -> Place:
+    """A place from the arguments of a user."""
     if group is not None and topic is None:
         raise ConfigurationError("group= needs topic= beside it: groups belong to a topic")
     if queue is not None and topic is not None:
@@ -63,13 +79,23 @@ def place(queue: str | None, topic: str | None, group: str | None) -> Place:
     )
 
 
+def place_of(found: JobInfo | DeadLetter) -> Place:
+    return Place(None if found.topic else found.queue, found.topic, found.group)
+
+
+def place_of_stream(stream: Stream) -> Place:
+    if stream.kind == "queue":
+        return Place(stream.name)
+    return Place(None, stream.topic, stream.group)
+
+
 def rank(stream: Stream) -> tuple[bool, str]:
-    """By which streams are listed."""
+    """The sort key of listings: queues before groups, each by name."""
     return stream.kind != "queue", stream.name
 
 
 async def attempt(asked: Awaitable[T]) -> T | RequestRefused:
-    """What is asked of one stream; an error as a value where somebody has damaged it."""
+    """The answer for one stream. A stream whose records are damaged answers its error as a value."""
     try:
         return await asked
     except RequestRefused as error:
@@ -77,8 +103,8 @@ async def attempt(asked: Awaitable[T]) -> T | RequestRefused:
 
 
 def undamaged(answers: Iterable[T | RequestRefused]) -> list[T]:
-    """Those of the streams that nobody has damaged (the doctor tells of the others); where all are, it is an
-    error."""
+    """The answers of the streams that are not damaged. The doctor names the damaged ones. It is an error when
+    all streams are damaged."""
     found: list[T] = []
     refused: RequestRefused | None = None
     for each in answers:

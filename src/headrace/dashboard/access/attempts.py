@@ -1,4 +1,4 @@
-"""A bound on guessing, for each address, so that a guesser does not lock out the others."""
+"""A limit on wrong passwords for each address, so that an attacker does not lock out other users."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Final
 
 from headrace.core.hosts import network_of
 
-#: Seconds after which a wrong try is forgotten.
+#: Seconds after which a wrong attempt is forgotten.
 MINUTE: Final = 60.0
 
-#: Wrong tries within that time: of an IPv4 address or an IPv6 network of 64 bits, and of one of 48, which is
-#: what a customer of a provider may have.
+#: Wrong attempts within that time: of an IPv4 address or an IPv6 network of 64 bits, and of a network of 48
+#: bits, which one customer of a provider may have.
 ATTEMPTS: Final = 10
 WIDE_ATTEMPTS: Final = 30
 WIDE_BITS: Final = 48
 
-#: Of all together: whoever has thousands of addresses is bounded too, and so is the memory that this takes.
+#: Of all addresses together. It limits an attacker with thousands of addresses, and the memory of this table.
 ALL_ATTEMPTS: Final = 1000
 
 
-class Attempts:
+class WrongAttempts:
     def __init__(self) -> None:
         self._wrong: deque[tuple[float, list[str]]] = deque()
         self._counts: Counter[str] = Counter()
 
     def allowed(self, address: str) -> bool:
-        """Whether this address may try now."""
+        """Whether this address may try a password now."""
         self._forget()
         return all(self._counts[name] < most for name, most in _limits(address).items())
 
     def count(self, address: str) -> None:
-        """A try that was allowed, and was wrong."""
+        """Count an attempt that was allowed and wrong."""
         names = list(_limits(address))
         self._wrong.append((time.monotonic(), names))
         self._counts.update(names)
@@ -49,7 +49,7 @@ class Attempts:
 
 
 def _limits(address: str) -> Mapping[str, int]:
-    """What a try of this address counts for, and how many that may have."""
+    """The networks that an attempt of this address counts for, each with its limit."""
     network = network_of(address)
     limits = {network: ATTEMPTS, "all": ALL_ATTEMPTS}
     return limits | {network_of(address, WIDE_BITS): WIDE_ATTEMPTS} if ":" in network else limits

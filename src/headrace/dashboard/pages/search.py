@@ -1,4 +1,4 @@
-"""Looks through the jobs of a place, within bounds of number and time, and says how far it came."""
+"""Searches the jobs of a place, within limits of number and time, and says how far it got."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Final
 
 import msgspec
 
+from headrace.admin.place import Place
 from headrace.app import App
 from headrace.core.info import JobInfo
 from headrace.core.record import JobStatus
 from headrace.core.times import parse_time
 
-from .place import Place
-
 #: Jobs on a page.
 PAGE: Final = 50
 
-#: Jobs that one search looks at, and seconds that it takes, before it asks whether to go on.
+#: Jobs that one search reads, seconds that it may take before the user continues it, and jobs read at once.
 SCAN: Final = 50_000
 SECONDS: Final = 0.7
 STEP: Final = 500
@@ -27,7 +26,7 @@ STATES: Final = ("queued", "running", "scheduled", "retrying", "dead", "succeede
 
 
 class Search(msgspec.Struct, frozen=True):
-    """What is looked for. `text` is a part of the id, task, unique key, error or worker."""
+    """What a user searches for. `text` is a part of the id, task, unique key, error or worker."""
 
     state: str = ""
     text: str = ""
@@ -36,7 +35,7 @@ class Search(msgspec.Struct, frozen=True):
 
     @property
     def plain(self) -> bool:
-        """Whether nothing need be looked through: the store lists by state."""
+        """Whether it is a plain listing: the store itself lists by state."""
         return not (self.text or self.since or self.until)
 
     @property
@@ -44,48 +43,47 @@ class Search(msgspec.Struct, frozen=True):
         return JobStatus(self.state) if self.state in STATES else None
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A page of jobs, how many were looked at for it, and where to go on."""
+class SearchResult(msgspec.Struct, frozen=True):
+    """A page of jobs, the number of jobs searched for it, and where to continue."""
 
     jobs: tuple[JobInfo, ...]
-    looked: int
+    searched: int
     cursor: str | None
 
 
-async def find(app: App, place: Place, search: Search, cursor: str | None) -> Found:
+async def find(app: App, place: Place, search: Search, cursor: str | None) -> SearchResult:
     if search.plain:
         page = await app.admin.jobs(**place.options, state=search.status, cursor=cursor, limit=PAGE)
-        return Found(page.items, len(page), page.cursor)
+        return SearchResult(page.items, len(page), page.cursor)
     if cursor is None and search.text:
         known = await _known(app, place, search.text)
         if known is not None:
-            return Found((known,), 1, None)
+            return SearchResult((known,), 1, None)
     return await _scan(app, place, search, cursor)
 
 
 async def _known(app: App, place: Place, text: str) -> JobInfo | None:
-    """The job whose id this is, or who holds it as its unique key: the store finds both at once."""
+    """The job with this id, or the job that holds this unique key: the store finds both directly."""
     known = await app.admin.job(text, **place.options)
     if known is None and place.queue is not None:
         known = await app.admin.holder(text, queue=place.queue)
     return known
 
 
-async def _scan(app: App, place: Place, search: Search, cursor: str | None) -> Found:
-    sieve = Sieve(search)
+async def _scan(app: App, place: Place, search: Search, cursor: str | None) -> SearchResult:
+    job_filter = JobFilter(search)
     found: list[JobInfo] = []
-    looked, until = 0, time.monotonic() + SECONDS
+    searched, until = 0, time.monotonic() + SECONDS
     while True:
         page = await app.admin.jobs(**place.options, state=search.status, cursor=cursor, limit=STEP)
-        fitting = [job for job in page if sieve.passes(job)]
-        found += fitting
-        looked += len(page)
+        found += filter(job_filter.passes, page)
+        searched += len(page)
         cursor = page.cursor
-        if cursor is None or len(found) >= PAGE or looked >= SCAN or time.monotonic() > until:
-            return Found(tuple(found), looked, cursor)
+        if cursor is None or len(found) >= PAGE or searched >= SCAN or time.monotonic() > until:
+            return SearchResult(tuple(found), searched, cursor)
 
 
-class Sieve:
+class JobFilter:
     def __init__(self, search: Search) -> None:
         self._text = search.text.casefold()
         self._since = parse_time(search.since, UTC) if search.since else None

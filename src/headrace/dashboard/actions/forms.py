@@ -1,4 +1,4 @@
-"""What a form of ours sends: names and texts, within bounds."""
+"""The fields of a form, within limits of size and time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from starlette.requests import ClientDisconnect, Request
 
 from headrace.core.errors import ConfigurationError
 
-#: Bytes and fields of a form; arguments that are edited may be long.
+#: Bytes and fields of a form. Edited arguments may be long.
 MOST_BYTES = 4 << 20
 MOST_FIELDS = 2000
 
-#: Seconds that it may take to come.
+#: Seconds within which all of it must arrive.
 MOST_SECONDS = 30.0
 
 
-class Fields:
+class FormFields:
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         self._pairs = pairs
 
@@ -28,15 +28,15 @@ class Fields:
         return [value for key, value in self._pairs if key == name]
 
 
-async def fields_of(request: Request) -> Fields:
+async def fields_of(request: Request) -> FormFields:
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        raise ConfigurationError("that is no form")
+        raise ConfigurationError("the request is not a form")
     body = await _body_of(request)
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except (UnicodeDecodeError, ValueError) as error:
         raise ConfigurationError("the form cannot be read") from error
-    return Fields(pairs)
+    return FormFields(pairs)
 
 
 async def _body_of(request: Request) -> bytes:
@@ -48,7 +48,7 @@ async def _body_of(request: Request) -> bytes:
                 if len(body) > MOST_BYTES:
                     raise ConfigurationError("the form is too long")
     except TimeoutError as error:
-        raise ConfigurationError(f"the form did not come within {MOST_SECONDS:g} seconds") from error
+        raise ConfigurationError(f"the form did not arrive within {MOST_SECONDS:g} seconds") from error
     except ClientDisconnect as error:
         raise ConfigurationError("the form was cut off") from error
     return bytes(body)

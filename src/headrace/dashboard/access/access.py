@@ -1,4 +1,4 @@
-"""Who may look, and who may change: loopback only, or a login; changes only from our own pages."""
+"""Who may see the dashboard: this machine only, or users with a login. Changes come from our pages only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.core.hosts import host_name, is_loopback, is_this_machine
 
-from .proxies import Proxies
+from .proxies import TrustedProxies
 from .sessions import COOKIE, Sessions
 
 #: A function of the request: whether it may see the dashboard. It may be async.
@@ -36,17 +36,17 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 
-#: Said over TLS alone: for a year, this host is asked with TLS and not otherwise.
+#: Sent over TLS only: for a year the browser uses nothing but TLS for this host.
 HSTS: Final = {"strict-transport-security": "max-age=31536000"}
 
-#: What is answered to everybody, since it tells nothing; where there are logins, also the form for them.
+#: Served to everyone, because they say nothing about the store. With logins, the login form is, too.
 STATIC: Final = ("/static/style.css", "/static/script.js", "/static/icon.svg")
 LOGIN: Final = "/login"
 
-#: Where a program, which fills in no form, may give the password as basic authentication.
+#: A scraper fills in no form: here it may give the password as basic authentication.
 METRICS: Final = "/metrics"
 
-#: Headers by which a proxy tells of itself: who asks is then not who speaks to us.
+#: Headers that a proxy adds. With any of them the sender of the request is not our peer.
 PROXIED: Final = (
     "forwarded",
     "via",
@@ -57,13 +57,13 @@ PROXIED: Final = (
 )
 
 LOCAL_ONLY: Final = (
-    "This dashboard has no login and answers this machine only. Give it a password (headrace dashboard "
-    "--password, or HEADRACE_DASHBOARD_PASSWORD), or authenticate= where it is mounted."
+    "This dashboard has no login, so it answers only requests from this machine. Give it a password "
+    "(headrace dashboard --password, or HEADRACE_DASHBOARD_PASSWORD), or authenticate= where it is mounted."
 )
 
 
 class Access:
-    """Lets in who may come, and nobody change anything from another site."""
+    """Decides about each request. No other site can change anything."""
 
     def __init__(
         self, *, sessions: Sessions | None, authenticate: Authenticate | None, read_only: bool
@@ -74,21 +74,21 @@ class Access:
         self._open = STATIC if sessions is None else (*STATIC, LOGIN)
 
     async def refusal(self, request: Request) -> Response | None:
-        """What is answered to a request that is refused. None: it is not."""
+        """The answer to a request that is refused. None: the request is allowed."""
         path = path_of(request)
         if path not in self._open:
-            refusal = await self.unknown(request)
+            refusal = await self.refused_visitor(request)
             if refusal is not None:
                 return refusal
         return None if request.method in ("GET", "HEAD") else self._no_change(request, path)
 
-    async def unknown(self, request: Request) -> Response | None:
-        """What is answered to who may not look. None: he may."""
+    async def refused_visitor(self, request: Request) -> Response | None:
+        """The answer to a visitor who may not see the dashboard. None: the visitor may."""
         if self._authenticate is not None:
             allowed = self._authenticate(request)
             if inspect.isawaitable(allowed):
                 allowed = await allowed
-            # Nothing but True: a hook that gives back a user, or None, or forgot to, has not said yes.
+            # Only True allows: a hook that returns a user object, or nothing, has not decided.
             return None if allowed is True else PlainTextResponse("You may not see this page.", 403)
         if self._sessions is not None:
             return self._not_logged_in(request, self._sessions)
@@ -112,15 +112,15 @@ class Access:
             return PlainTextResponse("A password is needed.", 401, {"www-authenticate": "Basic"})
         response = RedirectResponse(f"{root_of(request)}{LOGIN}", 303)
         if cookie and sessions.may_try(address):
-            # So that a browser does not show it again and again, each time as a wrong try.
+            # Otherwise the browser sends it again and again, and each time counts as a wrong password.
             response.delete_cookie(COOKIE, path=root_of(request) or "/")
         return response
 
 
-class Guard:
-    """ASGI middleware: access is checked before anything else, and every answer has the headers."""
+class AccessMiddleware:
+    """ASGI middleware: checks access before anything else, and adds the security headers to every answer."""
 
-    def __init__(self, app: ASGIApp, *, access: Access, proxies: Proxies) -> None:
+    def __init__(self, app: ASGIApp, *, access: Access, proxies: TrustedProxies) -> None:
         self._app = app
         self._access = access
         self._proxies = proxies
@@ -135,8 +135,8 @@ class Guard:
 
 
 def path_of(request: HTTPConnection) -> str:
-    """The path below the place where the dashboard is mounted, as the routes see it. Not from the URL, in
-    which the Host header has a say."""
+    """The path below the mount point, as the routes see it. It does not come from the URL, which the Host
+    header can change."""
     path: str = request.scope["path"]
     root = root_of(request)
     below = path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
@@ -154,7 +154,7 @@ def client_of(request: HTTPConnection) -> str:
 
 
 def _is_local(request: Request) -> bool:
-    """From this machine, to this machine (another name is DNS rebinding), through no proxy."""
+    """From this machine, to a name of this machine (another name is DNS rebinding), and through no proxy."""
     if any(name in request.headers for name in PROXIED):
         return False
     host = host_name(request.headers.get("host", ""))
@@ -162,7 +162,7 @@ def _is_local(request: Request) -> bool:
 
 
 def _from_our_pages(request: Request) -> bool:
-    """By the origin that the browser tells, which no page can forge; one that tells none is refused."""
+    """By the origin that the browser sends, which no page can forge. A request without one is refused."""
     if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return False
     origin = request.headers.get("origin") or request.headers.get("referer") or ""
