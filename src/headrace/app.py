@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
 from inspect import signature
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
+from typing import Any, Literal, Never, ParamSpec, TypeVar, Unpack, overload
 
 from headrace.admin import Admin
 from headrace.backends import chosen_url, open_backend
@@ -19,27 +18,28 @@ from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.hints import names_in_sight
 from headrace.core.job_log import checked_lines
-from headrace.core.message import PriorityName
 from headrace.core.names import checked_name
 from headrace.core.number import positive_number
 from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
 from headrace.core.schedule import CatchUp, Timing
 from headrace.core.sending import SendingWrapper
+from headrace.core.shown_options import shows_options
 from headrace.core.signals import Signal
+from headrace.engine.app_loop import AppLoop
+from headrace.engine.app_parts import AppParts
 from headrace.engine.emitter import Emitter
-from headrace.engine.home import Home
 from headrace.engine.leases import SHORTEST_LEASE
 from headrace.engine.registry import Middleware, Registry
 from headrace.engine.resources import bound_lifespan
 from headrace.engine.served import chosen_queues, chosen_subscriptions
-from headrace.engine.tracing import inherited
 from headrace.engine.worker import Worker
 from headrace.engine.worker_options import WorkerOptions
-from headrace.events.face import Events
+from headrace.events.events import Events
+from headrace.events.options import TopicSettings, topic_options
 from headrace.events.topic import Topic, TopicPattern
-from headrace.jobs.face import Jobs
 from headrace.jobs.job import Job
-from headrace.jobs.options import RunIn, UniqueWindow
+from headrace.jobs.jobs import Jobs
+from headrace.jobs.options import TaskOptions, TaskSettings
 from headrace.jobs.queue import Queue, declared_queue
 from headrace.jobs.schedules import ScheduleDecorator, Schedules, timing_of
 from headrace.jobs.task import AsyncTask, Call, SyncTask, Task, TaskDecorator
@@ -52,9 +52,6 @@ T = TypeVar("T")
 L = TypeVar("L", bound=Callable[..., Any])
 
 MEBIBYTE = 1024 * 1024
-
-#: How long events are kept when nothing else is said.
-WEEK = timedelta(days=7)
 
 Durability = Literal["default", "relaxed", "replicated", "fsync"]
 
@@ -99,29 +96,23 @@ class App:
         self._emitter = Emitter()
         bound = None if lifespan is None else bound_lifespan(lifespan, self)
         self._registry = Registry(bound, checked_lines(job_logs))
-        self._home = Home(backend)
+        self._home = AppLoop(backend)
         self._home.before_close(self._emitter.settle)
-        self._jobs = Jobs(
-            home=self._home,
+        parts = AppParts(
+            app_loop=self._home,
             registry=self._registry,
             emitter=self._emitter,
             clock=self._clock,
             codec=checked_codec(codec),
             max_payload=self._max_payload,
+            retry=checked_retry(retry),
+        )
+        self._jobs = Jobs(
+            parts,
             queue_limit=None if queue_limit is None else positive_number("queue_limit", queue_limit),
             result_ttl=self._result_ttl,
-            retry=checked_retry(retry),
         )
-        self._events = Events(
-            home=self._home,
-            registry=self._registry,
-            emitter=self._emitter,
-            clock=self._clock,
-            codec=codec,
-            max_payload=self._max_payload,
-            retry=checked_retry(retry),
-            inherit=inherited,
-        )
+        self._events = Events(parts)
         portal = Portal(self._home)
         self.admin = Admin(
             self._home, self._registry, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec
@@ -155,23 +146,17 @@ class App:
     @overload
     def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
     @overload
-    def task(
-        self,
-        *,
-        name: str = ...,
-        queue: str = ...,
-        priority: PriorityName = ...,
-        retry: RetryPolicy | RetryFunction = ...,
-        timeout: Duration | None = ...,
-        result_ttl: Duration = ...,
-        unique: bool = ...,
-        unique_until: UniqueWindow = ...,
-        expires: Duration = ...,
-        run_in: RunIn = ...,
-    ) -> TaskDecorator: ...
+    def task(self, **options: Unpack[TaskSettings]) -> TaskDecorator: ...
 
-    def task(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
-        """Make a task of a function: `async def` runs on the worker's event loop, `def` in a thread."""
+    @shows_options(TaskSettings, TaskOptions)  # type: ignore[misc]
+    def task(self, function: Any = None, /, **options: Unpack[TaskSettings]) -> Any:
+        """Make a task from a function: `@app.task`, or with options `@app.task(queue="reports",
+        timeout=300)`.
+
+        An `async def` runs on the event loop of the worker, a plain function in a thread, or in a child
+        process with `run_in="process"`. `TaskSettings` lists the options. A function without `-> None` keeps
+        its result for `result_ttl`.
+        """
         local_names = names_in_sight(1)
         if function is not None:
             return self._jobs.declare(function, options, local_names)
@@ -201,60 +186,19 @@ class App:
         return self._scheduled(timing_of(None, interval, None, catch_up, jitter), name, names_in_sight(1))
 
     @overload
-    def topic(
-        self,
-        name: str,
-        type: type[T],
-        *,
-        retention: Duration | None = ...,
-        max_length: int | None = ...,
-        retention_strict: bool = ...,
-        idempotency_window: Duration = ...,
-        schema_version: int = ...,
-        partitions: int | None = ...,
-    ) -> Topic[T]: ...
+    def topic(self, name: str, type: type[T], **options: Unpack[TopicSettings]) -> Topic[T]: ...
     @overload
-    def topic(
-        self,
-        name: str,
-        type: Any = ...,
-        *,
-        retention: Duration | None = ...,
-        max_length: int | None = ...,
-        retention_strict: bool = ...,
-        idempotency_window: Duration = ...,
-        schema_version: int = ...,
-        partitions: int | None = ...,
-    ) -> Topic[Any]: ...
+    def topic(self, name: str, type: Any = ..., **options: Unpack[TopicSettings]) -> Topic[Any]: ...
 
-    def topic(
-        self,
-        name: str,
-        type: Any = Any,
-        *,
-        retention: Duration | None = WEEK,
-        max_length: int | None = None,
-        retention_strict: bool = True,
-        idempotency_window: Duration = 3600,
-        schema_version: int = 1,
-        partitions: int | None = None,
-    ) -> Topic[Any]:
+    @shows_options(TopicSettings, topic_options)
+    def topic(self, name: str, type: Any = Any, **options: Unpack[TopicSettings]) -> Topic[Any]:
         """A topic whose events are of this type: `orders = app.topic("orders", OrderPlaced)`.
 
-        Events are kept for `retention` seconds (None: for ever) and `max_length` of them at most, but, unless
-        `retention_strict` is False, until every group with a living member has drawn them. `partitions` is
-        fixed when the topic is first used.
+        Events are kept for `retention` (None: for ever), and at most `max_length` of them. Unless
+        `retention_strict` is False, an event is also kept until every group with a living member has drawn
+        it. `partitions` is fixed when the topic is first used. `TopicSettings` lists the options.
         """
-        return self._events.topic(
-            name,
-            type,
-            retention=retention,
-            max_length=max_length,
-            retention_strict=retention_strict,
-            idempotency_window=idempotency_window,
-            schema_version=positive_number("schema_version", schema_version),
-            partitions=partitions,
-        )
+        return self._events.topic(name, type, **options)
 
     @overload
     def topics(self, pattern: str, type: type[T]) -> TopicPattern[T]: ...

@@ -14,7 +14,7 @@ from headrace.core.errors import ConfigurationError, RequestRefused
 from headrace.core.message import Stream, StreamKind, decode_envelope
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, Page
-from headrace.engine.patience import patiently
+from headrace.engine.retrying import with_retries
 
 from .places import Place, attempt, rank
 from .steps import Counted, Steps
@@ -82,7 +82,7 @@ class DeadLetters:
 
     async def _chosen(self, chosen: Chosen) -> AsyncIterator[tuple[Stream, Sequence[str]]]:
         """The chosen dead letters, stream by stream, in steps."""
-        for stream in await patiently(partial(chosen.place.streams, self._backend)):
+        for stream in await with_retries(partial(chosen.place.streams, self._backend)):
             ids = chosen.ids
             if ids is None:
                 # All ids first: what a step replays or discards must not shift the pages behind it.
@@ -94,7 +94,7 @@ class DeadLetters:
         cursor: str | None = None
         while True:
             listing = partial(self._backend.dead, stream, only=only, cursor=cursor, limit=STEP)
-            page = await patiently(listing)
+            page = await with_retries(listing)
             for letter in page:
                 yield letter.id
             cursor = page.cursor

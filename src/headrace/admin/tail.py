@@ -11,7 +11,7 @@ from headrace.core.errors import AppClosed
 from headrace.core.ids import new_id
 from headrace.core.message import Stream
 from headrace.core.topics import Position, Start
-from headrace.engine.home import Home
+from headrace.engine.app_loop import AppLoop
 
 from .contents import EventInfo, read_event
 from .topics import no_such_group
@@ -29,7 +29,7 @@ class Tail:
 
     def __init__(
         self,
-        home: Home,
+        home: AppLoop,
         topic: str,
         start: Start,
         *,
@@ -73,8 +73,8 @@ class Tail:
     async def _look(self) -> None:
         if self._group is not None:
             self._position, self._group = await self._place_of(self._group), None
-        # While it waits it lives in the app: closing that ends it, where it would open the store anew.
-        self._home.move_in(self)
+        # Closing the app ends a tail that waits. Otherwise the tail would open the store again.
+        self._home.register_user(self.stop)
         self._backend = self._home.backend
         try:
             reading = await self._backend.read(
@@ -85,7 +85,7 @@ class Tail:
                 wait=BLOCK if self._follow else 0.0,
             )
         finally:
-            self._home.move_out(self)
+            self._home.unregister_user(self.stop)
         self._position = reading.position
         self._read.extend(read_event(entry, self._topic.name, self._codec) for entry in reading.entries)
         if not self._follow and not reading.entries:

@@ -12,7 +12,7 @@ from rich.text import Text
 from headrace.admin import QueueInfo, TopicInfo, Traffic
 from headrace.app import App
 from headrace.core.record import WorkerInfo
-from headrace.engine.patience import impatience
+from headrace.engine.retrying import without_retries
 
 from .render import number_text
 from .span import age, spoken
@@ -44,7 +44,7 @@ def snapshot(app: App) -> Snapshot:
 async def look(app: App) -> Snapshot:
     """The same for whoever looks again and again, with the traffic of the last hour."""
     admin = app.admin
-    with impatience():
+    with without_retries():
         return Snapshot(
             app.store,
             datetime.now(UTC),

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, HeadraceError
-from headrace.engine.patience import impatience
+from headrace.engine.retrying import without_retries
 
 from . import text
 from .access import path_of, root_of
@@ -81,7 +81,7 @@ class Site:
     async def content(self, page: Page, request: Request) -> Content:
         """What the page shows now; a store that cannot be asked is shown as such."""
         try:
-            with impatience():
+            with without_retries():
                 async with asyncio.timeout(PATIENCE):
                     return await page(self.app, request)
         except TimeoutError:

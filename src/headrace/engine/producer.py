@@ -28,7 +28,7 @@ CROWD = 16
 LANES_MOST = 1000
 
 #: Seconds for which an append is tried again before the caller is told.
-PATIENCE = 10.0
+RETRY_TIME = 10.0
 
 
 class _Request(msgspec.Struct):
@@ -111,10 +111,10 @@ class _Lane:
 
     def until(self, since: float) -> float:
         """When one who has waited since then is told that there is no answer."""
-        return max(since, self.answered_at) + PATIENCE
+        return max(since, self.answered_at) + RETRY_TIME
 
     def out_of_time(self) -> BackendUnavailable:
-        why = self.trouble or f"the store has not answered within {PATIENCE:g} s"
+        why = self.trouble or f"the store has not answered within {RETRY_TIME:g} s"
         return BackendUnavailable(str(why), uncertain=True, transient=True)
 
     @property
@@ -159,11 +159,11 @@ class Producer:
         self, stream: Stream, messages: list[Message], limit: int | None, since: float | None = None
     ) -> Awaitable[list[Answer]]:
         """Store the messages, in order; one answer each, or `BackendUnavailable` when there is none within
-        `PATIENCE` from now, or from `since`."""
+        `RETRY_TIME` from now, or from `since`."""
         lane = self._lanes.get((stream, limit)) or self._new_lane(stream, limit)
         since = time.monotonic() if since is None else since
         if self._watchdog is None:
-            self._watch(since + PATIENCE)
+            self._watch(since + RETRY_TIME)
         if len(messages) == 1 and not (lane.crowded or lane.alone or lane.sending):
             return self._send_alone(lane, lane.batch(lane.first, messages), since)
         request = _new_request(messages, len(messages), since)
@@ -181,7 +181,7 @@ class Producer:
         lane = self._lanes.get((stream, limit)) or self._new_lane(stream, limit)
         request = _new_request([], total, time.monotonic())
         if self._watchdog is None:
-            self._watch(request.since + PATIENCE)
+            self._watch(request.since + RETRY_TIME)
         written: list[Message] = []
         for page in pages:
             if request.future.done():  # it failed: the rest is not sent

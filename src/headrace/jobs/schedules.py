@@ -32,11 +32,11 @@ from headrace.core.schedule import (
     upcoming,
 )
 from headrace.core.scheduling import ScheduleRecord
-from headrace.engine.home import Home
+from headrace.engine.app_loop import AppLoop
 from headrace.engine.registry import Registry
 
-from .face import Jobs
 from .job import Job
+from .jobs import Jobs
 from .task import AsyncTask, Call, SyncTask, Task
 
 P = ParamSpec("P")
@@ -78,8 +78,8 @@ class ScheduleDecorator(Protocol):
 class Schedules:
     """`app.schedules`."""
 
-    def __init__(self, home: Home, registry: Registry, jobs: Jobs) -> None:
-        self._home = home
+    def __init__(self, app_loop: AppLoop, registry: Registry, jobs: Jobs) -> None:
+        self._app_loop = app_loop
         self._registry = registry
         self._declared = registry.schedules
         self._jobs = jobs
@@ -125,19 +125,19 @@ class Schedules:
         schedule = self._schedule(name, call, timing_of(cron, every, tz, catch_up, jitter))
         if name in self._declared:
             raise _taken(name)
-        return await self._home.repeat(self._add, schedule)
+        return await self._app_loop.repeat(self._add, schedule)
 
     async def list(self) -> builtins.list[ScheduleInfo]:
         """Every schedule that the store or the code knows, by name."""
-        return await self._home.repeat(self._list)
+        return await self._app_loop.repeat(self._list)
 
     async def pause(self, name: str) -> None:
         """Fire no more of its moments until it is resumed; jobs that it made go on."""
-        await self._home.repeat(partial(self._pause, paused=True), name)
+        await self._app_loop.repeat(partial(self._pause, paused=True), name)
 
     async def resume(self, name: str) -> None:
         """Go on with the moments from now on; what passed meanwhile is not made up for."""
-        await self._home.repeat(partial(self._pause, paused=False), name)
+        await self._app_loop.repeat(partial(self._pause, paused=False), name)
 
     async def run_now(self, name: str) -> Job[Any]:
         """Enqueue its job once, now, whatever its times and also while it is paused."""
@@ -150,13 +150,13 @@ class Schedules:
             raise ConfigurationError(
                 f"schedule {name!r} is declared in the code: pause it, or take it out of the code"
             )
-        record = await self._home.repeat(self._find, name)
+        record = await self._app_loop.repeat(self._find, name)
         # Apart from the finding: when it is repeated after a lost answer, there is nothing left to find.
-        await self._home.ask(lambda store: store.remove_schedule(record.stream, name))
+        await self._app_loop.ask(lambda store: store.remove_schedule(record.stream, name))
 
     def _schedule(self, name: str, call: Call[Any], timing: Timing) -> Schedule:
         checked_name("schedule", name)
-        stream, message = self._jobs.letter(call)
+        stream, message = self._jobs.encode(call)
         if call.options.job_id is not UNSET or call.options.at is not UNSET:
             raise ConfigurationError("a call that is to run again and again cannot have job_id= or at=")
         envelope = decode_envelope(message.body)
@@ -175,14 +175,14 @@ class Schedules:
 
     async def _records(self) -> tuple[int, tuple[ScheduleRecord, ...]]:
         queues = {Stream("queue", schedule.queue) for schedule in self._declared.values()}
-        queues |= {stream for stream in await self._home.backend.streams() if stream.kind == "queue"}
-        table = await self._home.backend.schedules(sorted(queues, key=lambda stream: stream.name))
+        queues |= {stream for stream in await self._app_loop.backend.streams() if stream.kind == "queue"}
+        table = await self._app_loop.backend.schedules(sorted(queues, key=lambda stream: stream.name))
         return table.now_us, table.records
 
     async def _find(self, name: str) -> ScheduleRecord:
         schedule = self._declared.get(name)
         if schedule is not None:  # no worker may have seen it yet
-            await self._home.backend.establish(Stream("queue", schedule.queue), [name])
+            await self._app_loop.backend.establish(Stream("queue", schedule.queue), [name])
         records = {record.name: record for record in (await self._records())[1] if self._means(record)}
         if name not in records:
             known = ", ".join(sorted({*records, *self._declared})) or "none"
@@ -200,7 +200,7 @@ class Schedules:
             if record.name == schedule.name and record.stream.name != schedule.queue:
                 raise _taken(schedule.name)
         stream, definition = Stream("queue", schedule.queue), encode_schedule(schedule)
-        record = await self._home.backend.add_schedule(stream, schedule.name, definition)
+        record = await self._app_loop.backend.add_schedule(stream, schedule.name, definition)
         if record.definition != definition:
             raise _taken(schedule.name)
         return _info(record, schedule, max(now_us, record.last_us))
@@ -220,18 +220,18 @@ class Schedules:
 
     async def _pause(self, name: str, *, paused: bool) -> None:
         record = await self._find(name)
-        await self._home.backend.pause_schedule(record.stream, name, paused=paused)
+        await self._app_loop.backend.pause_schedule(record.stream, name, paused=paused)
 
     async def _run_stored(self, name: str) -> Job[Any]:
-        record = await self._home.repeat(self._find, name)
+        record = await self._app_loop.repeat(self._find, name)
         schedule = _read(record)
         if schedule is None:
             raise ConfigurationError(
                 f"schedule {name!r} is declared in code that is not at hand here: use its app, as module:app"
             )
-        timetable = await self._home.ask(lambda store: store.schedules([record.stream]))
+        timetable = await self._app_loop.ask(lambda store: store.schedules([record.stream]))
         message = message_of(schedule, new_id(), timetable.now_us)
-        return await self._home.call(self._jobs.post, record.stream, message)
+        return await self._app_loop.call(self._jobs.post, record.stream, message)
 
 
 def timing_of(

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from headrace.core.errors import AppClosed, ConfigurationError
-from headrace.engine.home import Home
+from headrace.engine.app_loop import AppLoop
 from headrace.engine.loop_thread import LoopThread
 
 T = TypeVar("T")
@@ -17,14 +17,14 @@ T = TypeVar("T")
 class Portal:
     """Runs coroutines of the app from plain code, on the loop of the app's own thread, and waits for them."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, app_loop: AppLoop) -> None:
+        self._app_loop = app_loop
 
     def run(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         """Call `function` there and wait for what it returns."""
         self._check()
         try:
-            return self._home.submit(function, *args, **kwargs).result()
+            return self._app_loop.submit(function, *args, **kwargs).result()
         except CancelledError:
             raise AppClosed("the app was closed before it answered") from None
 
@@ -33,14 +33,14 @@ class Portal:
         self._check()
         thread = LoopThread()  # not the app's own, which is to end
         try:
-            thread.submit(self._home.close()).result()
+            thread.submit(self._app_loop.close()).result()
         finally:
             thread.stop()
             thread.join()
 
     def _check(self) -> None:
         loop = asyncio._get_running_loop()
-        if loop is not None and self._home.lives_on(loop):
+        if loop is not None and self._app_loop.lives_on(loop):
             raise ConfigurationError(
                 "app.sync was called on the event loop that the app lives on, which would wait for itself: "
                 "await the method of the app instead"

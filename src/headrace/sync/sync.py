@@ -11,11 +11,11 @@ from headrace.core.duration import Duration
 from headrace.core.errors import ConfigurationError
 from headrace.core.info import JobInfo
 from headrace.core.record import JobStatus
-from headrace.events.event import Outcome
-from headrace.events.face import Events
+from headrace.events.event import PublishOutcome
+from headrace.events.events import Events
 from headrace.events.topic import Topic
-from headrace.jobs.face import Jobs
 from headrace.jobs.job import Job
+from headrace.jobs.jobs import Jobs
 from headrace.jobs.schedules import Schedules
 from headrace.jobs.task import Call
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class _PublishesMany(Protocol[P]):
     """A topic; by its method alone a checker knows the type of its events, whatever the events look like."""
 
-    async def publish_many(self, *events: P.args, **named: P.kwargs) -> list[Outcome]: ...
+    async def publish_many(self, *events: P.args, **named: P.kwargs) -> list[PublishOutcome]: ...
 
 
 class Sync:
@@ -87,11 +87,13 @@ class Sync:
         )
 
     @overload
-    def publish_many(self, topic: _PublishesMany[P], *events: P.args, **named: P.kwargs) -> list[Outcome]: ...
+    def publish_many(
+        self, topic: _PublishesMany[P], *events: P.args, **named: P.kwargs
+    ) -> list[PublishOutcome]: ...
     @overload
-    def publish_many(self, topic: str, events: Iterable[Any]) -> list[Outcome]: ...
+    def publish_many(self, topic: str, events: Iterable[Any]) -> list[PublishOutcome]: ...
 
-    def publish_many(self, topic: Any, *events: Any, **named: Any) -> list[Outcome]:
+    def publish_many(self, topic: Any, *events: Any, **named: Any) -> list[PublishOutcome]:
         """Store many events; one outcome each, in order."""
         return self._portal.run(self._topic(topic).publish_many, *events, **named)
 

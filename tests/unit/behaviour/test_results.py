@@ -188,7 +188,7 @@ async def test_a_result_that_is_not_what_the_reader_expects_is_an_error_of_the_t
 
         job = await new_see.enqueue()
         await drain(old)
-        with pytest.raises(InvalidPayload, match="a result of see is not what it returns"):
+        with pytest.raises(InvalidPayload, match="a stored result of see does not fit"):
             await job.result()
 
 

@@ -236,7 +236,7 @@ async def test_a_declared_one_is_neither_added_nor_removed_at_run_time(app: App,
 async def test_one_of_cron_and_every(app: App, report: Any, options: Any, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         await app.schedules.add("x", report.call(1), **options)
-    with pytest.raises(ConfigurationError, match="a call is wanted"):
+    with pytest.raises(ConfigurationError, match="enqueue takes a call"):
         await app.schedules.add("x", report, every=5)
 
 

@@ -66,8 +66,8 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     return Desk(monkeypatch)
 
 
-def shorten_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_module, "PATIENCE", 0.05)
+def shorten_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_module, "RETRY_TIME", 0.05)
     monkeypatch.setattr(producer_module, "backoff", lambda failures: 0.002)
 
 
@@ -184,7 +184,7 @@ async def test_what_will_not_pass_is_told_at_once(desk: Desk) -> None:
 async def test_after_a_lost_answer_every_later_trouble_is_uncertain(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shorten_patience(monkeypatch)
+    shorten_retries(monkeypatch)
     desk.lose_answers = 1
 
     async def lost_then_away(batch: Batch) -> list[Answer]:
@@ -199,7 +199,7 @@ async def test_after_a_lost_answer_every_later_trouble_is_uncertain(
 
 
 async def test_patience_ends_and_the_caller_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_patience(monkeypatch)
+    shorten_retries(monkeypatch)
     desk.lose_answers = 1000
     with pytest.raises(BackendUnavailable) as raised:
         await desk.append(message())
@@ -210,7 +210,7 @@ async def test_patience_ends_and_the_caller_is_told(desk: Desk, monkeypatch: pyt
 async def test_a_store_that_hangs_is_given_up_in_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    shorten_patience(monkeypatch)
+    shorten_retries(monkeypatch)
     desk.gate.clear()
     sending = [asyncio.create_task(desk.append(message())) for _ in range(count)]
     for each in sending:
@@ -225,7 +225,7 @@ async def test_a_store_that_hangs_is_given_up_in_time(
 async def test_a_caller_that_is_cancelled_when_its_time_is_up_is_cancelled(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shorten_patience(monkeypatch)
+    shorten_retries(monkeypatch)
 
     async def cancelled_meanwhile(batch: Batch) -> list[Answer]:
         never: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
@@ -244,7 +244,7 @@ async def test_a_caller_that_is_cancelled_when_its_time_is_up_is_cancelled(
 async def test_whoever_waits_in_a_line_that_moves_is_not_out_of_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_module, "PATIENCE", 1.0)
+    monkeypatch.setattr(producer_module, "RETRY_TIME", 1.0)
     append, loop = desk.backend.append, asyncio.get_running_loop()
 
     async def slow(batch: Batch) -> list[Answer]:
@@ -261,7 +261,7 @@ async def test_whoever_waits_in_a_line_that_moves_is_not_out_of_time(
 async def test_each_in_a_line_that_stands_still_has_its_own_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shorten_patience(monkeypatch)
+    shorten_retries(monkeypatch)
     desk.gate.clear()
     first = asyncio.create_task(desk.append(message()))
     await wait_until(lambda: desk.batches)
@@ -270,7 +270,7 @@ async def test_each_in_a_line_that_stands_still_has_its_own_time(
     assert [type(each) for each in await asyncio.gather(first, second, return_exceptions=True)] == [
         BackendUnavailable
     ] * 2
-    assert asyncio.get_running_loop().time() - began < 5 * producer_module.PATIENCE
+    assert asyncio.get_running_loop().time() - began < 5 * producer_module.RETRY_TIME
     desk.gate.set()
 
 
