@@ -14,7 +14,9 @@ from headrace.core.backend import Answer, Backend
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Stream
 from headrace.engine import producer as producer_module
-from headrace.engine.producer import BATCH_BYTES, BATCH_MESSAGES, Producer
+from headrace.engine import producer_lane
+from headrace.engine.producer import Producer
+from headrace.engine.producer_lane import BATCH_BYTES, BATCH_MESSAGES
 from tests.waiting import wait_until
 
 MAILS = Stream("queue", "mails")
@@ -67,7 +69,7 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def shorten_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_module, "RETRY_TIME", 0.05)
+    monkeypatch.setattr(producer_lane, "RETRY_TIME", 0.05)
     monkeypatch.setattr(producer_module, "backoff", lambda failures: 0.002)
 
 
@@ -244,7 +246,7 @@ async def test_a_caller_that_is_cancelled_when_its_time_is_up_is_cancelled(
 async def test_whoever_waits_in_a_line_that_moves_is_not_out_of_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_module, "RETRY_TIME", 1.0)
+    monkeypatch.setattr(producer_lane, "RETRY_TIME", 1.0)
     append, loop = desk.backend.append, asyncio.get_running_loop()
 
     async def slow(batch: Batch) -> list[Answer]:
@@ -253,7 +255,7 @@ async def test_whoever_waits_in_a_line_that_moves_is_not_out_of_time(
         return await append(batch)
 
     monkeypatch.setattr(desk.backend, "append", slow)
-    monkeypatch.setattr(producer_module, "BATCH_MESSAGES", 1)
+    monkeypatch.setattr(producer_lane, "BATCH_MESSAGES", 1)
     await asyncio.gather(*(desk.append(message()) for _ in range(8)))
     assert await desk.stored() == 8
 
@@ -270,7 +272,7 @@ async def test_each_in_a_line_that_stands_still_has_its_own_time(
     assert [type(each) for each in await asyncio.gather(first, second, return_exceptions=True)] == [
         BackendUnavailable
     ] * 2
-    assert asyncio.get_running_loop().time() - began < 5 * producer_module.RETRY_TIME
+    assert asyncio.get_running_loop().time() - began < 5 * 0.05
     desk.gate.set()
 
 

@@ -13,7 +13,8 @@ from headrace.backends import open_backend
 from headrace.core.backend import Answer, Backend
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Stream
-from headrace.engine.producer import BATCH_MESSAGES, CROWD, Producer
+from headrace.engine.producer import CROWD, Producer
+from headrace.engine.producer_lane import BATCH_MESSAGES
 
 MAILS = Stream("queue", "mails")
 ORDERS = Stream("topic", "orders")
