@@ -1,4 +1,4 @@
-"""App: the one object a user makes, composed here from everything else."""
+"""`App`: the one object that a user makes. It is composed here from all other parts."""
 
 from __future__ import annotations
 
@@ -131,12 +131,12 @@ class App:
 
     @property
     def tasks(self) -> Mapping[str, Task[Any, Any]]:
-        """The app's tasks by name."""
+        """The tasks of the app by name."""
         return MappingProxyType(self._jobs.tasks)
 
     @property
     def declared_topics(self) -> Mapping[str, Topic[Any]]:
-        """The topics that the app has declared, by name; `admin.topics()` has those of the store."""
+        """The topics that the app has declared, by name. `admin.topics()` lists those of the store."""
         return MappingProxyType(dict(self._events.topics))
 
     @overload
@@ -175,14 +175,20 @@ class App:
         jitter: Duration = 0,
         name: str | None = None,
     ) -> ScheduleDecorator:
-        """Run a task, or a function that becomes one, at the times of a cron expression: `@app.cron("0 9 * *
-        mon-fri", tz="Europe/London")`. Without `tz` it is UTC; the name is the task's unless it is given."""
+        """Run a task at the times of a cron expression: `@app.cron("0 9 * * mon-fri", tz="Europe/London")`.
+
+        The decorator takes a task, or a function, which becomes a task. The time zone is UTC by default.
+        `catch_up` says what happens to times at which no worker ran: `"skip"`, `"one"` or `"all"`. `jitter`
+        delays each job by a random time of at most so many seconds. The name of the schedule is by default
+        the name of the task.
+        """
         return self._scheduled(timing_of(expression, None, tz, catch_up, jitter), name, names_in_sight(1))
 
     def every(
         self, interval: Duration, *, catch_up: CatchUp = "skip", jitter: Duration = 0, name: str | None = None
     ) -> ScheduleDecorator:
-        """Run a task, or a function that becomes one, every so many seconds, first after one interval."""
+        """Run a task every so many seconds, first after one interval: `@app.every(30)`. See `cron` for the
+        options."""
         return self._scheduled(timing_of(None, interval, None, catch_up, jitter), name, names_in_sight(1))
 
     @overload
@@ -206,24 +212,31 @@ class App:
     def topics(self, pattern: str, type: Any = ...) -> TopicPattern[Any]: ...
 
     def topics(self, pattern: str, type: Any = Any) -> TopicPattern[Any]:
-        """Every topic that matches, those made later too: `app.topics("orders.*", OrderEvent)`; `*` stands
-        for one dotted segment."""
+        """Every topic that matches, also topics that are made later: `app.topics("orders.*", OrderEvent)`.
+        `*` stands for one dotted segment."""
         return self._events.pattern(pattern, type)
 
     def queue(self, name: str, *, partitions: int | None = None) -> Queue:
-        """Declare a queue that is to be split; of one that is in use `admin.split` changes the number."""
+        """Declare a queue with its number of parts. For a queue that is in use, `admin.split` changes this
+        number."""
         return declared_queue(self._home.backend, name, partitions)
 
     async def enqueue(self, call: Call[R]) -> Job[R]:
-        """Store one job: `await app.enqueue(add.call(2, 3))`. When this returns, it will be run."""
+        """Store one job: `await app.enqueue(add.call(2, 3))`.
+
+        When this returns, the job is stored, and a worker will run it.
+        """
         return await self._jobs.enqueue(call)
 
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
-        """Store many jobs of any tasks, a write for every few hundred; the jobs in the order of the calls."""
+        """Store many jobs of any tasks, a few hundred with each write.
+
+        The jobs are in the order of the calls. When the arguments of one call are refused, nothing is stored.
+        """
         return await self._jobs.enqueue_many(calls)
 
     def job(self, id: str, *, queue: str | None = None) -> Job[Any]:
-        """A handle for an id. With its queue it is found at once, else every queue is asked."""
+        """A handle for a job id. Without `queue`, each question goes to every queue of the store."""
         return Job(id, self._jobs.lookup, queue=queue)
 
     def worker(
@@ -237,10 +250,13 @@ class App:
         grace: Duration = 25,
         **unknown: Never,
     ) -> Worker:
-        """A worker for this event loop: `async with` it, or `await` its `run()`.
+        """A worker for this event loop: `async with app.worker():`, or `await app.worker().run()`.
 
-        By default it serves every queue that the app's tasks name, `default`, and every subscription.
-        `queues` and `topics` name those that it serves instead; an empty list: none.
+        By default it serves every queue that the tasks of the app name, the queue `default`, and every
+        subscription. `queues` and `topics` name those that it serves instead; an empty list means none.
+        `concurrency` is the number of jobs and events that run at a time, `children` the number of processes
+        for `run_in="process"`. `lease` is the time after which others take over the work of a worker that
+        died, `grace` the time that running work has at shutdown.
         """
         for name in unknown:
             raise unknown_option("worker()", name, _options_of(App.worker))
@@ -265,7 +281,7 @@ class App:
         )
 
     def use(self, middleware: Middleware) -> Middleware:
-        """Wrap every run: `async def middleware(run, call_next)`. The first added is the outermost."""
+        """Wrap every run: `async def middleware(run, call_next)`. The first one added is the outermost."""
         if not callable(middleware):
             raise ConfigurationError(
                 f"middleware is `async def middleware(run, call_next)`, not {middleware!r}"
@@ -274,17 +290,17 @@ class App:
         return middleware
 
     def use_sending(self, wrapper: SendingWrapper) -> None:
-        """Enter `wrapper(sending)` around whatever this app enqueues or publishes; what it adds to
-        `sending.carried` travels along as headers. For tracing; there can be one."""
+        """Enter `wrapper(sending)` around everything that this app enqueues or publishes. What the wrapper
+        adds to `sending.carried` travels as headers. This is for tracing; an app has at most one wrapper."""
         if self._jobs.around is not None:
-            raise ConfigurationError("what this app sends is wrapped already")
+            raise ConfigurationError("this app has a sending wrapper already")
         self._jobs.around = self._events.around = wrapper
 
     def on(self, signal: type[Signal]) -> Callable[[L], L]:
-        """Listen: `@app.on(signals.JobDied)` over a function or coroutine function that takes the signal."""
+        """Listen to signals: `@app.on(signals.JobDied)` on a function or coroutine function of one signal."""
         given: object = signal
         if not isinstance(given, type) or not issubclass(given, Signal):
-            raise ConfigurationError(f"{signal!r} is no signal; they are in headrace.signals")
+            raise ConfigurationError(f"{signal!r} is not a signal; signals are in headrace.signals")
 
         def listen(listener: L) -> L:
             self._emitter.on(signal, listener)
@@ -293,11 +309,12 @@ class App:
         return listen
 
     async def open(self) -> None:
-        """Open the store now instead of on first use. One that is away is waited for, for up to 10 s."""
+        """Open the store now instead of on first use. While it cannot be reached, this is repeated for up to
+        10 s."""
         await self._home.open_here()
 
     async def close(self) -> None:
-        """Finish what is under way and close the store."""
+        """Finish what is under way and close the store. The next use opens it again."""
         await self._home.close()
 
     async def __aenter__(self) -> App:

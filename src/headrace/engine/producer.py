@@ -90,12 +90,6 @@ class Producer:
             self._watchdog.cancel()
             self._watchdog = None
 
-    def forget(self) -> None:
-        """Start again under another name, after the event loop of the lanes has ended."""
-        self._id = new_identity()
-        self._lanes.clear()
-        self._watchdog = None
-
     def _new_lane(self, stream: Stream, limit: int | None) -> ProducerLane:
         if len(self._lanes) >= LANES_MOST:
             self._forget_idle_lanes()

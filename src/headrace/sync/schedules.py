@@ -32,31 +32,33 @@ class SyncSchedules:
         catch_up: CatchUp = "skip",
         jitter: Duration = 0,
     ) -> ScheduleInfo:
-        """Have `call` enqueued at the times of `cron`, or every so many seconds, from now on and for good.
+        """Enqueue `call` at the times of a `cron` expression, or after each interval `every`, from now on:
+        `app.sync.schedules.add("report", render.call(7), cron="0 9 * * mon-fri", tz="Europe/London")`.
 
-        It is stored, whole, with the store. Adding the same again changes nothing; another of the same
-        name is refused.
+        The schedule is kept in the store. Adding the same schedule again changes nothing. A different
+        schedule of the same name is refused. `catch_up` says what happens to times at which no worker ran:
+        `"skip"`, `"one"` or `"all"`. `jitter` delays each job by a random time of at most so many seconds.
         """
         return self._portal.run(
             self._schedules.add, name, call, cron=cron, every=every, tz=tz, catch_up=catch_up, jitter=jitter
         )
 
     def list(self) -> builtins.list[ScheduleInfo]:
-        """Every schedule that the store or the code knows, by name."""
+        """Every schedule of the store and of the code, sorted by name."""
         return self._portal.run(self._schedules.list)
 
     def pause(self, name: str) -> None:
-        """Fire no more of its moments until it is resumed; jobs that it made go on."""
+        """Enqueue no more jobs of a schedule until it is resumed. Jobs that it has enqueued go on."""
         self._portal.run(self._schedules.pause, name)
 
     def resume(self, name: str) -> None:
-        """Go on with the moments from now on; what passed meanwhile is not made up for."""
+        """Go on with a paused schedule from now on. Times that passed during the pause are skipped."""
         self._portal.run(self._schedules.resume, name)
 
     def run_now(self, name: str) -> Job[Any]:
-        """Enqueue its job once, now, whatever its times and also while it is paused."""
+        """Enqueue the job of a schedule once, now, also while the schedule is paused."""
         return self._portal.run(self._schedules.run_now, name)
 
     def remove(self, name: str) -> None:
-        """Forget a schedule that was added at run time. Jobs that it made stay."""
+        """Remove a schedule that was added at run time. Jobs that it has enqueued stay."""
         self._portal.run(self._schedules.remove, name)

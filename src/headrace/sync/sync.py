@@ -25,11 +25,18 @@ class Sync(Bridge):
     """`app.sync`: for Django, Flask and scripts. Each method waits for its answer."""
 
     def enqueue(self, call: Call[R]) -> Job[R]:
-        """Store one job: `app.sync.enqueue(add.call(2, 3))`. When this returns, it will be run."""
+        """Store one job: `app.sync.enqueue(add.call(2, 3))`.
+
+        When this returns, the job is stored, and a worker will run it.
+        """
         return self._portal.run(self._jobs.enqueue, call)
 
     def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
-        """Store many jobs of any tasks, a write for every few hundred; the jobs in the order of the calls."""
+        """Store many jobs of any tasks, a few hundred with each write.
+
+        The jobs are in the order of the calls. When the arguments of one call are refused, nothing is
+        stored.
+        """
         return self._portal.run(self._jobs.enqueue_many, calls)
 
     @shows_options(EventOptions, EventDraft)
@@ -46,22 +53,27 @@ class Sync(Bridge):
         return self._portal.run(self._topic(topic).publish, event, **options)
 
     def status(self, job: Job[Any]) -> JobStatus:
-        """Where it is. `unknown`: it never existed, or it is over and nothing of it was kept."""
+        """The status of the job. `unknown`: it never existed, or it has ended and nothing of it was kept."""
         return self._portal.run(job.status)
 
     def info(self, job: Job[Any]) -> JobInfo:
-        """Status, attempts, times and the last error."""
+        """What the store knows of the job: status, attempts, times, progress and the last error."""
         return self._portal.run(job.info)
 
     def wait(self, job: Job[Any], timeout: Duration | None = None) -> JobStatus:
-        """Wait until it is over, however it ends; `ResultTimeout` after `timeout`."""
+        """Wait until the job has ended in any way, and return its status. Raises `ResultTimeout` after
+        `timeout` seconds."""
         return self._portal.run(job.wait, timeout)
 
     def result(self, job: Job[R], timeout: Duration | None = None) -> R:
-        """Wait for its result. Raises `JobFailed`, `JobCancelled`, `JobExpired`, `ResultTimeout`, or
-        `ResultNotKept`, the last at once where the task keeps none."""
+        """Wait for the result of the job.
+
+        Raises `JobFailed`, `JobCancelled`, `JobExpired`, `ResultTimeout` after `timeout` seconds, and at
+        once `ResultNotKept` when the task keeps no result.
+        """
         return self._portal.run(job.result, timeout)
 
     def cancel(self, job: Job[Any]) -> bool:
-        """Remove it if it waits, have its worker told if it runs; False when it is over."""
+        """Cancel the job. One that waits is removed; the worker of one that runs interrupts it. False: it has
+        ended already."""
         return self._portal.run(job.cancel)

@@ -89,7 +89,7 @@ async def test_a_result_is_forgotten_after_its_time(app: App, clock: MovableCloc
     assert await job.result() == 1
     clock.advance(2)
     assert await job.status() is JobStatus.UNKNOWN
-    with pytest.raises(ResultNotKept, match="nothing is known of job"):
+    with pytest.raises(ResultNotKept, match="the store knows no job"):
         await job.result()
 
 
@@ -256,7 +256,7 @@ async def test_of_a_job_that_never_was_nothing_is_known(app: App) -> None:
     assert (await job.info()).status is JobStatus.UNKNOWN
     assert await job.wait() is JobStatus.UNKNOWN
     assert not await job.cancel()
-    with pytest.raises(ResultNotKept, match="never enqueued, or already forgotten"):
+    with pytest.raises(ResultNotKept, match="never enqueued, or is already forgotten"):
         await job.result()
 
 

@@ -344,14 +344,6 @@ async def test_closing_waits_for_what_is_under_way(desk: Desk) -> None:
     assert len(await task) == 1
 
 
-async def test_after_its_loop_is_gone_a_producer_has_another_name(desk: Desk) -> None:
-    await desk.append(message())
-    desk.producer.forget()
-    await desk.append(message())
-    assert [batch.number for batch in desk.batches] == [1, 1]
-    assert desk.batches[0].producer != desk.batches[1].producer
-
-
 async def test_a_lone_caller_that_goes_away_leaves_his_batch_to_be_sent_again(desk: Desk) -> None:
     desk.gate.clear()
     gone = asyncio.create_task(desk.append(message()))

@@ -337,7 +337,7 @@ def test_a_worker_finds_annotations_that_cannot_work_before_its_first_job(app: A
 
 @pytest.mark.parametrize("signal", ["JobDied", None, int, signals])
 def test_only_signals_can_be_listened_to(app: App, signal: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"is no signal; they are in headrace\.signals"):
+    with pytest.raises(ConfigurationError, match=r"is not a signal; signals are in headrace\.signals"):
         app.on(signal)
 
 
