@@ -180,9 +180,7 @@ class Producer:
         try:
             answers = await self._append_with_retries(lane, batch, since)
             lane.answered_at, lane.error = time.monotonic(), None
-            if len(answers) != len(
-                batch.messages
-            ):  # a bug in the store: an error is better than a caller that waits for ever
+            if len(answers) != len(batch.messages):  # a bug in the store: do not wait for ever
                 raise RuntimeError(f"{len(batch.messages)} messages were appended, {len(answers)} answered")
         except NotDurable as error:
             lane.answered_at = time.monotonic()

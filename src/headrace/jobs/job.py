@@ -103,9 +103,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, gc=False):
         left = None if limit is None else max(0.0, asked_at + limit - time.monotonic())
         record = await self._lookup.ended(self.id, self.queue, left)
         if record is None:
-            raise ResultTimeout(
-                f"job {self.id} has not ended after {limit:g} s; it goes on, ask again"
-            )
+            raise ResultTimeout(f"job {self.id} has not ended after {limit:g} s; it goes on, ask again")
         return record
 
     async def _must_keep(self, limit: float | None) -> None:

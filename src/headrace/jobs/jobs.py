@@ -112,9 +112,13 @@ class Jobs:
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
         """Store many jobs of any tasks; see `App.enqueue_many`."""
         calls = list(calls)
-        if self.around is not None and calls:
-            return await self._enqueue_many_wrapped(self.around, calls)
-        return await self._enqueue_list(calls)
+        if self.around is None or not calls:
+            return await self._enqueue_list(calls)
+        sending = sending_of(calls)
+        with self.around(sending):
+            jobs = await self._enqueue_list([carrying(call, sending.carried) for call in calls])
+            sending.ids = [job.id for job in jobs]
+            return jobs
 
     async def _enqueue_list(self, calls: list[Call[Any]]) -> list[Job[Any]]:
         checked = [self._encoder.check(call, self._declared_of(call)) for call in calls]
@@ -130,13 +134,6 @@ class Jobs:
             job = await self._store_on_app_loop(stream, message, self._keeps_result(call))
             sending.ids = (job.id,)
             return job
-
-    async def _enqueue_many_wrapped(self, around: SendingWrapper, calls: list[Call[Any]]) -> list[Job[Any]]:
-        sending = sending_of(calls)
-        with around(sending):
-            jobs = await self._enqueue_list([carrying(call, sending.carried) for call in calls])
-            sending.ids = [job.id for job in jobs]
-            return jobs
 
     def payload(self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Arguments for a task of this app, as the bytes that are stored. They are decoded once, as a worker
