@@ -17,7 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def shows_options(options: type, defaults: Callable[..., Any]) -> Callable[[F], F]:
     """Replace `**options` in the signature of a function by the keys of the TypedDict `options`. The default
     values are those of the parameters of `defaults`, a class or a function."""
-    values = {name: each.default for name, each in inspect.signature(defaults).parameters.items()}
+    parameters = inspect.signature(defaults).parameters.values()
+    values = {each.name: each.default for each in parameters if each.default is not Parameter.empty}
     shown = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=values.get(name, ...), annotation=_text(annotation))
         for name, annotation in options.__annotations__.items()

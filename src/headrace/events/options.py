@@ -47,7 +47,9 @@ class TopicSettings(TypedDict, total=False):
     partitions: int | None
 
 
-class _SharedSettings(TypedDict, total=False):
+class GroupSettings(TypedDict, total=False):
+    """The options that all subscriptions share."""
+
     retry: RetryPolicy | RetryFunction | None
     max_in_flight: int | None
     start: StartAt
@@ -55,7 +57,7 @@ class _SharedSettings(TypedDict, total=False):
     ordered: bool
 
 
-class SubscriptionSettings(_SharedSettings, total=False):
+class SubscriptionSettings(GroupSettings, total=False):
     """The options of `subscribe(...)`, as users write them.
 
     - `ack`: an event is settled by the success of its handler (`"success"`), before it is handled
@@ -71,7 +73,7 @@ class SubscriptionSettings(_SharedSettings, total=False):
     ack: Acknowledgement
 
 
-class BatchSettings(_SharedSettings, total=False):
+class BatchSettings(GroupSettings, total=False):
     """The options of `subscribe(batch=...)`, as users write them: those of `SubscriptionSettings`, except
     that a batch is not settled by hand."""
 

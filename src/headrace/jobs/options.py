@@ -31,7 +31,19 @@ UniqueWindow = Literal["started", "finished"] | Duration
 Check = Callable[[str, Any], Any]
 
 
-class TaskSettings(TypedDict, total=False):
+class CommonSettings(TypedDict, total=False):
+    """The options that tasks and calls share."""
+
+    queue: str
+    priority: PriorityName
+    timeout: Duration | None
+    result_ttl: Duration
+    unique: bool
+    unique_until: UniqueWindow
+    expires: Duration
+
+
+class TaskSettings(CommonSettings, total=False):
     """The options of `app.task(...)`, as users write them.
 
     - `name`: the name that is stored with each job; by default `module.function`
@@ -40,20 +52,14 @@ class TaskSettings(TypedDict, total=False):
     - `retry`: a `RetryPolicy`, or a function `(failures, error) -> delay | None`
     - `timeout`: how long one run may take; None: as long as it likes
     - `result_ttl`: how long a result is kept; 0: not at all
-    - `unique`, `unique_until`: whether a second job with the same arguments is refused, and how long
+    - `unique`, `unique_until`: enqueueing the same arguments again returns the first job, and how long it
+      does
     - `expires`: how long a job may wait for its first run
     - `run_in`: `"thread"` or `"process"`
     """
 
     name: str
-    queue: str
-    priority: PriorityName
     retry: RetryPolicy | RetryFunction
-    timeout: Duration | None
-    result_ttl: Duration
-    unique: bool
-    unique_until: UniqueWindow
-    expires: Duration
     run_in: RunIn
 
 
@@ -72,31 +78,24 @@ class TaskOptions(msgspec.Struct, frozen=True):
     run_in: RunIn | None = None
 
 
-class CallOverrides(TypedDict, total=False):
+class CallOverrides(CommonSettings, total=False):
     """The options of `with_(...)`, as users write them. Each overrides the option of the task for one call.
 
     - `delay` or `at`: when the job may run first, as seconds from now or as a datetime with a time zone
     - `queue`, `priority`, `timeout`, `expires`, `result_ttl`: as for `app.task`
     - `retry`: a `RetryPolicy`
     - `job_id`: the id of the job; a job with this id is stored once
-    - `unique`, `unique_key`, `unique_until`: whether and how long a second job with the same key is refused;
-      without a key, the task and its arguments are the key
+    - `unique`, `unique_key`, `unique_until`: enqueueing the same key again returns the first job, and how
+      long it does; without a key, the task and its arguments are the key
     - `headers`: texts that travel with the job
     """
 
     delay: Duration
     at: datetime
-    queue: str
-    priority: PriorityName
     retry: RetryPolicy
-    timeout: Duration | None
     job_id: str
-    unique: bool
     unique_key: str
-    unique_until: UniqueWindow
-    expires: Duration
     headers: Mapping[str, str]
-    result_ttl: Duration
 
 
 class CallOptions(msgspec.Struct, frozen=True):
@@ -204,31 +203,24 @@ def _unique_until(option: str, value: object) -> UniqueUntil:
     return positive_seconds("unique_until", value)
 
 
-_TASK_CHECKS: dict[str, Check] = {
-    "name": _name,
+_SHARED_CHECKS: dict[str, Check] = {
     "queue": _queue,
     "priority": _priority,
-    "retry": _retry,
     "timeout": _timeout,
     "result_ttl": _seconds,
     "unique": flag,
     "unique_until": _unique_until,
     "expires": _positive,
-    "run_in": _run_in,
 }
 
-_CALL_CHECKS: dict[str, Check] = {
+_TASK_CHECKS = {**_SHARED_CHECKS, "name": _name, "retry": _retry, "run_in": _run_in}
+
+_CALL_CHECKS = {
+    **_SHARED_CHECKS,
     "delay": _seconds,
     "at": due_moment,
-    "queue": _queue,
-    "priority": _priority,
     "retry": _call_retry,
-    "timeout": _timeout,
     "job_id": _job_id,
-    "unique": flag,
     "unique_key": _unique_key,
-    "unique_until": _unique_until,
-    "expires": _positive,
     "headers": checked_headers,
-    "result_ttl": _seconds,
 }
