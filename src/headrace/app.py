@@ -1,14 +1,13 @@
-"""App: the one object a user makes, composed here from everything else."""
+"""`App`: the one object that a user makes. It is composed here from all other parts."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
 from inspect import signature
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
+from typing import Any, Literal, Never, ParamSpec, TypeVar, Unpack, overload
 
 from headrace.admin import Admin
 from headrace.backends import chosen_url, open_store
@@ -19,28 +18,29 @@ from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.hints import names_in_sight
 from headrace.core.job_log import checked_lines
-from headrace.core.message import PriorityName
 from headrace.core.names import checked_name
 from headrace.core.number import positive_number
 from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
 from headrace.core.schedule import CatchUp, Timing
 from headrace.core.sending import SendingWrapper
+from headrace.core.shown_options import shows_options
 from headrace.core.signals import Signal
+from headrace.engine.app_loop import AppLoop
+from headrace.engine.app_parts import AppParts
 from headrace.engine.emitter import Emitter
-from headrace.engine.home import Home
 from headrace.engine.leases import SHORTEST_LEASE
 from headrace.engine.registry import Middleware, Registry
 from headrace.engine.resources import bound_lifespan
 from headrace.engine.served import chosen_queues, chosen_subscriptions
 from headrace.engine.streams import StreamRouter
-from headrace.engine.tracing import inherited
 from headrace.engine.worker import Worker
 from headrace.engine.worker_options import WorkerOptions
-from headrace.events.face import Events
+from headrace.events.events import Events
+from headrace.events.options import TopicSettings, topic_options
 from headrace.events.topic import Topic, TopicPattern
-from headrace.jobs.face import Jobs
 from headrace.jobs.job import Job
-from headrace.jobs.options import RunIn, UniqueWindow
+from headrace.jobs.jobs import Jobs
+from headrace.jobs.options import TaskOptions, TaskSettings
 from headrace.jobs.queue import Queue, declared_queue
 from headrace.jobs.schedules import ScheduleDecorator, Schedules, timing_of
 from headrace.jobs.task import AsyncTask, Call, SyncTask, Task, TaskDecorator
@@ -53,9 +53,6 @@ T = TypeVar("T")
 L = TypeVar("L", bound=Callable[..., Any])
 
 MEBIBYTE = 1024 * 1024
-
-#: How long events are kept when nothing else is said.
-WEEK = timedelta(days=7)
 
 Durability = Literal["default", "relaxed", "replicated", "fsync"]
 
@@ -100,29 +97,23 @@ class App:
         self._emitter = Emitter()
         bound = None if lifespan is None else bound_lifespan(lifespan, self)
         self._registry = Registry(bound, checked_lines(job_logs))
-        self._home = Home(StreamRouter(store))
+        self._home = AppLoop(StreamRouter(store))
         self._home.before_close(self._emitter.settle)
-        self._jobs = Jobs(
-            home=self._home,
+        parts = AppParts(
+            app_loop=self._home,
             registry=self._registry,
             emitter=self._emitter,
             clock=self._clock,
             codec=checked_codec(codec),
             max_payload=self._max_payload,
+            retry=checked_retry(retry),
+        )
+        self._jobs = Jobs(
+            parts,
             queue_limit=None if queue_limit is None else positive_number("queue_limit", queue_limit),
             result_ttl=self._result_ttl,
-            retry=checked_retry(retry),
         )
-        self._events = Events(
-            home=self._home,
-            registry=self._registry,
-            emitter=self._emitter,
-            clock=self._clock,
-            codec=codec,
-            max_payload=self._max_payload,
-            retry=checked_retry(retry),
-            inherit=inherited,
-        )
+        self._events = Events(parts)
         portal = Portal(self._home)
         self.admin = Admin(
             self._home, self._registry, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec
@@ -141,12 +132,12 @@ class App:
 
     @property
     def tasks(self) -> Mapping[str, Task[Any, Any]]:
-        """The app's tasks by name."""
+        """The tasks of the app by name."""
         return MappingProxyType(self._jobs.tasks)
 
     @property
     def declared_topics(self) -> Mapping[str, Topic[Any]]:
-        """The topics that the app has declared, by name; `admin.topics()` has those of the store."""
+        """The topics that the app has declared, by name. `admin.topics()` lists those of the store."""
         return MappingProxyType(dict(self._events.topics))
 
     @overload
@@ -156,23 +147,17 @@ class App:
     @overload
     def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
     @overload
-    def task(
-        self,
-        *,
-        name: str = ...,
-        queue: str = ...,
-        priority: PriorityName = ...,
-        retry: RetryPolicy | RetryFunction = ...,
-        timeout: Duration | None = ...,
-        result_ttl: Duration = ...,
-        unique: bool = ...,
-        unique_until: UniqueWindow = ...,
-        expires: Duration = ...,
-        run_in: RunIn = ...,
-    ) -> TaskDecorator: ...
+    def task(self, **options: Unpack[TaskSettings]) -> TaskDecorator: ...
 
-    def task(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
-        """Make a task of a function: `async def` runs on the worker's event loop, `def` in a thread."""
+    @shows_options(TaskSettings, TaskOptions)  # type: ignore[misc]
+    def task(self, function: Any = None, /, **options: Unpack[TaskSettings]) -> Any:
+        """Make a task from a function: `@app.task`, or with options `@app.task(queue="reports",
+        timeout=300)`.
+
+        An `async def` runs on the event loop of the worker, a plain function in a thread, or in a child
+        process with `run_in="process"`. `TaskSettings` lists the options. A function without `-> None` keeps
+        its result for `result_ttl`.
+        """
         local_names = names_in_sight(1)
         if function is not None:
             return self._jobs.declare(function, options, local_names)
@@ -191,71 +176,36 @@ class App:
         jitter: Duration = 0,
         name: str | None = None,
     ) -> ScheduleDecorator:
-        """Run a task, or a function that becomes one, at the times of a cron expression: `@app.cron("0 9 * *
-        mon-fri", tz="Europe/London")`. Without `tz` it is UTC; the name is the task's unless it is given."""
+        """Run a task at the times of a cron expression: `@app.cron("0 9 * * mon-fri", tz="Europe/London")`.
+
+        The decorator takes a task, or a function, which becomes a task. The time zone is UTC by default.
+        `catch_up` says what happens to times at which no worker ran: `"skip"`, `"one"` or `"all"`. `jitter`
+        delays each job by a random time of at most so many seconds. The name of the schedule is by default
+        the name of the task.
+        """
         return self._scheduled(timing_of(expression, None, tz, catch_up, jitter), name, names_in_sight(1))
 
     def every(
         self, interval: Duration, *, catch_up: CatchUp = "skip", jitter: Duration = 0, name: str | None = None
     ) -> ScheduleDecorator:
-        """Run a task, or a function that becomes one, every so many seconds, first after one interval."""
+        """Run a task every so many seconds, first after one interval: `@app.every(30)`. See `cron` for the
+        options."""
         return self._scheduled(timing_of(None, interval, None, catch_up, jitter), name, names_in_sight(1))
 
     @overload
-    def topic(
-        self,
-        name: str,
-        type: type[T],
-        *,
-        retention: Duration | None = ...,
-        max_length: int | None = ...,
-        retention_strict: bool = ...,
-        idempotency_window: Duration = ...,
-        schema_version: int = ...,
-        partitions: int | None = ...,
-    ) -> Topic[T]: ...
+    def topic(self, name: str, type: type[T], **options: Unpack[TopicSettings]) -> Topic[T]: ...
     @overload
-    def topic(
-        self,
-        name: str,
-        type: Any = ...,
-        *,
-        retention: Duration | None = ...,
-        max_length: int | None = ...,
-        retention_strict: bool = ...,
-        idempotency_window: Duration = ...,
-        schema_version: int = ...,
-        partitions: int | None = ...,
-    ) -> Topic[Any]: ...
+    def topic(self, name: str, type: Any = ..., **options: Unpack[TopicSettings]) -> Topic[Any]: ...
 
-    def topic(
-        self,
-        name: str,
-        type: Any = Any,
-        *,
-        retention: Duration | None = WEEK,
-        max_length: int | None = None,
-        retention_strict: bool = True,
-        idempotency_window: Duration = 3600,
-        schema_version: int = 1,
-        partitions: int | None = None,
-    ) -> Topic[Any]:
+    @shows_options(TopicSettings, topic_options)
+    def topic(self, name: str, type: Any = Any, **options: Unpack[TopicSettings]) -> Topic[Any]:
         """A topic whose events are of this type: `orders = app.topic("orders", OrderPlaced)`.
 
-        Events are kept for `retention` seconds (None: for ever) and `max_length` of them at most, but, unless
-        `retention_strict` is False, until every group with a living member has drawn them. `partitions` is
-        fixed when the topic is first used.
+        Events are kept for `retention` (None: for ever), and at most `max_length` of them. Unless
+        `retention_strict` is False, an event is also kept until every group with a living member has drawn
+        it. `partitions` is fixed when the topic is first used. `TopicSettings` lists the options.
         """
-        return self._events.topic(
-            name,
-            type,
-            retention=retention,
-            max_length=max_length,
-            retention_strict=retention_strict,
-            idempotency_window=idempotency_window,
-            schema_version=positive_number("schema_version", schema_version),
-            partitions=partitions,
-        )
+        return self._events.topic(name, type, **options)
 
     @overload
     def topics(self, pattern: str, type: type[T]) -> TopicPattern[T]: ...
@@ -263,24 +213,31 @@ class App:
     def topics(self, pattern: str, type: Any = ...) -> TopicPattern[Any]: ...
 
     def topics(self, pattern: str, type: Any = Any) -> TopicPattern[Any]:
-        """Every topic that matches, those made later too: `app.topics("orders.*", OrderEvent)`; `*` stands
-        for one dotted segment."""
+        """Every topic that matches, also topics that are made later: `app.topics("orders.*", OrderEvent)`.
+        `*` stands for one dotted segment."""
         return self._events.pattern(pattern, type)
 
     def queue(self, name: str, *, partitions: int | None = None) -> Queue:
-        """Declare a queue that is to be split; of one that is in use `admin.split` changes the number."""
+        """Declare a queue with its number of parts. For a queue that is in use, `admin.split` changes this
+        number."""
         return declared_queue(self._home.backend, name, partitions)
 
     async def enqueue(self, call: Call[R]) -> Job[R]:
-        """Store one job: `await app.enqueue(add.call(2, 3))`. When this returns, it will be run."""
+        """Store one job: `await app.enqueue(add.call(2, 3))`.
+
+        When this returns, the job is stored, and a worker will run it.
+        """
         return await self._jobs.enqueue(call)
 
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
-        """Store many jobs of any tasks, a write for every few hundred; the jobs in the order of the calls."""
+        """Store many jobs of any tasks, a few hundred with each write.
+
+        The jobs are in the order of the calls. When the arguments of one call are refused, nothing is stored.
+        """
         return await self._jobs.enqueue_many(calls)
 
     def job(self, id: str, *, queue: str | None = None) -> Job[Any]:
-        """A handle for an id. With its queue it is found at once, else every queue is asked."""
+        """A handle for a job id. Without `queue`, each question goes to every queue of the store."""
         return Job(id, self._jobs.lookup, queue=queue)
 
     def worker(
@@ -294,10 +251,13 @@ class App:
         grace: Duration = 25,
         **unknown: Never,
     ) -> Worker:
-        """A worker for this event loop: `async with` it, or `await` its `run()`.
+        """A worker for this event loop: `async with app.worker():`, or `await app.worker().run()`.
 
-        By default it serves every queue that the app's tasks name, `default`, and every subscription.
-        `queues` and `topics` name those that it serves instead; an empty list: none.
+        By default it serves every queue that the tasks of the app name, the queue `default`, and every
+        subscription. `queues` and `topics` name those that it serves instead; an empty list means none.
+        `concurrency` is the number of jobs and events that run at a time, `children` the number of processes
+        for `run_in="process"`. `lease` is the time after which others take over the work of a worker that
+        died, `grace` the time that running work has at shutdown.
         """
         for name in unknown:
             raise unknown_option("worker()", name, _options_of(App.worker))
@@ -322,7 +282,7 @@ class App:
         )
 
     def use(self, middleware: Middleware) -> Middleware:
-        """Wrap every run: `async def middleware(run, call_next)`. The first added is the outermost."""
+        """Wrap every run: `async def middleware(run, call_next)`. The first one added is the outermost."""
         if not callable(middleware):
             raise ConfigurationError(
                 f"middleware is `async def middleware(run, call_next)`, not {middleware!r}"
@@ -331,17 +291,17 @@ class App:
         return middleware
 
     def use_sending(self, wrapper: SendingWrapper) -> None:
-        """Enter `wrapper(sending)` around whatever this app enqueues or publishes; what it adds to
-        `sending.carried` travels along as headers. For tracing; there can be one."""
+        """Enter `wrapper(sending)` around everything that this app enqueues or publishes. What the wrapper
+        adds to `sending.carried` travels as headers. This is for tracing; an app has at most one wrapper."""
         if self._jobs.around is not None:
-            raise ConfigurationError("what this app sends is wrapped already")
+            raise ConfigurationError("this app has a sending wrapper already")
         self._jobs.around = self._events.around = wrapper
 
     def on(self, signal: type[Signal]) -> Callable[[L], L]:
-        """Listen: `@app.on(signals.JobDied)` over a function or coroutine function that takes the signal."""
+        """Listen to signals: `@app.on(signals.JobDied)` on a function or coroutine function of one signal."""
         given: object = signal
         if not isinstance(given, type) or not issubclass(given, Signal):
-            raise ConfigurationError(f"{signal!r} is no signal; they are in headrace.signals")
+            raise ConfigurationError(f"{signal!r} is not a signal; signals are in headrace.signals")
 
         def listen(listener: L) -> L:
             self._emitter.on(signal, listener)
@@ -350,11 +310,12 @@ class App:
         return listen
 
     async def open(self) -> None:
-        """Open the store now instead of on first use. One that is away is waited for, for up to 10 s."""
+        """Open the store now instead of on first use. While it cannot be reached, this is repeated for up to
+        10 s."""
         await self._home.open_here()
 
     async def close(self) -> None:
-        """Finish what is under way and close the store."""
+        """Finish what is under way and close the store. The next use opens it again."""
         await self._home.close()
 
     async def __aenter__(self) -> App:

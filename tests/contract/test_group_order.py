@@ -14,7 +14,7 @@ from headrace.core.message import Source
 from headrace.core.outcome import Cancelled, Done, Expired, Outcome, Released, Settlement, Snoozed, Verdict
 from headrace.core.record import JobStatus
 from headrace.core.topics import NEW, ORDER_HELD_FOR
-from headrace.engine.patience import patiently
+from headrace.engine.retrying import with_retries
 from tests.contract.orders import Orders, soon
 from tests.contract.stand import HOUR_US, dead, kept, retry
 
@@ -328,12 +328,12 @@ async def test_members_in_several_processes_keep_the_order_of_every_key(
         by = backends[number]
         for _ in range(10_000):
             # As workers do: a store may be so busy that it refuses to write, and then is asked again.
-            claims = await patiently(lambda: orders.claim(group, 3, consumer=consumer, wait=0.05, by=by))
+            claims = await with_retries(lambda: orders.claim(group, 3, consumer=consumer, wait=0.05, by=by))
             for claim in claims:
                 _begin(claim, keys[claim.id], held, seen)
             await asyncio.sleep(0)
             held.difference_update(keys[claim.id] for claim in claims)
-            await patiently(partial(by.settle, [Settlement(claim, Done()) for claim in claims]))
+            await with_retries(partial(by.settle, [Settlement(claim, Done()) for claim in claims]))
             if sum(map(len, seen.values())) == len(keys):
                 return
         raise AssertionError("not all came")

@@ -13,7 +13,7 @@ from headrace.core.message import Source
 from headrace.core.outcome import Done, Settlement
 from headrace.core.record import JobStatus
 from headrace.core.topics import BEGINNING, NEW, Start
-from headrace.engine.patience import patiently
+from headrace.engine.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 from tests.contract.orders import Orders, soon
 from tests.waiting import wait_until
@@ -183,7 +183,7 @@ async def test_members_at_work_end_with_the_newest_event_of_each_key(orders: Ord
     async def work(by: StreamRouter, consumer: str) -> None:
         nonlocal handled
         while handled < 40 or not await is_over():
-            claims = await patiently(lambda: orders.claim(group, 2, consumer=consumer, wait=0.02, by=by))
+            claims = await with_retries(lambda: orders.claim(group, 2, consumer=consumer, wait=0.02, by=by))
             for claim in claims:
                 assert keys[claim.id] not in held, f"{claim.id} beside another of its key"
                 held.add(keys[claim.id])
@@ -191,7 +191,7 @@ async def test_members_at_work_end_with_the_newest_event_of_each_key(orders: Ord
             await asyncio.sleep(0)
             held.difference_update(keys[claim.id] for claim in claims)
             settlements = [Settlement(claim, Done()) for claim in claims]
-            await patiently(partial(by.settle, settlements))
+            await with_retries(partial(by.settle, settlements))
             handled += len(claims)
 
     async def turn_back() -> None:

@@ -124,6 +124,10 @@ def check_what_is_refused() -> None:
     orders.subscribe(group="a", ack="never")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     orders.subscribe(group="a", batch=5, ack="manual")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     orders.subscribe(group="a", retries=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    app.topic("a", int, retention=None, max_length=5, idempotency_window=timedelta(hours=1), partitions=2)
+    app.topic("a", int, retension=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    app.topic("a", int, max_length="5")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    orders.message(OrderPlaced(7), kee="a")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 def check_feeding() -> None:

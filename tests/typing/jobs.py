@@ -124,6 +124,9 @@ async def check_options_of_calls() -> None:
     add.with_(priority="urgent")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     add.call(2, 3).with_(retry=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await add.with_(delay=60).enqueue("x", 3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    app.task(queue="mails", timeout=None, unique_until=timedelta(minutes=1), run_in="process")
+    app.task(queu="mails")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    app.task(priority="urgent")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
 def check_options_of_apps_and_workers() -> None:
@@ -151,6 +154,11 @@ def check_sync() -> None:
     assert_type(job, Job[int])
     assert_type(app.sync.result(job, timeout=10), int)
     assert_type(app.sync.status(job), JobStatus)
+    assert_type(app.sync.wait(job), JobStatus)
+    assert_type(app.sync.enqueue_many([add.call(2, 3)]), list[Job[Any]])
+    assert_type(app.sync.schedules.run_now("nightly"), Job[Any])
+    app.sync.result(job, timeout="10")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    app.sync.admin.pause(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(app.sync.admin.dead(), Page[DeadLetter])
 
 

@@ -283,7 +283,7 @@ async def test_on_the_apps_own_loop_it_is_refused_with_the_reason(shop: Shop) ->
     async with shop.app:
         with pytest.raises(ConfigurationError, match="await the method of the app instead"):
             shop.app.sync.enqueue(shop.add.call(1, 1))
-        with pytest.raises(ConfigurationError, match="would wait for itself"):
+        with pytest.raises(ConfigurationError, match="would block this loop"):
             shop.app.sync.close()
 
 

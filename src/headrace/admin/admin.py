@@ -24,9 +24,9 @@ from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.starts import StartAt, start_of
 from headrace.core.traffic import KEPT_MINUTES
-from headrace.engine.home import Home
-from headrace.engine.patience import patiently
+from headrace.engine.app_loop import AppLoop
 from headrace.engine.registry import Registry
+from headrace.engine.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 
 from .contents import Contents, contents_of
@@ -48,7 +48,13 @@ class Admin:
     """Made by the app."""
 
     def __init__(
-        self, home: Home, registry: Registry, *, encode: Encode, mark_ttl: float, codec: Codec | None = None
+        self,
+        home: AppLoop,
+        registry: Registry,
+        *,
+        encode: Encode,
+        mark_ttl: float,
+        codec: Codec | None = None,
     ) -> None:
         self._home = home
         self._registry = registry
@@ -320,7 +326,7 @@ class Admin:
     async def _cancel(self, ids: Sequence[str], where: Place) -> int:
         count = 0
         for id in ids:
-            found = await patiently(partial(where.find, self._backend, id))
+            found = await with_retries(partial(where.find, self._backend, id))
             count += any([await self._cancelled(record) for record in found])
         return count
 
@@ -333,7 +339,7 @@ class Admin:
         return answer is not CancelAnswer.GONE
 
     async def _retry_now(self, id: str, where: Place) -> bool:
-        found = await patiently(partial(where.find, self._backend, id))
+        found = await with_retries(partial(where.find, self._backend, id))
         return any([await self._retried(record) for record in found])
 
     async def _retried(self, record: Record) -> bool:
@@ -348,7 +354,7 @@ class Admin:
         return hastened or (was_waiting and steps.doubt is not None)
 
     async def _edit(self, id: str, args: Sequence[Any], kwargs: Mapping[str, Any], where: Place) -> bool:
-        found = await patiently(partial(where.find, self._backend, id))
+        found = await with_retries(partial(where.find, self._backend, id))
         if not found or found[0].body is None:
             return False
         [record, *_] = found

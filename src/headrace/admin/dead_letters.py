@@ -14,7 +14,7 @@ from headrace.core.errors import ConfigurationError, RequestRefused
 from headrace.core.message import Stream, StreamKind, decode_envelope
 from headrace.core.outcome import DeadReason
 from headrace.core.record import DeadLetter, Page
-from headrace.engine.patience import patiently
+from headrace.engine.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 
 from .place import Place, attempt, rank
@@ -83,7 +83,7 @@ class DeadLetters:
 
     async def _chosen(self, chosen: DeadSelection) -> AsyncIterator[tuple[Stream, Sequence[str]]]:
         """The chosen dead letters, stream by stream, in steps."""
-        for stream in await patiently(partial(chosen.place.streams, self._backend)):
+        for stream in await with_retries(partial(chosen.place.streams, self._backend)):
             ids = chosen.ids
             if ids is None:
                 # All ids first, because each step removes letters and would shift the later pages.
@@ -95,7 +95,7 @@ class DeadLetters:
         cursor: str | None = None
         while True:
             listing = partial(self._backend.dead, stream, only=only, cursor=cursor, limit=STEP)
-            page = await patiently(listing)
+            page = await with_retries(listing)
             for letter in page:
                 yield letter.id
             cursor = page.cursor

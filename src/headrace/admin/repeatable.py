@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from headrace.core.errors import BackendUnavailable
-from headrace.engine.patience import patiently
+from headrace.engine.retrying import with_retries
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class RepeatableSteps:
         self.doubt: BackendUnavailable | None = None
 
     async def take(self, step: Callable[[], Awaitable[T]]) -> T:
-        return await patiently(step, trouble=self._note)
+        return await with_retries(step, on_error=self._note)
 
     def counted(self, number: int) -> Counted:
         counted = Counted(number)

@@ -11,7 +11,7 @@ from headrace.core.ids import new_id
 from headrace.core.message import Stream
 from headrace.core.position import Position
 from headrace.core.topics import Start
-from headrace.engine.home import Home
+from headrace.engine.app_loop import AppLoop
 from headrace.engine.streams import StreamRouter
 
 from .contents import EventInfo, read_event
@@ -30,7 +30,7 @@ class Tail:
 
     def __init__(
         self,
-        home: Home,
+        home: AppLoop,
         topic: str,
         start: Start,
         *,
@@ -74,8 +74,8 @@ class Tail:
     async def _look(self) -> None:
         if self._group is not None:
             self._position, self._group = await self._position_of(self._group), None
-        # While it waits it belongs to the app, so that it ends with it and does not open the store again.
-        self._home.move_in(self)
+        # Closing the app ends a tail that waits. Otherwise the tail would open the store again.
+        self._home.register_user(self.stop)
         self._backend = self._home.backend
         try:
             reading = await self._backend.read(
@@ -86,7 +86,7 @@ class Tail:
                 wait=BLOCK if self._follow else 0.0,
             )
         finally:
-            self._home.move_out(self)
+            self._home.unregister_user(self.stop)
         self._position = reading.position
         self._read.extend(read_event(entry, self._topic.name, self._codec) for entry in reading.entries)
         if not self._follow and not reading.entries:

@@ -18,7 +18,7 @@ from headrace.admin.place import Place
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.times import ago, span
-from headrace.engine.patience import impatience
+from headrace.engine.retrying import without_retries
 
 from . import text
 from .access.access import path_of, root_of
@@ -83,7 +83,7 @@ class Site:
     async def content(self, page: PageFunction, request: Request) -> Content:
         """What the page shows now. A page without a store says that the store is unavailable."""
         try:
-            with impatience():
+            with without_retries():
                 async with asyncio.timeout(STORE_TIMEOUT):
                     return await page(self.app, request)
         except TimeoutError:

@@ -11,7 +11,7 @@ from headrace.core.message import Source, Stream
 from headrace.core.signals import LeaseChanged
 
 from .emitter import Emitter
-from .patience import patiently
+from .retrying import with_retries
 from .streams import StreamRouter
 
 #: Seconds. Below this a worker would do nothing but renew. A stranger may have stored or announced any lease.
@@ -35,7 +35,7 @@ class Leases:
 
     async def add(self, source: Source, backend: StreamRouter, emitter: Emitter) -> None:
         """The same for one that comes later."""
-        previous = await patiently(lambda: backend.ensure(source, self._asked))
+        previous = await with_retries(lambda: backend.ensure(source, self._asked))
         self._leases.setdefault(source.stream, self._asked)
         if previous is not None:
             emitter.emit(LeaseChanged(source.stream.name, previous / SECOND, self._asked / SECOND))

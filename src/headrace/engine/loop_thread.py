@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for other threads, from its making until `stop`."""
+    """Runs coroutines for other threads until `stop`."""
 
     def __init__(self, name: str = "headrace loop") -> None:
         self.loop = asyncio.new_event_loop()
@@ -23,18 +23,18 @@ class LoopThread:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether no caller waits for an answer."""
         return not self._calls
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine, in the caller's context. It must not come after `stop`."""
+        """Run a coroutine in the context of the caller. Not allowed after `stop`."""
         call = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         return call
 
     def stop(self) -> None:
-        """End the thread. A call that has no answer yet is cancelled: nobody waits for ever."""
+        """End the thread. Calls without an answer are cancelled, so that no caller waits for ever."""
         self.loop.call_soon_threadsafe(self.loop.stop)
 
     async def ended(self) -> None:
@@ -43,6 +43,7 @@ class LoopThread:
         self._thread.join()
 
     def join(self) -> None:
+        """Wait until the thread has ended. Not for coroutines."""
         self._thread.join()
 
     def _serve(self) -> None:

@@ -1,172 +1,57 @@
-"""Appends messages: what is asked for while one append is under way goes together in the next."""
+"""Appends messages to streams. Messages that arrive while one append is in flight go together in the next."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import Awaitable, Iterable
 
 from headrace.core.backend import Answer
 from headrace.core.errors import BackendUnavailable, NotDurable
 from headrace.core.message import Batch, Message, Stream
 
 from .identity import new_identity
+from .producer_lane import BATCH_MESSAGES, AppendRequest, BatchParts, BatchSender, ProducerLane, next_batch
 from .service import backoff
 from .streams import StreamRouter
 
-#: The bounds of one append: messages, and bytes of their bodies (a single message may be larger).
-BATCH_MESSAGES = 500
-BATCH_BYTES = 1024 * 1024
-
-#: Callers in a batch from which on they are served in turns.
+#: Callers in one batch from which on they are answered in two halves.
 CROWD = 16
 
-#: Streams of which a producer keeps state; beyond that it forgets those that are idle.
+#: Lanes that a producer keeps. Beyond that it forgets those that are idle.
 LANES_MOST = 1000
-
-#: Seconds for which an append is tried again before the caller is told.
-PATIENCE = 10.0
-
-
-class _Request(msgspec.Struct):
-    """Messages of one caller, of which some may be still to come, and the answers so far."""
-
-    messages: list[Message]
-    total: int
-    future: asyncio.Future[list[Answer]]
-    since: float  # when it was made
-    taken: int = 0
-    answers: list[Answer] = []
-
-    def take(self, most: int, room: int, *, first: bool) -> tuple[list[Message], int]:
-        """The next messages, up to so many with so many bytes of bodies, and what is left of that room. The
-        first of a batch always fits."""
-        part: list[Message] = []
-        for message in self.messages[self.taken : self.taken + most]:
-            size = len(message.body)
-            if size > room and (part or not first):
-                break
-            room -= size
-            part.append(message)
-        self.taken += len(part)
-        return part, room
-
-    def answer(self, answers: list[Answer]) -> None:
-        """What the store said to a part that was taken."""
-        self.answers += answers
-        if len(self.answers) == self.total and not self.future.done():
-            self.future.set_result(self.answers)
-
-    def fail(self, error: Exception) -> None:
-        """What is left of it is not sent."""
-        self.taken = len(self.messages)
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
-class _Sender:
-    """Batches under one name: numbered, exactly one in flight."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.number = 0
-        self.task: asyncio.Task[None] | None = None
-        self.parts: list[tuple[_Request, list[Message]]] = []  # of the batch under way
-
-
-class _Lane:
-    """One stream's line of requests, and who sends them. The first sender takes whatever is there, any other
-    only lone messages: the parts of a larger request go one after the other."""
-
-    def __init__(self, stream: Stream, limit: int | None, names: Sequence[str]) -> None:
-        self.stream = stream
-        self.limit = limit
-        self.requests: deque[_Request] = deque()
-        self.senders = [_Sender(name) for name in names]
-        self.first = self.senders[0]
-        self.sending = 0  # how many of them are at it
-        self.starting = False  # a sender is about to take what is there
-        self.crowded = False  # in the last batch there were several: more will come with the next
-        self.alone = False  # a caller sends its own message, since the line was empty
-        self.caller: asyncio.Task[Any] | None = None  # who does, and since when it waits
-        self.since = 0.0
-        self.given_up: int | None = None  # it is out of time; how often it was cancelled before
-        self.answered_at = 0.0  # while the store takes what comes before, nobody is out of time
-        self.trouble: BackendUnavailable | None = None  # the last one
-        self.left: asyncio.Future[None] | None = None  # somebody waits for the end of that
-
-    @property
-    def idle(self) -> bool:
-        return not (self.alone or self.sending)
-
-    @property
-    def waiting(self) -> list[_Request]:
-        """Who has no answer yet, of those in the line and those whose messages are under way."""
-        sent = [request for sender in self.senders for request, _ in sender.parts]
-        known = [*self.requests, *sent]
-        return [request for request in known if not request.future.done()]
-
-    def until(self, since: float) -> float:
-        """When one who has waited since then is told that there is no answer."""
-        return max(since, self.answered_at) + PATIENCE
-
-    def out_of_time(self) -> BackendUnavailable:
-        why = self.trouble or f"the store has not answered within {PATIENCE:g} s"
-        return BackendUnavailable(str(why), uncertain=True, transient=True)
-
-    @property
-    def tasks(self) -> list[asyncio.Task[None]]:
-        return [sender.task for sender in self.senders if sender.task is not None]
-
-    def give_up(self) -> None:
-        """End what the caller waits for."""
-        if self.caller is not None and self.given_up is None:
-            self.given_up = self.caller.cancelling()
-            self.caller.cancel()
-
-    def is_given_up(self) -> bool:
-        """Whether the caller was ended for that, and for nothing else. Its task then goes on as before."""
-        before, self.given_up = self.given_up, None
-        return before is not None and self.caller is not None and self.caller.uncancel() <= before
-
-    def batch(self, sender: _Sender, messages: list[Message]) -> Batch:
-        sender.number += 1
-        return Batch(self.stream, sender.name, sender.number, messages, self.limit)
 
 
 class Producer:
-    """Idempotent: a batch whose answer was lost is sent again under its number and makes no second job.
+    """Appends the messages of all callers of one event loop.
 
-    The sending is a task of its own, so a caller that is cancelled does not tear a batch in flight. But who
-    finds the line empty, and no crowd lately, sends a lone message himself, which spares it half of the way
-    through the event loop; when he is cancelled over it, a task sends that batch again.
+    Appending is idempotent: a batch whose answer was lost is sent again under its number and makes no second
+    job. A task sends the batches, so cancelling a caller does not interrupt a batch in flight. When no batch
+    is in flight, the caller sends its single message directly. This saves one trip through the event loop.
+    When this caller is cancelled, a task sends the batch again.
 
-    Where a store takes several appends at once a crowd of callers is served in turns: while the store is at
-    work on the messages of some, others make theirs.
+    Some stores take several appends at once. There a crowd of callers is served in two halves: while the
+    store writes the messages of one half, the other half makes its next messages.
     """
 
     def __init__(self, backend: StreamRouter) -> None:
         self._backend = backend
         self._id = new_identity()
-        self._lanes: dict[tuple[Stream, int | None], _Lane] = {}
+        self._lanes: dict[tuple[Stream, int | None], ProducerLane] = {}
         self._watchdog: asyncio.TimerHandle | None = None
-        self._forgotten = 0  # how often lanes were
+        self._forgotten = 0  # how often idle lanes were forgotten
 
     def append(
         self, stream: Stream, messages: list[Message], limit: int | None, since: float | None = None
     ) -> Awaitable[list[Answer]]:
-        """Store the messages, in order; one answer each, or `BackendUnavailable` when there is none within
-        `PATIENCE` from now, or from `since`."""
+        """Store the messages in order, and return an answer for each. `BackendUnavailable` is raised when
+        there is no answer within `RETRY_TIME` from now, or from `since`."""
         lane = self._lanes.get((stream, limit)) or self._new_lane(stream, limit)
         since = time.monotonic() if since is None else since
         if self._watchdog is None:
-            self._watch(since + PATIENCE)
-        if len(messages) == 1 and not (lane.crowded or lane.alone or lane.sending):
-            return self._send_alone(lane, lane.batch(lane.first, messages), since)
+            self._watch(lane.until(since))
+        if len(messages) == 1 and not (lane.crowded or lane.direct or lane.sending):
+            return self._send_directly(lane, lane.batch(lane.first, messages), since)
         request = _new_request(messages, len(messages), since)
         if messages:
             self._submit(request, lane)
@@ -177,15 +62,15 @@ class Producer:
     async def append_pages(
         self, stream: Stream, pages: Iterable[list[Message]], total: int, limit: int | None
     ) -> list[Answer]:
-        """The same for `total` messages that are still to be written: the store is at work on a batch while
-        the pages of the next are made, and whatever else the loop has to do is done between two pages."""
+        """Store `total` messages that `pages` makes page by page. While the store writes one batch, the pages
+        of the next are made. Other tasks of the loop run between two pages."""
         lane = self._lanes.get((stream, limit)) or self._new_lane(stream, limit)
         request = _new_request([], total, time.monotonic())
         if self._watchdog is None:
-            self._watch(request.since + PATIENCE)
+            self._watch(lane.until(request.since))
         written: list[Message] = []
         for page in pages:
-            if request.future.done():  # it failed: the rest is not sent
+            if request.future.done():  # a part failed: the rest is not sent
                 break
             written += page
             if len(written) >= BATCH_MESSAGES or len(request.messages) + len(written) == total:
@@ -195,96 +80,92 @@ class Producer:
         return await request.future if total else []
 
     async def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait until everything in flight is answered."""
         for lane in list(self._lanes.values()):
-            if lane.alone:
-                lane.left = lane.left or asyncio.get_running_loop().create_future()
-                await asyncio.shield(lane.left)
+            if lane.direct:
+                lane.direct_ended = lane.direct_ended or asyncio.get_running_loop().create_future()
+                await asyncio.shield(lane.direct_ended)
         while tasks := [task for lane in self._lanes.values() for task in lane.tasks]:
             await asyncio.gather(*tasks, return_exceptions=True)
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
 
-    def forget(self) -> None:
-        """The loop that the lanes lived on is gone; begin anew under another name."""
-        self._id = new_identity()
-        self._lanes.clear()
-        self._watchdog = None
-
-    def _new_lane(self, stream: Stream, limit: int | None) -> _Lane:
+    def _new_lane(self, stream: Stream, limit: int | None) -> ProducerLane:
         if len(self._lanes) >= LANES_MOST:
             self._forget_idle_lanes()
-        # Batches with numbers of their own have a name of their own: those with another limit, and those of a
-        # lane that was forgotten and is made again.
+        # Each series of batch numbers has its own name: one for each limit, and a new one when a forgotten
+        # lane is made again.
         name = f"{self._id}~{self._forgotten}" if self._forgotten else self._id
         name = name if limit is None else f"{name}:{limit}"
-        # Events of a key stay in their order also when one append must be repeated.
+        # A topic has one sender, so that events of one key stay in order when an append is repeated.
         at_once = self._backend.appends_at_once if stream.kind == "queue" else 1
         names = [name, *(f"{name}+{number}" for number in range(1, at_once))]
-        lane = self._lanes[stream, limit] = _Lane(stream, limit, names)
+        lane = self._lanes[stream, limit] = ProducerLane(stream, limit, names)
         return lane
 
     def _forget_idle_lanes(self) -> None:
-        """All but the newest."""
+        """Forget idle lanes, except the newest ones."""
         self._forgotten += 1
         for key, lane in list(self._lanes.items())[: -LANES_MOST // 2]:
             if lane.idle and not lane.requests:
                 del self._lanes[key]
 
-    def _add(self, messages: list[Message], request: _Request, lane: _Lane) -> None:
-        """To a request of which so far all, or not all, was taken off the line."""
+    def _add(self, messages: list[Message], request: AppendRequest, lane: ProducerLane) -> None:
+        """Add messages to a request, and put it back into the line if it has left the line."""
         used_up = request.taken == len(request.messages)
         request.messages += messages
         if used_up:
             self._submit(request, lane)
 
-    def _submit(self, request: _Request, lane: _Lane) -> None:
+    def _submit(self, request: AppendRequest, lane: ProducerLane) -> None:
         lane.requests.append(request)
-        if not (lane.alone or lane.starting):
+        if not (lane.direct or lane.starting):
             self._start_one(lane)
 
-    def _start_one(self, lane: _Lane) -> None:
-        """Have whoever is free send what is there. Who is under way will look himself before he ends."""
+    def _start_one(self, lane: ProducerLane) -> None:
+        """Start one free sender. A sender at work looks into the line again before it ends."""
         for sender in lane.senders if lane.requests[0].total == 1 else [lane.first]:
             if sender.task is None:
                 self._start(lane, sender)
                 return
 
-    def _start(self, lane: _Lane, sender: _Sender, torn: Batch | None = None) -> None:
+    def _start(self, lane: ProducerLane, sender: BatchSender, interrupted: Batch | None = None) -> None:
         lane.starting = True
         lane.sending += 1
-        sending = self._send_all(lane, sender, torn)
+        sending = self._send_all(lane, sender, interrupted)
         sender.task = asyncio.get_running_loop().create_task(sending, name="headrace producer")
 
-    async def _send_alone(self, lane: _Lane, batch: Batch, since: float) -> list[Answer]:
-        lane.alone, lane.caller, lane.since, lane.trouble = True, asyncio.current_task(), since, None
-        torn: Batch | None = None
+    async def _send_directly(self, lane: ProducerLane, batch: Batch, since: float) -> list[Answer]:
+        lane.direct, lane.caller, lane.since, lane.error = True, asyncio.current_task(), since, None
+        interrupted: Batch | None = None
         try:
-            answers = await self._append_patiently(lane, batch, since)
+            answers = await self._append_with_retries(lane, batch, since)
             if lane.requests:
                 lane.answered_at = time.monotonic()
             return answers
         except asyncio.CancelledError:
             if lane.is_given_up():
                 raise lane.out_of_time() from None
-            torn = batch
+            interrupted = batch
             raise
         finally:
-            lane.alone = False
-            if lane.given_up is not None:  # the store was the quicker
+            lane.direct = False
+            if lane.given_up is not None:  # the store has answered at the same moment
                 lane.is_given_up()
-            if torn or lane.requests:
-                self._start(lane, lane.first, torn)
-            if lane.left is not None:
-                lane.left.set_result(None)
-                lane.left = None
+            if interrupted or lane.requests:
+                self._start(lane, lane.first, interrupted)
+            if lane.direct_ended is not None:
+                lane.direct_ended.set_result(None)
+                lane.direct_ended = None
 
-    async def _send_all(self, lane: _Lane, sender: _Sender, torn: Batch | None = None) -> None:
+    async def _send_all(
+        self, lane: ProducerLane, sender: BatchSender, interrupted: Batch | None = None
+    ) -> None:
         try:
-            if torn is not None:
-                await self._send(lane, torn, [])
-            while parts := _next_batch(lane.requests, lone=sender is not lane.first):
+            if interrupted is not None:
+                await self._send(lane, interrupted, [])
+            while parts := next_batch(lane.requests, single=sender is not lane.first):
                 lane.starting = False
                 messages = [message for request, part in parts for message in part]
                 lane.crowded = len(messages) > 1
@@ -295,12 +176,12 @@ class Producer:
             lane.sending -= 1
             sender.task, sender.parts = None, []
 
-    async def _send(self, lane: _Lane, batch: Batch, parts: list[tuple[_Request, list[Message]]]) -> None:
+    async def _send(self, lane: ProducerLane, batch: Batch, parts: BatchParts) -> None:
         since = parts[-1][0].since if parts else time.monotonic()
         try:
-            answers = await self._append_patiently(lane, batch, since)
-            lane.answered_at, lane.trouble = time.monotonic(), None
-            if len(answers) != len(batch.messages):  # a bug in a store: better heard of than waited for
+            answers = await self._append_with_retries(lane, batch, since)
+            lane.answered_at, lane.error = time.monotonic(), None
+            if len(answers) != len(batch.messages):  # a bug in the store: do not wait for ever
                 raise RuntimeError(f"{len(batch.messages)} messages were appended, {len(answers)} answered")
         except NotDurable as error:
             lane.answered_at = time.monotonic()
@@ -312,14 +193,14 @@ class Producer:
             return
         await _answer_in_turns(lane, parts, answers)
 
-    async def _append_patiently(self, lane: _Lane, batch: Batch, since: float) -> list[Answer]:
+    async def _append_with_retries(self, lane: ProducerLane, batch: Batch, since: float) -> list[Answer]:
         failures = 0
         uncertain = False
         while True:
             try:
                 return await self._backend.append(batch)
             except NotDurable:
-                raise  # it was taken: there is nothing to send again
+                raise  # the store has taken the batch, so it is not sent again
             except BackendUnavailable as error:
                 uncertain = uncertain or error.uncertain
                 failures += 1
@@ -328,12 +209,12 @@ class Producer:
                 if not passes or time.monotonic() + pause > lane.until(since):
                     error.uncertain = uncertain
                     raise
-                lane.trouble = error
+                lane.error = error
                 await asyncio.sleep(pause)
 
     def _watch(self, until: float) -> None:
-        """Look then for those who are out of time, also when the store leaves its answer open. One timer for
-        all: one for each would cost more than some stores do."""
+        """Look at `until` for callers that are out of time. There is one timer for all of them: a timer for
+        each message would cost more than some stores do."""
         delay = max(0.0, until - time.monotonic())
         self._watchdog = asyncio.get_running_loop().call_later(delay, self._look_for_late)
 
@@ -342,9 +223,9 @@ class Producer:
         now = time.monotonic()
         left: list[float] = []
         for lane in self._lanes.values():
-            if lane.alone and lane.until(lane.since) <= now:
+            if lane.direct and lane.until(lane.since) <= now:
                 lane.give_up()
-            elif lane.alone:
+            elif lane.direct:
                 left.append(lane.until(lane.since))
             for request in lane.waiting:
                 if lane.until(request.since) <= now:
@@ -355,38 +236,13 @@ class Producer:
             self._watch(min(left))
 
 
-def _new_request(messages: list[Message], total: int, since: float) -> _Request:
-    return _Request(messages, total, asyncio.get_running_loop().create_future(), since)
+def _new_request(messages: list[Message], total: int, since: float) -> AppendRequest:
+    return AppendRequest(messages, total, asyncio.get_running_loop().create_future(), since)
 
 
-def _next_batch(requests: deque[_Request], *, lone: bool) -> list[tuple[_Request, list[Message]]]:
-    """Take messages off the line up to the bounds of a batch, or up to the first request that is not for a
-    `lone` message; a request that is used up leaves the line."""
-    parts: list[tuple[_Request, list[Message]]] = []
-    most, room = BATCH_MESSAGES, BATCH_BYTES
-    while requests and most:
-        request = requests[0]
-        if lone and request.total > 1:
-            break
-        if request.taken == len(request.messages):  # an earlier part of it failed: the rest is not sent
-            requests.popleft()
-            continue
-        part, room = request.take(most, room, first=not parts)
-        if not part:
-            break
-        parts.append((request, part))
-        most -= len(part)
-        if request.taken < len(request.messages):
-            break
-        requests.popleft()
-    return parts
-
-
-async def _answer_in_turns(
-    lane: _Lane, parts: list[tuple[_Request, list[Message]]], answers: list[Answer]
-) -> None:
-    """Of a crowd that was all in one batch, let half go first: what they send next is on its way while the
-    others are still to be woken."""
+async def _answer_in_turns(lane: ProducerLane, parts: BatchParts, answers: list[Answer]) -> None:
+    """Answer a crowd in two halves: the next messages of the first half are sent while the second half is
+    woken."""
     half = len(parts) // 2 if len(parts) >= CROWD and len(lane.tasks) < len(lane.senders) else 0
     position = _answer_each(parts[:half], answers, 0)
     try:
@@ -396,15 +252,15 @@ async def _answer_in_turns(
         _answer_each(parts[half:], answers, position)
 
 
-def _answer_each(parts: list[tuple[_Request, list[Message]]], answers: list[Answer], position: int) -> int:
+def _answer_each(parts: BatchParts, answers: list[Answer], position: int) -> int:
     for request, part in parts:
         request.answer(answers[position : position + len(part)])
         position += len(part)
     return position
 
 
-def _fail_each(parts: list[tuple[_Request, list[Message]]], error: NotDurable) -> None:
-    """Tell each caller which of its own messages were taken."""
+def _fail_each(parts: BatchParts, error: NotDurable) -> None:
+    """Raise the error in each caller, with the answers for its own messages."""
     position = 0
     for request, part in parts:
         request.answers += error.job[position : position + len(part)]

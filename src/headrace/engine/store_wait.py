@@ -1,4 +1,4 @@
-"""How a worker that starts waits for its store: one that is away, or that takes no changes."""
+"""How a worker that starts waits for a store that cannot be reached, or that refuses changes."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.signals import BackendError
 
 from .emitter import Emitter
-from .patience import Manner, asking
+from .retrying import RetryRule, retry_rule
 
-#: Seconds that a worker waits for its store when it starts, and between two times that it says so.
-START_PATIENCE, SAY_EVERY = 60.0, 3.0
+#: Seconds for which a starting worker waits for its store, and seconds between two signals about this.
+START_TIME, SIGNAL_EVERY = 60.0, 3.0
 
 
 @contextmanager
 def waiting_for_store(emitter: Emitter) -> Iterator[None]:
-    """Whatever is asked of the store here is asked again, for `START_PATIENCE` altogether; it is said why."""
-    until = time.monotonic() + START_PATIENCE
-    said_at: float | None = None
+    """Repeat requests to the store in this block for `START_TIME` in all, and emit `BackendError`
+    meanwhile."""
+    until = time.monotonic() + START_TIME
+    signalled_at: float | None = None
 
-    def say(error: BackendUnavailable) -> None:
-        nonlocal said_at
+    def signal(error: BackendUnavailable) -> None:
+        nonlocal signalled_at
         now = time.monotonic()
-        if manner.may_ask_again(error) and (said_at is None or now - said_at >= SAY_EVERY):
-            said_at = now
+        if rule.allows_retry(error) and (signalled_at is None or now - signalled_at >= SIGNAL_EVERY):
+            signalled_at = now
             emitter.emit(BackendError(service="start", error=str(error), delay=max(0.0, until - now)))
 
-    manner = Manner(until, say, refusals=True)
+    rule = RetryRule(until, signal, refusals=True)
     try:
-        with asking(manner):
+        with retry_rule(rule):
             yield
     except BackendUnavailable as error:
-        if said_at is not None:
-            error.args = (f"{error}; the worker has waited for its store for {START_PATIENCE:g} s",)
+        if signalled_at is not None:
+            error.args = (f"{error}; the worker has waited for its store for {START_TIME:g} s",)
         raise

@@ -25,9 +25,9 @@ from .finished import Finished
 from .group_fetcher import GroupFetcher
 from .holdings import Holdings
 from .leases import Leases
-from .patience import patiently
 from .permits import Permits
 from .registry import Registry
+from .retrying import with_retries
 from .run import Run
 from .service import Service
 from .shares import Shares
@@ -289,7 +289,7 @@ class Subscribers:
 
     async def _streams(self) -> list[Stream]:
         """What there is, as far as a pattern could be interested."""
-        return await patiently(self._backend.streams) if self._has_patterns else []
+        return await with_retries(self._backend.streams) if self._has_patterns else []
 
     def _is_known(self, subscription: Subscription, streams: Sequence[Stream]) -> bool:
         """Whether it is a pattern that somebody followed before: what it has not met yet was made later."""
@@ -340,8 +340,9 @@ class Subscribers:
             reader.start()
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """When a worker starts the store is asked patiently; later the services ask again by themselves."""
-        return await (ask() if self._reading else patiently(ask))
+        """When a worker starts the store is asked with retries; later the services ask again by
+        themselves."""
+        return await (ask() if self._reading else with_retries(ask))
 
     async def _discover(self) -> float | None:
         async with self._discovering:

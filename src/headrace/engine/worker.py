@@ -26,6 +26,7 @@ from headrace.core.signals import (
 from .accounts import Accounts
 from .announcement import announcement
 from .announcer import Announcer
+from .app_loop import AppLoop
 from .balancer import Balancer
 from .bundle import FinishedBundle, parts_of
 from .burst import until_drained
@@ -38,7 +39,6 @@ from .fetcher import Fetcher
 from .finished import Finished
 from .first_of import first_of
 from .holdings import Holdings
-from .home import Home
 from .identity import new_identity
 from .interrupts import guard_tasks
 from .judge import Judge
@@ -74,7 +74,7 @@ class Worker:
         self,
         options: WorkerOptions,
         *,
-        home: Home,
+        home: AppLoop,
         registry: Registry,
         emitter: Emitter,
         subscriptions: Sequence[Subscription] = (),
@@ -217,7 +217,7 @@ class Worker:
         await shutdown.take(self._executor.close)
         await shutdown.take(lambda: self._resources.close(self._hurry), QUICK_ALL)
         await shutdown.take(self._retire)
-        self._home.move_out(self)
+        self._home.unregister_user(self.stop)
         self._registry.running.discard(self)
         self._state = "stopped"
         self._emitter.emit(WorkerStopped(self.id, self.processed, self._accounts.released))
@@ -264,7 +264,7 @@ class Worker:
             await self._take_back()
             raise
         self._started_us = round(time.time() * SECOND)
-        self._home.move_in(self)
+        self._home.register_user(self.stop)
         self._silence = backend.listen(self._orders.obey)
         self._unguard = guard_tasks()
         self._slots.start()

@@ -1,1 +1,1 @@
-"""The events face of the engine: topics, subscriptions and deliveries."""
+"""Events: topics, subscriptions and deliveries. A layer over the engine that does not know jobs."""

@@ -1,4 +1,4 @@
-"""An event in the hands of one group: the handler that takes it settles it, at most once."""
+"""An event that is delivered to one group. Its handler settles it, at most once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ T = TypeVar("T")
 
 
 class Delivery(Generic[T]):
-    """What a handler of `Delivery[OrderPlaced]` gets. With `ack="manual"` it must settle it by `ack()`,
-    `reject()` or `retry()`; with `ack="success"` it may, and what it does not settle is settled by its end.
+    """What a handler that takes `Delivery[OrderPlaced]` gets.
 
-    Each of the three waits until the store has written it. A second one raises `AlreadySettled`.
+    With `ack="manual"` the handler must settle the event with `ack()`, `reject()` or `retry()`. With
+    `ack="success"` it may do so; otherwise the end of the handler settles the event. Each of the three
+    methods waits until the store has written the outcome. A second call raises `AlreadySettled`.
     """
 
     __slots__ = ("_desk", "_run", "event")
@@ -36,6 +37,7 @@ class Delivery(Generic[T]):
 
     @property
     def payload(self) -> T:
+        """The payload of the event."""
         return self.event.payload
 
     @property
@@ -45,7 +47,8 @@ class Delivery(Generic[T]):
 
     @property
     def redelivered(self) -> bool:
-        """Whether an earlier handling was cut off, by a crash or a shutdown, and may have done a part."""
+        """Whether a crash or a shutdown interrupted an earlier run, which may have done a part of the
+        work."""
         return self._run.redelivered
 
     @property
@@ -55,18 +58,19 @@ class Delivery(Generic[T]):
 
     @property
     def settled(self) -> bool:
+        """Whether the event is settled."""
         return self._run.settled
 
     async def ack(self) -> None:
-        """The event is done with, for this group."""
+        """Settle the event: this group has handled it."""
         await self._settle(None)
 
     async def reject(self, why: str) -> None:
-        """The event goes to the group's dead letters."""
+        """Settle the event: it goes to the dead letters of the group, with `why` as the reason."""
         await self._settle(Unrecoverable(why))
 
     async def retry(self, delay: Duration = 0) -> None:
-        """The event comes again after `delay` seconds; this counts as a failure."""
+        """Settle the event: the group gets it again after `delay` seconds. This counts as a failure."""
         await self._settle(RetryLater(delay))
 
     def ack_sync(self) -> None:

@@ -1,4 +1,4 @@
-"""An event as handlers see it, and what publishing one is answered."""
+"""An event as handlers see it, and the outcomes of publishing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Event(msgspec.Struct, Generic[T], frozen=True):
-    """The payload with its envelope. A handler that wants it takes `Event[OrderPlaced]`."""
+    """The payload with its envelope. A handler that needs the envelope takes `Event[OrderPlaced]`."""
 
     id: str
     topic: str
@@ -46,7 +46,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Duplicate(msgspec.Struct, frozen=True):
-    """An event with the same idempotency key was stored before, under this id; this one was not."""
+    """An event with the same idempotency key was stored before, under this id. This event was not stored."""
 
     id: str
 
@@ -57,16 +57,18 @@ class Refused(msgspec.Struct, frozen=True):
     error: Exception
 
 
-Outcome = Published | Duplicate | Refused
+#: The outcome of publishing one of many events.
+PublishOutcome = Published | Duplicate | Refused
 
 
 def handed_on(event: Event[Any]) -> dict[str, str]:
     """The headers of a job that an event starts."""
-    said = {TRACEPARENT: event.traceparent, CORRELATION_ID: event.correlation_id or event.id}
-    return {**event.headers, **{name: text for name, text in said.items() if text}}
+    added = {TRACEPARENT: event.traceparent, CORRELATION_ID: event.correlation_id or event.id}
+    return {**event.headers, **{name: text for name, text in added.items() if text}}
 
 
 def event_of(envelope: EventEnvelope, topic: str, payload: Any, expires_us: int) -> Event[Any]:
+    """The event of an envelope, with its decoded payload."""
     return Event(
         id=envelope.id,
         topic=topic,

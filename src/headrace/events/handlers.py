@@ -1,4 +1,5 @@
-"""From a function to the handler of a subscription: what it takes is read off its first parameter."""
+"""Turns a function into the handler of a subscription. The annotation of its first parameter says what it
+takes."""
 
 from __future__ import annotations
 
@@ -28,12 +29,13 @@ from .delivery import Delivery
 from .event import Event, event_of
 from .options import SubscriptionOptions
 
-#: What a handler wants of an event.
+#: What a handler takes: the payload, the event, or the delivery.
 Form = Literal["payload", "event", "delivery"]
 
 
-class Handled:
-    """Reads events for one function: decodes the payload into its type, in the form that it wants."""
+class EventReader:
+    """Reads events for one function: decodes the payload into its type, and gives the function what it
+    takes."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class Handled:
         self._manual = options.ack == "manual"
 
     def check(self) -> None:
-        """As `resolve`, unless the annotations name what is only known later."""
+        """Do what `resolve` does, unless an annotation names something that is defined later."""
         try:
             hints_of(self._function, self._local_names)
         except ConfigurationError:
@@ -64,16 +66,16 @@ class Handled:
         self.resolve()
 
     def resolve(self) -> None:
-        """Look at the annotations now, so that what cannot work is found before the first event."""
+        """Check the annotations now, so that wrong ones are found before the first event."""
         _ = self._decoder, self.form
         if self._manual and self.form != "delivery":
             raise ConfigurationError(
-                f"{self._name} has ack='manual': it must take a Delivery[...], and settle it"
+                f"{self._name} has ack='manual': it must take a Delivery[...] and settle it"
             )
         if self._batch and self.form == "delivery":
             raise ConfigurationError(
-                f"{self._name} has batch=: it takes a list of payloads or of Event[...], and settles single "
-                "ones apart by returning a BatchResult"
+                f"{self._name} has batch=: it takes a list of payloads or of Event[...]. To settle single "
+                "events separately, it returns a BatchResult"
             )
 
     def fit(self, run: Run, desk: Desk) -> tuple[Any, ...]:
@@ -100,7 +102,7 @@ class Handled:
 
     @cached_property
     def _annotation(self) -> Any:
-        """How the function annotates one event."""
+        """The annotation of one event."""
         hint = hints_of(self._function, self._local_names).get(self._parameter, Any)
         if not self._batch or hint is Any:
             return hint
@@ -116,7 +118,7 @@ class Handled:
 
     @cached_property
     def _payload_type(self) -> Any:
-        """The topic's type; where it has none, the one that the function is annotated with."""
+        """The type of the topic; when it has none, the type that the function is annotated with."""
         if self._wanted is not Any:
             return self._wanted
         if self.form == "payload":
@@ -126,12 +128,13 @@ class Handled:
 
 def handler_of(
     function: Callable[..., Any],
-    handled: Handled,
+    reader: EventReader,
     name: str,
     retry: RetryPolicy | RetryFunction,
     *,
     batch: bool,
 ) -> Handler:
+    """The handler of a subscription."""
     is_async = inspect.iscoroutinefunction(function)
     needs = needs_of(function)
     return Handler(
@@ -145,7 +148,7 @@ def handler_of(
         retry=retry,
         timeout=None,
         result_ttl=0.0,
-        fit=handled.fit,
+        fit=reader.fit,
         batch=batch,
     )
 
@@ -155,14 +158,14 @@ def _not_decoded(payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of a `functools.partial`, which has the annotations."""
+    """The function inside a `functools.partial`: this function has the annotations."""
     while isinstance(function, partial):
         function = function.func
     return function
 
 
 def _only_parameter(function: Callable[..., Any]) -> str:
-    """The name of the parameter that takes the event; all others must be provided or have a default."""
+    """The name of the parameter that takes the event. All others must be dependencies or have a default."""
     parameters = list(asked_of_callers(inspect.signature(function)).parameters.values())
     first = next((each for each in parameters if each.kind is not Parameter.KEYWORD_ONLY), None)
     others = [each for each in parameters if each is not first and each.default is Parameter.empty]

@@ -1,12 +1,14 @@
-"""The options of topics and subscriptions, as users write them, checked where they are written."""
+"""The options of topics, subscriptions and events. They are checked where users write them."""
 
 from __future__ import annotations
 
-from typing import Any, cast, get_args
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal, Never, TypedDict, cast, get_args
 
 import msgspec
 
-from headrace.core.checks import flag
+from headrace.core.checks import flag, unknown_option
 from headrace.core.clock import microseconds
 from headrace.core.duration import Duration, positive_seconds
 from headrace.core.errors import ConfigurationError
@@ -19,22 +21,104 @@ from headrace.core.starts import StartAt, start_of
 from headrace.core.topics import Start, TopicRules
 from headrace.engine.subscription import Acknowledgement
 
-#: How many events of a subscription are in flight at most, unless it says otherwise.
+#: How long events are kept by default.
+WEEK = timedelta(days=7)
+
+#: How many events of a subscription are in flight at most by default.
 IN_FLIGHT = 64
 
 
+class TopicSettings(TypedDict, total=False):
+    """The options of `app.topic(...)`, as users write them.
+
+    - `retention`: how long events are kept; None: for ever
+    - `max_length`: how many events are kept at most
+    - `retention_strict`: keep an event, whatever its age, until every group with a living member has drawn it
+    - `idempotency_window`: how long an idempotency key is remembered
+    - `schema_version`: the version that events of this topic carry
+    - `partitions`: the number of parts of a topic that is not made yet
+    """
+
+    retention: Duration | None
+    max_length: int | None
+    retention_strict: bool
+    idempotency_window: Duration
+    schema_version: int
+    partitions: int | None
+
+
+class GroupSettings(TypedDict, total=False):
+    """The options that all subscriptions share."""
+
+    retry: RetryPolicy | RetryFunction | None
+    max_in_flight: int | None
+    start: StartAt
+    fan_out: bool
+    ordered: bool
+
+
+class SubscriptionSettings(GroupSettings, total=False):
+    """The options of `subscribe(...)`, as users write them.
+
+    - `ack`: an event is settled by the success of its handler (`"success"`), before it is handled
+      (`"receipt"`), or by the handler itself (`"manual"`)
+    - `retry`: a `RetryPolicy`, or a function `(failures, error) -> delay | None`
+    - `max_in_flight`: how many events one worker holds at most
+    - `start`: where a new group begins: `"new"`, `"beginning"`, the id of an event, or a datetime with a time
+      zone
+    - `fan_out`: every process gets every event while it runs
+    - `ordered`: events of one key are handled one at a time, in order
+    """
+
+    ack: Acknowledgement
+
+
+class BatchSettings(GroupSettings, total=False):
+    """The options of `subscribe(batch=...)`, as users write them: those of `SubscriptionSettings`, except
+    that a batch is not settled by hand."""
+
+    ack: Literal["success", "receipt"]
+
+
+class EventOptions(TypedDict, total=False):
+    """The options of `publish(...)` and `message(...)`, as users write them.
+
+    - `key`: ordered groups handle events of one key one at a time, in order
+    - `headers`: texts that travel with the event
+    - `kind`: the kind of the event; by default the name of its type
+    - `source`: where the event comes from
+    - `delay` or `at`: when the event may be delivered first, as seconds from now or as a datetime with a time
+      zone
+    - `expires`: how long the event may wait for its handler
+    - `idempotency_key`: events with the same key are stored once within the window of the topic
+    - `correlation_id`: by default that of the job or event whose handler publishes this event
+    - `schema_version`: by default that of the topic
+    """
+
+    key: str | None
+    headers: Mapping[str, str] | None
+    kind: str | None
+    source: str | None
+    delay: Duration | None
+    at: datetime | None
+    expires: Duration | None
+    idempotency_key: str | None
+    correlation_id: str | None
+    schema_version: int | None
+
+
 class TopicOptions(msgspec.Struct, frozen=True):
-    """What a topic was declared with."""
+    """The checked options of a topic."""
 
     name: str
     rules: TopicRules
-    window_us: int  # for which an idempotency key is remembered
+    window_us: int  # how long an idempotency key is remembered
     schema_version: int = 1
-    partitions: int | None = None  # None: whatever the store has
+    partitions: int | None = None  # None: as the store has it
 
 
 class SubscriptionOptions(msgspec.Struct, frozen=True):
-    """What a subscription was declared with."""
+    """The checked options of a subscription."""
 
     group: str | None
     ack: Acknowledgement
@@ -49,13 +133,17 @@ class SubscriptionOptions(msgspec.Struct, frozen=True):
 def topic_options(
     name: object,
     *,
-    retention: Duration | None,
-    max_length: int | None,
-    retention_strict: bool,
-    idempotency_window: Duration,
-    schema_version: int,
-    partitions: int | None,
+    retention: Duration | None = WEEK,
+    max_length: int | None = None,
+    retention_strict: bool = True,
+    idempotency_window: Duration = 3600,
+    schema_version: int = 1,
+    partitions: int | None = None,
+    **unknown: Never,
 ) -> TopicOptions:
+    """The options of a topic, checked."""
+    for option in unknown:
+        raise unknown_option("topic()", option, TopicSettings.__annotations__)
     rules = TopicRules(
         retention_us=0 if retention is None else microseconds(positive_seconds("retention", retention)),
         max_length=None if max_length is None else positive_number("max_length", max_length),
@@ -70,14 +158,18 @@ def topic_options(
 def subscription_options(
     group: str | None,
     *,
-    ack: str,
-    retry: RetryPolicy | RetryFunction | None,
-    max_in_flight: int | None,
-    start: StartAt,
-    fan_out: bool,
-    batch: int | None,
-    ordered: bool,
+    batch: int | None = None,
+    ack: Acknowledgement = "success",
+    retry: RetryPolicy | RetryFunction | None = None,
+    max_in_flight: int | None = None,
+    start: StartAt = "new",
+    fan_out: bool = False,
+    ordered: bool = False,
+    **unknown: Never,
 ) -> SubscriptionOptions:
+    """The options of a subscription, checked one by one and together."""
+    for option in unknown:
+        raise unknown_option("subscribe()", option, {"batch": int, **SubscriptionSettings.__annotations__})
     size = None if batch is None else positive_number("batch", batch)
     options = SubscriptionOptions(
         group=None if group is None else checked_name("group", group),
@@ -103,32 +195,32 @@ def _impossible(options: SubscriptionOptions, limited: bool) -> list[tuple[bool,
     return [
         (
             event != "" and not is_made_id(event),
-            f"start={event!r} is no event's id, and neither 'new' nor 'beginning'",
+            f"start={event!r} is not 'new', 'beginning' or the id of an event",
         ),
         (
             fan_out and options.group is not None,
-            "a subscription has a group, or fan_out=True: a fan-out goes to every process and has no group",
+            "a subscription takes group= or fan_out=True, not both: a fan-out has no group",
         ),
-        (not fan_out and options.group is None, "say which group= subscribes, or fan_out=True"),
+        (not fan_out and options.group is None, "a subscription needs group= or fan_out=True"),
         (
             fan_out and ack != "success",
-            f"fan_out=True with ack={ack!r}: nothing is held that could be settled",
+            f"fan_out=True with ack={ack!r}: a fan-out holds no events, so there is nothing to settle",
         ),
         (
             fan_out and options.ordered,
-            "fan_out=True with ordered=True: each process reads the log in its order",
+            "fan_out=True with ordered=True: a fan-out reads the log in order anyway",
         ),
         (
             batch is not None and ack == "manual",
-            "batch= with ack='manual': return a BatchResult instead, which settles single events apart",
+            "batch= with ack='manual': return a BatchResult instead, which settles single events separately",
         ),
         (
             ack == "receipt" and options.retry not in (None, RetryPolicy.none()),
-            "ack='receipt' with retry=: an event that is settled before it is handled is not tried again",
+            "ack='receipt' with retry=: an event that is settled before it is handled is not retried",
         ),
         (
             options.ordered and ack == "receipt",
-            "ordered=True with ack='receipt': an event that is settled before it is handled orders nothing",
+            "ordered=True with ack='receipt': an event that is settled on receipt does not delay the next",
         ),
         (
             limited and batch is not None and options.max_in_flight < batch,
@@ -138,7 +230,7 @@ def _impossible(options: SubscriptionOptions, limited: bool) -> list[tuple[bool,
 
 
 def checked_pattern(pattern: object) -> str:
-    """A topic's name in which `*` may stand for one dotted segment."""
+    """The name of a topic in which `*` may stand for one dotted segment."""
     if (
         isinstance(pattern, str)
         and PATTERN.fullmatch(pattern.replace("*", "x"))
@@ -146,7 +238,7 @@ def checked_pattern(pattern: object) -> str:
     ):
         return pattern
     raise ConfigurationError(
-        f"{pattern!r} is no pattern of topics: write their name with * for a whole segment, as in orders.*"
+        f"{pattern!r} is not a pattern of topics: write a name with * for a whole segment, as in orders.*"
     )
 
 

@@ -1,30 +1,35 @@
-"""A topic, and patterns of topics: where events are published and handlers subscribe."""
+"""Topics and patterns of topics: events are published to them, and handlers subscribe to them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 
+from headrace.core.checks import unknown_option
 from headrace.core.directives import Snooze
-from headrace.core.duration import Duration
 from headrace.core.errors import ConfigurationError, QueueFull
 from headrace.core.hints import names_in_sight
-from headrace.core.retry import RetryFunction, RetryPolicy
+from headrace.core.shown_options import shows_options
 from headrace.core.starts import StartAt, start_of
 from headrace.core.topics import Start
-from headrace.engine.subscription import Acknowledgement
 
 from .delivery import Delivery
-from .event import Event, Outcome, handed_on
-from .letters import Draft, EventLetters
-from .options import SubscriptionOptions, TopicOptions, subscription_options
+from .encoder import EventDraft, EventEncoder
+from .event import Event, PublishOutcome, handed_on
+from .options import (
+    BatchSettings,
+    EventOptions,
+    SubscriptionOptions,
+    SubscriptionSettings,
+    TopicOptions,
+    subscription_options,
+)
 
-#: Seconds for which it is remembered that an event has started its job.
+#: Seconds for which the job of an event is remembered.
 REMEMBERED = 3600.0
 
-#: Seconds after which a job is enqueued again that its queue had no room for.
-FULL = 1.0
+#: Seconds after which a job is enqueued again when its queue was full.
+FULL_DELAY = 1.0
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,7 +57,8 @@ class Fed(Protocol[T_contra]):
 
 
 class Subscribe(Protocol[T]):
-    """What `@topic.subscribe(...)` stands on: a function of the payload, the event or the delivery."""
+    """What `topic.subscribe(...)` returns: a decorator for a function of the payload, the event or the
+    delivery."""
 
     @overload
     def __call__(self, handler: Callable[[Delivery[T]], R], /) -> Callable[[Delivery[T]], R]: ...
@@ -63,7 +69,8 @@ class Subscribe(Protocol[T]):
 
 
 class SubscribeBatch(Protocol[T]):
-    """The same with `batch=`: a list of any of them."""
+    """What `topic.subscribe(batch=...)` returns: a decorator for a function of a list of payloads or
+    events."""
 
     @overload
     def __call__(self, handler: Callable[[list[Event[T]]], R], /) -> Callable[[list[Event[T]]], R]: ...
@@ -74,10 +81,10 @@ class SubscribeBatch(Protocol[T]):
 class Publisher(Protocol):
     """What a topic needs of the app."""
 
-    async def publish(self, topic: TopicOptions, letters: EventLetters, draft: Draft[Any], /) -> str: ...
+    async def publish(self, topic: Topic[Any], draft: EventDraft[Any], /) -> str: ...
     async def publish_many(
-        self, topic: TopicOptions, letters: EventLetters, drafts: list[Draft[Any]], /
-    ) -> list[Outcome]: ...
+        self, topic: Topic[Any], drafts: list[EventDraft[Any]], /
+    ) -> list[PublishOutcome]: ...
     async def replay(self, topic: str, group: str, start: Start, /) -> None: ...
     def subscribe(
         self,
@@ -90,7 +97,7 @@ class Publisher(Protocol):
 
 
 class _Subscribable(Generic[T]):
-    """What topics and patterns have in common."""
+    """What topics and patterns share."""
 
     name: str
     wanted: Any
@@ -98,171 +105,100 @@ class _Subscribable(Generic[T]):
 
     @overload
     def subscribe(
-        self,
-        group: str | None = ...,
-        *,
-        ack: Acknowledgement = ...,
-        retry: RetryPolicy | RetryFunction | None = ...,
-        max_in_flight: int | None = ...,
-        start: StartAt = ...,
-        fan_out: bool = ...,
-        batch: None = ...,
-        ordered: bool = ...,
+        self, group: str | None = ..., *, batch: None = ..., **options: Unpack[SubscriptionSettings]
     ) -> Subscribe[T]: ...
     @overload
     def subscribe(
-        self,
-        group: str | None = ...,
-        *,
-        batch: int,
-        ack: Literal["success", "receipt"] = ...,
-        retry: RetryPolicy | RetryFunction | None = ...,
-        max_in_flight: int | None = ...,
-        start: StartAt = ...,
-        fan_out: bool = ...,
-        ordered: bool = ...,
+        self, group: str | None = ..., *, batch: int, **options: Unpack[BatchSettings]
     ) -> SubscribeBatch[T]: ...
 
+    @shows_options(SubscriptionSettings, subscription_options)
     def subscribe(
-        self,
-        group: str | None = None,
-        *,
-        ack: Acknowledgement = "success",
-        retry: RetryPolicy | RetryFunction | None = None,
-        max_in_flight: int | None = None,
-        start: StartAt = "new",
-        fan_out: bool = False,
-        batch: int | None = None,
-        ordered: bool = False,
+        self, group: str | None = None, *, batch: int | None = None, **options: Unpack[SubscriptionSettings]
     ) -> Any:
-        """Handle events: `@orders.subscribe(group="billing")` over a function of one event.
+        """Handle events: `@orders.subscribe(group="billing")` on a function of one event.
 
-        Each group sees every event, and its members share them. With `fan_out=True` every process gets every
-        event while it runs. `ack`: settled by success (the default), on receipt, or by hand.
+        The function takes the payload, `Event[...]` or `Delivery[...]`. Each group gets every event, and the
+        members of one group share them. With `fan_out=True` there is no group: every process gets every event
+        while it runs. With `batch=100` the function takes a list of at most so many payloads or events.
+        `SubscriptionSettings` lists the other options.
         """
-        options = subscription_options(
-            group,
-            ack=ack,
-            retry=retry,
-            max_in_flight=max_in_flight,
-            start=start,
-            fan_out=fan_out,
-            batch=batch,
-            ordered=ordered,
-        )
+        checked = subscription_options(group, batch=batch, **options)
         local_names = names_in_sight(1)
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             if not callable(function):
                 raise ConfigurationError(f"a handler is a function, not {function!r}")
-            self._publisher.subscribe(self, function, options, local_names)  # type: ignore[arg-type]
+            self._publisher.subscribe(self, function, checked, local_names)  # type: ignore[arg-type]
             return function
 
         return declare
 
 
 class Topic(_Subscribable[T]):
-    """Made by `app.topic(name, type)`."""
+    """A named log of events. Made by `app.topic(name, type)`."""
 
     def __init__(
-        self, options: TopicOptions, wanted: Any, *, letters: EventLetters, publisher: Publisher
+        self, options: TopicOptions, wanted: Any, *, encoder: EventEncoder, publisher: Publisher
     ) -> None:
         self.name = options.name
         self.options = options
         self.wanted = wanted
-        self._letters = letters
+        self.encoder = encoder
         self._publisher = publisher
 
     def __repr__(self) -> str:
         return f"<Topic {self.name}>"
 
-    async def publish(
-        self,
-        event: T,
-        *,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        kind: str | None = None,
-        source: str | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        expires: Duration | None = None,
-        idempotency_key: str | None = None,
-        correlation_id: str | None = None,
-        schema_version: int | None = None,
-    ) -> str:
-        """Store one event, for every group; its id. When this returns, it will be delivered.
+    @shows_options(EventOptions, EventDraft)
+    async def publish(self, event: T, **options: Unpack[EventOptions]) -> str:
+        """Store one event for every group, and return its id: `await orders.publish(OrderPlaced(7),
+        key="customer-3")`.
 
-        The same `idempotency_key` within the topic's window is stored once: the id is then the first one's.
+        When this returns, the event will be delivered. Events with the same `idempotency_key` within the
+        window of the topic are stored once: the id is then the id of the first. `EventOptions` lists the
+        options.
         """
-        draft = self.message(
-            event,
-            key=key,
-            headers=headers,
-            kind=kind,
-            source=source,
-            delay=delay,
-            at=at,
-            expires=expires,
-            idempotency_key=idempotency_key,
-            correlation_id=correlation_id,
-            schema_version=schema_version,
-        )
-        return await self._publisher.publish(self.options, self._letters, draft)
+        return await self._publisher.publish(self, self.message(event, **options))
 
-    async def publish_many(self, events: Iterable[T | Draft[T]]) -> list[Outcome]:
-        """Store many events, a write for every few hundred; one outcome each, in order. What is wrong with
-        one of them is its own outcome and spoils no other."""
-        drafts = [each if isinstance(each, Draft) else Draft(each) for each in events]
-        return await self._publisher.publish_many(self.options, self._letters, drafts)
+    async def publish_many(self, events: Iterable[T | EventDraft[T]]) -> list[PublishOutcome]:
+        """Store many events, a few hundred with each write. They are payloads, or made by `message()`.
 
-    def message(
-        self,
-        payload: T,
-        *,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        kind: str | None = None,
-        source: str | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        expires: Duration | None = None,
-        idempotency_key: str | None = None,
-        correlation_id: str | None = None,
-        schema_version: int | None = None,
-    ) -> Draft[T]:
-        """A payload with what is said about it, for `publish_many`."""
-        return Draft(
-            payload,
-            key=key,
-            headers=headers,
-            kind=kind,
-            source=source,
-            delay=delay,
-            at=at,
-            expires=expires,
-            idempotency_key=idempotency_key,
-            correlation_id=correlation_id,
-            schema_version=schema_version,
-        )
+        The outcomes are in the order of the events: `Published(id)`, `Duplicate(id)` or `Refused(error)`. An
+        event that is refused does not affect the others.
+        """
+        drafts = [each if isinstance(each, EventDraft) else EventDraft(each) for each in events]
+        return await self._publisher.publish_many(self, drafts)
+
+    @shows_options(EventOptions, EventDraft)
+    def message(self, payload: T, **options: Unpack[EventOptions]) -> EventDraft[T]:
+        """An event with options for `publish_many`: `orders.message(OrderPlaced(7), key="customer-3")`."""
+        try:
+            return EventDraft(payload, **options)
+        except TypeError:
+            known = EventOptions.__annotations__
+            raise unknown_option("publish()", next(iter(options.keys() - known.keys())), known) from None
 
     async def replay(self, *, group: str, since: StartAt = "beginning") -> None:
-        """Have a group read history again, from an event's id, a time, or the beginning of what is kept.
-        What it has in hand just now stays there and is not given to it twice; an ordered group gets it again
-        in its turn, so that the newest event of each key comes last."""
+        """Let a group read the log again from `since`: the id of an event, a time, or `"beginning"`.
+
+        Events that the group holds at this moment are not delivered to it twice. An ordered group gets them
+        again in their order, so that the newest event of each key comes last.
+        """
         await self._publisher.replay(self.name, group, start_of(since, "since"))
 
     def feed(self, task: Fed[T], *, group: str | None = None, start: StartAt = "new") -> None:
-        """Start a job of this task for each event, with the payload as its argument.
+        """Start a job of `task` for each event, with the payload as its argument.
 
-        The job's id is derived from the event's and remembered for an hour, so that an event which is handled
-        twice starts one job. It has the event's headers, trace and correlation id as its headers.
+        The id of the job is made from the id of the event and remembered for an hour, so that an event that
+        is delivered twice starts one job. The job carries the headers, the trace and the correlation id of
+        the event.
         """
 
         async def feed(event: Event[T]) -> None:
             job_id = f"{event.id}:{task.name}"
             headers = handed_on(event)
-            # A task that is unique has a key of its own; then the id alone is remembered, while its job is.
+            # A unique task has a unique key of its own. Then only the id of the job prevents a second one.
             fed = (
                 task.with_(job_id=job_id, headers=headers)
                 if task.options.unique
@@ -271,13 +207,13 @@ class Topic(_Subscribable[T]):
             try:
                 await fed.enqueue(event.payload)
             except QueueFull as error:
-                raise Snooze(FULL) from error  # its workers will catch up: no reason to bury the event
+                raise Snooze(FULL_DELAY) from error  # workers will catch up: the event is not a dead letter
 
         self.subscribe(group or f"feed:{task.name}"[:100], start=start)(feed)
 
 
 class TopicPattern(_Subscribable[T]):
-    """Made by `app.topics("orders.*", type)`: every topic that matches, those made later too."""
+    """Every topic that matches, also topics that are made later. Made by `app.topics("orders.*", type)`."""
 
     def __init__(self, pattern: str, wanted: Any, *, publisher: Publisher) -> None:
         self.name = pattern

@@ -1,1 +1,1 @@
-"""Face one of the engine: tasks, calls and jobs."""
+"""Jobs: tasks, calls, and what becomes of them. A layer over the engine that does not know events."""

@@ -1,7 +1,7 @@
-"""A task's arguments as payload bytes, and back as the annotated types.
+"""Encodes the arguments of a task as bytes, and decodes them into the annotated types.
 
-The payload is `[args]` or `[args, kwargs]`. The first form, by far the most frequent, is decoded by one
-decoder straight into the types; the second parameter by parameter.
+The payload is `[args]` or `[args, kwargs]`. The first form is by far the most frequent: one decoder decodes
+it directly into the types. The second form is decoded parameter by parameter.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ ONLY_POSITIONAL = 0x91
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
-#: What is sent when nothing is given.
+#: The payload of a call without arguments.
 NO_ARGUMENTS: Final = values.encode(((),))
 
-#: How msgspec says where an argument of a plain payload is wrong.
+#: How msgspec names the argument of a plain payload that is wrong.
 _PLACE = re.compile(r"`\$\[0\]\[(\d+)\]")
 _MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<not given>"})()
 
@@ -60,7 +60,7 @@ class Arguments:
         self._local_names = local_names
         signature = inspect.signature(function)
         self.signature = asked_of_callers(signature)
-        # Whether there are secrets or models among the arguments; None: not known yet
+        # Whether the arguments hold secrets or models; None: not known yet
         self._secret: bool | None = None
         self._models = False
         self._provided = signature.parameters.keys() - self.signature.parameters.keys()
@@ -68,7 +68,7 @@ class Arguments:
         self._positional = [each for each in parameters if each.kind in _POSITIONAL]
         self._most = len(self._positional)
         self._least = sum(each.default is Parameter.empty for each in self._positional)
-        # Keyword-only parameters without a default, and *args, need the careful way.
+        # Required keyword-only parameters and *args are bound to the signature first, which is slower.
         self._plain = not any(
             each.kind is Parameter.VAR_POSITIONAL
             or (each.kind is Parameter.KEYWORD_ONLY and each.default is Parameter.empty)
@@ -77,11 +77,12 @@ class Arguments:
 
     @property
     def nothing(self) -> bytes | None:
-        """The payload of a call without arguments; None: some are needed."""
+        """The payload of a call without arguments; None: the function needs some."""
         return NO_ARGUMENTS if self._plain and not self._least else None
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, ordered: bool = False) -> bytes:
-        """The payload; `InvalidPayload` when the arguments do not fit the parameters or cannot be sent."""
+        """The payload; `InvalidPayload` when the arguments do not fit the parameters, or cannot be
+        encoded."""
         if kwargs or not self._plain or not self._least <= len(args) <= self._most:
             args, kwargs = self._bound(args, kwargs)
         parts = (args, kwargs) if kwargs else (args,)
@@ -89,7 +90,7 @@ class Arguments:
             try:
                 return encode_quickly(parts)
             except Exception:
-                pass  # what is wrong is said below
+                pass  # the error is raised below, with the name of the function
         encode = values.encode_ordered if ordered else values.encode
         try:
             payload = encode(parts)
@@ -102,7 +103,7 @@ class Arguments:
             self._check_kinds(args, kwargs, payload)
         if not self._secret:
             return payload
-        # Once more, through the types: where a parameter says so, a plain value is a secret too.
+        # Encoded once more through the types: a parameter may say that a plain value is a secret.
         args, kwargs = self.decode(payload)
         return encode((args, kwargs) if kwargs else (args,))
 
@@ -119,7 +120,7 @@ class Arguments:
             self._refuse(error)
 
     def resolve(self) -> None:
-        """Build the decoders now, so that an annotation that cannot work is found before the first job."""
+        """Build the decoders now, so that wrong annotations are found before the first job."""
         if self._plain:
             _ = self._decoder
         else:
@@ -127,20 +128,21 @@ class Arguments:
 
     @cached_property
     def hints(self) -> dict[str, Any]:
+        """The annotations of the function as types."""
         return hints_of(self._function, self._local_names)
 
     def _any_holds(self, holds: Callable[[Any], bool]) -> bool:
         return any(holds(self._type(each)) for each in self.signature.parameters.values())
 
     def _check_kinds(self, args: tuple[Any, ...], kwargs: dict[str, Any], payload: bytes) -> None:
-        """A model of a subclass would silently lose what its base does not have."""
+        """Refuse a model of a subclass: it would lose the fields that its base class does not have."""
         types = [self._type(each) for each in self._positional]
         if not kwargs and len(args) <= len(types) and all(map(_is_exactly, args, types)):
             return
         try:
             arrived = self.decode(payload)
         except InvalidPayload:
-            return  # the worker will say so
+            return  # the worker reports it
         try:
             values.check_kinds((args, kwargs), arrived)
         except InvalidPayload as error:
@@ -170,7 +172,7 @@ class Arguments:
         for name in kwargs:
             if name in self._provided:
                 raise InvalidPayload(
-                    f"{self._function.__qualname__}: {name} is provided by the worker (Depends), and not sent"
+                    f"{self._function.__qualname__}: the worker provides {name} (Depends); it is not sent"
                 )
         try:
             bound = self.signature.bind(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The job that this code is running for."""
+"""The job that runs the calling code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from headrace.engine.run import Run, current_run
 
 
 def current_job() -> Run:
-    """The run of the job that calls this, in a coroutine or in a thread."""
+    """The run of the job that calls this function, in a coroutine, a thread or a child process."""
     run = current_run.get(None)
     if run is None:
         raise HeadraceError("current_job() was called outside of a job")

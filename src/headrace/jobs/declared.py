@@ -21,7 +21,7 @@ from .options import TaskOptions
 
 
 class Declared:
-    """Options, arguments and results of one task."""
+    """The options of one task, and the encoding of its arguments and results."""
 
     def __init__(
         self, options: TaskOptions, arguments: Arguments, result_ttl: float, codec: Codec | None
@@ -34,14 +34,14 @@ class Declared:
         self.child = options.run_in == "process"
         self.plain = not options.unique and not options.expires
         self._codec = codec
-        # Arguments to the bytes that are stored, and back.
+        # From arguments to the bytes that are stored, and back.
         self.encode = arguments.encode if codec is None else self._encode_wrapped
         self.decode = arguments.decode if codec is None else self._decode_wrapped
 
     def encode_result(self, value: object) -> bytes:
         encoded = values.encode(value)
         if self._secret_result:
-            # Once more, through the type: where it says so, a plain value is a secret too.
+            # Encoded once more through the type: the type may say that a plain value is a secret.
             encoded = values.encode(decoded(self._result_decoder, encoded, self.options.name))
         return self._wrap(encoded)
 
@@ -68,19 +68,21 @@ class Declared:
 
 
 def decoded(decoder: msgspec.msgpack.Decoder[Any], result: bytes, task: str) -> Any:
-    """A result's value; `InvalidPayload` when the bytes are no such value."""
+    """The value of a result; `InvalidPayload` when the bytes do not fit the type."""
     try:
         return decoder.decode(result)
     except DECODE_ERRORS as error:
-        raise InvalidPayload(f"a result of {task} is not what it returns: {error}") from error
+        raise InvalidPayload(f"a stored result of {task} does not fit its return type: {error}") from error
 
 
 def default_name(function: Callable[..., Any]) -> str:
-    """`module.qualname`; a script's `__main__` is called by its file, as its importers would call it."""
+    """`module.qualname`. A script's `__main__` gets the name of its file, under which others import it."""
     module = function.__module__
     if module == "__main__":
         module = MainModule.here().name
     name = f"{module}.{function.__qualname__}".replace("<locals>.", "")
     if not PATTERN.fullmatch(name):
-        raise ConfigurationError(f"{name!r} is too long, or no name for a task: give it one with name=")
+        raise ConfigurationError(
+            f"{name!r} is too long or not allowed as the name of a task: give it a name with name="
+        )
     return name

@@ -1,4 +1,4 @@
-"""A job that was enqueued, seen from outside: ask how it is, wait for it, cancel it."""
+"""A handle on a job that was enqueued: its state, its result, its cancellation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class Lookup(Protocol):
-    """What a handle needs of its app."""
+    """What a handle needs from its app."""
 
     async def find(self, id: str, queue: str | None, timeout: float | None = None) -> Record | None: ...
     async def ended(self, id: str, queue: str | None, timeout: float | None) -> Record | None: ...
@@ -32,10 +32,13 @@ class Lookup(Protocol):
 
 
 class Job(msgspec.Struct, Generic[R], eq=False, gc=False):
-    """A handle on a job. It holds no state: every question goes to the store.
+    """A handle on a job. It holds no state: each method asks the store.
 
-    (Made by the hundred thousand: as a struct that the collector need not walk over, in a fifth of the time.)
+    `duplicate` is true when a job with this id or unique key existed already; the handle is then for that
+    job.
     """
+
+    # `enqueue_many` makes very many of these: a struct without garbage collection takes a fifth of the time.
 
     id: str
     _lookup: Lookup
@@ -48,24 +51,28 @@ class Job(msgspec.Struct, Generic[R], eq=False, gc=False):
         return f"<Job {self.id}{f' of {self.task}' if self.task else ''}>"
 
     async def status(self) -> JobStatus:
-        """Where it is. `unknown`: it never existed, or it is over and nothing of it was kept."""
+        """The status of the job. `unknown`: it never existed, or it has ended and nothing of it was kept."""
         record = await self._lookup.find(self.id, self.queue)
         return record.status if record else JobStatus.UNKNOWN
 
     async def info(self) -> JobInfo:
-        """Status, attempts, times and the last error."""
+        """What the store knows of the job: status, attempts, times, progress and the last error."""
         record = await self._lookup.find(self.id, self.queue)
         if record is None:
             return JobInfo(self.id, self.queue or "", self.task or "", JobStatus.UNKNOWN)
         return job_info(record)
 
     async def wait(self, timeout: Duration | None = None) -> JobStatus:
-        """Wait until it is over, however it ends; `ResultTimeout` after `timeout`."""
+        """Wait until the job has ended in any way, and return its status. Raises `ResultTimeout` after
+        `timeout` seconds."""
         return (await self._ended(_limit(timeout), time.monotonic())).status
 
     async def result(self, timeout: Duration | None = None) -> R:
-        """Wait for its result. Raises `JobFailed`, `JobCancelled`, `JobExpired`, `ResultTimeout`, or
-        `ResultNotKept`, the last at once where the task keeps none."""
+        """Wait for the result of the job.
+
+        Raises `JobFailed`, `JobCancelled`, `JobExpired`, `ResultTimeout` after `timeout` seconds, and at once
+        `ResultNotKept` when the task keeps no result.
+        """
         asked_at, limit = time.monotonic(), _limit(timeout)
         await self._must_keep(limit)
         record = await self._ended(limit, asked_at)
@@ -84,18 +91,19 @@ class Job(msgspec.Struct, Generic[R], eq=False, gc=False):
                 raise JobExpired(f"job {self.id} was not started before it expired")
             case _:
                 raise ResultNotKept(
-                    f"nothing is known of job {self.id}: never enqueued, or already forgotten"
+                    f"the store knows no job {self.id}: it was never enqueued, or is already forgotten"
                 )
 
     async def cancel(self) -> bool:
-        """Remove it if it waits, have its worker told if it runs; False when it is over."""
+        """Cancel the job. One that waits is removed; the worker of one that runs interrupts it. False: it has
+        ended already."""
         return await self._lookup.cancel(self.id, self.queue)
 
     async def _ended(self, limit: float | None, asked_at: float) -> Record:
         left = None if limit is None else max(0.0, asked_at + limit - time.monotonic())
         record = await self._lookup.ended(self.id, self.queue, left)
         if record is None:
-            raise ResultTimeout(f"job {self.id} is not over after {limit:g} s; it goes on, ask again")
+            raise ResultTimeout(f"job {self.id} has not ended after {limit:g} s; it goes on, ask again")
         return record
 
     async def _must_keep(self, limit: float | None) -> None:

@@ -1,4 +1,4 @@
-"""Finds jobs by their id, waits for them and cancels them."""
+"""Finds jobs by id, waits for them and cancels them."""
 
 from __future__ import annotations
 
@@ -13,67 +13,69 @@ from headrace.core.clock import microseconds
 from headrace.core.codec import Codec, unwrapped
 from headrace.core.errors import BackendUnavailable
 from headrace.core.record import JobStatus, Record
-from headrace.engine.home import Home
+from headrace.engine.app_loop import AppLoop
 
 from .declared import Declared, decoded
-from .letters import queue_stream
+from .encoder import queue_stream
 
 _ANYTHING = values.decoder(Any)
 
-#: Seconds by which a store that hangs may exceed the time that a caller has named.
-LATEST = 1.0
+#: Seconds by which a store that hangs may exceed the caller's timeout.
+OVERTIME = 1.0
 
 
 class JobLookup:
-    """Answers a handle's questions. An id alone is asked of every queue that the store knows."""
+    """Serves `Job` handles. Without a queue, a job is looked up in every queue that the store knows."""
 
     def __init__(
-        self, *, home: Home, declared: Mapping[str, Declared], codec: Codec | None, mark_ttl: float
+        self, *, app_loop: AppLoop, declared: Mapping[str, Declared], codec: Codec | None, mark_ttl: float
     ) -> None:
-        self._home = home
+        self._app_loop = app_loop
         self._declared = declared
         self._codec = codec
         self._mark_us = microseconds(mark_ttl)
 
     async def find(self, id: str, queue: str | None, timeout: float | None = None) -> Record | None:
-        """All that is known of a job; a store that is away is asked for up to `timeout` seconds."""
-        return await self._home.repeat(self._find, id, queue, within=timeout)
+        """What the store knows of a job. While it cannot be reached, this is repeated for up to `timeout`
+        seconds."""
+        return await self._app_loop.repeat(self._find, id, queue, within=timeout)
 
     async def ended(self, id: str, queue: str | None, timeout: float | None) -> Record | None:
-        """Wait for a job's end; None after `timeout` seconds."""
+        """Wait for the end of a job; None after `timeout` seconds."""
         if timeout is None:
-            return await self._home.repeat(self._ended, id, queue, None, waits=True)
+            return await self._app_loop.repeat(self._ended, id, queue, None, waits=True)
         until = time.monotonic() + timeout
         try:
-            async with asyncio.timeout(timeout + LATEST):
-                return await self._home.repeat(self._ended, id, queue, until, within=timeout, waits=True)
+            async with asyncio.timeout(timeout + OVERTIME):
+                return await self._app_loop.repeat(self._ended, id, queue, until, within=timeout, waits=True)
         except TimeoutError:
             return None
 
     async def cancel(self, id: str, queue: str | None) -> bool:
         """Cancel a job; False when it is over."""
         doubts: list[BackendUnavailable] = []
-        cancelled = await self._home.repeat(self._cancel, id, queue, trouble=doubts.append)
+        cancelled = await self._app_loop.repeat(self._cancel, id, queue, on_error=doubts.append)
         if not cancelled and any(error.uncertain for error in doubts):
-            # It may have been a try whose answer was lost that has ended it.
+            # A try whose answer was lost may have cancelled it.
             record = await self.find(id, queue)
             return record is not None and record.status is JobStatus.CANCELLED
         return cancelled
 
     def keeps_result(self, task: str) -> bool:
-        """Whether results of this task are kept, as far as this app knows it."""
+        """Whether results of this task are kept. Yes for a task that this app does not know."""
         declared = self._declared.get(task)
         return declared is None or declared.result_ttl > 0
 
     def decoded_result(self, task: str, result: bytes) -> Any:
-        """A result in the type its task returns, or as plain data when the task is not known here."""
+        """A result in the type that its task returns, or as plain data when this app does not know the
+        task."""
         declared = self._declared.get(task)
         if declared is not None:
             return declared.decode_result(result)
         return decoded(_ANYTHING, unwrapped(result, self._codec), task)
 
     async def _find(self, id: str, queue: str | None) -> Record | None:
-        backend = self._home.backend
+        backend = self._app_loop.backend
         if queue is not None:
             return await backend.look(queue_stream(queue), id)
         streams = [stream for stream in await backend.streams() if stream.kind == "queue"]
@@ -87,7 +89,7 @@ class JobLookup:
                 return Record(queue_stream("default"), id, JobStatus.UNKNOWN)
             queue = record.stream.name
         left = None if until is None else max(0.0, until - time.monotonic())
-        return await self._home.backend.ended(queue_stream(queue), id, left)
+        return await self._app_loop.backend.ended(queue_stream(queue), id, left)
 
     async def _cancel(self, id: str, queue: str | None) -> bool:
         if queue is None:
@@ -95,5 +97,5 @@ class JobLookup:
             if record is None:
                 return False
             queue = record.stream.name
-        answer = await self._home.backend.cancel(queue_stream(queue), id, mark_us=self._mark_us)
+        answer = await self._app_loop.backend.cancel(queue_stream(queue), id, mark_us=self._mark_us)
         return answer is not CancelAnswer.GONE

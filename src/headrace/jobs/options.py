@@ -1,4 +1,4 @@
-"""The options of tasks and calls, as users write them, checked where they are written."""
+"""The options of tasks and calls. They are checked where users write them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,54 @@ from headrace.core.message import PRIORITIES, PriorityName
 from headrace.core.names import checked_name
 from headrace.core.retry import RetryFunction, RetryPolicy, checked_retry
 
-#: Where a function runs; by default an `async def` on the event loop, a plain one in a thread.
+#: Where a function runs. By default an `async def` runs on the event loop, and a plain function in a thread.
 RunIn = Literal["thread", "process"]
 
+#: How long a job stays unique: until it starts, until it finishes, or for so many seconds.
 UniqueUntil = Literal["started", "finished"] | float
 
-#: The same as users write it: the seconds may be a timedelta.
+#: `UniqueUntil` as users write it: the seconds may be a timedelta.
 UniqueWindow = Literal["started", "finished"] | Duration
 
 
+#: Checks the value of an option: `(option, value)` → the value to use.
+Check = Callable[[str, Any], Any]
+
+
+class CommonSettings(TypedDict, total=False):
+    """The options that tasks and calls share."""
+
+    queue: str
+    priority: PriorityName
+    timeout: Duration | None
+    result_ttl: Duration
+    unique: bool
+    unique_until: UniqueWindow
+    expires: Duration
+
+
+class TaskSettings(CommonSettings, total=False):
+    """The options of `app.task(...)`, as users write them.
+
+    - `name`: the name that is stored with each job; by default `module.function`
+    - `queue`: the queue of its jobs
+    - `priority`: `"high"`, `"normal"` or `"low"`
+    - `retry`: a `RetryPolicy`, or a function `(failures, error) -> delay | None`
+    - `timeout`: how long one run may take; None: as long as it likes
+    - `result_ttl`: how long a result is kept; 0: not at all
+    - `unique`, `unique_until`: enqueueing the same arguments again returns the first job, and how long it
+      does
+    - `expires`: how long a job may wait for its first run
+    - `run_in`: `"thread"` or `"process"`
+    """
+
+    name: str
+    retry: RetryPolicy | RetryFunction
+    run_in: RunIn
+
+
 class TaskOptions(msgspec.Struct, frozen=True):
-    """What a task was declared with. Times are seconds."""
+    """The checked options of a task. Times are seconds."""
 
     name: str
     queue: str = "default"
@@ -41,26 +78,28 @@ class TaskOptions(msgspec.Struct, frozen=True):
     run_in: RunIn | None = None
 
 
-class CallOverrides(TypedDict, total=False):
-    """What `with_` takes, as users write it."""
+class CallOverrides(CommonSettings, total=False):
+    """The options of `with_(...)`, as users write them. Each overrides the option of the task for one call.
+
+    - `delay` or `at`: when the job may run first, as seconds from now or as a datetime with a time zone
+    - `queue`, `priority`, `timeout`, `expires`, `result_ttl`: as for `app.task`
+    - `retry`: a `RetryPolicy`
+    - `job_id`: the id of the job; a job with this id is stored once
+    - `unique`, `unique_key`, `unique_until`: enqueueing the same key again returns the first job, and how
+      long it does; without a key, the task and its arguments are the key
+    - `headers`: texts that travel with the job
+    """
 
     delay: Duration
     at: datetime
-    queue: str
-    priority: PriorityName
     retry: RetryPolicy
-    timeout: Duration | None
     job_id: str
-    unique: bool
     unique_key: str
-    unique_until: UniqueWindow
-    expires: Duration
     headers: Mapping[str, str]
-    result_ttl: Duration
 
 
 class CallOptions(msgspec.Struct, frozen=True):
-    """What one call says differently from its task; unset: as the task says."""
+    """The checked options of one call. An option that is unset has the value of the task."""
 
     delay: float | UnsetType = UNSET
     at: datetime | UnsetType = UNSET
@@ -77,27 +116,30 @@ class CallOptions(msgspec.Struct, frozen=True):
     result_ttl: float | UnsetType = UNSET
 
     def merged(self, given: Mapping[str, Any]) -> CallOptions:
-        """These options with others laid over them, checked."""
-        for name in given:
-            if name not in _CALL_CHECKS:
-                raise unknown_option("with_()", name, _CALL_CHECKS)
-        checked = {name: _CALL_CHECKS[name](name, value) for name, value in given.items()}
-        merged = msgspec.structs.replace(self, **checked)
+        """These options, with those of `given` checked and set."""
+        merged = msgspec.structs.replace(self, **_checked("with_()", _CALL_CHECKS, given))
         if merged.delay is not UNSET and merged.at is not UNSET:
-            raise ConfigurationError("give a call delay= or at=, not both")
+            raise ConfigurationError("a call takes delay= or at=, not both")
         return merged
 
 
 AS_DECLARED = CallOptions()
 
 
-def task_options(name: str, given: Mapping[str, Any]) -> TaskOptions:
-    """The options of a task, checked."""
+def task_options(settings: TaskSettings) -> TaskOptions:
+    """The options of a task, checked. The settings have a name."""
+    return TaskOptions(**_checked("task()", _TASK_CHECKS, settings))
+
+
+def _checked(function: str, checks: Mapping[str, Check], given: Mapping[str, Any]) -> dict[str, Any]:
     for option in given:
-        if option not in _TASK_CHECKS:
-            raise unknown_option("task()", option, _TASK_CHECKS)
-    checked = {option: _TASK_CHECKS[option](option, value) for option, value in given.items()}
-    return TaskOptions(name=checked_name("task", name), **checked)
+        if option not in checks:
+            raise unknown_option(function, option, checks)
+    return {option: checks[option](option, value) for option, value in given.items()}
+
+
+def _name(option: str, value: object) -> str:
+    return checked_name("task", value)
 
 
 def _priority(option: str, value: object) -> PriorityName:
@@ -123,11 +165,11 @@ def _retry(option: str, value: object) -> RetryPolicy | RetryFunction:
 def _call_retry(option: str, value: object) -> RetryPolicy:
     if isinstance(value, RetryPolicy):
         return value
-    raise ConfigurationError(f"for one call retry must be a RetryPolicy, which can be sent, not {value!r}")
+    raise ConfigurationError(f"for one call, retry must be a RetryPolicy, which can be stored, not {value!r}")
 
 
 def _timeout(option: str, value: object) -> float:
-    # 0 stands for none on its way to the worker, so that a call can switch its task's timeout off.
+    # In the message 0 means no timeout, so that a call can switch off the timeout of its task.
     return 0.0 if value is None else positive_seconds("timeout", value)
 
 
@@ -161,32 +203,24 @@ def _unique_until(option: str, value: object) -> UniqueUntil:
     return positive_seconds("unique_until", value)
 
 
-Check = Callable[[str, Any], Any]
-
-_TASK_CHECKS: dict[str, Check] = {
+_SHARED_CHECKS: dict[str, Check] = {
     "queue": _queue,
     "priority": _priority,
-    "retry": _retry,
     "timeout": _timeout,
     "result_ttl": _seconds,
     "unique": flag,
     "unique_until": _unique_until,
     "expires": _positive,
-    "run_in": _run_in,
 }
 
-_CALL_CHECKS: dict[str, Check] = {
+_TASK_CHECKS = {**_SHARED_CHECKS, "name": _name, "retry": _retry, "run_in": _run_in}
+
+_CALL_CHECKS = {
+    **_SHARED_CHECKS,
     "delay": _seconds,
     "at": due_moment,
-    "queue": _queue,
-    "priority": _priority,
     "retry": _call_retry,
-    "timeout": _timeout,
     "job_id": _job_id,
-    "unique": flag,
     "unique_key": _unique_key,
-    "unique_until": _unique_until,
-    "expires": _positive,
     "headers": checked_headers,
-    "result_ttl": _seconds,
 }

@@ -1,4 +1,4 @@
-"""A queue that is declared, which is only needed where there is more to say of it than its name."""
+"""A declared queue. A queue needs a declaration only for its options."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headrace.engine.streams import StreamRouter
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """What `app.queue(...)` gives. `partitions` is how many parts a queue gets that nobody has used yet;
-    None: nothing was said, and it is whole."""
+    """A declared queue. Made by `app.queue(...)`. `partitions` is the number of parts of a queue that is not
+    in use yet; None: the queue is not split."""
 
     name: str
     partitions: int | None = None
@@ -22,6 +22,7 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 def declared_queue(router: StreamRouter, name: str, partitions: int | None) -> Queue:
+    """Check the options of a queue, and declare its partitions to the store."""
     queue = Queue(checked_name("queue", name), None if partitions is None else checked_partitions(partitions))
     if queue.partitions is not None:
         router.declare(Stream("queue", queue.name), queue.partitions)

@@ -1,4 +1,4 @@
-"""Schedules as users see them: declared in the code, or added, listed, paused and removed at run time."""
+"""Schedules: declared in the code, or added, listed, paused and removed at run time."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from headrace.core.schedule import (
     upcoming,
 )
 from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, add, establish, pause, remove, resume
-from headrace.engine.home import Home
+from headrace.engine.app_loop import AppLoop
 from headrace.engine.registry import Registry
 
-from .face import Jobs
 from .job import Job
+from .jobs import Jobs
 from .task import AsyncTask, Call, SyncTask, Task
 
 P = ParamSpec("P")
@@ -47,8 +47,11 @@ Change = Callable[[ScheduleRecord], ScheduleSwap]
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True):
-    """A schedule as it stands. `declared`: the code defines it; where that code is not at hand the rest of
-    its definition is empty. `last_at` is the moment that was last fired, `next_at` the next to come."""
+    """A schedule and its state.
+
+    `declared` says that the code defines it. In a process without this code, the rest of the definition is
+    empty. `last_at` is the time for which it last enqueued a job, `next_at` the next time.
+    """
 
     name: str
     queue: str
@@ -78,10 +81,10 @@ class ScheduleDecorator(Protocol):
 
 
 class Schedules:
-    """`app.schedules`."""
+    """`app.schedules`: adds schedules at run time, and lists, pauses, resumes, runs and removes them."""
 
-    def __init__(self, home: Home, registry: Registry, jobs: Jobs) -> None:
-        self._home = home
+    def __init__(self, app_loop: AppLoop, registry: Registry, jobs: Jobs) -> None:
+        self._app_loop = app_loop
         self._registry = registry
         self._declared = registry.schedules
         self._jobs = jobs
@@ -95,7 +98,7 @@ class Schedules:
             schedule = self._schedule(task.name if name is None else name, call, timing)
         except InvalidPayload as error:
             raise ConfigurationError(
-                f"{task.name} cannot be scheduled by a decorator, since it wants arguments ({error}): give "
+                f"{task.name} cannot be scheduled by a decorator, because it needs arguments ({error}): give "
                 "them defaults, or use app.schedules.add(name, task.call(...), ...)"
             ) from None
         known = self._declared.get(schedule.name)
@@ -119,48 +122,50 @@ class Schedules:
         catch_up: CatchUp = "skip",
         jitter: Duration = 0,
     ) -> ScheduleInfo:
-        """Have `call` enqueued at the times of `cron`, or every so many seconds, from now on and for good.
+        """Enqueue `call` at the times of a `cron` expression, or after each interval `every`, from now on:
+        `await app.schedules.add("report", render.call(7), cron="0 9 * * mon-fri", tz="Europe/London")`.
 
-        It is stored, whole, with the store. Adding the same again changes nothing; another of the same name
-        is refused.
+        The schedule is kept in the store. Adding the same schedule again changes nothing. A different
+        schedule of the same name is refused. `catch_up` says what happens to times at which no worker ran:
+        `"skip"`, `"one"` or `"all"`. `jitter` delays each job by a random time of at most so many seconds.
         """
         schedule = self._schedule(name, call, timing_of(cron, every, tz, catch_up, jitter))
         if name in self._declared:
             raise _taken(name)
-        return await self._home.repeat(self._add, schedule)
+        return await self._app_loop.repeat(self._add, schedule)
 
     async def list(self) -> builtins.list[ScheduleInfo]:
-        """Every schedule that the store or the code knows, by name."""
-        return await self._home.repeat(self._list)
+        """Every schedule of the store and of the code, sorted by name."""
+        return await self._app_loop.repeat(self._list)
 
     async def pause(self, name: str) -> None:
-        """Fire no more of its moments until it is resumed; jobs that it made go on."""
-        await self._home.repeat(self._change, name, pause)
+        """Enqueue no more jobs of a schedule until it is resumed. Jobs that it has enqueued go on."""
+        await self._app_loop.repeat(self._change, name, pause)
 
     async def resume(self, name: str) -> None:
-        """Go on with the moments from now on; what passed meanwhile is not made up for."""
-        await self._home.repeat(self._change, name, resume)
+        """Go on with a paused schedule from now on. Times that passed during the pause are skipped."""
+        await self._app_loop.repeat(self._change, name, resume)
 
     async def run_now(self, name: str) -> Job[Any]:
-        """Enqueue its job once, now, whatever its times and also while it is paused."""
+        """Enqueue the job of a schedule once, now, also while the schedule is paused."""
         call = self._calls.get(name)
         return await (self._run_stored(name) if call is None else self._jobs.enqueue(call))
 
     async def remove(self, name: str) -> None:
-        """Forget a schedule that was added at run time. Jobs that it made stay."""
+        """Remove a schedule that was added at run time. Jobs that it has enqueued stay."""
         if name in self._declared:
             raise ConfigurationError(
-                f"schedule {name!r} is declared in the code: pause it, or take it out of the code"
+                f"schedule {name!r} is declared in the code: pause it, or remove it from the code"
             )
-        record = await self._home.repeat(self._find, name)
-        # Apart from the finding: when it is repeated after a lost answer, there is nothing left to find.
-        await self._home.repeat(self._swap, record, remove)
+        record = await self._app_loop.repeat(self._find, name)
+        # A request of its own: after a lost answer it is repeated, and there is no schedule left to find.
+        await self._app_loop.repeat(self._swap, record, remove)
 
     def _schedule(self, name: str, call: Call[Any], timing: Timing) -> Schedule:
         checked_name("schedule", name)
-        stream, message = self._jobs.letter(call)
+        stream, message = self._jobs.encode(call)
         if call.options.job_id is not UNSET or call.options.at is not UNSET:
-            raise ConfigurationError("a call that is to run again and again cannot have job_id= or at=")
+            raise ConfigurationError("a scheduled call cannot have job_id= or at=: it is enqueued many times")
         envelope = decode_envelope(message.body)
         template = Template(
             task=message.task,
@@ -177,14 +182,14 @@ class Schedules:
 
     async def _records(self) -> tuple[int, tuple[ScheduleRecord, ...]]:
         queues = {Stream("queue", schedule.queue) for schedule in self._declared.values()}
-        queues |= {stream for stream in await self._home.backend.streams() if stream.kind == "queue"}
-        table = await self._home.backend.schedules(sorted(queues, key=lambda stream: stream.name))
+        queues |= {stream for stream in await self._app_loop.backend.streams() if stream.kind == "queue"}
+        table = await self._app_loop.backend.schedules(sorted(queues, key=lambda stream: stream.name))
         return table.now_us, table.records
 
     async def _find(self, name: str) -> ScheduleRecord:
         schedule = self._declared.get(name)
-        if schedule is not None:  # no worker may have seen it yet
-            await self._home.backend.swap_schedules([establish(Stream("queue", schedule.queue), name)])
+        if schedule is not None:  # maybe no worker has stored it yet
+            await self._app_loop.backend.swap_schedules([establish(Stream("queue", schedule.queue), name)])
         records = {record.name: record for record in (await self._records())[1] if self._means(record)}
         if name not in records:
             known = ", ".join(sorted({*records, *self._declared})) or "none"
@@ -192,7 +197,8 @@ class Schedules:
         return records[name]
 
     def _means(self, record: ScheduleRecord) -> bool:
-        """Whether a record is that of its name: a declared one may have moved to another queue."""
+        """Whether a record counts. The record of a declared schedule that has moved to another queue does
+        not."""
         schedule = self._declared.get(record.name)
         return schedule is None or schedule.queue == record.stream.name
 
@@ -202,7 +208,7 @@ class Schedules:
             if record.name == schedule.name and record.stream.name != schedule.queue:
                 raise _taken(schedule.name)
         stream, definition = Stream("queue", schedule.queue), encode_schedule(schedule)
-        [added] = await self._home.backend.swap_schedules([add(stream, schedule.name, definition)])
+        [added] = await self._app_loop.backend.swap_schedules([add(stream, schedule.name, definition)])
         if added.record is None or added.record.definition != definition:
             raise _taken(schedule.name)
         return _info(added.record, schedule, max(now_us, added.record.last_us))
@@ -224,38 +230,38 @@ class Schedules:
         await self._swap(await self._find(name), change)
 
     async def _swap(self, found: ScheduleRecord, change: Change) -> None:
-        """Change what stands there, also when a worker changes it meanwhile, unless it is gone."""
+        """Change the stored record, also when a worker changes it at the same time, unless it is gone."""
         record: ScheduleRecord | None = found
         while record is not None:
-            [swapped] = await self._home.backend.swap_schedules([change(record)])
+            [swapped] = await self._app_loop.backend.swap_schedules([change(record)])
             if swapped.done:
                 return
             record = swapped.record
 
     async def _run_stored(self, name: str) -> Job[Any]:
-        record = await self._home.repeat(self._find, name)
+        record = await self._app_loop.repeat(self._find, name)
         schedule = _read(record)
         if schedule is None:
             raise ConfigurationError(
-                f"schedule {name!r} is declared in code that is not at hand here: use its app, as module:app"
+                f"schedule {name!r} is declared in code that this process does not have: use module:app"
             )
-        timetable = await self._home.ask(lambda store: store.schedules([record.stream]))
+        timetable = await self._app_loop.ask(lambda store: store.schedules([record.stream]))
         message = message_of(schedule, new_id(), timetable.now_us)
-        return await self._home.call(self._jobs.post, record.stream, message)
+        return await self._app_loop.call(self._jobs.post, record.stream, message)
 
 
 def timing_of(
     cron: str | None, every: Duration | None, tz: str | None, catch_up: CatchUp, jitter: Duration
 ) -> Timing:
-    """When, as users write it, checked."""
+    """The checked timing of a schedule."""
     if (cron is None) == (every is None):
-        raise ConfigurationError("give a schedule either cron= or every=")
+        raise ConfigurationError("a schedule takes either cron= or every=")
     if catch_up not in get_args(CatchUp):
         raise ConfigurationError(f"catch_up must be 'skip', 'one' or 'all', not {catch_up!r}")
     jitter_us = microseconds(seconds("jitter", jitter))
     if every is not None:
         if tz is not None:
-            raise ConfigurationError("tz= goes with cron=; an interval is the same everywhere")
+            raise ConfigurationError("tz= goes with cron=; an interval has no time zone")
         interval = positive_seconds("every", every)
         if microseconds(interval) < SHORTEST_US:
             raise ConfigurationError(f"every must be at least {SHORTEST_US / SECOND} seconds, not {every!r}")
@@ -296,7 +302,8 @@ def _info(record: ScheduleRecord, schedule: Schedule | None, now_us: int) -> Sch
 
 
 def _next_us(timing: Timing, last_us: int, now_us: int) -> int | None:
-    """None also for what a stranger has stored and nobody can compute: the others are to be seen."""
+    """The next time. None also when the stored timing cannot be computed: a listing shows the others
+    anyway."""
     try:
         return upcoming(timing, last_us, now_us)
     except Exception:

@@ -1,4 +1,4 @@
-"""Calls as those see them who wrap what is sent."""
+"""What a wrapper of sendings (`App.use_sending`) sees of calls."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ R = TypeVar("R")
 
 
 def sending_of(calls: Sequence[Call[Any]]) -> Sending:
-    """What is about to be sent. Of several queues or tasks none is named."""
+    """What is about to be sent. With several queues or tasks, the destination or name is empty."""
     for call in calls:
         if not isinstance(call, Call):
-            raise ConfigurationError(f"a call is wanted, such as task.call(1, 2), not {call!r}")
+            raise not_a_call(call)
     headers = calls[0].options.headers
     return Sending(
         "job",
@@ -31,11 +31,16 @@ def sending_of(calls: Sequence[Call[Any]]) -> Sending:
 
 
 def carrying(call: Call[R], carried: dict[str, str]) -> Call[R]:
-    """The call with these headers beside its own."""
+    """The call with these headers added to its own."""
     if not carried:
         return call
     given = call.options.headers
     return call.with_(headers=carried if given is UNSET else {**given, **carried})
+
+
+def not_a_call(given: object) -> ConfigurationError:
+    """The error for a value that is enqueued and is not a call."""
+    return ConfigurationError(f"enqueue takes a call, such as task.call(1, 2), not {given!r}")
 
 
 def _queue(call: Call[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Tasks and calls: a function that can be enqueued, and one wish to run it."""
+"""Tasks and calls: a function that can be enqueued, and one call of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from inspect import Signature
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 import msgspec
+
+from headrace.core.shown_options import shows_options
 
 from .job import Job
 from .options import AS_DECLARED, CallOptions, CallOverrides, TaskOptions
@@ -24,8 +26,9 @@ class Call(msgspec.Struct, Generic[R], frozen=True, eq=False):
     kwargs: dict[str, Any]
     options: CallOptions = AS_DECLARED
 
+    @shows_options(CallOverrides, CallOptions)
     def with_(self, **options: Unpack[CallOverrides]) -> Call[R]:
-        """The same call with other options; see `Task.with_`."""
+        """A copy of this call with other options; see `Task.with_`."""
         return msgspec.structs.replace(self, options=self.options.merged(options))
 
     def __repr__(self) -> str:
@@ -33,13 +36,13 @@ class Call(msgspec.Struct, Generic[R], frozen=True, eq=False):
 
 
 class Enqueuer(Protocol):
-    """What a task needs of its app."""
+    """What a task needs from its app."""
 
     async def enqueue(self, call: Call[R], /) -> Job[R]: ...
 
 
 class Task(Generic[P, R]):
-    """A function that can be run later, elsewhere. Calling it runs it here and now."""
+    """A function that workers can run. Calling the task runs the function here, now."""
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class Task(Generic[P, R]):
         self._enqueuer = enqueuer
         self._overrides = overrides
         self.__wrapped__ = function
-        if signature is not None:  # some of the function's parameters are dependencies, which nobody sends
+        if signature is not None:  # some parameters are dependencies, which callers do not give
             self.__signature__ = signature
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", options.name)
@@ -64,26 +67,33 @@ class Task(Generic[P, R]):
 
     @property
     def name(self) -> str:
+        """The name that is stored with each job."""
         return self.options.name
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Run the function here, now: no queue, no retries."""
+        """Run the function here, now, without queue and retries."""
         return self._function(*args, **kwargs)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """The wish to run it with these arguments, for `app.enqueue` and `app.enqueue_many`."""
+        """A call with these arguments, for `app.enqueue` and `app.enqueue_many`."""
         return Call(self, args, kwargs, self._overrides)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Have a worker run it with these arguments. When this returns, the job is stored."""
+        """Store a job that runs the function with these arguments: `job = await add.enqueue(2, 3)`.
+
+        When this returns, the job is stored, and a worker will run it.
+        """
         return await self._enqueuer.enqueue(Call(self, args, kwargs, self._overrides))
 
+    @shows_options(CallOverrides, CallOptions)
     def with_(self, **options: Unpack[CallOverrides]) -> Self:
-        """The same task with other options for the next calls: delay, at, queue, priority, retry, timeout,
-        job_id, unique, unique_key, unique_until, expires, headers, result_ttl."""
+        """A copy of this task with other options for its calls: `await add.with_(delay=60).enqueue(2, 3)`.
+
+        `CallOverrides` lists the options.
+        """
         return type(self)(
             self._function,
             options=self.options,

@@ -1,4 +1,4 @@
-"""The same verbs for synchronous callers, carried to the app's event loop. Nothing is implemented twice."""
+"""The verbs of the app for synchronous callers. `scripts/generate-sync` writes admin, schedules and sync."""
 
 from headrace.sync.admin import SyncAdmin
 from headrace.sync.portal import Portal

@@ -22,11 +22,11 @@ def staged(app: App, backend: StreamRouter, clock: Clock, attend: Middleware) ->
     _check_unused(app)
     home, jobs, events = app._home, app._jobs, app._events
     with ExitStack() as undo:
-        undo.enter_context(replaced(home, _main=backend, _sessions={}, _left=[], _short_lived=False))
-        undo.enter_context(replaced(jobs._letters, _now_us=clock.now_us))
-        undo.enter_context(replaced(events, _clock=clock, _arranged=set()))
+        undo.enter_context(replaced(home, _main=backend, _open={}, _left=[], _short_lived=False))
+        undo.enter_context(replaced(jobs._encoder, _now_us=clock.now_us))
+        undo.enter_context(replaced(events, _clock=clock, _declared=set()))
         for topic in events.topics.values():
-            undo.enter_context(replaced(topic._letters, _now_us=clock.now_us))
+            undo.enter_context(replaced(topic.encoder, _now_us=clock.now_us))
         undo.enter_context(replaced(app, _clock=clock))
         undo.enter_context(_first_in(app._registry._middleware, attend))
         undo.callback(_vacate, app)

@@ -104,7 +104,7 @@ async def test_a_result_of_a_task_not_known_here_is_unwrapped_too(app: App, url:
     async with App(url, codec=Compressed()) as reader:
         assert await reader.job(job.id).result() == 1
     async with App(url) as stranger:
-        with pytest.raises(InvalidPayload, match="a result of one is not what it returns"):
+        with pytest.raises(InvalidPayload, match="a stored result of one does not fit"):
             await stranger.job(job.id).result()
 
 

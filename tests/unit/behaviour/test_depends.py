@@ -401,7 +401,7 @@ async def test_a_caller_cannot_send_one(app: App) -> None:
     async def use(a: int, value: str = Depends(plain), b: int = 2) -> list[Any]:
         return [a, b, value]
 
-    with pytest.raises(InvalidPayload, match="value is provided by the worker"):
+    with pytest.raises(InvalidPayload, match="the worker provides value"):
         await use.enqueue(1, value="mine")
     with pytest.raises(InvalidPayload, match="too many positional arguments"):
         await use.enqueue(1, "mine")

@@ -26,7 +26,7 @@ from headrace import (
 from headrace.core.backend import Answer
 from headrace.core.clock import MovableClock
 from headrace.core.message import Batch
-from headrace.engine import producer as producer_module
+from headrace.engine import producer_lane
 from tests.unit.behaviour.orders import OrderPlaced, counts, numbers, orders_of, placed, until_done
 from tests.unit.behaviour.work import LONG, drain, of, pass_time
 from tests.waiting import wait_until
@@ -162,7 +162,7 @@ async def test_one_outcome_for_each_message_in_order_and_one_bad_one_spoils_no_o
 
 async def test_what_publish_refuses_it_raises(app: App) -> None:
     orders = orders_of(app)
-    with pytest.raises(InvalidPayload, match="the event is no OrderPlaced"):
+    with pytest.raises(InvalidPayload, match="the event is not a valid OrderPlaced"):
         await orders.publish("no order")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="delay= or at=, not both"):
         await orders.publish(OrderPlaced(1), delay=1, at=datetime.now(UTC))
@@ -203,7 +203,7 @@ async def test_when_the_store_goes_away_what_was_stored_before_is_told_apart(
             raise BackendUnavailable("it is away", uncertain=True)
         return await append(batch)
 
-    monkeypatch.setattr(producer_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(producer_lane, "RETRY_TIME", 0.0)
     monkeypatch.setattr(store, "append", once)
     outcomes = await orders.publish_many([OrderPlaced(each) for each in range(1600)])
     assert [type(each) for each in outcomes] == [Published] * 500 + [Refused] * 1100

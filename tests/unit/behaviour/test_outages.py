@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import App, AppClosed, BackendUnavailable, ConfigurationError, JobStatus, signals
-from headrace.engine import patience, store_wait
+from headrace.engine import retrying, store_wait
 from tests.unit.behaviour.work import of
 from tests.waiting import wait_until
 
@@ -51,7 +51,7 @@ def outage(app: App, monkeypatch: pytest.MonkeyPatch) -> Outage:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever names no time is soon out of patience."""
-    monkeypatch.setattr(patience, "PATIENCE", 0.3)
+    monkeypatch.setattr(retrying, "RETRY_TIME", 0.3)
 
 
 async def add(app: App, count: int = 1) -> list[str]:
@@ -179,7 +179,7 @@ async def test_a_worker_waits_for_its_store_and_says_so(
 async def test_a_worker_that_waits_in_vain_says_for_how_long(
     app: App, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_wait, "START_PATIENCE", 0.2)
+    monkeypatch.setattr(store_wait, "START_TIME", 0.2)
     outage.of("open", times=1_000_000)
     with pytest.raises(BackendUnavailable, match=r"away; the worker has waited for its store for 0\.2 s"):
         await app.worker().run()
@@ -200,7 +200,7 @@ async def test_a_worker_that_waits_for_its_store_heeds_a_signal(
 async def test_a_worker_that_its_store_refuses_says_so_and_for_how_long_it_waited(
     app: App, outage: Outage, heard: list[signals.Signal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_wait, "START_PATIENCE", 0.2)
+    monkeypatch.setattr(store_wait, "START_TIME", 0.2)
     outage.of("ensure", times=1_000_000)
     with pytest.raises(BackendUnavailable, match=r"away; the worker has waited for its store for 0\.2 s"):
         await app.worker().run()
@@ -246,7 +246,7 @@ async def test_whoever_is_the_last_to_wait_for_the_store_ends_its_opening(
     with monkeypatch.context() as hanging:
         hanging.setattr(app._home.backend, "open", hang)
         opening = [asyncio.create_task(app.open()) for _ in range(2)]
-        await wait_until(lambda: sum(each._openers for each in app._home._sessions.values()) == 2)
+        await wait_until(lambda: sum(each._openers for each in app._home._open.values()) == 2)
         opening[0].cancel()
         await asyncio.gather(opening[0], return_exceptions=True)
         assert not ended.is_set()

@@ -89,7 +89,7 @@ async def test_a_result_is_forgotten_after_its_time(app: App, clock: MovableCloc
     assert await job.result() == 1
     clock.advance(2)
     assert await job.status() is JobStatus.UNKNOWN
-    with pytest.raises(ResultNotKept, match="nothing is known of job"):
+    with pytest.raises(ResultNotKept, match="the store knows no job"):
         await job.result()
 
 
@@ -188,7 +188,7 @@ async def test_a_result_that_is_not_what_the_reader_expects_is_an_error_of_the_t
 
         job = await new_see.enqueue()
         await drain(old)
-        with pytest.raises(InvalidPayload, match="a result of see is not what it returns"):
+        with pytest.raises(InvalidPayload, match="a stored result of see does not fit"):
             await job.result()
 
 
@@ -256,7 +256,7 @@ async def test_of_a_job_that_never_was_nothing_is_known(app: App) -> None:
     assert (await job.info()).status is JobStatus.UNKNOWN
     assert await job.wait() is JobStatus.UNKNOWN
     assert not await job.cancel()
-    with pytest.raises(ResultNotKept, match="never enqueued, or already forgotten"):
+    with pytest.raises(ResultNotKept, match="never enqueued, or is already forgotten"):
         await job.result()
 
 

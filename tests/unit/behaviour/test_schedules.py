@@ -122,7 +122,7 @@ async def test_a_module_that_is_imported_twice_declares_the_same_again(app: App)
         (lambda app: app.every(0.0001), "at least"),
         (lambda app: app.every("5"), "seconds or a timedelta"),
         (lambda app: app.every(5, name="no spaces")(greet), "schedule name"),
-        (lambda app: app.every(5)(app.task(name="x")(lambda number: number)), "wants arguments"),
+        (lambda app: app.every(5)(app.task(name="x")(lambda number: number)), "needs arguments"),
         (lambda app: app.every(5)(app.task(greet).with_(job_id="one")), "job_id="),
         (lambda app: app.every(5)(app.task(greet).with_(at=datetime.now(UTC))), "at="),
     ],
@@ -236,7 +236,7 @@ async def test_a_declared_one_is_neither_added_nor_removed_at_run_time(app: App,
 async def test_one_of_cron_and_every(app: App, report: Any, options: Any, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         await app.schedules.add("x", report.call(1), **options)
-    with pytest.raises(ConfigurationError, match="a call is wanted"):
+    with pytest.raises(ConfigurationError, match="enqueue takes a call"):
         await app.schedules.add("x", report, every=5)
 
 
@@ -286,7 +286,7 @@ async def test_another_app_on_the_store_sees_what_it_can(clock: MovableClock) ->
     assert await guest.schedules.list() == [
         ScheduleInfo(name="tidy", queue="default", declared=True, paused=True)
     ]
-    with pytest.raises(ConfigurationError, match="not at hand here"):
+    with pytest.raises(ConfigurationError, match="this process does not have"):
         await guest.schedules.run_now("tidy")
     await guest.schedules.resume("tidy")
     assert not (await owner.schedules.list())[0].paused

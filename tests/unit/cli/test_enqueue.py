@@ -151,4 +151,4 @@ def test_waiting_no_longer_than_the_timeout(app: App, headrace: Shell) -> None:
     result = headrace("enqueue", "shop:app", "shop.add", "[1]", "--wait", "--timeout", "10ms", "--json")
     document = msgspec.json.decode(result.stdout)
     assert (result.exit_code, document["status"]) == (1, "queued")
-    assert "not over after" in document["error"]
+    assert "has not ended after" in document["error"]

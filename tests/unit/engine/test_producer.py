@@ -13,7 +13,9 @@ from headrace.core.backend import Answer
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Stream
 from headrace.engine import producer as producer_module
-from headrace.engine.producer import BATCH_BYTES, BATCH_MESSAGES, Producer
+from headrace.engine import producer_lane
+from headrace.engine.producer import Producer
+from headrace.engine.producer_lane import BATCH_BYTES, BATCH_MESSAGES
 from headrace.engine.streams import StreamRouter
 from tests.routers import open_router
 from tests.waiting import wait_until
@@ -67,8 +69,8 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     return Desk(monkeypatch)
 
 
-def shorten_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_module, "PATIENCE", 0.05)
+def shorten_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_lane, "RETRY_TIME", 0.05)
     monkeypatch.setattr(producer_module, "backoff", lambda failures: 0.002)
 
 
@@ -185,7 +187,7 @@ async def test_what_will_not_pass_is_told_at_once(desk: Desk) -> None:
 async def test_after_a_lost_answer_every_later_trouble_is_uncertain(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shorten_patience(monkeypatch)
+    shorten_retries(monkeypatch)
     desk.lose_answers = 1
 
     async def lost_then_away(batch: Batch) -> list[Answer]:
@@ -200,7 +202,7 @@ async def test_after_a_lost_answer_every_later_trouble_is_uncertain(
 
 
 async def test_patience_ends_and_the_caller_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_patience(monkeypatch)
+    shorten_retries(monkeypatch)
     desk.lose_answers = 1000
     with pytest.raises(BackendUnavailable) as raised:
         await desk.append(message())
@@ -211,7 +213,7 @@ async def test_patience_ends_and_the_caller_is_told(desk: Desk, monkeypatch: pyt
 async def test_a_store_that_hangs_is_given_up_in_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    shorten_patience(monkeypatch)
+    shorten_retries(monkeypatch)
     desk.gate.clear()
     sending = [asyncio.create_task(desk.append(message())) for _ in range(count)]
     for each in sending:
@@ -226,7 +228,7 @@ async def test_a_store_that_hangs_is_given_up_in_time(
 async def test_a_caller_that_is_cancelled_when_its_time_is_up_is_cancelled(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shorten_patience(monkeypatch)
+    shorten_retries(monkeypatch)
 
     async def cancelled_meanwhile(batch: Batch) -> list[Answer]:
         never: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
@@ -245,7 +247,7 @@ async def test_a_caller_that_is_cancelled_when_its_time_is_up_is_cancelled(
 async def test_whoever_waits_in_a_line_that_moves_is_not_out_of_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_module, "PATIENCE", 1.0)
+    monkeypatch.setattr(producer_lane, "RETRY_TIME", 1.0)
     append, loop = desk.backend.append, asyncio.get_running_loop()
 
     async def slow(batch: Batch) -> list[Answer]:
@@ -254,7 +256,7 @@ async def test_whoever_waits_in_a_line_that_moves_is_not_out_of_time(
         return await append(batch)
 
     monkeypatch.setattr(desk.backend, "append", slow)
-    monkeypatch.setattr(producer_module, "BATCH_MESSAGES", 1)
+    monkeypatch.setattr(producer_lane, "BATCH_MESSAGES", 1)
     await asyncio.gather(*(desk.append(message()) for _ in range(8)))
     assert await desk.stored() == 8
 
@@ -262,7 +264,7 @@ async def test_whoever_waits_in_a_line_that_moves_is_not_out_of_time(
 async def test_each_in_a_line_that_stands_still_has_its_own_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shorten_patience(monkeypatch)
+    shorten_retries(monkeypatch)
     desk.gate.clear()
     first = asyncio.create_task(desk.append(message()))
     await wait_until(lambda: desk.batches)
@@ -271,7 +273,7 @@ async def test_each_in_a_line_that_stands_still_has_its_own_time(
     assert [type(each) for each in await asyncio.gather(first, second, return_exceptions=True)] == [
         BackendUnavailable
     ] * 2
-    assert asyncio.get_running_loop().time() - began < 5 * producer_module.PATIENCE
+    assert asyncio.get_running_loop().time() - began < 5 * 0.05
     desk.gate.set()
 
 
@@ -341,14 +343,6 @@ async def test_closing_waits_for_what_is_under_way(desk: Desk) -> None:
     desk.gate.set()
     await closing
     assert len(await task) == 1
-
-
-async def test_after_its_loop_is_gone_a_producer_has_another_name(desk: Desk) -> None:
-    await desk.append(message())
-    desk.producer.forget()
-    await desk.append(message())
-    assert [batch.number for batch in desk.batches] == [1, 1]
-    assert desk.batches[0].producer != desk.batches[1].producer
 
 
 async def test_a_lone_caller_that_goes_away_leaves_his_batch_to_be_sent_again(desk: Desk) -> None:

@@ -12,7 +12,8 @@ import pytest
 from headrace.core.backend import Answer
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Stream
-from headrace.engine.producer import BATCH_MESSAGES, CROWD, Producer
+from headrace.engine.producer import CROWD, Producer
+from headrace.engine.producer_lane import BATCH_MESSAGES
 from headrace.engine.streams import StreamRouter
 from tests.routers import open_router
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace import App, ConfigurationError, Delivery, Depends, RetryPolicy
+from headrace import App, ConfigurationError, Delivery, Depends, RetryPolicy, Topic
 
 
 class OrderPlaced(msgspec.Struct):
@@ -27,8 +28,8 @@ async def handle(order: OrderPlaced) -> None: ...
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({}, "say which group="),
-        ({"group": "a", "fan_out": True}, "has a group, or fan_out=True"),
+        ({}, "needs group= or fan_out=True"),
+        ({"group": "a", "fan_out": True}, "takes group= or fan_out=True"),
         ({"fan_out": True, "ack": "manual"}, "fan_out=True with ack='manual'"),
         ({"fan_out": True, "ack": "receipt"}, "fan_out=True with ack='receipt'"),
         ({"fan_out": True, "ordered": True}, "fan_out=True with ordered=True"),
@@ -39,7 +40,7 @@ async def handle(order: OrderPlaced) -> None: ...
         ({"group": "a", "ack": "never"}, "ack must be"),
         ({"group": "a", "batch": 0}, "batch must be"),
         ({"group": "a", "max_in_flight": 0}, "max_in_flight must be"),
-        ({"group": "a", "start": "begining"}, "'begining' is no event's id"),
+        ({"group": "a", "start": "begining"}, "'begining' is not 'new'"),
         ({"group": "a", "start": datetime(2030, 1, 1)}, "with a time zone"),
         ({"group": "a", "start": 5}, "start must be"),
         ({"group": "a", "ordered": "yes"}, "ordered must be True or False"),
@@ -66,7 +67,7 @@ def test_names_of_topics_are_checked(app: App, name: Any) -> None:
 
 @pytest.mark.parametrize("pattern", ["orders.a*", "a/*", "{*}", "", 7, "**"])
 def test_patterns_are_checked(app: App, pattern: Any) -> None:
-    with pytest.raises(ConfigurationError, match="is no pattern of topics"):
+    with pytest.raises(ConfigurationError, match="is not a pattern of topics"):
         app.topics(pattern, OrderPlaced)
 
 
@@ -90,9 +91,9 @@ def test_a_topic_is_declared_alike_or_not_at_all(app: App) -> None:
     orders = app.topic("orders", OrderPlaced, retention=60)
     assert app.topic("orders", OrderPlaced, retention=60) is orders
     for wrong in ({"retention": 61}, {"retention": 60, "schema_version": 2}):
-        with pytest.raises(ConfigurationError, match="declared twice, and not alike"):
+        with pytest.raises(ConfigurationError, match="declared twice, with different options"):
             app.topic("orders", OrderPlaced, **wrong)  # type: ignore[call-overload]
-    with pytest.raises(ConfigurationError, match="declared twice, and not alike"):
+    with pytest.raises(ConfigurationError, match="declared twice, with different options"):
         app.topic("orders", int, retention=60)
 
 
@@ -153,3 +154,26 @@ def test_they_say_what_they_are(app: App) -> None:
     orders = app.topic("orders", OrderPlaced)
     assert repr(orders) == "<Topic orders>"
     assert repr(app.topics("orders.*")) == "<TopicPattern orders.*>"
+
+
+# --- how they are shown ----------------------------------------------------------------------------------
+
+
+def test_an_unknown_option_is_refused_and_the_known_ones_are_named(app: App) -> None:
+    orders = app.topic("orders", int)
+    strange: Any = {"priority": 1}
+    with pytest.raises(ConfigurationError, match=r"topic\(\) has no option .*; it has idempotency_window"):
+        app.topic("other", **strange)
+    with pytest.raises(ConfigurationError, match=r"subscribe\(\) has no option .*; it has ack, batch"):
+        orders.subscribe("billing", **strange)
+    with pytest.raises(ConfigurationError, match=r"publish\(\) has no option .*; it has at, correlation_id"):
+        orders.message(1, **strange)
+
+
+def test_signatures_show_each_option_with_its_default() -> None:
+    assert str(inspect.signature(Topic.publish)).startswith(
+        "(self, event: 'T', *, key: 'str | None' = None, headers: "
+    )
+    assert inspect.signature(App.topic).parameters["idempotency_window"].default == 3600
+    assert inspect.signature(Topic.subscribe).parameters["ack"].default == "success"
+    assert inspect.signature(App.task).parameters["queue"].default == "default"

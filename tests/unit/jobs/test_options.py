@@ -51,7 +51,7 @@ WRONG_FOR_A_CALL = [
     ({"delay": 1, "at": datetime(2030, 1, 1, tzinfo=UTC)}, "delay= or at=, not both"),
     ({"queue": ""}, "queue name ''"),
     ({"priority": 1}, "priority must be one of"),
-    ({"retry": lambda failures, error: 1}, "for one call retry must be a RetryPolicy"),
+    ({"retry": lambda failures, error: 1}, "for one call, retry must be a RetryPolicy"),
     ({"timeout": 0}, "timeout must be more than 0"),
     ({"job_id": "with space"}, "job_id 'with space' is not allowed"),
     ({"job_id": 7}, "job_id 7 is not allowed"),
@@ -169,7 +169,7 @@ def test_only_functions_become_tasks(app: App, function: Any) -> None:
 
 def test_a_task_is_not_made_of_a_task(app: App) -> None:
     task = app.task(send)
-    with pytest.raises(ConfigurationError, match="a task is made of a function"):
+    with pytest.raises(ConfigurationError, match="a task is made from a function"):
         app.task(task)
 
 
@@ -206,7 +206,7 @@ def test_a_local_functions_name_leaves_the_locals_out(app: App) -> None:
 
 
 def test_a_lambda_needs_a_name(app: App) -> None:
-    with pytest.raises(ConfigurationError, match="give it one with name="):
+    with pytest.raises(ConfigurationError, match="give it a name with name="):
         app.task(lambda: None)
     assert app.task(name="nothing")(lambda: None).name == "nothing"
 
@@ -215,7 +215,7 @@ def test_a_name_that_would_be_too_long_must_be_given(app: App) -> None:
     async def local() -> None: ...
 
     local.__qualname__ = "x" * 100
-    with pytest.raises(ConfigurationError, match=r"is too long, .* give it one with name="):
+    with pytest.raises(ConfigurationError, match=r"is too long or .* give it a name with name="):
         app.task(local)
 
 
@@ -337,7 +337,7 @@ def test_a_worker_finds_annotations_that_cannot_work_before_its_first_job(app: A
 
 @pytest.mark.parametrize("signal", ["JobDied", None, int, signals])
 def test_only_signals_can_be_listened_to(app: App, signal: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"is no signal; they are in headrace\.signals"):
+    with pytest.raises(ConfigurationError, match=r"is not a signal; signals are in headrace\.signals"):
         app.on(signal)
 
 
@@ -354,12 +354,12 @@ def test_an_app_says_where_it_keeps_its_jobs(app: App) -> None:
 async def test_only_calls_of_the_apps_own_tasks_are_enqueued(app: App) -> None:
     other = App("memory://")
     task = other.task(send)
-    with pytest.raises(UnknownTask, match="is no task of this app"):
+    with pytest.raises(UnknownTask, match="is not a task of this app"):
         await app.enqueue(task.call("ada"))
-    with pytest.raises(ConfigurationError, match="a call is wanted"):
+    with pytest.raises(ConfigurationError, match="enqueue takes a call"):
         await app.enqueue(task)  # type: ignore[arg-type]
     coroutine = send("ada")
-    with pytest.raises(ConfigurationError, match="a call is wanted"):
+    with pytest.raises(ConfigurationError, match="enqueue takes a call"):
         await app.enqueue_many([coroutine])  # type: ignore[list-item]
     coroutine.close()
     await asyncio.gather(app.close(), other.close())

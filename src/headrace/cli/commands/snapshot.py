@@ -15,7 +15,7 @@ from headrace.cli.output.render import number_text
 from headrace.cli.output.table import Column, FittedTable
 from headrace.core.record import WorkerInfo
 from headrace.core.times import age_text
-from headrace.engine.patience import impatience
+from headrace.engine.retrying import without_retries
 
 from .topics import topics_table
 from .workers import summary, worker_document
@@ -45,7 +45,7 @@ async def look(app: App) -> Snapshot:
     """Read the store for the watch screen, with the traffic of the last hour. A store that is not available
     raises at once."""
     admin = app.admin
-    with impatience():
+    with without_retries():
         return Snapshot(
             app.store,
             datetime.now(UTC),

@@ -12,7 +12,7 @@ from headrace.app import App
 from headrace.core import signals
 from headrace.core.errors import ConfigurationError
 from headrace.core.hosts import address_of, host_name, is_this_machine
-from headrace.engine.patience import impatience
+from headrace.engine.retrying import without_retries
 from headrace.engine.worker import Worker
 from headrace.observability.health import Health
 from headrace.observability.port import HostCheck, Port, PortAnswer, Route, text
@@ -33,7 +33,7 @@ async def metrics_port(
         return
 
     async def ask() -> None:
-        with impatience():
+        with without_retries():
             await app.admin.workers()
 
     health = Health(worker, ask=ask)

@@ -1,4 +1,4 @@
-"""From a call to the message that is stored."""
+"""Turns a call into the message that is stored."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ _streams: dict[str, Stream] = {}
 _STREAMS_MOST = 10_000
 
 
-class Draft(msgspec.Struct, frozen=True, gc=False):
-    """A call of which everything that can be wrong has been looked at; a plain one is written later."""
+class CheckedCall(msgspec.Struct, frozen=True, gc=False):
+    """A call that has passed every check. The message of a call with options is made at once, that of a plain
+    call later."""
 
     stream: Stream
     declared: Declared
@@ -41,16 +42,16 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     message: Message | None = None
 
 
-class Letters:
-    """Writes messages: encodes once, checks the size, carries the options given for this call."""
+class JobEncoder:
+    """Makes messages: encodes the arguments once, checks the size and applies the options of the call."""
 
     def __init__(self, *, clock: Clock, max_payload: int, mark_ttl: float) -> None:
         self._now_us = clock.now_us
         self._mark_us = microseconds(mark_ttl)
         self._max_payload = max_payload
 
-    def write(self, call: Call[Any], declared: Declared) -> tuple[Stream, Message]:
-        """The message of a call, and where it belongs."""
+    def encode(self, call: Call[Any], declared: Declared) -> tuple[Stream, Message]:
+        """The message of a call, and the stream of its queue."""
         payload = declared.encode(call.args, call.kwargs)
         if len(payload) > self._max_payload:
             self._refuse(declared, payload)
@@ -58,17 +59,18 @@ class Letters:
             return declared.stream, self._plain(declared, payload)
         return self._with_options(call, declared, payload)
 
-    def draft(self, call: Call[Any], declared: Declared) -> Draft:
-        """The first half of `write`, for many calls of which none shall be stored if one is wrong."""
+    def check(self, call: Call[Any], declared: Declared) -> CheckedCall:
+        """Check one of many calls, and encode its arguments. When one call is wrong, none is stored. `finish`
+        makes the message."""
         payload = self.payload(declared, call.args, call.kwargs)
         if call.options is AS_DECLARED and declared.plain:
-            return Draft(declared.stream, declared, payload)
+            return CheckedCall(declared.stream, declared, payload)
         stream, message = self._with_options(call, declared, payload)
-        return Draft(stream, declared, payload, message)
+        return CheckedCall(stream, declared, payload, message)
 
-    def finished(self, draft: Draft) -> Message:
-        """The second half."""
-        return draft.message or self._plain(draft.declared, draft.payload)
+    def finish(self, call: CheckedCall) -> Message:
+        """The message of a call that was checked."""
+        return call.message or self._plain(call.declared, call.payload)
 
     def _plain(self, declared: Declared, payload: bytes) -> Message:
         id, task = new_id(), declared.options.name
@@ -77,7 +79,7 @@ class Letters:
         return Message(id, task, body, declared.priority, fresh=True, child=declared.child)
 
     def payload(self, declared: Declared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """Arguments as bytes within the limit."""
+        """The arguments as bytes; `PayloadTooLarge` when they exceed `max_payload`."""
         payload = declared.encode(args, kwargs)
         if len(payload) > self._max_payload:
             self._refuse(declared, payload)
@@ -100,8 +102,8 @@ class Letters:
         body = encode_envelope(envelope)
         if len(body) - len(payload) > ENVELOPE_ROOM:
             raise PayloadTooLarge(
-                f"the headers of a call of {task.name} have more than the {ENVELOPE_ROOM:,} bytes that there "
-                "are for them: what is large belongs into the arguments"
+                f"the headers of a call of {task.name} have more than the {ENVELOPE_ROOM:,} bytes allowed: "
+                "send large values as arguments"
             )
         expires = task.expires if options.expires is UNSET else options.expires
         return queue_stream(task.queue if options.queue is UNSET else options.queue), Message(
@@ -120,7 +122,7 @@ class Letters:
 
 
 def queue_stream(queue: str) -> Stream:
-    """The stream of a queue; mostly one object for each name."""
+    """The stream of a queue. The streams of the queues in use are kept, so that few are made."""
     found = _streams.get(queue)
     if found is None:
         if len(_streams) >= _STREAMS_MOST:

@@ -1,4 +1,4 @@
-"""The events half of an app: declares topics and subscriptions, publishes events."""
+"""The events of an app: declares topics and subscriptions, and publishes events."""
 
 from __future__ import annotations
 
@@ -6,108 +6,72 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any
+from typing import Any, Unpack
 
 from headrace.core.backend import Answer
-from headrace.core.clock import Clock
-from headrace.core.codec import Codec
-from headrace.core.duration import Duration
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable, QueueFull
 from headrace.core.message import Message, Stream, group_stream
 from headrace.core.names import checked_name
-from headrace.core.retry import RetryFunction, RetryPolicy
 from headrace.core.sending import TRACEPARENT, Sending, SendingWrapper
 from headrace.core.signals import EventPublished
 from headrace.core.topics import Start
-from headrace.engine.emitter import Emitter
-from headrace.engine.home import Home
-from headrace.engine.patience import PATIENCE, patiently
-from headrace.engine.registry import Registry
+from headrace.engine.app_parts import AppParts
+from headrace.engine.retrying import RETRY_TIME, with_retries
 from headrace.engine.subscription import FAN_OUT_MARK, Subscription
+from headrace.engine.tracing import inherited
 
-from .event import Duplicate, Outcome, Published, Refused
-from .handlers import Handled, handler_of
-from .letters import Draft, EventLetters, Heritage, Inherit
-from .options import SubscriptionOptions, TopicOptions, checked_pattern, topic_options
+from .encoder import EventDraft, EventEncoder, Inherited
+from .event import Duplicate, Published, PublishOutcome, Refused
+from .handlers import EventReader, handler_of
+from .options import SubscriptionOptions, TopicSettings, checked_pattern, topic_options
 from .topic import Topic, TopicPattern
 
-#: How many events are written at a time while the store is at work on those before.
+#: Events that are encoded at a time while the store writes those before.
 PAGE = 500
 
 
 class Events:
-    """Composed by the app from the engine's parts."""
+    """Makes topics and subscriptions, and publishes events. Made by the app."""
 
-    def __init__(
-        self,
-        *,
-        home: Home,
-        registry: Registry,
-        emitter: Emitter,
-        clock: Clock,
-        codec: Codec | None,
-        max_payload: int,
-        retry: RetryPolicy | RetryFunction,
-        inherit: Inherit,
-    ) -> None:
-        self._home = home
-        self._registry = registry
-        self._emitter = emitter
-        self._clock = clock
-        self._codec = codec
-        self._max_payload = max_payload
-        self._retry = retry
-        self._inherit = inherit
-        self.around: SendingWrapper | None = None  # whoever traces what is sent
+    def __init__(self, parts: AppParts) -> None:
+        self._app_loop = parts.app_loop
+        self._registry = parts.registry
+        self._emitter = parts.emitter
+        self._clock = parts.clock
+        self._codec = parts.codec
+        self._max_payload = parts.max_payload
+        self._retry = parts.retry
+        self.around: SendingWrapper | None = None  # entered around every sending, for tracing
         self._topics: dict[str, Topic[Any]] = {}
-        self._handled: list[Handled] = []
-        self._arranged: set[str] = set()
+        self._readers: list[EventReader] = []
+        self._declared: set[str] = set()  # topics whose rules the store has
         self._fan_outs = count(1)
 
     # --- declaring ---------------------------------------------------------------------------------------
 
-    def topic(
-        self,
-        name: str,
-        wanted: Any,
-        *,
-        retention: Duration | None,
-        max_length: int | None,
-        retention_strict: bool,
-        idempotency_window: Duration,
-        schema_version: int,
-        partitions: int | None,
-    ) -> Topic[Any]:
-        """Declare a topic. The same declaration again gives the same topic."""
-        options = topic_options(
-            name,
-            retention=retention,
-            max_length=max_length,
-            retention_strict=retention_strict,
-            idempotency_window=idempotency_window,
-            schema_version=schema_version,
-            partitions=partitions,
-        )
+    def topic(self, name: str, wanted: Any, **settings: Unpack[TopicSettings]) -> Topic[Any]:
+        """Declare a topic. Declaring it again with the same options returns the same topic."""
+        options = topic_options(name, **settings)
         known = self._topics.get(options.name)
         if known is not None:
             if known.options != options or known.wanted != wanted:
-                raise ConfigurationError(f"topic {options.name!r} is declared twice, and not alike")
+                raise ConfigurationError(f"topic {options.name!r} is declared twice, with different options")
             return known
-        letters = EventLetters(
+        encoder = EventEncoder(
             wanted=wanted,
             schema_version=options.schema_version,
             window_us=options.window_us,
             clock=self._clock,
             codec=self._codec,
             max_payload=self._max_payload,
-            inherit=self._inherit,
         )
-        topic = self._topics[options.name] = Topic(options, wanted, letters=letters, publisher=self)
+        topic = self._topics[options.name] = Topic(options, wanted, encoder=encoder, publisher=self)
         if options.partitions is not None:
-            self._home.backend.declare(Stream("topic", options.name), options.partitions)
+            self._app_loop.backend.declare(Stream("topic", options.name), options.partitions)
         return topic
 
     def pattern(self, pattern: str, wanted: Any) -> TopicPattern[Any]:
+        """Every topic whose name matches `pattern`."""
         return TopicPattern(checked_pattern(pattern), wanted, publisher=self)
 
     def subscribe(
@@ -117,17 +81,18 @@ class Events:
         options: SubscriptionOptions,
         local_names: Mapping[str, Any],
     ) -> None:
+        """Register a function as the handler of a subscription."""
         if isinstance(topic, TopicPattern) and options.start.at == "event":
             raise ConfigurationError(
                 f"start={options.start.event!r} on {topic.name}: an event's id belongs to one topic; "
                 "begin at a time instead"
             )
-        handled = Handled(function, topic.wanted, options, self._codec, local_names)
-        handled.check()
+        reader = EventReader(function, topic.wanted, options, self._codec, local_names)
+        reader.check()
         group = options.group or f"{FAN_OUT_MARK}{next(self._fan_outs)}"
         handler = handler_of(
             function,
-            handled,
+            reader,
             f"{topic.name}/{group}",
             options.retry or self._retry,
             batch=options.batch is not None,
@@ -146,33 +111,31 @@ class Events:
                 ordered=options.ordered,
             )
         )
-        self._handled.append(handled)
+        self._readers.append(reader)
 
     def resolve(self) -> None:
-        """Check every handler's annotations; a worker does so before its first event."""
-        for handled in self._handled:
-            handled.resolve()
+        """Check the annotations of every handler. A worker does this before its first event."""
+        for reader in self._readers:
+            reader.resolve()
 
     @property
     def topics(self) -> Mapping[str, Topic[Any]]:
+        """The declared topics by name."""
         return self._topics
 
     # --- publishing --------------------------------------------------------------------------------------
 
     async def publish(
-        self,
-        topic: TopicOptions,
-        letters: EventLetters,
-        draft: Draft[Any],
-        heritage: Heritage | None = None,
+        self, topic: Topic[Any], draft: EventDraft[Any], traced: Inherited | None = None
     ) -> str:
-        if heritage is None and self.around is not None:
-            return await self._publish_wrapped(self.around, topic, letters, draft)
-        message = letters.write(draft, heritage or letters.inherit())
+        """Store one event; see `Topic.publish`. `traced` is given where a wrapper is entered already."""
+        if traced is None and self.around is not None:
+            return await self._publish_wrapped(self.around, topic, draft)
+        message = topic.encoder.encode(draft, traced or inherited())
         since = time.monotonic()
-        await self._home.opened()
+        await self._app_loop.opened()
         try:
-            [answer] = await self._home.call(self._append, topic, [message], since)
+            [answer] = await self._app_loop.call(self._append, topic, [message], since)
         except NotDurable as error:
             error.job = error.job[0].id
             raise
@@ -181,44 +144,41 @@ class Events:
             raise outcome.error
         return outcome.id
 
-    async def publish_many(
-        self, topic: TopicOptions, letters: EventLetters, drafts: list[Draft[Any]]
-    ) -> list[Outcome]:
-        heritage = letters.inherit()
+    async def publish_many(self, topic: Topic[Any], drafts: list[EventDraft[Any]]) -> list[PublishOutcome]:
+        """Store many events; see `Topic.publish_many`."""
         if self.around is None or not drafts:
-            return await self._home.carry_out(self._publish_many, topic, letters, drafts, heritage)
+            return await self._app_loop.carry_out(self._publish_many, topic, drafts, inherited())
         sending = Sending("event", topic.name, len(drafts), headers=drafts[0].headers or {})
         with self.around(sending):
-            heritage = (sending.carried.get(TRACEPARENT) or heritage[0], heritage[1])
-            outcomes = await self._home.carry_out(self._publish_many, topic, letters, drafts, heritage)
+            traced = _traced(sending)
+            outcomes = await self._app_loop.carry_out(self._publish_many, topic, drafts, traced)
             sending.ids = [each.id for each in outcomes if not isinstance(each, Refused)]
             return outcomes
 
     async def _publish_wrapped(
-        self, around: SendingWrapper, topic: TopicOptions, letters: EventLetters, draft: Draft[Any]
+        self, around: SendingWrapper, topic: Topic[Any], draft: EventDraft[Any]
     ) -> str:
         sending = Sending("event", topic.name, 1, draft.kind or "", draft.headers or {})
         with around(sending):
-            traceparent, correlation_id = letters.inherit()
-            heritage = (sending.carried.get(TRACEPARENT) or traceparent, correlation_id)
-            id = await self.publish(topic, letters, draft, heritage)
+            id = await self.publish(topic, draft, _traced(sending))
             sending.ids = (id,)
             return id
 
     async def replay(self, topic: str, group: str, start: Start) -> None:
+        """Move a group of a topic to `start`; see `Topic.replay`."""
         stream = group_stream(topic, checked_name("group", group))
-        if not await self._home.ask(lambda store: store.reset(stream, start)):
+        if not await self._app_loop.ask(lambda store: store.reset(stream, start)):
             raise ConfigurationError(f"topic {topic!r} has no group {group!r}")
 
     async def _publish_many(
-        self, topic: TopicOptions, letters: EventLetters, drafts: list[Draft[Any]], heritage: Heritage
-    ) -> list[Outcome]:
-        """A page at a time: the next is written while the store is at work on the one before."""
-        outcomes: list[Outcome] = []
-        sending: asyncio.Task[list[Outcome]] | None = None
+        self, topic: Topic[Any], drafts: list[EventDraft[Any]], traced: Inherited
+    ) -> list[PublishOutcome]:
+        """Publish a page at a time: the next page is encoded while the store writes the one before."""
+        outcomes: list[PublishOutcome] = []
+        sending: asyncio.Task[list[PublishOutcome]] | None = None
         try:
             for start in range(0, len(drafts), PAGE):
-                page = [_written(letters, draft, heritage) for draft in drafts[start : start + PAGE]]
+                page = [_encoded(topic.encoder, draft, traced) for draft in drafts[start : start + PAGE]]
                 if sending is not None:
                     outcomes += await sending
                 error = _gone(outcomes)
@@ -229,9 +189,9 @@ class Events:
             return outcomes + (await sending if sending is not None else [])
         finally:
             if sending is not None and not sending.done():
-                sending.cancel()  # the caller was; what has been handed to the producer goes its way
+                sending.cancel()  # the caller was cancelled; what the producer has already is still sent
 
-    async def _sent(self, topic: TopicOptions, page: list[Message | Refused]) -> list[Outcome]:
+    async def _sent(self, topic: Topic[Any], page: list[Message | Refused]) -> list[PublishOutcome]:
         messages = [each for each in page if isinstance(each, Message)]
         try:
             answers = iter(await self._append(topic, messages) if messages else [])
@@ -244,48 +204,56 @@ class Events:
         return [_outcome(next(answers)) if isinstance(each, Message) else each for each in page]
 
     async def _append(
-        self, topic: TopicOptions, messages: list[Message], since: float | None = None
+        self, topic: Topic[Any], messages: list[Message], since: float | None = None
     ) -> list[Answer]:
         since = time.monotonic() if since is None else since
         stream = Stream("topic", topic.name)
-        if topic.name not in self._arranged:
-            left = since + PATIENCE - time.monotonic()
-            await patiently(lambda: self._home.backend.arrange(stream, topic.rules), within=max(0.0, left))
-            self._arranged.add(topic.name)
-        answers = await self._home.producer.append(stream, messages, None, since)
+        if topic.name not in self._declared:
+            left = since + RETRY_TIME - time.monotonic()
+            await with_retries(
+                lambda: self._app_loop.backend.arrange(stream, topic.options.rules), within=max(0.0, left)
+            )
+            self._declared.add(topic.name)
+        answers = await self._app_loop.producer.append(stream, messages, None, since)
         if EventPublished in self._emitter.wanted:
             for message, answer in zip(messages, answers, strict=True):
                 if answer.verdict != "full":
                     duplicate = answer.verdict == "duplicate"
                     signal = EventPublished(answer.id, topic.name, message.task, duplicate)
-                    self._home.tell(self._emitter.emit, signal)
+                    self._app_loop.tell(self._emitter.emit, signal)
         return answers
 
 
-def _written(letters: EventLetters, draft: Draft[Any], heritage: Heritage) -> Message | Refused:
+def _traced(sending: Sending) -> Inherited:
+    """What events inherit when a wrapper may have begun a trace."""
+    traceparent, correlation_id = inherited()
+    return sending.carried.get(TRACEPARENT) or traceparent, correlation_id
+
+
+def _encoded(encoder: EventEncoder, draft: EventDraft[Any], traced: Inherited) -> Message | Refused:
     try:
-        return letters.write(draft, heritage)
-    except Exception as error:  # a codec of the user's may raise whatever it likes
+        return encoder.encode(draft, traced)
+    except Exception as error:  # the codec of the user may raise anything
         return Refused(error)
 
 
-def _gone(outcomes: list[Outcome]) -> BackendUnavailable | None:
-    """Why there is no use in sending more."""
+def _gone(outcomes: list[PublishOutcome]) -> BackendUnavailable | None:
+    """The error after which no more events are sent: the store cannot be reached."""
     errors = (each.error for each in outcomes[-PAGE:] if isinstance(each, Refused))
     return next((error for error in errors if type(error) is BackendUnavailable), None)
 
 
-def _not_durable(error: NotDurable, count: int) -> list[Outcome]:
-    """Those that were taken say so, each with its own id; of the others nothing is known."""
-    taken: list[Outcome] = [Refused(NotDurable(str(error), job=answer.id)) for answer in error.job]
+def _not_durable(error: NotDurable, count: int) -> list[PublishOutcome]:
+    """Each event that was taken has a `NotDurable` with its id. For the others the outcome is uncertain."""
+    taken: list[PublishOutcome] = [Refused(NotDurable(str(error), job=answer.id)) for answer in error.job]
     return taken + [Refused(BackendUnavailable(str(error), uncertain=True))] * (count - len(taken))
 
 
-def _outcome(answer: Answer) -> Outcome:
+def _outcome(answer: Answer) -> PublishOutcome:
     match answer.verdict:
         case "accepted":
             return Published(answer.id)
         case "duplicate":
             return Duplicate(answer.id)
         case _:
-            return Refused(QueueFull("the store has no room for more events: it refused this one"))
+            return Refused(QueueFull("the store has no room for more events; give it more memory"))

@@ -1,4 +1,4 @@
-"""From a call to its message: what is said of the id, and that a draft becomes what is written at once."""
+"""From a call to its message: what is said of the id, and that a checked becomes what is written at once."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def double(app: App) -> Task[[int], int]:
 
 
 def test_an_id_that_was_made_is_fresh(app: App, double: Task[[int], int]) -> None:
-    _, message = app._jobs.letter(double.call(1))
+    _, message = app._jobs.encode(double.call(1))
     assert message.fresh
-    _, message = app._jobs.letter(double.with_(delay=5).call(1))
+    _, message = app._jobs.encode(double.with_(delay=5).call(1))
     assert message.fresh
 
 
 def test_an_id_that_was_given_may_be_known(app: App, double: Task[[int], int]) -> None:
-    _, message = app._jobs.letter(double.with_(job_id="order-1").call(1))
+    _, message = app._jobs.encode(double.with_(job_id="order-1").call(1))
     assert not message.fresh
 
 
-def test_a_draft_becomes_what_is_written_at_once(app: App, double: Task[[int], int]) -> None:
-    letters, declared = app._jobs._letters, app._jobs._declared["double"]
+def test_a_checked_call_becomes_the_message_that_is_made_at_once(app: App, double: Task[[int], int]) -> None:
+    encoder, declared = app._jobs._encoder, app._jobs._declared["double"]
     for call in (double.call(7), double.with_(priority="high", queue="other").call(7)):
-        stream, written = letters.write(call, declared)
-        draft = letters.draft(call, declared)
-        finished = letters.finished(draft)
-        assert draft.stream == stream
+        stream, written = encoder.encode(call, declared)
+        checked = encoder.check(call, declared)
+        finished = encoder.finish(checked)
+        assert checked.stream == stream
         assert (finished.task, finished.priority) == (written.task, written.priority)
         assert decode_envelope(finished.body).payload == decode_envelope(written.body).payload
         assert decode_envelope(finished.body).id == finished.id != written.id
@@ -48,7 +48,7 @@ def test_a_draft_becomes_what_is_written_at_once(app: App, double: Task[[int], i
 
 def test_messages_are_alike_that_differ_in_id_and_body_alone(app: App, double: Task[[int], int]) -> None:
     def written(task: Task[[int], int]) -> object:
-        return are_alike([app._jobs.letter(double.call(1))[1], app._jobs.letter(task.call(2))[1]])
+        return are_alike([app._jobs.encode(double.call(1))[1], app._jobs.encode(task.call(2))[1]])
 
     assert written(double)
     assert not written(double.with_(priority="low"))

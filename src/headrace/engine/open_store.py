@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol
 
 from headrace.core.errors import AppClosed
 
@@ -12,14 +11,8 @@ from .producer import Producer
 from .streams import StreamRouter
 
 
-class Resident(Protocol):
-    """What runs on an event loop and needs the store there until it has stopped."""
-
-    async def stop(self) -> None: ...
-
-
-class Session:
-    """Opened by its first use, and closed on the same event loop."""
+class OpenStore:
+    """A store for one event loop. The first use opens it, and it is closed on the same loop."""
 
     def __init__(
         self,
@@ -32,21 +25,22 @@ class Session:
         self.producer = Producer(backend)
         self.loop = asyncio.get_running_loop()
         self.ready = False  # open, and not closing
-        self.entered = 0  # how often by `async with app`, and not left yet
-        self.residents: set[Resident] = set()
+        self.entered = 0  # `async with app` blocks on this loop that are not left yet
+        self.users: set[Callable[[], Awaitable[None]]] = set()  # how to stop workers and tails on this loop
         self._left = left  # stores of event loops that are gone: closed before this one is opened
         self._closers = closers
         self.closing = False  # or closed
         self._opening: asyncio.Task[None] | None = None
-        self._openers = 0  # who wait for it to be open
+        self._openers = 0  # callers that wait for the opening
 
     async def opened(self) -> None:
-        """Open the store, or wait until it is. A caller that is cancelled spoils it for nobody."""
+        """Open the store, or wait until it is open. The opening goes on when one of several callers is
+        cancelled."""
         while not self.ready:
             if self.closing:
                 raise AppClosed("the app is closing; wait for close() to end, then use it again")
             while (opening := self._opening) is not None and opening.cancelling():
-                await asyncio.wait([opening])  # nobody waited for it any more
+                await asyncio.wait([opening])  # its last caller was cancelled
                 if self._opening is opening:
                     self._opening = None
             if opening is None:
@@ -57,16 +51,16 @@ class Session:
             finally:
                 self._openers -= 1
                 if not self._openers:
-                    opening.cancel()  # of a store that is away, which may take its time
+                    opening.cancel()  # opening a store that cannot be reached may take long
                 if opening.done() and self._opening is opening:
                     self._opening = None
 
     async def close(self) -> None:
-        """Stop who lives here, finish what is under way, and close the store."""
+        """Stop the workers and tails on this loop, finish what is under way, and close the store."""
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
-        for resident in list(self.residents):
-            await resident.stop()
+        for stop in list(self.users):
+            await stop()
         if self.closing:
             return
         self.closing, self.ready = True, False

@@ -1,4 +1,4 @@
-"""The jobs half of an app: declares tasks and enqueues calls."""
+"""The jobs of an app: declares tasks and enqueues calls."""
 
 from __future__ import annotations
 
@@ -11,72 +11,58 @@ from typing import Any, Literal, TypeVar
 from msgspec import UNSET
 
 from headrace.core.backend import Answer
-from headrace.core.clock import Clock
-from headrace.core.codec import Codec
 from headrace.core.errors import ConfigurationError, NotDurable, QueueFull, UnknownTask
 from headrace.core.message import Message, Stream
-from headrace.core.retry import RetryFunction, RetryPolicy
 from headrace.core.sending import SendingWrapper
 from headrace.core.signals import JobEnqueued
+from headrace.engine.app_parts import AppParts
 from headrace.engine.dependencies import needs_of
-from headrace.engine.emitter import Emitter
-from headrace.engine.home import Home
 from headrace.engine.producer import Producer
 from headrace.engine.provided import provided
-from headrace.engine.registry import Handler, Registry
+from headrace.engine.registry import Handler
 
 from .arguments import Arguments
 from .declared import Declared, default_name
+from .encoder import CheckedCall, JobEncoder
 from .job import Job
-from .letters import Draft, Letters
 from .lookup import JobLookup
-from .options import TaskOptions, task_options
-from .sending import carrying, sending_of
+from .options import TaskOptions, TaskSettings, task_options
+from .sending import carrying, not_a_call, sending_of
 from .task import AsyncTask, Call, SyncTask, Task
 
 R = TypeVar("R")
 
-#: How many messages are written at a time while the store is at work on those before.
+#: Messages that are encoded at a time while the store writes those before.
 PAGE = 100
 
 
 class Jobs:
-    """Composed by the app from the engine's parts."""
+    """Makes tasks of functions, and jobs of calls. Made by the app."""
 
-    def __init__(
-        self,
-        *,
-        home: Home,
-        registry: Registry,
-        emitter: Emitter,
-        clock: Clock,
-        codec: Codec | None,
-        max_payload: int,
-        queue_limit: int | None,
-        result_ttl: float,
-        retry: RetryPolicy | RetryFunction,
-    ) -> None:
-        self._home = home
-        self._registry = registry
-        self._emitter = emitter
-        self._codec = codec
+    def __init__(self, parts: AppParts, *, queue_limit: int | None, result_ttl: float) -> None:
+        self._app_loop = parts.app_loop
+        self._registry = parts.registry
+        self._emitter = parts.emitter
+        self._codec = parts.codec
+        self._retry = parts.retry
         self._queue_limit = queue_limit
         self._result_ttl = result_ttl
-        self._retry = retry
-        self.around: SendingWrapper | None = None  # whoever traces what is sent
+        self.around: SendingWrapper | None = None  # entered around every sending, for tracing
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._declared: dict[str, Declared] = {}
-        self._letters = Letters(clock=clock, max_payload=max_payload, mark_ttl=result_ttl)
-        self.lookup = JobLookup(home=home, declared=self._declared, codec=codec, mark_ttl=result_ttl)
+        self._encoder = JobEncoder(clock=parts.clock, max_payload=parts.max_payload, mark_ttl=result_ttl)
+        self.lookup = JobLookup(
+            app_loop=parts.app_loop, declared=self._declared, codec=parts.codec, mark_ttl=result_ttl
+        )
 
     def declare(
-        self, function: Callable[..., Any], given: Mapping[str, Any], local_names: Mapping[str, Any]
+        self, function: Callable[..., Any], settings: TaskSettings, local_names: Mapping[str, Any]
     ) -> Task[Any, Any]:
         """Make a task of a function and register its handler."""
         _check_function(function)
-        given = dict(given)
-        name = given.pop("name") if "name" in given else default_name(function)
-        options = task_options(name, given)
+        if "name" not in settings:
+            settings = {**settings, "name": default_name(function)}
+        options = task_options(settings)
         arguments = Arguments(function, local_names)
         is_async = inspect.iscoroutinefunction(function)
         declared = Declared(options, arguments, self._kept_for(function, options), self._codec)
@@ -106,71 +92,69 @@ class Jobs:
         return task
 
     def resolve(self) -> None:
-        """Check every task's annotations; a worker does so before its first job."""
+        """Check the annotations of every task. A worker does this before its first job."""
         for declared in self._declared.values():
             declared.arguments.resolve()
 
     async def enqueue(self, call: Call[R], /) -> Job[R]:
-        """Store one job."""
+        """Store one job; see `App.enqueue`."""
         if self.around is not None:
             return await self._enqueue_wrapped(self.around, call)
         declared = self._declared_of(call)
-        stream, message = self._letters.write(call, declared)
+        stream, message = self._encoder.encode(call, declared)
         ttl = call.options.result_ttl
         keeps = (declared.result_ttl if ttl is UNSET else ttl) > 0
-        session = self._home.here
-        if session is not None:
-            return await self._store(stream, message, keeps, producer=session.producer)
-        return await self._store_at_home(stream, message, keeps)
+        opened = self._app_loop.here
+        if opened is not None:
+            return await self._store(stream, message, keeps, producer=opened.producer)
+        return await self._store_on_app_loop(stream, message, keeps)
 
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
-        """Store many jobs of any tasks; the jobs in the order of the calls."""
+        """Store many jobs of any tasks; see `App.enqueue_many`."""
         calls = list(calls)
-        if self.around is not None and calls:
-            return await self._enqueue_many_wrapped(self.around, calls)
-        return await self._enqueue_list(calls)
-
-    async def _enqueue_list(self, calls: list[Call[Any]]) -> list[Job[Any]]:
-        drafts = [self._letters.draft(call, self._declared_of(call)) for call in calls]
-        parts: dict[Stream, list[int]] = {}
-        for place, draft in enumerate(drafts):
-            parts.setdefault(draft.stream, []).append(place)
-        return await self._home.carry_out(self._enqueue_many, calls, drafts, parts)
-
-    async def _enqueue_wrapped(self, around: SendingWrapper, call: Call[R]) -> Job[R]:
-        sending = sending_of([call])
-        with around(sending):
-            stream, message = self.letter(carrying(call, sending.carried))
-            job = await self._store_at_home(stream, message, self._keeps_result(call))
-            sending.ids = (job.id,)
-            return job
-
-    async def _enqueue_many_wrapped(self, around: SendingWrapper, calls: list[Call[Any]]) -> list[Job[Any]]:
+        if self.around is None or not calls:
+            return await self._enqueue_list(calls)
         sending = sending_of(calls)
-        with around(sending):
+        with self.around(sending):
             jobs = await self._enqueue_list([carrying(call, sending.carried) for call in calls])
             sending.ids = [job.id for job in jobs]
             return jobs
 
+    async def _enqueue_list(self, calls: list[Call[Any]]) -> list[Job[Any]]:
+        checked = [self._encoder.check(call, self._declared_of(call)) for call in calls]
+        parts: dict[Stream, list[int]] = {}
+        for place, each in enumerate(checked):
+            parts.setdefault(each.stream, []).append(place)
+        return await self._app_loop.carry_out(self._enqueue_many, calls, checked, parts)
+
+    async def _enqueue_wrapped(self, around: SendingWrapper, call: Call[R]) -> Job[R]:
+        sending = sending_of([call])
+        with around(sending):
+            stream, message = self.encode(carrying(call, sending.carried))
+            job = await self._store_on_app_loop(stream, message, self._keeps_result(call))
+            sending.ids = (job.id,)
+            return job
+
     def payload(self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """Arguments for a task of this app, as the bytes that are stored. They are read as a worker reads
-        them, which tells what does not fit."""
+        """Arguments for a task of this app, as the bytes that are stored. They are decoded once, as a worker
+        does, so that wrong arguments are refused."""
         declared = self._declared.get(task)
         if declared is None:
             raise UnknownTask(f"no task called {task!r} is declared in this app")
-        payload = self._letters.payload(declared, tuple(args), dict(kwargs))
+        payload = self._encoder.payload(declared, tuple(args), dict(kwargs))
         declared.decode(payload)
         return payload
 
     async def post(self, stream: Stream, message: Message) -> Job[Any]:
-        """Store a job whose message was made before, maybe by other code. On the app's loop."""
+        """Store a job whose message was made before, maybe by other code. Runs on the app's loop."""
         return await self._store(stream, message, None)
 
-    async def _store_at_home(self, stream: Stream, message: Message, keeps: bool | None) -> Job[Any]:
-        """On the app's loop, with the store open; both count toward the time that the whole may take."""
+    async def _store_on_app_loop(self, stream: Stream, message: Message, keeps: bool | None) -> Job[Any]:
+        """Store a message on the app's loop. Opening the store counts toward the time that a caller may
+        wait."""
         since = time.monotonic()
-        await self._home.opened()
-        return await self._home.call(self._store, stream, message, keeps, since)
+        await self._app_loop.opened()
+        return await self._app_loop.call(self._store, stream, message, keeps, since)
 
     async def _store(
         self,
@@ -181,8 +165,8 @@ class Jobs:
         *,
         producer: Producer | None = None,
     ) -> Job[Any]:
-        """`keeps` tells whether its result will be kept, where that is known."""
-        producer = producer or self._home.producer
+        """`keeps` says whether the result of the job is kept; None: this is not known."""
+        producer = producer or self._app_loop.producer
         try:
             [answer] = await producer.append(stream, [message], self._queue_limit, since)
         except NotDurable as error:
@@ -196,10 +180,10 @@ class Jobs:
         return job
 
     async def _enqueue_many(
-        self, calls: list[Call[Any]], drafts: list[Draft], parts: dict[Stream, list[int]]
+        self, calls: list[Call[Any]], checked: list[CheckedCall], parts: dict[Stream, list[int]]
     ) -> list[Job[Any]]:
         appended = await asyncio.gather(
-            *(self._append(stream, [drafts[place] for place in places]) for stream, places in parts.items()),
+            *(self._append(stream, [checked[place] for place in places]) for stream, places in parts.items()),
             return_exceptions=True,
         )
         jobs: list[Job[Any] | None] = [None] * len(calls)
@@ -220,25 +204,26 @@ class Jobs:
         returns = function.__annotations__.get("return", "")
         return 0.0 if returns is None or returns == "None" else self._result_ttl
 
-    def letter(self, call: Call[Any]) -> tuple[Stream, Message]:
-        """The message of a call, and where it belongs."""
-        return self._letters.write(call, self._declared_of(call))
+    def encode(self, call: Call[Any]) -> tuple[Stream, Message]:
+        """The message of a call, and the stream of its queue."""
+        return self._encoder.encode(call, self._declared_of(call))
 
     def _declared_of(self, call: Call[Any]) -> Declared:
         if not isinstance(call, Call):
-            raise ConfigurationError(f"a call is wanted, such as task.call(1, 2), not {call!r}")
+            raise not_a_call(call)
         declared = self._declared.get(call.task.options.name)
         if declared is None:
-            raise UnknownTask(f"{call.task.name!r} is no task of this app")
+            raise UnknownTask(f"{call.task.name!r} is not a task of this app")
         return declared
 
-    def _append(self, stream: Stream, drafts: list[Draft]) -> Coroutine[Any, Any, list[Answer]]:
-        return self._home.producer.append_pages(stream, self._pages(drafts), len(drafts), self._queue_limit)
+    def _append(self, stream: Stream, calls: list[CheckedCall]) -> Coroutine[Any, Any, list[Answer]]:
+        producer = self._app_loop.producer
+        return producer.append_pages(stream, self._pages(calls), len(calls), self._queue_limit)
 
-    def _pages(self, drafts: list[Draft]) -> Iterator[list[Message]]:
-        finished = self._letters.finished
-        for start in range(0, len(drafts), PAGE):
-            yield [finished(draft) for draft in drafts[start : start + PAGE]]
+    def _pages(self, calls: list[CheckedCall]) -> Iterator[list[Message]]:
+        finish = self._encoder.finish
+        for start in range(0, len(calls), PAGE):
+            yield [finish(call) for call in calls[start : start + PAGE]]
 
     def _raise_if_refused(
         self, stream: Stream, answers: list[Answer] | BaseException, accepted: list[Job[Any]]
@@ -255,7 +240,7 @@ class Jobs:
         if why:
             return QueueFull(
                 f"the store has no room for more jobs of queue {stream.name!r} ({why}); try again when "
-                "workers have caught up, or give it more memory",
+                "workers have caught up, or give the store more memory",
                 accepted=accepted,
             )
         return QueueFull(
@@ -268,11 +253,11 @@ class Jobs:
         if JobEnqueued in self._emitter.wanted:
             for job in jobs:
                 signal = JobEnqueued(job.id, job.task or "", job.queue or "", duplicate=job.duplicate)
-                self._home.tell(self._emitter.emit, signal)
+                self._app_loop.tell(self._emitter.emit, signal)
 
     def _job(self, stream: Stream, task: str, answer: Answer, keeps: bool | None) -> Job[Any]:
         duplicate = answer.verdict == "duplicate"
-        # The job that stands there already may have been asked for otherwise.
+        # The job that is there already may have other options.
         known = None if duplicate else keeps
         return Job(answer.id, self.lookup, task, stream.name, duplicate, known)
 
@@ -282,7 +267,7 @@ class Jobs:
 
 
 def _taken(answers: list[Answer] | BaseException) -> list[Answer]:
-    """What the store said to the messages that it has seen."""
+    """The answers of the store to the messages that it has taken."""
     if isinstance(answers, NotDurable):
         taken: list[Answer] = answers.job
         return taken
@@ -306,6 +291,8 @@ def _place(
 def _check_function(function: object) -> None:
     written = hasattr(function, "__qualname__") and hasattr(function, "__annotations__")
     if isinstance(function, Task | type) or not callable(function) or not written:
-        raise ConfigurationError(f"a task is made of a function (`def` or `async def`), not of {function!r}")
+        raise ConfigurationError(
+            f"a task is made from a function (`def` or `async def`), not from {function!r}"
+        )
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ConfigurationError(f"{function!r} is a generator, which cannot be a task")

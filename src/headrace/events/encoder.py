@@ -1,8 +1,8 @@
-"""From a payload to the message that is stored."""
+"""Turns an event into the message that is stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -30,13 +30,13 @@ from headrace.core.sending import TRACEPARENT
 
 T = TypeVar("T")
 
-#: What an event inherits where nobody says otherwise: its trace and its correlation id.
-Heritage = tuple[str, str]
-Inherit = Callable[[], Heritage]
+#: The trace and the correlation id that an event gets from the run that publishes it.
+Inherited = tuple[str, str]
 
 
-class Draft(msgspec.Struct, Generic[T], frozen=True):
-    """A payload with what is said about it: what `topic.message(...)` makes and `publish_many` takes."""
+class EventDraft(msgspec.Struct, Generic[T], frozen=True):
+    """An event before it is published: a payload with its options. `topic.message(...)` makes it, and
+    `publish_many` takes it."""
 
     payload: T
     key: str | None = None
@@ -51,8 +51,8 @@ class Draft(msgspec.Struct, Generic[T], frozen=True):
     schema_version: int | None = None
 
 
-class EventLetters:
-    """Writes the messages of one topic: encodes once, checks types, sizes and options."""
+class EventEncoder:
+    """Makes the messages of one topic: encodes the payload once, and checks types, sizes and options."""
 
     def __init__(
         self,
@@ -63,7 +63,6 @@ class EventLetters:
         clock: Clock,
         codec: Codec | None,
         max_payload: int,
-        inherit: Inherit,
     ) -> None:
         self._wanted = wanted
         self._is_class = isinstance(wanted, type)
@@ -73,17 +72,18 @@ class EventLetters:
         self._now_us = clock.now_us
         self._codec = codec
         self._max_payload = max_payload
-        self.inherit = inherit
 
-    def write(self, draft: Draft[Any], heritage: Heritage) -> Message:
-        """The message of a draft; an error of headrace's when it cannot be sent."""
+    def encode(self, draft: EventDraft[Any], inherited: Inherited) -> Message:
+        """The message of an event; a `HeadraceError` when it cannot be sent."""
         payload = self._payload(draft.payload)
-        envelope = self._envelope(draft, payload, heritage)
+        envelope = self._envelope(draft, payload, inherited)
         body = encode_envelope(envelope)
         if len(body) - len(payload) > ENVELOPE_ROOM:
-            raise PayloadTooLarge(f"what is said about the event has more than {ENVELOPE_ROOM:,} bytes")
+            raise PayloadTooLarge(
+                f"the headers and options of the event have more than {ENVELOPE_ROOM:,} bytes"
+            )
         if draft.delay is not None and draft.at is not None:
-            raise ConfigurationError("give an event delay= or at=, not both")
+            raise ConfigurationError("an event takes delay= or at=, not both")
         lifetime = None if draft.expires is None else positive_seconds("expires", draft.expires)
         return Message(
             envelope.id,
@@ -97,8 +97,8 @@ class EventLetters:
             key=envelope.key,
         )
 
-    def _envelope(self, draft: Draft[Any], payload: bytes, heritage: Heritage) -> EventEnvelope:
-        traceparent, correlation_id = heritage
+    def _envelope(self, draft: EventDraft[Any], payload: bytes, inherited: Inherited) -> EventEnvelope:
+        traceparent, correlation_id = inherited
         headers = None if draft.headers is None else checked_headers("headers", draft.headers)
         return EventEnvelope(
             ENVELOPE_VERSION,
@@ -125,7 +125,7 @@ class EventLetters:
     def _payload(self, value: object) -> bytes:
         encoded = values.encode(value)
         if self._secret:
-            # Once more, through the type: where a field says so, a plain value is a secret too.
+            # Encoded once more through the type: a field may say that a plain value is a secret.
             encoded = values.encode(self._checked(encoded))
         elif self._wanted is not Any and not (self._is_class and type(value) is self._wanted):
             values.check_kinds(value, self._checked(encoded))
@@ -138,11 +138,12 @@ class EventLetters:
         return payload
 
     def _checked(self, encoded: bytes) -> Any:
-        """What no subscriber could read is refused here, where somebody can mend it."""
+        """The payload as subscribers decode it. Publishing refuses a payload that no subscriber can
+        decode."""
         try:
             return self._decoder.decode(encoded)
         except DECODE_ERRORS as error:
-            raise InvalidPayload(f"the event is no {self._kind}: {error}") from error
+            raise InvalidPayload(f"the event is not a valid {self._kind}: {error}") from error
 
     @cached_property
     def _secret(self) -> bool:
@@ -152,7 +153,7 @@ class EventLetters:
     def _decoder(self) -> msgspec.msgpack.Decoder[Any]:
         return values.decoder(self._wanted)
 
-    def _unique(self, draft: Draft[Any]) -> UniqueKey | None:
+    def _unique(self, draft: EventDraft[Any]) -> UniqueKey | None:
         if draft.idempotency_key is None:
             return None
         return UniqueKey(draft.idempotency_key, "elapsed", self._window_us)
