@@ -3,14 +3,12 @@ stood still, have it already."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import perf_counter
-
-from headrace.core.claim import Claim
 
 from .bundle import parts_of
 from .emitter import Emitter
 from .holdings import Holdings
+from .in_flight import InFlight
 from .service import Service
 from .slots import Slots
 
@@ -19,19 +17,12 @@ HOARDED = 0.25
 
 
 class Balancer:
-    def __init__(
-        self,
-        slots: Slots,
-        holdings: Holdings,
-        *,
-        hand_back: Callable[[list[Claim]], None],
-        emitter: Emitter,
-    ) -> None:
+    def __init__(self, slots: Slots, held: Holdings, *, in_flight: InFlight, emitter: Emitter) -> None:
         self._slots = slots
-        self._holdings = holdings
-        self._hand_back = hand_back
+        self._held = held
+        self._in_flight = in_flight
         slots.doubt = self.unhoard
-        service = Service("balancer", self._step, emitter=emitter)
+        service = Service("prefetch return", self._step, emitter=emitter)
         self.start, self.stop = service.start, service.stop
 
     async def _step(self) -> float | None:
@@ -42,7 +33,7 @@ class Balancer:
         """Slots ask for it themselves where it is overdue: after a standstill they are woken first."""
         self._slots.trusted_until = perf_counter() + HOARDED
         # What only this process has is not held by a lease: it has no age, and stays.
-        ages = (self._holdings.age(parts_of(claim)[0]) for claim in self._slots.ready)
+        ages = (self._held.age(parts_of(claim)[0]) for claim in self._slots.ready)
         if next(filter(None, ages), 0.0) > HOARDED:
             self._slots.crowded = not self._slots.full
-            self._hand_back(self._slots.take_back(lambda claim: parts_of(claim)[0] in self._holdings))
+            self._in_flight.hand_back(self._slots.take_back(lambda claim: parts_of(claim)[0] in self._held))

@@ -8,8 +8,6 @@ all are tried again later, as long as each of them has a retry left.
 
 from __future__ import annotations
 
-import asyncio
-
 from headrace.core.batch_result import BatchResult
 from headrace.core.directives import RetryLater, Snooze
 from headrace.core.outcome import DONE, Dead, Failure, Outcome, Retry, Snoozed
@@ -18,6 +16,7 @@ from .bundle import Bundle, FinishedBundle, bundle_of
 from .executor import Executor
 from .finished import Finished
 from .run import Run
+from .slot import Slot
 
 #: Calls that fail without one that succeeds, after which the trouble is taken to be elsewhere.
 HOPELESS = 7
@@ -27,7 +26,7 @@ class Batches:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def run(self, bundle: Bundle, slot: asyncio.Task[None]) -> FinishedBundle:
+    async def run(self, bundle: Bundle, slot: Slot) -> FinishedBundle:
         """How each event of the bundle ended."""
         handling = _Handling(bundle, self._executor, slot)
         try:
@@ -52,7 +51,7 @@ class Batches:
 class _Handling:
     """One bundle on its way."""
 
-    def __init__(self, bundle: Bundle, executor: Executor, slot: asyncio.Task[None]) -> None:
+    def __init__(self, bundle: Bundle, executor: Executor, slot: Slot) -> None:
         self.finished: list[Finished] = []
         self._bundle = bundle
         self._executor = executor

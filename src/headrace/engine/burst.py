@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 
-from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Source
 
-from .holdings import Holdings
-from .settler import Settler
-from .slots import Slots
+from .build import WorkerParts
 
 #: Seconds between looks at the queues of a worker that has nothing in hand.
 LOOK = 0.02
@@ -20,40 +15,27 @@ LOOK = 0.02
 UNTIL_SO = 3600.0
 
 
-async def until_drained(
-    backend: Backend,
-    sources: Sequence[Source],
-    *,
-    topics: Sequence[Source],
-    slots: Slots,
-    settler: Settler,
-    holdings: Holdings,
-    nothing_else: Callable[[], Awaitable[bool]],
-) -> None:
-    """Wait until there is nothing left that this worker could do, or that others do and may fail at.
-
-    `topics` are where events wait for their time; `nothing_else` tells of what the store does not count.
-    """
+async def until_drained(parts: WorkerParts) -> None:
+    """Wait until nothing is left that this worker could do, or that other workers do and may fail at."""
+    held, slots = parts.held, parts.slots
     while True:
         await slots.until_quiet(UNTIL_SO)
-        await settler.flushed(UNTIL_SO)
+        await parts.in_flight.flushed(UNTIL_SO)
         try:
-            looked = (
-                not len(holdings) and await nothing_else() and await _nothing_left(backend, sources, topics)
-            )
-            if looked and slots.quiet and not len(holdings):
+            looked = not len(held) and await parts.subscriptions.have_nothing() and await _nothing_left(parts)
+            if looked and slots.quiet and not len(held):
                 return
         except BackendUnavailable:
             pass  # the services announce it; look again when the store is back
         await asyncio.sleep(LOOK)
 
 
-async def _nothing_left(backend: Backend, sources: Sequence[Source], topics: Sequence[Source]) -> bool:
-    for topic in tuple(topics):
-        if (await backend.counts(topic.stream)).due:
+async def _nothing_left(parts: WorkerParts) -> bool:
+    for topic in tuple(parts.served.topics):
+        if (await parts.store.counts(topic.stream)).due:
             return False
-    for source in tuple(sources):
-        counts = await backend.counts(source.stream)
+    for source in tuple(parts.served.claimed):
+        counts = await parts.store.counts(source.stream)
         waiting = 0 if counts.paused else counts.queued + counts.retrying + counts.due
         if counts.running or waiting:
             return False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from headrace.core.claim import Claim
 from headrace.core.errors import AlreadySettled, AppClosed
 from headrace.core.outcome import DONE, Done
 
 from .finished import Finished
+from .in_flight import InFlight
 from .judge import Judge
 from .run import Run
 
@@ -17,10 +17,10 @@ from .run import Run
 class Desk:
     """Belongs to a worker and its event loop."""
 
-    def __init__(self, judge: Judge, put: Callable[[Finished], None]) -> None:
+    def __init__(self, judge: Judge, in_flight: InFlight) -> None:
         self.loop = asyncio.get_running_loop()
         self._judge = judge
-        self._put = put
+        self._in_flight = in_flight
         self._waiting: dict[Claim, asyncio.Future[None]] = {}
         self._decided: set[Claim] = set()  # by handlers that are still at it
         self._closed = False
@@ -36,7 +36,7 @@ class Desk:
         if not run.ended:
             self._decided.add(run.claim)
         written = self._waiting[run.claim] = self.loop.create_future()
-        self._put(Finished(run.claim, outcome, run.task, failure=failure, late=run.ended))
+        self._in_flight.write([Finished(run.claim, outcome, run.task, failure=failure, late=run.ended)])
         await asyncio.shield(written)
 
     def took(self, claim: Claim) -> bool:

@@ -2,92 +2,144 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 from math import ceil
 
-from headrace.core.backend import Backend
+import msgspec
+
 from headrace.core.claim import Claim
+from headrace.core.clock import SECOND
 from headrace.core.message import Source, Stream
+from headrace.core.outcome import Retry, Snoozed
 from headrace.core.topics import LogEntry, Position, Reading, Start
 
 from .bundle import bundled
-from .emitter import Emitter
+from .fetcher import ReaderParts
+from .finished import Finished
+from .group_fetcher import EventParts
 from .permits import Permits
 from .service import Service
-from .shares import Shares
-from .slots import Slots
 from .subscription import Subscription
+from .worker_readers import WorkerReader
 
 #: Seconds that a read waits for events before it asks again.
 BLOCK = 2.0
 
 
-class FanOut:
-    """Its claims are held by nobody else: they have no token, no lease, and are not settled."""
+class FanOut(WorkerReader):
+    """Only this process has its claims: they have no token, no lease, and are not settled. What is to be
+    tried again is tried here, as long as this process lives."""
 
     def __init__(
         self,
+        parts: ReaderParts,
         subscription: Subscription,
         topic: str,
         start: Start,
         *,
-        backend: Backend,
-        permits: Permits,
-        shares: Shares,
         consumer: str,
-        slots: Slots,
-        emitter: Emitter,
+        limit: Permits,
+        events: EventParts,
     ) -> None:
-        self.hungry = False
-        self.polled_at = 0.0
-        self.permits = permits
         self.consumer = consumer
-        self.caught_up = False  # nothing was left behind the last that was read
-        self._subscription = subscription
-        self._shares = shares
-        self._backend = backend
-        self._load = subscription.batch or 1
+        self.limit: Permits = limit
         self.topic = Stream("topic", topic)
-        self._source = Source(subscription.stream(topic))
-        self._start = start
+        self.source = Source(subscription.stream(topic))
         self.position: Position = 0
-        self._slots = slots
+        self._read_all = False  # nothing was left behind the last that was read
+        self._subscription = subscription
+        self._shares = events.shares
+        self._announcer = events.announcer
+        self._backend = parts.backend
+        self._slots = parts.slots
+        self._load = subscription.batch or 1
+        self._start = start
+        self._again: dict[asyncio.TimerHandle, Callable[[], None]] = {}
         self._stopped = False
-        self._service = Service("fan-out", self._step, emitter=emitter)
-        self.start = self._service.start
+        self._service = Service("fan-out", self._step, emitter=parts.emitter)
+
+    @property
+    def caught_up(self) -> bool:
+        return self._read_all and self.limit.idle
 
     async def find_place(self) -> None:
         """Find the place to begin at now, so that nothing published from now on is missed."""
         reading = await self._backend.read(self.topic, self._start, consumer=self.consumer, limit=1, wait=0.0)
         self.position = reading.after(0)
 
+    def start(self) -> None:
+        self._service.start()
+
     async def stop(self) -> None:
         self._stopped = True
-        self._backend.wake(self.consumer)
+        for handle in self._again:
+            handle.cancel()
+        self._again.clear()
+        self.wake()
         await self._service.stop()
 
+    def wake(self) -> None:
+        self._backend.wake(self.consumer)
+
     def room_made(self) -> None:
-        self.hungry = False
+        self.due_for_more = False
         self._service.poke()
+
+    def ended(self, finished: list[Finished]) -> list[Finished]:
+        for each in finished:
+            self._end(each)
+        return []
+
+    def written(self, finished: Finished) -> None:
+        """Nothing of a fan-out is settled."""
+
+    def lost(self) -> None:
+        """Nothing of a fan-out has a lease."""
+
+    def retry_now(self) -> None:
+        """Try again now what was to be tried later."""
+        for handle, put in list(self._again.items()):
+            handle.cancel()
+            put()
+
+    def _end(self, finished: Finished) -> None:
+        self._announcer.failed(finished)
+        self._announcer.ended(finished)
+        if isinstance(finished.outcome, Retry | Snoozed) and not self._stopped:
+            claim = msgspec.structs.replace(finished.claim, state=finished.outcome.state)
+            self._later(finished.outcome.delay_us / SECOND, claim)
+        else:
+            self.handled += 1
+            self.limit.give_back()
+
+    def _later(self, delay: float, claim: Claim) -> None:
+        def put() -> None:
+            self._again.pop(handle, None)
+            self._buffer([claim])
+
+        handle = asyncio.get_running_loop().call_later(delay, put)
+        self._again[handle] = put
 
     def _room(self) -> int:
         slots = 0 if self._stopped else self._shares.room(self, self._subscription)
-        return min(self.permits.left, slots * self._load)
+        return min(self.limit.left, slots * self._load)
 
     async def _step(self) -> float | None:
         room = self._room()
         if room <= 0:
-            self.hungry = True
+            self.due_for_more = True
             self.polled_at = time.time()  # with every slot taken, not asking is a sign of life too
             return 1.0
         wait = 0.0
-        if self.caught_up:
+        if self._read_all:
             room, wait = min(room, self._load), BLOCK
         reading = await self._ask(room, wait)
         self.polled_at = time.time()
         # Another topic of the same pattern may have used the permits up meanwhile; the rest is read again.
-        taken = reading.entries[: max(0, self.permits.left)]
-        self.caught_up = len(taken) == len(reading.entries) < room
+        taken = reading.entries[: max(0, self.limit.left)]
+        self._read_all = len(taken) == len(reading.entries) < room
         self.position = reading.after(len(taken))
         self._put(taken, reading.now_us)
         return None
@@ -103,9 +155,12 @@ class FanOut:
 
     def _put(self, entries: tuple[LogEntry, ...], now_us: int) -> None:
         claims = [
-            Claim(self._source, entry.id, entry.body, None, now_us, expires_us=entry.expires_us)
+            Claim(self.source, entry.id, entry.body, None, now_us, expires_us=entry.expires_us)
             for entry in entries
         ]
-        self.permits.take(len(claims))
+        self.limit.take(len(claims))
+        self._buffer(claims)
+
+    def _buffer(self, claims: list[Claim]) -> None:
         batch = self._subscription.batch
         self._slots.put(bundled(claims, batch) if batch else claims)

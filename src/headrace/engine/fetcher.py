@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from math import inf
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from headrace.core.backend import Backend
 from headrace.core.claim import Claim
 from headrace.core.message import Source
 
 from .emitter import Emitter
+from .finished import Finished
 from .holdings import Holdings
+from .in_flight import InFlight
+from .leases import Leases
+from .processes import Processes
 from .service import Service
 from .slots import Slots
+from .worker_readers import WorkerReader
 
 #: Seconds that a claim waits for work before it asks again, and at most this share of a lease.
 BLOCK = 2.0
@@ -40,65 +45,79 @@ LOOK_CROWDED = 0.05
 UNWRITTEN_MOST = 5000
 
 
-class Fetcher:
+class ReaderParts(NamedTuple):
+    """What every reader needs of its worker."""
+
+    backend: Backend
+    slots: Slots
+    held: Holdings
+    in_flight: InFlight
+    leases: Leases
+    emitter: Emitter
+
+
+class Fetcher(WorkerReader):
     """Fills the slots' buffer. Fast handlers never wait for a round trip; slow ones are never hoarded."""
 
     def __init__(
         self,
-        backend: Backend,
+        parts: ReaderParts,
         sources: Sequence[Source],
         *,
         consumer: str,
-        slots: Slots,
-        holdings: Holdings,
-        unwritten: Callable[[], int],
-        emitter: Emitter,
-        too_many: Callable[[list[Claim]], None] = lambda surplus: None,
-        lease: Callable[[], float] = lambda: inf,
-        children: Callable[[], int | None] = lambda: None,
+        processes: Processes | None = None,
     ) -> None:
-        self._too_many = too_many
-        self.polled_at = 0.0  # when the store last answered, or was not asked because every slot is taken
-        self.hungry = False
-        self.childless = False  # a claim is under way that wants no child work
-        self._children = children
-        self._backend = backend
-        self.sources = sources
         self.consumer = consumer
-        self._slots = slots
-        self._holdings = holdings
-        self._unwritten = unwritten
-        self._lease = lease
+        self.sources = sources
+        self.childless = False  # a claim is under way that wants no child work
+        self._backend = parts.backend
+        self._slots = parts.slots
+        self._held = parts.held
+        self._in_flight = parts.in_flight
+        self._leases = parts.leases
+        self._processes = processes  # None: no task of this worker needs a child process
         self._asked_at = 0.0
         self._stopped = False
         self._pace = 0.0
         self._measured_at = time.monotonic()
         self._measured = 0
-        self._service = Service("fetcher", self._step, emitter=emitter)
-        self.start = self._service.start
+        self._service = Service("fetcher", self._step, emitter=parts.emitter)
+
+    def start(self) -> None:
+        self._service.start()
 
     async def stop(self) -> None:
         """Claim no more. A claim under way is not cancelled but woken, and what it brings is kept."""
         self._stopped = True
-        self._backend.wake(self.consumer)
+        self.wake()
         await self._service.stop()
 
-    def room_made(self) -> None:
-        """Something ended, so there may be room again."""
-        self.hungry = False
-        self._service.poke()
+    def wake(self) -> None:
+        self._backend.wake(self.consumer)
 
-    def child_freed(self) -> None:
-        """There may be a free child: a claim that wants no work for it need not wait any longer."""
-        if self.childless and self._children() != 0:
-            self.childless = False
-            self._backend.wake(self.consumer)
+    def room_made(self) -> None:
+        if not self.childless:
+            self.due_for_more = False
+            self._service.poke()
+        elif self._free_children() != 0:
+            # A claim that wants no work for children need not wait any longer.
+            self.due_for_more = self.childless = False
+            self.wake()
+
+    def ended(self, finished: list[Finished]) -> list[Finished]:
+        return finished
+
+    def written(self, finished: Finished) -> None:
+        """Jobs have no limit that would count them."""
+
+    def lost(self) -> None:
+        """Jobs have no limit that would count them."""
 
     async def _step(self) -> float | None:
         ahead = min(AHEAD_MOST, int(self._measured_pace() * AHEAD_SECONDS))
         room, wait = self._plan(ahead)
         if room <= 0:
-            self.hungry = True
+            self.due_for_more = True
             self._note_full()
             return LOOK_CROWDED if self._slots.crowded else LOOK
         self._asked_at = time.monotonic()
@@ -120,20 +139,20 @@ class Fetcher:
         return self._room(ahead), 0.0 if ahead else self._patience()
 
     def _patience(self) -> float:
-        lease = self._lease()
-        until_passed = [lease - self._holdings.age(claim) for claim in self._blocking_suspects()]
+        lease = self._leases.shortest
+        until_passed = [lease - self._held.age(claim) for claim in self._blocking_suspects()]
         # When a suspect blocks no longer, the next claim asks for another.
         return max(0.0, min(BLOCK, BLOCK_SHARE * lease, *until_passed))
 
     def _blocking_suspects(self) -> list[Claim]:
         """Those that keep others from being taken. One that has run for a lease does so no longer: what it
         did to its worker before, it would have done by now."""
-        return self._holdings.suspects_within(self._lease())
+        return self._held.suspects_within(self._leases.shortest)
 
     async def _ask(self, limit: int, wait: float) -> list[Claim]:
         suspects = 1 if self._slots.free > 0 and not self._blocking_suspects() else 0
-        children = self._children()
-        self.childless = children == 0
+        children = self._free_children()
+        self.due_for_more = self.childless = children == 0
         try:
             return await self._backend.claim(
                 self.sources,
@@ -144,24 +163,33 @@ class Fetcher:
                 wait=wait,
             )
         finally:
-            self.childless = False
+            self.due_for_more = self.childless = False
+
+    def _free_children(self) -> int | None:
+        """How much child work can be begun now; None: no task of this worker needs a child."""
+        if self._processes is None:
+            return None
+        runs = self._held.running.values()
+        coming = sum([run.handler.run_in == "process" and not run.delegated for run in runs])
+        coming += sum([claim.child for claim in self._slots.ready])
+        return max(0, min(self._processes.free - coming, self._slots.free))
 
     async def _receive(self, claims: list[Claim]) -> None:
         self._hold(claims)
         self._slots.put(claims)
 
     def _hold(self, claims: list[Claim]) -> None:
-        self._holdings.take(claims)
-        if time.monotonic() - self._asked_at > LATE_SHARE * self._lease():
+        self._in_flight.take(claims)
+        if time.monotonic() - self._asked_at > LATE_SHARE * self._leases.shortest:
             # Whoever has them by now keeps them, and what is still ours is handed out anew.
             surplus = claims[:]
             claims.clear()
-            self._too_many(surplus)
-        elif self._holdings.several_suspects and len(self._blocking_suspects()) > 1:
+            self._in_flight.hand_back(surplus)
+        elif self._held.several_suspects and len(self._blocking_suspects()) > 1:
             # Another fetcher has taken one meanwhile. A worker runs one at a time, so that is one too many.
             surplus = [claim for claim in claims if claim.suspect]
             claims[:] = [claim for claim in claims if not claim.suspect]
-            self._too_many(surplus)
+            self._in_flight.hand_back(surplus)
 
     def _finished(self) -> int:
         """How many have ended so far, from which the pace is told."""
@@ -186,7 +214,7 @@ class Fetcher:
             self.polled_at = time.time()
 
     def _must_not_ask(self) -> bool:
-        return self._stopped or self._unwritten() >= UNWRITTEN_MOST
+        return self._stopped or len(self._in_flight.unwritten) >= UNWRITTEN_MOST
 
     def _measured_pace(self) -> float:
         now = time.monotonic()

@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import ceil
-from typing import Any
+from typing import NamedTuple
 
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source
-from headrace.core.outcome import DONE, Settlement, Verdict
+from headrace.core.outcome import DONE, Done, Settlement, Verdict
 
+from .announcer import Announcer
 from .bundle import bundled
-from .fetcher import Fetcher
+from .desk import Desk, left_open
+from .fetcher import Fetcher, ReaderParts
+from .finished import Finished
 from .permits import Permits
+from .reception import Reception
 from .shares import Shares
 from .subscription import Subscription
 
 
-class GroupFetcher(Fetcher):
-    """As the fetcher of jobs; permits are taken before the read, since no more is asked for than is left.
+class EventParts(NamedTuple):
+    """What readers of events need of their worker besides."""
 
-    `refuse` ends a claim that no handler could take, and answers whether it did.
-    """
+    shares: Shares
+    desk: Desk
+    reception: Reception
+    announcer: Announcer
+
+
+class GroupFetcher(Fetcher):
+    """As the fetcher of jobs; permits are taken before the read, since no more is asked for than is left."""
 
     def __init__(
         self,
+        parts: ReaderParts,
         subscription: Subscription,
-        permits: Permits,
         *,
-        shares: Shares,
-        refuse: Callable[[Claim], bool],
-        **parts: Any,
+        consumer: str,
+        limit: Permits,
+        events: EventParts,
     ) -> None:
-        super().__init__(**parts)
+        super().__init__(parts, [], consumer=consumer)
         self.subscription = subscription
-        self.permits = permits
+        self.limit: Permits = limit
+        self.hands_back = subscription.ack != "receipt"
         self.unacknowledged: list[Claim] = []  # to be settled before they are handled
-        self._shares = shares
+        self._shares = events.shares
+        self._desk = events.desk
+        self._prepare = events.reception.prepare
+        self._announcer = events.announcer
         self._backlog = False  # the last claim brought all that it asked for
-        self._refuse = refuse
         self._doubtful = False  # the last acknowledgement failed: it may have been carried out
         # A slot carries as many as its handler takes at once.
         self._load = subscription.batch or 1
@@ -47,11 +59,52 @@ class GroupFetcher(Fetcher):
     def add(self, source: Source) -> None:
         """Read from this one too, beginning with the claim that may be waiting now."""
         self.sources = [*self.sources, source]
-        self._backend.wake(self.consumer)
+        self.wake()
         self.room_made()
 
+    async def stop(self) -> None:
+        """Claim no more, and hand back what is not acknowledged yet."""
+        await super().stop()
+        self._in_flight.hand_back(self.unacknowledged)
+
+    def ended(self, finished: list[Finished]) -> list[Finished]:
+        return [each for each in finished if self._is_to_be_settled(each)]
+
+    def written(self, finished: Finished) -> None:
+        if self._desk.written(finished.claim) and not finished.late:
+            self.limit.give_back()
+
+    def lost(self) -> None:
+        self.limit.give_back()
+
+    def _is_to_be_settled(self, finished: Finished) -> bool:
+        """Whether the outcome of this run is written; else it ends here."""
+        claim = finished.claim
+        if self.subscription.ack == "receipt" and claim not in self._held:
+            self._end_acknowledged(finished)
+            return False
+        if self._desk.took(claim):
+            self._announcer.failed(finished)  # an error after the settlement changes nothing
+            if not self._desk.awaits(claim):
+                self.limit.give_back()
+            return False
+        if self.subscription.ack == "manual" and left_open(finished):
+            self._announcer.left_open(finished)
+            self._held.drop(claim)
+            self.limit.give_back()
+            return False
+        return True
+
+    def _end_acknowledged(self, finished: Finished) -> None:
+        """It was settled before it was handled, so it does not come again."""
+        self._announcer.failed(finished)
+        if isinstance(finished.outcome, Done):
+            self._announcer.ended(finished)
+        self.handled += 1
+        self.limit.give_back()
+
     def _finished(self) -> int:
-        return self.permits.finished
+        return self.limit.finished
 
     def _plan(self, ahead: int) -> tuple[int, float]:
         if not self.sources or self._must_not_ask():
@@ -62,7 +115,7 @@ class GroupFetcher(Fetcher):
             slots = self._shares.room(self, self.subscription)
             slots, wait = (slots, 0.0) if self._backlog else (min(slots, 1), self._patience())
         # Of batches only as many as will be full, if there is enough to fill them.
-        return min(slots, self.permits.left // self._load) * self._load, wait
+        return min(slots, self.limit.left // self._load) * self._load, wait
 
     async def _ask(self, limit: int, wait: float) -> list[Claim]:
         self._shares.promise(self, self.subscription, ceil(limit / self._load))
@@ -79,13 +132,20 @@ class GroupFetcher(Fetcher):
         return await super()._step()
 
     async def _receive(self, claims: list[Claim]) -> None:
-        self.permits.take(len(claims))
+        self.limit.take(len(claims))
         self._hold(claims)
         if self.subscription.ack == "receipt":
-            self.unacknowledged += [claim for claim in claims if not self._refuse(claim)]
+            self.unacknowledged += [claim for claim in claims if self._can_be_handled(claim)]
             await self._acknowledge()
         else:
             self._put(claims)
+
+    def _can_be_handled(self, claim: Claim) -> bool:
+        """End a claim that no handler could take: it must not be acknowledged."""
+        prepared = self._prepare(claim)
+        if isinstance(prepared, Finished):
+            self._in_flight.finish([prepared])
+        return not isinstance(prepared, Finished)
 
     def _put(self, claims: list[Claim]) -> None:
         batch = self.subscription.batch
@@ -114,7 +174,7 @@ class GroupFetcher(Fetcher):
         self.unacknowledged, self._doubtful = [], False
         taken = [claim for claim, verdict in zip(claims, verdicts, strict=True) if verdict in ours]
         for claim in claims:
-            self._holdings.drop(claim)
+            self._held.drop(claim)
         for _ in range(len(claims) - len(taken)):
-            self.permits.give_back()
+            self.limit.give_back()
         self._put(taken)

@@ -1,4 +1,4 @@
-"""What a worker holds: every claim from its hand-out until its settlement is written."""
+"""What a worker holds: every claim from its hand-out until its settlement is written, and what runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from headrace.core.clock import microseconds
 from headrace.core.message import FRESH
 from headrace.core.outcome import Settlement
 
+from .run import Run
+
 
 class Holdings:
     """Claims by the moment they were taken. Written on the event loop, read by the keeper's thread."""
 
     def __init__(self) -> None:
+        self.running: dict[Claim, Run] = {}  # what is in a handler; of a bundle the whole bundle
         self._since: dict[Claim, float] = {}
         self._suspects: list[Claim] = []  # in the order in which they were taken
 

@@ -15,6 +15,7 @@ from headrace.core.signals import BackendError
 
 from .emitter import Emitter
 from .holdings import Holdings
+from .leases import Leases
 from .loop_thread import LoopThread
 from .service import backoff
 
@@ -31,17 +32,18 @@ class Keeper:
 
     def __init__(
         self,
-        leases: LeaseKeeper,
+        lease_keeper: LeaseKeeper,
         *,
-        holdings: Holdings,
-        lease: float,
+        held: Holdings,
+        leases: Leases,
         emitter: Emitter,
         report: Callable[[list[tuple[Claim, Renewal]]], None],
     ) -> None:
         self.renewed = 0  # leases, so far
+        self._lease_keeper = lease_keeper
+        self._held = held
         self._leases = leases
-        self._holdings = holdings
-        self._interval = lease / BEATS
+        self._interval = leases.shortest / BEATS
         self._emitter = emitter
         self._report = report
         self._loop = asyncio.get_running_loop()
@@ -51,6 +53,7 @@ class Keeper:
         self._failures = 0  # rounds in a row in which some were
         self._woken = asyncio.Event()
         self._thread: LoopThread | None = None
+        leases.on_change(self._lease_changed)
 
     def start(self) -> None:
         self._thread = LoopThread("headrace keeper")
@@ -66,9 +69,9 @@ class Keeper:
                 thread.stop()
             await thread.ended()
 
-    def follow(self, lease: float) -> None:
-        """The lease has become another: renew all that is held now, and go on at its pace."""
-        self._interval = lease / BEATS
+    def _lease_changed(self) -> None:
+        """Renew all that is held now, and go on at the pace of the new lease."""
+        self._interval = self._leases.shortest / BEATS
         self._urgent = True
         if self._thread is not None and not self._stopping:
             self._thread.loop.call_soon_threadsafe(self._woken.set)
@@ -87,7 +90,7 @@ class Keeper:
                 if self._refused:
                     pause = min(pause, backoff(self._failures))
         finally:
-            await self._leases.close()
+            await self._lease_keeper.close()
         if not self._stopping:
             asyncio.get_running_loop().stop()  # nobody else will
 
@@ -103,7 +106,7 @@ class Keeper:
     async def _renew(self, *, whole: bool = True) -> None:
         """One round: over all that is held, or only where the last one was refused."""
         urgent = self._urgent
-        claims = self._holdings.older_than(0.0 if urgent else self._interval)
+        claims = self._held.older_than(0.0 if urgent else self._interval)
         if not whole:
             claims = [claim for claim in claims if claim.source.stream in self._refused]
         refused = await self._renew_all(claims)
@@ -120,7 +123,7 @@ class Keeper:
         while batches:
             batch, after_outage = batches[0]
             try:
-                renewals = await self._leases.renew(batch, after_outage=after_outage)
+                renewals = await self._lease_keeper.renew(batch, after_outage=after_outage)
             except Exception as error:
                 self._complain(error, min(self._interval, backoff(self._failures + 1)))
                 return refused.union(claim.source.stream for rest, _ in batches for claim in rest)
@@ -157,7 +160,7 @@ class Keeper:
 
     def _complain(self, error: Exception, delay: float) -> None:
         text = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
-        self._on_loop(self._emitter.emit, BackendError(service="keeper", error=text, delay=delay))
+        self._on_loop(self._emitter.emit, BackendError(service="lease renewal", error=text, delay=delay))
 
     def _on_loop(self, function: Callable[..., None], *args: object) -> None:
         with contextlib.suppress(RuntimeError):  # the worker's loop was closed this moment: see `_rest`

@@ -16,6 +16,7 @@ from .batches import Batches
 from .bundle import Bundle, FinishedBundle
 from .executor import Executor
 from .finished import Finished
+from .slot import Slot
 
 #: After so many seconds with jobs that never suspended a slot lets the event loop turn, so that what was done
 #: is written meanwhile.
@@ -53,7 +54,6 @@ class Slots:
         self._closed = False
         self._suspended = False  # whether a handler has, since a slot last looked
         self._changed = asyncio.Event()
-        executor.on_suspend = self._wake_others
 
     @property
     def free(self) -> int:
@@ -136,8 +136,9 @@ class Slots:
             self._begin()
 
     async def _slot(self) -> None:
-        slot = asyncio.current_task()
-        assert slot is not None
+        task: asyncio.Task[None] | None = asyncio.current_task()
+        assert task is not None
+        slot = Slot(task, self._wake_others)
         turned = perf_counter()  # when the loop did, as far as is known
         while not self._closed:
             self._suspended = False
@@ -156,7 +157,7 @@ class Slots:
                 await asyncio.sleep(0)
                 turned = perf_counter()
 
-    def _streak(self, slot: asyncio.Task[None]) -> Coroutine[Any, Any, Finished | FinishedBundle] | None:
+    def _streak(self, slot: Slot) -> Coroutine[Any, Any, Finished | FinishedBundle] | None:
         """Carry out claims until one suspends, and answer what is to be awaited for it; None: nothing is
         left, or it is time for a turn of the event loop. What ended on the way is handed on together."""
         ready, sprint = self.ready, self._executor.sprint
@@ -181,7 +182,7 @@ class Slots:
                 self._finish(finished)
 
     def _next(
-        self, slot: asyncio.Task[None], before: list[Finished], until: float
+        self, slot: Slot, before: list[Finished], until: float
     ) -> Finished | Coroutine[Any, Any, Finished | FinishedBundle] | None:
         """The next claim, whatever it is; None: there is none, or no time left after those before it."""
         if not self.ready or (before and perf_counter() >= until):

@@ -28,14 +28,14 @@ async def test_a_pause_hands_back_what_is_held_and_leaves_what_was_received(app:
     await placed(orders, 1)
     async with app.worker(concurrency=1, lease=LONG) as worker:
         await wait_until(lambda: worker.running == 1)
-        [running] = worker._executor.running
+        [running] = worker._parts.held.running
         received = Claim(running.source, "received", running.body, None, 0)
         held = Claim(running.source, "held", running.body, None, 0)
-        worker._slots.put([received, held])
-        worker._holdings.take([held])
-        worker._orders.heed_pauses(frozenset({running.source.stream}))
-        assert list(worker._slots.ready) == [received]
-        worker._slots.take_back()
+        worker._parts.slots.put([received, held])
+        worker._parts.held.take([held])
+        worker._parts.claim_control.handle_pauses(frozenset({running.source.stream}))
+        assert list(worker._parts.slots.ready) == [received]
+        worker._parts.slots.take_back()
         gate.set()
 
 
@@ -53,13 +53,13 @@ async def test_what_only_this_process_has_does_not_hide_what_is_hoarded_behind_i
     await placed(orders, 1)
     async with app.worker(concurrency=1, lease=LONG) as worker:
         await wait_until(lambda: worker.running == 1)
-        [running] = worker._executor.running
+        [running] = worker._parts.held.running
         received = Claim(running.source, "received", running.body, None, 0)
         held = Claim(running.source, "held", running.body, None, 0)
-        worker._holdings.take([held])
-        worker._slots.put([received, held])
-        await wait_until(lambda: list(worker._slots.ready) == [received])
-        worker._slots.take_back()
+        worker._parts.held.take([held])
+        worker._parts.slots.put([received, held])
+        await wait_until(lambda: list(worker._parts.slots.ready) == [received])
+        worker._parts.slots.take_back()
         gate.set()
 
 
@@ -97,7 +97,7 @@ async def test_of_those_that_have_crashed_twice_one_is_handled_at_a_time_in_all_
         # All of them wait for events, and are ready to take such a one.
         await wait_until(lambda: all(store.inner._waiting[each.consumer] for each in fetchers(worker)))  # type: ignore[attr-defined]
         clock.advance(61)
-        worker._maintenance.follow(60)
+        worker._parts.recovery.poke()
         await wait_until(lambda: len(attempts) == 8, timeout=20)
         await until_done(app, *groups)
     assert attempts == [3] * 8
@@ -105,7 +105,7 @@ async def test_of_those_that_have_crashed_twice_one_is_handled_at_a_time_in_all_
 
 
 def fetchers(worker: Worker) -> list[GroupFetcher]:
-    return list(worker._subscribers._fetchers.values())
+    return list(worker._parts.subscriptions._groups.values())
 
 
 async def test_a_paused_group_is_not_read_and_goes_on_when_it_is_resumed(app: App) -> None:

@@ -21,8 +21,16 @@ from headrace.engine.emitter import Emitter
 from headrace.engine.executor import Executor
 from headrace.engine.finished import Finished
 from headrace.engine.holdings import Holdings
+from headrace.engine.in_flight import InFlight
 from headrace.engine.judge import Judge
+from headrace.engine.leases import Leases
+from headrace.engine.processes import Processes
+from headrace.engine.reception import Reception
 from headrace.engine.registry import Handler, Registry
+from headrace.engine.served_streams import ServedStreams
+from headrace.engine.slots import Slots
+from headrace.engine.worker_options import WorkerOptions
+from headrace.engine.worker_readers import WorkerReaders
 
 SOURCE = Source(Stream("queue", "work"))
 LEASE = 30.0
@@ -36,7 +44,17 @@ class Bench:
         self.emitter = Emitter()
         self.heard: list[signals.Signal] = []
         self.deafen = self.emitter.on(signals.Signal, self.heard.append)  # where nobody listens jobs sprint
-        self.holdings = Holdings()
+        self.served = ServedStreams(["work"])
+        self.leases = Leases(self.served, LEASE)
+        self.readers = WorkerReaders()
+        self.held = Holdings()
+        self.judge = Judge(
+            consumer="worker",
+            max_payload=1000,
+            mark_ttl=60,
+            clock_us=self.held.store_clock_us,
+        )
+        self.in_flight = InFlight(self.held, self.judge, self.readers)
         self.finished: list[Finished] = []  # of bundles, their parts
         self._number = 0
 
@@ -44,23 +62,38 @@ class Bench:
         self.finished += finished if isinstance(finished, list) else finished.parts
 
     def executor(self, concurrency: int = 10) -> Executor:
-        judge = Judge(
-            consumer="worker",
+        reception = Reception(
+            self.registry,
+            judge=self.judge,
+            desk=Desk(self.judge, self.in_flight),
             max_payload=1000,
-            mark_ttl=60,
-            clock_us=self.holdings.store_clock_us,
+            clock_us=self.held.store_clock_us,
+            resources=None,
         )
         return Executor(
             registry=self.registry,
-            emitter=self.emitter,
-            judge=judge,
+            reception=reception,
+            judge=self.judge,
+            held=self.held,
+            processes=Processes(1),
+            options=self.options(concurrency),
             consumer="worker",
-            max_payload=1000,
+            emitter=self.emitter,
+        )
+
+    def options(self, concurrency: int = 10) -> WorkerOptions:
+        return WorkerOptions(
+            queues=("work",),
             concurrency=concurrency,
             children=1,
-            clock_us=self.holdings.store_clock_us,
-            desk=Desk(judge, self.finished.append),
+            lease=LEASE,
+            grace=0.0,
+            max_payload=1000,
+            mark_ttl=60.0,
         )
+
+    def slots(self, size: int) -> Slots:
+        return Slots(size, executor=self.executor(size), finish=self.finish)
 
     def task(self, function: Callable[..., Any]) -> str:
         """Register a function that takes no arguments, under its own name."""

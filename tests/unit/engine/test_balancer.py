@@ -9,11 +9,15 @@ import pytest
 
 from headrace import App, signals
 from headrace.core.claim import Claim
+from headrace.core.outcome import Released
 from headrace.engine import balancer as balancer_module
 from headrace.engine import fetcher as fetcher_module
 from headrace.engine.balancer import HOARDED, Balancer
-from headrace.engine.slots import Slots
 from tests.unit.engine.bench import Bench
+
+
+def handed_back(bench: Bench) -> list[Claim]:
+    return [each.claim for each in bench.in_flight.unwritten if isinstance(each.outcome, Released)]
 
 
 async def test_a_process_that_stood_still_begins_nothing_that_it_had_buffered(
@@ -22,21 +26,20 @@ async def test_a_process_that_stood_still_begins_nothing_that_it_had_buffered(
     async def task() -> None: ...
 
     bench.task(task)
-    slots = Slots(3, executor=bench.executor(3), finish=bench.finish)
-    handed_back: list[Claim] = []
-    balancer = Balancer(slots, bench.holdings, hand_back=handed_back.extend, emitter=bench.emitter)
+    slots = bench.slots(3)
+    balancer = Balancer(slots, bench.held, in_flight=bench.in_flight, emitter=bench.emitter)
     old = await bench.claims(count=5)
-    bench.holdings.take(old)
+    bench.held.take(old)
     slots.put(old)
     balancer.unhoard()
-    assert (handed_back, list(slots.ready)) == ([], old)
+    assert (handed_back(bench), list(slots.ready)) == ([], old)
     # All clocks go on meanwhile; on the event loop nothing happens.
     slots.trusted_until -= 2 * HOARDED
     now = time.monotonic()
     with monkeypatch.context() as later:
         later.setattr(time, "monotonic", lambda: now + 2 * HOARDED)
         assert slots._streak(None) is None  # type: ignore[arg-type]
-    assert (handed_back, list(slots.ready), bench.finished) == (old, [], [])
+    assert (handed_back(bench), list(slots.ready), bench.finished) == (old, [], [])
     assert slots.crowded, "no slot had anything to do, and yet they lay there"
     # What comes then is begun.
     slots.start()
@@ -56,14 +59,13 @@ async def test_what_waits_for_slots_that_are_all_taken_says_nothing_of_handlers(
         await gate.wait()
 
     bench.task(task)
-    slots = Slots(1, executor=bench.executor(1), finish=bench.finish)
-    handed_back: list[Claim] = []
-    balancer = Balancer(slots, bench.holdings, hand_back=handed_back.extend, emitter=bench.emitter)
+    slots = bench.slots(1)
+    balancer = Balancer(slots, bench.held, in_flight=bench.in_flight, emitter=bench.emitter)
     slots.start()
     running, *waiting = await bench.claims(count=3)
     slots.put([running])
     await inside.wait()
-    bench.holdings.take(waiting)
+    bench.held.take(waiting)
     slots.put(waiting)
     now = time.monotonic()
     with monkeypatch.context() as later:
@@ -72,7 +74,7 @@ async def test_what_waits_for_slots_that_are_all_taken_says_nothing_of_handlers(
     gate.set()
     assert await slots.until_quiet(10)
     await slots.stop()
-    assert (handed_back, slots.crowded) == (waiting, False)
+    assert (handed_back(bench), slots.crowded) == (waiting, False)
 
 
 async def test_jobs_that_hold_the_loop_are_not_claimed_and_handed_back_again_and_again(

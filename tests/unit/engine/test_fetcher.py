@@ -12,9 +12,10 @@ import pytest
 
 from headrace.core.claim import Claim
 from headrace.core.message import Batch, Source
+from headrace.core.outcome import DONE
 from headrace.engine import fetcher as fetcher_module
-from headrace.engine.fetcher import AHEAD_MOST, LOOK_CROWDED, UNWRITTEN_MOST, Fetcher
-from headrace.engine.slots import Slots
+from headrace.engine.fetcher import AHEAD_MOST, LOOK_CROWDED, UNWRITTEN_MOST, Fetcher, ReaderParts
+from headrace.engine.finished import Finished
 from tests.unit.engine.bench import LEASE, SOURCE, Bench, message
 from tests.waiting import wait_until
 
@@ -24,22 +25,13 @@ class Desk:
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch, *, size: int = 10) -> None:
         self.bench = bench
-        self.slots = Slots(size, executor=bench.executor(size), finish=bench.finish)
-        self.unwritten = 0
+        self.slots = bench.slots(size)
         self.asked: list[tuple[int, int]] = []
-        self.handed_back: list[Claim] = []
         self.late = 0.0  # seconds that the store seems to take for an answer
-        self.fetcher = Fetcher(
-            bench.backend,
-            [SOURCE],
-            consumer="worker",
-            slots=self.slots,
-            holdings=bench.holdings,
-            unwritten=lambda: self.unwritten,
-            emitter=bench.emitter,
-            too_many=self.handed_back.extend,
-            lease=lambda: LEASE,
+        parts = ReaderParts(
+            bench.backend, self.slots, bench.held, bench.in_flight, bench.leases, bench.emitter
         )
+        self.fetcher = Fetcher(parts, [SOURCE], consumer="worker")
         self._claim = bench.backend.claim
         monkeypatch.setattr(bench.backend, "claim", self._watched)
 
@@ -58,6 +50,10 @@ class Desk:
         return await self._claim(
             sources, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
         )
+
+    @property
+    def handed_back(self) -> list[Claim]:
+        return [each.claim for each in self.bench.in_flight.unwritten]
 
     async def buffer(self, count: int) -> None:
         """Have so many claims lie in the buffer."""
@@ -87,7 +83,7 @@ async def test_it_claims_as_many_as_there_are_free_slots(desk: Desk) -> None:
     await desk.fetcher._step()
     assert desk.asked == [(10, 1)]
     assert len(desk.slots.ready) == 10
-    assert len(desk.bench.holdings) == 10
+    assert len(desk.bench.held) == 10
 
 
 async def test_what_an_answer_brought_that_took_half_a_lease_is_handed_back(desk: Desk) -> None:
@@ -95,7 +91,7 @@ async def test_what_an_answer_brought_that_took_half_a_lease_is_handed_back(desk
     desk.late = LEASE / 2
     await desk.fetcher._step()
     assert (len(desk.slots.ready), len(desk.handed_back)) == (0, 5)
-    assert len(desk.bench.holdings) == 5, "until that is written"
+    assert len(desk.bench.held) == 5, "until that is written"
     await desk.bench.append(count=5)
     desk.late = LEASE / 4
     await desk.fetcher._step()
@@ -114,17 +110,17 @@ async def test_a_claim_that_wants_no_child_work_ends_when_a_child_is_free(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetcher_module, "BLOCK", 60.0)
-    desk.fetcher._lease = lambda: 1000.0
+    desk.bench.leases.shortest = 1000.0
     free = 0
-    desk.fetcher._children = lambda: free
+    desk.fetcher._free_children = lambda: free  # type: ignore[method-assign]
     work = msgspec.structs.replace(message("task"), child=True)
     await desk.bench.backend.append(Batch(SOURCE.stream, "another producer", 1, [work]))
     step = asyncio.ensure_future(desk.fetcher._step())
     await wait_until(lambda: desk.fetcher.childless)
-    desk.fetcher.child_freed()
+    desk.fetcher.room_made()
     assert desk.fetcher.childless, "there was none"
     free = 1
-    desk.fetcher.child_freed()
+    desk.fetcher.room_made()
     await step
     assert not desk.slots.ready
     await desk.fetcher._step()
@@ -135,7 +131,7 @@ async def test_slow_jobs_are_not_hoarded(desk: Desk) -> None:
     await desk.bench.append(count=30)
     await desk.fetcher._step()
     assert await desk.fetcher._step() == 1.0
-    assert desk.fetcher.hungry
+    assert desk.fetcher.due_for_more
     assert len(desk.asked) == 1
 
 
@@ -193,7 +189,9 @@ async def test_the_buffer_is_filled_up_when_half_of_it_is_used(
 
 
 async def test_nothing_is_claimed_while_the_store_does_not_keep_up(desk: Desk) -> None:
-    desk.unwritten = UNWRITTEN_MOST
+    [claim] = await desk.bench.claims()
+    desk.bench.in_flight.write([Finished(claim, DONE)] * UNWRITTEN_MOST)
+    desk.asked.clear()
     assert await desk.fetcher._step() == 1.0
     assert desk.asked == []
 
@@ -206,7 +204,7 @@ async def test_a_suspect_is_taken_only_when_none_is_held(desk: Desk, monkeypatch
     assert [suspects for _, suspects in desk.asked] == [1, 0]
     (held,) = desk.slots.take_back()
     assert held.suspect
-    desk.bench.holdings.drop(held)
+    desk.bench.held.drop(held)
     await desk.fetcher._step()
     (other,) = desk.slots.take_back()
     assert other.suspect
@@ -218,8 +216,8 @@ async def test_a_suspect_that_has_run_for_a_lease_does_not_block_the_next(
 ) -> None:
     await make_suspects(desk, 2)
     await desk.fetcher._step()
-    (held,) = desk.bench.holdings.suspects_within(LEASE)
-    assert desk.fetcher._patience() <= LEASE - desk.bench.holdings.age(held)
+    (held,) = desk.bench.held.suspects_within(LEASE)
+    assert desk.fetcher._patience() <= LEASE - desk.bench.held.age(held)
     now = time.monotonic()
     with monkeypatch.context() as later:
         later.setattr(time, "monotonic", lambda: now + LEASE)
@@ -269,7 +267,7 @@ async def test_room_that_is_made_is_filled_at_once(bench: Bench, monkeypatch: py
     desk = Desk(bench, monkeypatch, size=1)
     await bench.append(count=2)
     desk.fetcher.start()
-    await wait_until(lambda: desk.fetcher.hungry)
+    await wait_until(lambda: desk.fetcher.due_for_more)
     desk.slots.take_back()
     desk.fetcher.room_made()
     await wait_until(lambda: len(desk.slots.ready) == 1)

@@ -13,11 +13,13 @@ import pytest
 from headrace import signals
 from headrace.core.backend import CancelAnswer, LeaseKeeper, Renewal
 from headrace.core.claim import Claim
+from headrace.core.clock import microseconds
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import DONE, Settlement
 from headrace.engine import keeper as keeper_module
 from headrace.engine.keeper import Keeper
+from headrace.engine.leases import Leases
 from tests.unit.engine.bench import LEASE, SOURCE, Bench
 from tests.waiting import wait_until, wait_until_sync
 
@@ -58,10 +60,11 @@ class Watch:
     def __init__(self, bench: Bench, lease: float = SHORT) -> None:
         self.leases = Watched(bench.backend.lease_keeper())
         self.reported: list[tuple[Claim, Renewal]] = []
+        self.shortest = Leases(bench.served, lease)
         self.keeper = Keeper(
             self.leases,
-            holdings=bench.holdings,
-            lease=lease,
+            held=bench.held,
+            leases=self.shortest,
             emitter=bench.emitter,
             report=self.reported.extend,
         )
@@ -69,11 +72,11 @@ class Watch:
 
 async def test_what_is_held_is_renewed_until_it_is_let_go(bench: Bench) -> None:
     watch = Watch(bench)
-    bench.holdings.take(claims := await bench.claims(count=2))
+    bench.held.take(claims := await bench.claims(count=2))
     watch.keeper.start()
     await wait_until(lambda: len(watch.leases.rounds) >= 3)
     assert watch.leases.rounds[0] == claims
-    bench.holdings.drop(claims[0])
+    bench.held.drop(claims[0])
     await wait_until(lambda: watch.leases.rounds[-1] == [claims[1]])
     await watch.keeper.stop()
     assert watch.reported == []
@@ -82,7 +85,7 @@ async def test_what_is_held_is_renewed_until_it_is_let_go(bench: Bench) -> None:
 
 async def test_renewing_goes_on_while_the_event_loop_is_blocked(bench: Bench) -> None:
     watch = Watch(bench)
-    bench.holdings.take(claims := await bench.claims())
+    bench.held.take(claims := await bench.claims())
     watch.keeper.start()
     for _ in range(5):
         bench.clock.advance(LEASE - 1)
@@ -98,15 +101,15 @@ async def test_renewing_goes_on_while_the_event_loop_is_blocked(bench: Bench) ->
 
 async def test_a_claim_is_not_renewed_before_a_fifth_of_its_lease(bench: Bench) -> None:
     watch = Watch(bench)
-    bench.holdings.take(await bench.claims())
-    assert bench.holdings.older_than(watch.keeper._interval) == []
+    bench.held.take(await bench.claims())
+    assert bench.held.older_than(watch.keeper._interval) == []
     await watch.keeper._renew()
     assert watch.leases.rounds == []
 
 
 async def test_what_was_lost_is_reported_on_the_event_loop(bench: Bench) -> None:
     watch = Watch(bench)
-    bench.holdings.take(claims := await bench.claims(count=2))
+    bench.held.take(claims := await bench.claims(count=2))
     await bench.backend.settle([Settlement(claims[0], DONE)])
     watch.keeper.start()
     wait_until_sync(lambda: len(watch.leases.rounds) >= 2)
@@ -118,7 +121,7 @@ async def test_what_was_lost_is_reported_on_the_event_loop(bench: Bench) -> None
 
 async def test_a_cancellation_is_reported_while_the_lease_is_kept(bench: Bench) -> None:
     watch = Watch(bench)
-    bench.holdings.take(claims := await bench.claims())
+    bench.held.take(claims := await bench.claims())
     assert await bench.backend.cancel(SOURCE.stream, claims[0].id, mark_us=1) is CancelAnswer.TOLD
     watch.keeper.start()
     await wait_until(lambda: watch.reported)
@@ -128,7 +131,7 @@ async def test_a_cancellation_is_reported_while_the_lease_is_kept(bench: Bench) 
 
 async def test_while_the_store_is_away_nothing_is_lost_and_it_is_tried_again(bench: Bench) -> None:
     watch = Watch(bench)
-    bench.holdings.take(await bench.claims())
+    bench.held.take(await bench.claims())
     watch.leases.away = True
     watch.keeper.start()
     await wait_until(lambda: len(bench.heard) >= 2)
@@ -139,7 +142,7 @@ async def test_while_the_store_is_away_nothing_is_lost_and_it_is_tried_again(ben
     assert watch.reported == []
     first = bench.heard[0]
     assert isinstance(first, signals.BackendError)
-    assert (first.service, first.error) == ("keeper", "away")
+    assert (first.service, first.error) == ("lease renewal", "away")
 
 
 async def test_where_renewals_are_refused_they_are_tried_again_soon_and_told_of_as_an_outage(
@@ -149,7 +152,7 @@ async def test_where_renewals_are_refused_they_are_tried_again_soon_and_told_of_
     elsewhere = Source(Stream("queue", "elsewhere"))
     [there], [here] = await bench.claims(), await bench.claims()
     refused = msgspec.structs.replace(there, source=elsewhere)
-    bench.holdings.take([refused, here])
+    bench.held.take([refused, here])
     watch.keeper._interval = 0.0
     watch.leases.refusing = {elsewhere.stream}
     await watch.keeper._renew()
@@ -165,7 +168,7 @@ async def test_where_renewals_are_refused_they_are_tried_again_soon_and_told_of_
 
 async def test_a_short_refusal_is_no_outage(bench: Bench) -> None:
     watch = Watch(bench, lease=LEASE)
-    bench.holdings.take(await bench.claims())
+    bench.held.take(await bench.claims())
     watch.keeper._urgent = True
     watch.leases.away = True
     await watch.keeper._renew()
@@ -177,7 +180,7 @@ async def test_a_short_refusal_is_no_outage(bench: Bench) -> None:
 async def test_many_claims_are_renewed_in_batches(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper_module, "BATCH", 2)
     watch = Watch(bench)
-    bench.holdings.take(claims := await bench.claims(count=5))
+    bench.held.take(claims := await bench.claims(count=5))
     watch.keeper.start()
     await wait_until(lambda: len(watch.leases.rounds) >= 3)
     await watch.keeper.stop()
@@ -187,8 +190,8 @@ async def test_many_claims_are_renewed_in_batches(bench: Bench, monkeypatch: pyt
 async def test_stopping_does_not_wait_for_the_next_round(bench: Bench) -> None:
     keeper = Keeper(
         bench.backend.lease_keeper(),
-        holdings=bench.holdings,
-        lease=3600,
+        held=bench.held,
+        leases=Leases(bench.served, 3600),
         emitter=bench.emitter,
         report=lambda renewals: None,
     )
@@ -199,7 +202,7 @@ async def test_stopping_does_not_wait_for_the_next_round(bench: Bench) -> None:
 
 
 async def test_what_is_held_on_an_event_loop_that_was_closed_is_renewed_no_more(bench: Bench) -> None:
-    bench.holdings.take(await bench.claims())
+    bench.held.take(await bench.claims())
 
     async def begin() -> Watch:
         watch = Watch(bench)
@@ -215,9 +218,9 @@ async def test_what_is_held_on_an_event_loop_that_was_closed_is_renewed_no_more(
 
 async def test_another_lease_renews_all_that_is_held_at_once_and_then_at_its_pace(bench: Bench) -> None:
     watch = Watch(bench, lease=3600)
-    bench.holdings.take(claims := await bench.claims(count=2))
+    bench.held.take(claims := await bench.claims(count=2))
     watch.keeper.start()
-    watch.keeper.follow(SHORT)
+    watch.shortest.changed({SOURCE.stream: microseconds(SHORT)})
     await wait_until(lambda: len(watch.leases.rounds) >= 4)
     await watch.keeper.stop()
     assert watch.leases.rounds[0] == claims
@@ -226,9 +229,9 @@ async def test_another_lease_renews_all_that_is_held_at_once_and_then_at_its_pac
 async def test_what_could_not_be_renewed_at_once_is_tried_again_before_it_is_due(bench: Bench) -> None:
     watch = Watch(bench, lease=3600)
     watch.leases.away = True
-    bench.holdings.take(claims := await bench.claims())
+    bench.held.take(claims := await bench.claims())
     watch.keeper.start()
-    watch.keeper.follow(1800)
+    watch.shortest.changed({SOURCE.stream: microseconds(1800)})
     await wait_until(lambda: bench.heard)
     watch.leases.away = False
     watch.keeper._woken.set()

@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from headrace import WorkerInfo, signals
+from headrace import signals
 from headrace.core.backend import Promoted, Reclaimed
 from headrace.core.clock import microseconds
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Source, Stream
-from headrace.engine import maintenance as maintenance_module
-from headrace.engine.maintenance import PROMOTE_BATCH, PROMOTE_FALLBACK, RECLAIM_BATCH, Maintenance
+from headrace.core.message import Source
+from headrace.engine import promotion as promotion_module
+from headrace.engine.claim_control import ClaimControl
+from headrace.engine.heartbeat import Heartbeat
+from headrace.engine.promotion import PROMOTE_BATCH, PROMOTE_FALLBACK, Promotion
+from headrace.engine.pruning import Pruning
+from headrace.engine.recovery import RECLAIM_BATCH, LeaseRecovery
 from tests.unit.engine.bench import LEASE, SOURCE, Bench
 from tests.waiting import wait_until
-
-ME = WorkerInfo("worker", "host", 1, started_us=1, queues=("work",), concurrency=1)
 
 
 class Desk:
     def __init__(self, bench: Bench) -> None:
-        self.paused: list[frozenset[Stream]] = []
-        self.leases: list[Mapping[Stream, int]] = []
-        self.maintenance = Maintenance(
+        self.promotion = Promotion(bench.backend, bench.served, emitter=bench.emitter)
+        self.recovery = LeaseRecovery(bench.backend, bench.served, leases=bench.leases, emitter=bench.emitter)
+        self.pruning = Pruning(bench.backend, emitter=bench.emitter)
+        self.slots = bench.slots(1)
+        self.heartbeat = Heartbeat(
             bench.backend,
-            [SOURCE],
-            lease=LEASE,
+            "worker",
+            bench.options(1),
+            served=bench.served,
+            readers=bench.readers,
+            held=bench.held,
+            leases=bench.leases,
+            claim_control=ClaimControl(
+                "worker",
+                slots=self.slots,
+                held=bench.held,
+                in_flight=bench.in_flight,
+                emitter=bench.emitter,
+            ),
+            timings=(),
             emitter=bench.emitter,
-            describe=lambda: ME,
-            paused=self.paused.append,
-            leases=self.leases.append,
         )
 
 
@@ -48,36 +61,36 @@ async def queued(bench: Bench) -> int:
 
 
 async def test_with_nothing_scheduled_promotion_sleeps_for_its_fallback(desk: Desk) -> None:
-    assert await desk.maintenance._promote() == PROMOTE_FALLBACK
+    assert await desk.promotion._promote() == PROMOTE_FALLBACK
 
 
 async def test_promotion_sleeps_until_the_next_is_due(bench: Bench, desk: Desk) -> None:
     await bench.append(delay=2)
-    pause = await desk.maintenance._promote()
+    pause = await desk.promotion._promote()
     assert pause == pytest.approx(2, abs=0.5)
     assert await queued(bench) == 0
     bench.clock.advance(2)
-    await desk.maintenance._promote()
+    await desk.promotion._promote()
     assert await queued(bench) == 1
 
 
 async def test_what_is_due_much_later_is_looked_at_after_the_fallback(bench: Bench, desk: Desk) -> None:
     await bench.append(delay=3600)
-    assert await desk.maintenance._promote() == PROMOTE_FALLBACK
+    assert await desk.promotion._promote() == PROMOTE_FALLBACK
 
 
 async def test_a_full_batch_is_followed_by_the_next_at_once(bench: Bench, desk: Desk) -> None:
     await bench.append(count=PROMOTE_BATCH + 1, delay=1)
     bench.clock.advance(1)
-    assert await desk.maintenance._promote() is None
-    assert await desk.maintenance._promote() == PROMOTE_FALLBACK
+    assert await desk.promotion._promote() is None
+    assert await desk.promotion._promote() == PROMOTE_FALLBACK
     assert await queued(bench) == PROMOTE_BATCH + 1
 
 
 async def test_something_due_sooner_ends_the_sleep(
     bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance_module, "PROMOTE_FALLBACK", 3600.0)
+    monkeypatch.setattr(promotion_module, "PROMOTE_FALLBACK", 3600.0)
     promote, looks = bench.backend.promote, 0
 
     async def watched(sources: Sequence[Source], *, limit: int) -> Promoted:
@@ -86,13 +99,13 @@ async def test_something_due_sooner_ends_the_sleep(
         return await promote(sources, limit=limit)
 
     monkeypatch.setattr(bench.backend, "promote", watched)
-    desk.maintenance.start()
+    desk.promotion.start()
     await wait_until(lambda: looks == 1)
     await bench.append(delay=1)
     bench.clock.advance(1)
-    desk.maintenance.something_is_due()
+    desk.promotion.something_is_due()
     await wait_until(lambda: looks == 2)
-    await desk.maintenance.stop()
+    await desk.promotion.stop()
     assert await queued(bench) == 1
 
 
@@ -102,7 +115,7 @@ async def test_something_due_sooner_ends_the_sleep(
 async def test_a_lost_job_is_recovered_and_announced(bench: Bench, desk: Desk) -> None:
     (claim,) = await bench.claims()
     bench.clock.advance(LEASE + 1)
-    pause = await desk.maintenance._reclaim()
+    pause = await desk.recovery._reclaim()
     assert pause is not None
     assert pause == pytest.approx(LEASE / 5, rel=0.1)
     assert bench.heard == [signals.JobRecovered(claim.id, "task", "work", crashes=1, worker="worker")]
@@ -111,9 +124,9 @@ async def test_a_lost_job_is_recovered_and_announced(bench: Bench, desk: Desk) -
 async def test_many_are_recovered_in_steps_until_the_scan_has_come_round(bench: Bench, desk: Desk) -> None:
     await bench.claims(count=RECLAIM_BATCH + 1)
     bench.clock.advance(LEASE + 1)
-    assert await desk.maintenance._reclaim() is None
+    assert await desk.recovery._reclaim() is None
     assert len(bench.heard) == RECLAIM_BATCH
-    assert await desk.maintenance._reclaim() is not None
+    assert await desk.recovery._reclaim() is not None
     assert len(bench.heard) == RECLAIM_BATCH + 1
 
 
@@ -122,7 +135,7 @@ async def test_the_third_crash_is_announced_as_a_death(bench: Bench, desk: Desk)
     for _ in range(3):
         await bench.backend.claim([SOURCE], consumer="worker", limit=1, suspects=1, wait=0)
         bench.clock.advance(LEASE + 1)
-        await desk.maintenance._reclaim()
+        await desk.recovery._reclaim()
     died = bench.heard[-1]
     assert isinstance(died, signals.JobDied)
     assert (died.reason, died.attempt) == ("crashed", 3)
@@ -134,15 +147,15 @@ async def test_the_third_crash_is_announced_as_a_death(bench: Bench, desk: Desk)
 
 
 class Outage:
-    """The store as the reclaimer finds it, and a clock for the time between."""
+    """The store as recovery finds it, and a clock for the time between."""
 
     def __init__(self, bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         self.away = False
         self.told: list[bool] = []  # of each call that got through: whether it came after an outage
         self._now_us = 0
-        self._maintenance = desk.maintenance
+        self._recovery = desk.recovery
         self._reclaim = bench.backend.reclaim
-        monkeypatch.setattr(desk.maintenance, "_elapsed_us", lambda: self._now_us)
+        monkeypatch.setattr(desk.recovery, "_elapsed_us", lambda: self._now_us)
         monkeypatch.setattr(bench.backend, "reclaim", self._watched)
 
     async def _watched(
@@ -156,7 +169,7 @@ class Outage:
     async def look(self, *, after: float) -> None:
         self._now_us += microseconds(after)
         with contextlib.suppress(BackendUnavailable):
-            await self._maintenance._reclaim()
+            await self._recovery._reclaim()
 
 
 @pytest.fixture
@@ -197,11 +210,11 @@ async def test_a_worker_that_has_just_begun_knows_of_no_outage(outage: Outage) -
 
 
 async def test_the_step_of_a_clock_is_announced(bench: Bench, desk: Desk) -> None:
-    await desk.maintenance._reclaim()
+    await desk.recovery._reclaim()
     bench.clock.step(3600)
-    await desk.maintenance._reclaim()
+    await desk.recovery._reclaim()
     bench.clock.step(-3600)
-    await desk.maintenance._reclaim()
+    await desk.recovery._reclaim()
     forward, back = bench.heard
     assert isinstance(forward, signals.ClockStepped)
     assert forward.seconds == pytest.approx(3600, abs=1)
@@ -213,18 +226,23 @@ async def test_the_step_of_a_clock_is_announced(bench: Bench, desk: Desk) -> Non
 
 
 async def test_a_worker_announces_itself_and_hears_what_is_paused(bench: Bench, desk: Desk) -> None:
+    bench.in_flight.take(buffered := await bench.claims())
+    desk.slots.put(buffered)
     await bench.backend.pause(SOURCE.stream, paused=True)
-    pause = await desk.maintenance._beat()
+    await bench.backend.ensure(SOURCE, microseconds(LEASE / 2))
+    pause = await desk.heartbeat._beat()
     assert pause is not None
     assert pause < 3
-    assert await bench.backend.workers() == [ME]
-    assert desk.paused == [frozenset({SOURCE.stream})]
-    assert desk.leases == [{SOURCE.stream: microseconds(LEASE)}]
+    [worker] = await bench.backend.workers()
+    assert (worker.consumer, worker.queues, worker.concurrency) == ("worker", ("work",), 1)
+    assert not desk.slots.ready
+    assert [each.claim for each in bench.in_flight.unwritten] == buffered
+    assert bench.leases.shortest == LEASE / 2
 
 
-async def test_after_another_lease_reclaim_goes_by_that(desk: Desk) -> None:
-    desk.maintenance.follow(LEASE / 10)
-    pause = await desk.maintenance._reclaim()
+async def test_after_another_lease_reclaim_goes_by_that(bench: Bench, desk: Desk) -> None:
+    bench.leases.changed({SOURCE.stream: microseconds(LEASE / 10)})
+    pause = await desk.recovery._reclaim()
     assert pause is not None
     assert pause <= LEASE / 10 / 5 * 1.5
 
@@ -238,5 +256,5 @@ async def test_pruning_goes_on_while_there_is_much_to_prune(
         return pruned.pop(0)
 
     monkeypatch.setattr(bench.backend, "prune", prune)
-    assert await desk.maintenance._prune() is None
-    assert await desk.maintenance._prune() is not None
+    assert await desk.pruning._prune() is None
+    assert await desk.pruning._prune() is not None

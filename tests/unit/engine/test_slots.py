@@ -30,7 +30,7 @@ def bench(bench: Bench, request: pytest.FixtureRequest) -> Bench:
 
 
 def make(bench: Bench, size: int) -> Slots:
-    return Slots(size, executor=bench.executor(size), finish=bench.finish)
+    return bench.slots(size)
 
 
 async def test_buffered_claims_are_run_and_finished(bench: Bench) -> None:

@@ -1,0 +1,269 @@
+"""Puts a worker together, once. Each part takes only parts that are built before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.core.backend import Backend
+from headrace.core.clock import microseconds
+from headrace.core.signals import ChildNotStarted, CleanupFailed, LeftTaskFailed
+
+from .announcer import Announcer
+from .balancer import Balancer
+from .claim_control import ClaimControl
+from .control import ControlHandler
+from .desk import Desk
+from .emitter import Emitter
+from .executor import Executor
+from .failure import described
+from .fetcher import Fetcher, ReaderParts
+from .group_fetcher import EventParts
+from .heartbeat import Heartbeat
+from .holdings import Holdings
+from .in_flight import InFlight
+from .judge import Judge
+from .keeper import Keeper
+from .leases import Leases
+from .processes import Processes
+from .promotion import Promotion
+from .pruning import Pruning
+from .reception import Reception
+from .recovery import LeaseRecovery
+from .registry import Registry
+from .reporter import Reporter
+from .resources import Resources
+from .served_streams import ServedStreams
+from .service import Part
+from .settler import Settler
+from .shares import Shares
+from .slots import Slots
+from .subscription import Subscription
+from .subscriptions import Subscriptions
+from .tallier import Tallier
+from .ticker import Ticker
+from .topic_keeping import TopicKeeping
+from .worker_options import WorkerOptions
+from .worker_readers import WorkerReaders
+
+
+class WorkerPlan(msgspec.Struct, frozen=True):
+    """What a worker is built from."""
+
+    id: str
+    options: WorkerOptions
+    registry: Registry
+    subscriptions: Sequence[Subscription]
+    emitter: Emitter
+    fires: bool  # its schedules
+
+
+class WorkerParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a worker, in the order in which they depend on each other."""
+
+    store: Backend
+    served: ServedStreams
+    leases: Leases
+    readers: WorkerReaders
+    held: Holdings
+    in_flight: InFlight
+    desk: Desk
+    resources: Resources
+    executor: Executor
+    slots: Slots
+    subscriptions: Subscriptions
+    settler: Settler
+    claim_control: ClaimControl
+    keeper: Keeper
+    promotion: Promotion
+    recovery: LeaseRecovery
+    ticker: Ticker
+    reporter: Reporter
+    heartbeat: Heartbeat
+    control: ControlHandler
+    #: What brings new work in. It stops first.
+    intake: tuple[Part, ...]
+    #: What runs claims and writes their outcomes. It stops last.
+    path: tuple[Part, ...]
+    #: What every worker does at intervals beside its jobs.
+    duties: tuple[Part, ...]
+
+
+def build(plan: WorkerPlan, store: Backend) -> WorkerParts:
+    """Make the parts of a worker on this event loop. Nothing is started, and the store is not asked."""
+    options, registry, emitter = plan.options, plan.registry, plan.emitter
+
+    # What is held, and what becomes of it.
+    served = ServedStreams(options.queues)
+    leases = Leases(served, options.lease)
+    readers = WorkerReaders()
+    held = Holdings()
+    judge = Judge(
+        consumer=plan.id,
+        max_payload=options.max_payload,
+        mark_ttl=options.mark_ttl,
+        clock_us=held.store_clock_us,
+    )
+    in_flight = InFlight(held, judge, readers)
+    desk = Desk(judge, in_flight)
+
+    # Running.
+    resources = _resources(plan)
+    reception = Reception(
+        registry,
+        judge=judge,
+        desk=desk,
+        max_payload=options.max_payload,
+        clock_us=held.store_clock_us,
+        resources=resources,
+    )
+    processes = Processes(
+        options.children,
+        freed=readers.room,
+        not_started=lambda error, delay: emitter.emit(ChildNotStarted(plan.id, described(error), delay)),
+    )
+    executor = Executor(
+        registry=registry,
+        reception=reception,
+        judge=judge,
+        held=held,
+        processes=processes,
+        options=options,
+        consumer=plan.id,
+        emitter=emitter,
+        resources=resources,
+    )
+    slots = Slots(options.concurrency, executor=executor, finish=in_flight.finish)
+
+    # Reading: jobs are the first reader, then groups and fan-outs.
+    announcer = Announcer(emitter, worker=plan.id)
+    parts = ReaderParts(store, slots, held, in_flight, leases, emitter)
+    queue_readers = _queue_readers(plan, parts, served, readers, processes)
+    shares = Shares(
+        slots,
+        held.running,
+        registry=registry,
+        subscriptions=plan.subscriptions,
+        with_jobs=bool(registry.queues().intersection(options.queues)),
+        room_made=readers.room,
+    )
+    subscriptions = Subscriptions(
+        plan.subscriptions,
+        worker=plan.id,
+        registry=registry,
+        served=served,
+        readers=readers,
+        parts=parts,
+        events=EventParts(shares, desk, reception, announcer),
+    )
+
+    # Settling.
+    tallier = Tallier(store, emitter=emitter)
+    settler = Settler(
+        store,
+        in_flight=in_flight,
+        held=held,
+        readers=readers,
+        announcer=announcer,
+        tallier=tallier,
+        emitter=emitter,
+    )
+
+    # Upkeep.
+    claim_control = ClaimControl(plan.id, slots=slots, held=held, in_flight=in_flight, emitter=emitter)
+    keeper = Keeper(
+        store.lease_keeper(),
+        held=held,
+        leases=leases,
+        report=claim_control.handle_renewals,
+        emitter=emitter,
+    )
+    promotion = Promotion(store, served, emitter=emitter)
+    recovery = LeaseRecovery(store, served, leases=leases, emitter=emitter)
+    ticker = Ticker(
+        store,
+        served.queues,
+        registry.schedules.values(),
+        emitter=emitter,
+        mark_us=microseconds(options.mark_ttl),
+    )
+    reporter = Reporter(store, running=held.running, judge=judge, emitter=emitter)
+    heartbeat = Heartbeat(
+        store,
+        plan.id,
+        options,
+        served=served,
+        readers=readers,
+        held=held,
+        leases=leases,
+        claim_control=claim_control,
+        timings=ticker.timings if plan.fires else (),
+        emitter=emitter,
+    )
+    duties: tuple[Part, ...] = (
+        keeper,
+        Balancer(slots, held, in_flight=in_flight, emitter=emitter),
+        reporter,
+        promotion,
+        recovery,
+        Pruning(store, emitter=emitter),
+        heartbeat,
+    )
+    if not all(each.fan_out for each in plan.subscriptions):
+        duties += (TopicKeeping(store, plan.subscriptions, served, emitter=emitter),)
+    control = ControlHandler(
+        claim_control=claim_control, readers=readers, leases=leases, promotion=promotion, ticker=ticker
+    )
+    return WorkerParts(
+        store=store,
+        served=served,
+        leases=leases,
+        readers=readers,
+        held=held,
+        in_flight=in_flight,
+        desk=desk,
+        resources=resources,
+        executor=executor,
+        slots=slots,
+        subscriptions=subscriptions,
+        settler=settler,
+        claim_control=claim_control,
+        keeper=keeper,
+        promotion=promotion,
+        recovery=recovery,
+        ticker=ticker,
+        reporter=reporter,
+        heartbeat=heartbeat,
+        control=control,
+        intake=(*queue_readers, subscriptions, *((ticker,) if plan.fires else ())),
+        path=(slots, settler, tallier),
+        duties=duties,
+    )
+
+
+def _queue_readers(
+    plan: WorkerPlan,
+    parts: ReaderParts,
+    served: ServedStreams,
+    readers: WorkerReaders,
+    processes: Processes,
+) -> tuple[Fetcher, ...]:
+    """The reader of jobs. A worker without queues has none."""
+    if not served.queues:
+        return ()
+    pool = processes if plan.registry.has_children else None
+    reader = Fetcher(parts, served.queues, consumer=plan.id, processes=pool)
+    readers.add(reader, served.queues)
+    return (reader,)
+
+
+def _resources(plan: WorkerPlan) -> Resources:
+    emitter = plan.emitter
+    return Resources(
+        lifespan=plan.registry.lifespan,
+        announce=lambda name, error: emitter.emit(CleanupFailed(plan.id, name, described(error))),
+        left_behind=lambda run, error: emitter.emit(
+            LeftTaskFailed(run.id, run.task, run.queue, error=described(error))
+        ),
+    )

@@ -1,0 +1,55 @@
+"""A settler over a store, with what it writes to be looked at."""
+
+from __future__ import annotations
+
+from headrace import signals
+from headrace.core.backend import Backend
+from headrace.core.claim import Claim
+from headrace.core.outcome import Verdict
+from headrace.engine.announcer import Announcer
+from headrace.engine.emitter import Emitter
+from headrace.engine.finished import Finished
+from headrace.engine.holdings import Holdings
+from headrace.engine.in_flight import InFlight
+from headrace.engine.judge import Judge
+from headrace.engine.settler import Settler
+from headrace.engine.tallier import Tallier
+from headrace.engine.worker_readers import WorkerReaders
+
+
+class Settling:
+    """`written` has each claim with the store's verdict, and whether that is doubtful."""
+
+    def __init__(self, backend: Backend, mark_ttl: float = 1.0) -> None:
+        self.emitter = Emitter()
+        self.heard: list[signals.Signal] = []
+        self.emitter.on(signals.Signal, self.heard.append)
+        self.held = Holdings()
+        readers = WorkerReaders()
+        policy = Judge(consumer="worker", max_payload=1, mark_ttl=mark_ttl, clock_us=self.held.store_clock_us)
+        self.in_flight = InFlight(self.held, policy, readers)
+        self.announcer = Watched(self.emitter, worker="worker")
+        self.settler = Settler(
+            backend,
+            in_flight=self.in_flight,
+            held=self.held,
+            readers=readers,
+            announcer=self.announcer,
+            tallier=Tallier(backend, emitter=self.emitter),
+            emitter=self.emitter,
+        )
+
+    @property
+    def written(self) -> list[tuple[Claim, Verdict, bool]]:
+        return self.announcer.written
+
+
+class Watched(Announcer):
+    """Keeps what the settler announces, and announces nothing."""
+
+    def __init__(self, emitter: Emitter, *, worker: str) -> None:
+        super().__init__(emitter, worker=worker)
+        self.written: list[tuple[Claim, Verdict, bool]] = []
+
+    def settled(self, finished: Finished, verdict: Verdict, doubtful: bool) -> None:
+        self.written.append((finished.claim, verdict, doubtful))
