@@ -6,14 +6,14 @@ from headrace import signals
 from headrace.core.backend import Backend
 from headrace.core.claim import Claim
 from headrace.core.outcome import Verdict
-from headrace.engine.announcer import Announcer
 from headrace.engine.emitter import Emitter
-from headrace.engine.finished import Finished
-from headrace.engine.holdings import Holdings
+from headrace.engine.finished import FinishedRun
+from headrace.engine.held_claims import HeldClaims
 from headrace.engine.in_flight import InFlight
-from headrace.engine.judge import Judge
+from headrace.engine.outcome_policy import OutcomePolicy
+from headrace.engine.settlement_signals import SettlementSignals
 from headrace.engine.settler import Settler
-from headrace.engine.tallier import Tallier
+from headrace.engine.traffic_counter import TrafficCounter
 from headrace.engine.worker_readers import WorkerReaders
 
 
@@ -24,32 +24,34 @@ class Settling:
         self.emitter = Emitter()
         self.heard: list[signals.Signal] = []
         self.emitter.on(signals.Signal, self.heard.append)
-        self.held = Holdings()
+        self.held = HeldClaims()
         readers = WorkerReaders()
-        policy = Judge(consumer="worker", max_payload=1, mark_ttl=mark_ttl, clock_us=self.held.store_clock_us)
+        policy = OutcomePolicy(
+            consumer="worker", max_payload=1, mark_ttl=mark_ttl, clock_us=self.held.store_clock_us
+        )
         self.in_flight = InFlight(self.held, policy, readers)
-        self.announcer = Watched(self.emitter, worker="worker")
+        self.signals = Watched(self.emitter, worker="worker")
         self.settler = Settler(
             backend,
             in_flight=self.in_flight,
             held=self.held,
             readers=readers,
-            announcer=self.announcer,
-            tallier=Tallier(backend, emitter=self.emitter),
+            signals=self.signals,
+            traffic=TrafficCounter(backend, emitter=self.emitter),
             emitter=self.emitter,
         )
 
     @property
     def written(self) -> list[tuple[Claim, Verdict, bool]]:
-        return self.announcer.written
+        return self.signals.written
 
 
-class Watched(Announcer):
+class Watched(SettlementSignals):
     """Keeps what the settler announces, and announces nothing."""
 
     def __init__(self, emitter: Emitter, *, worker: str) -> None:
         super().__init__(emitter, worker=worker)
         self.written: list[tuple[Claim, Verdict, bool]] = []
 
-    def settled(self, finished: Finished, verdict: Verdict, doubtful: bool) -> None:
+    def settled(self, finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
         self.written.append((finished.claim, verdict, doubtful))

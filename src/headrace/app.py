@@ -29,12 +29,12 @@ from headrace.core.signals import Signal
 from headrace.engine.emitter import Emitter
 from headrace.engine.home import Home
 from headrace.engine.leases import SHORTEST_LEASE
+from headrace.engine.options import WorkerOptions
 from headrace.engine.registry import Middleware, Registry
 from headrace.engine.resources import bound_lifespan
 from headrace.engine.served import chosen_queues, chosen_subscriptions
 from headrace.engine.tracing import inherited
 from headrace.engine.worker import Worker
-from headrace.engine.worker_options import WorkerOptions
 from headrace.events.face import Events
 from headrace.events.topic import Topic, TopicPattern
 from headrace.jobs.face import Jobs

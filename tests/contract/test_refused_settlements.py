@@ -7,7 +7,7 @@ import pytest
 from headrace.core.message import FRESH
 from headrace.core.outcome import Done, Kept, Outcome, Retry, Snoozed, Verdict
 from headrace.core.record import JobStatus
-from headrace.engine.finished import Finished
+from headrace.engine.finished import FinishedRun
 from tests.contract.stand import HOUR_US, Stand, kept
 from tests.settling import Settling
 
@@ -27,7 +27,7 @@ async def test_the_others_are_written_and_it_is_dead(stand: Stand, outcome: Outc
     claims = [await stand.running() for _ in range(22)]
     bad = claims.pop(10)
     for claim in [*claims[:10], bad, *claims[10:]]:
-        settling.in_flight.write([Finished(claim, outcome if claim is bad else kept(b"42"))])
+        settling.in_flight.write([FinishedRun(claim, outcome if claim is bad else kept(b"42"))])
     settling.settler.start()
     try:
         assert await settling.in_flight.flushed(10)

@@ -10,41 +10,41 @@ from headrace.core.backend import Backend
 from headrace.core.clock import microseconds
 from headrace.core.signals import ChildNotStarted, CleanupFailed, LeftTaskFailed
 
-from .announcer import Announcer
-from .balancer import Balancer
 from .claim_control import ClaimControl
 from .control import ControlHandler
-from .desk import Desk
 from .emitter import Emitter
 from .executor import Executor
 from .failure import described
-from .fetcher import Fetcher, ReaderParts
-from .group_fetcher import EventParts
+from .fairness import SlotFairness
+from .group_reader import EventParts
 from .heartbeat import Heartbeat
-from .holdings import Holdings
+from .held_claims import HeldClaims
 from .in_flight import InFlight
-from .judge import Judge
-from .keeper import Keeper
+from .lease_renewal import LeaseRenewal
 from .leases import Leases
+from .manual_acks import ManualAcks
+from .options import WorkerOptions
+from .outcome_policy import OutcomePolicy
+from .prefetch_return import PrefetchReturn
+from .preparation import RunPreparation
 from .processes import Processes
+from .progress import ProgressWriter
 from .promotion import Promotion
 from .pruning import Pruning
-from .reception import Reception
+from .queue_reader import QueueReader, ReaderParts
 from .recovery import LeaseRecovery
 from .registry import Registry
-from .reporter import Reporter
 from .resources import Resources
+from .schedule_runner import ScheduleRunner
 from .served_streams import ServedStreams
 from .service import Part
+from .settlement_signals import SettlementSignals
 from .settler import Settler
-from .shares import Shares
 from .slots import Slots
 from .subscription import Subscription
 from .subscriptions import Subscriptions
-from .tallier import Tallier
-from .ticker import Ticker
 from .topic_keeping import TopicKeeping
-from .worker_options import WorkerOptions
+from .traffic_counter import TrafficCounter
 from .worker_readers import WorkerReaders
 
 
@@ -66,20 +66,20 @@ class WorkerParts(msgspec.Struct, frozen=True, kw_only=True):
     served: ServedStreams
     leases: Leases
     readers: WorkerReaders
-    held: Holdings
+    held: HeldClaims
     in_flight: InFlight
-    desk: Desk
+    acks: ManualAcks
     resources: Resources
     executor: Executor
     slots: Slots
     subscriptions: Subscriptions
     settler: Settler
     claim_control: ClaimControl
-    keeper: Keeper
+    lease_renewal: LeaseRenewal
     promotion: Promotion
     recovery: LeaseRecovery
-    ticker: Ticker
-    reporter: Reporter
+    schedule_runner: ScheduleRunner
+    progress: ProgressWriter
     heartbeat: Heartbeat
     control: ControlHandler
     #: What brings new work in. It stops first.
@@ -98,22 +98,22 @@ def build(plan: WorkerPlan, store: Backend) -> WorkerParts:
     served = ServedStreams(options.queues)
     leases = Leases(served, options.lease)
     readers = WorkerReaders()
-    held = Holdings()
-    judge = Judge(
+    held = HeldClaims()
+    policy = OutcomePolicy(
         consumer=plan.id,
         max_payload=options.max_payload,
         mark_ttl=options.mark_ttl,
         clock_us=held.store_clock_us,
     )
-    in_flight = InFlight(held, judge, readers)
-    desk = Desk(judge, in_flight)
+    in_flight = InFlight(held, policy, readers)
+    acks = ManualAcks(policy, in_flight)
 
     # Running.
     resources = _resources(plan)
-    reception = Reception(
+    preparation = RunPreparation(
         registry,
-        judge=judge,
-        desk=desk,
+        policy=policy,
+        acks=acks,
         max_payload=options.max_payload,
         clock_us=held.store_clock_us,
         resources=resources,
@@ -125,8 +125,8 @@ def build(plan: WorkerPlan, store: Backend) -> WorkerParts:
     )
     executor = Executor(
         registry=registry,
-        reception=reception,
-        judge=judge,
+        preparation=preparation,
+        policy=policy,
         held=held,
         processes=processes,
         options=options,
@@ -137,10 +137,10 @@ def build(plan: WorkerPlan, store: Backend) -> WorkerParts:
     slots = Slots(options.concurrency, executor=executor, finish=in_flight.finish)
 
     # Reading: jobs are the first reader, then groups and fan-outs.
-    announcer = Announcer(emitter, worker=plan.id)
+    signals = SettlementSignals(emitter, worker=plan.id)
     parts = ReaderParts(store, slots, held, in_flight, leases, emitter)
     queue_readers = _queue_readers(plan, parts, served, readers, processes)
-    shares = Shares(
+    fairness = SlotFairness(
         slots,
         held.running,
         registry=registry,
@@ -155,24 +155,24 @@ def build(plan: WorkerPlan, store: Backend) -> WorkerParts:
         served=served,
         readers=readers,
         parts=parts,
-        events=EventParts(shares, desk, reception, announcer),
+        events=EventParts(fairness, acks, preparation, signals),
     )
 
     # Settling.
-    tallier = Tallier(store, emitter=emitter)
+    traffic = TrafficCounter(store, emitter=emitter)
     settler = Settler(
         store,
         in_flight=in_flight,
         held=held,
         readers=readers,
-        announcer=announcer,
-        tallier=tallier,
+        signals=signals,
+        traffic=traffic,
         emitter=emitter,
     )
 
     # Upkeep.
     claim_control = ClaimControl(plan.id, slots=slots, held=held, in_flight=in_flight, emitter=emitter)
-    keeper = Keeper(
+    lease_renewal = LeaseRenewal(
         store.lease_keeper(),
         held=held,
         leases=leases,
@@ -181,14 +181,14 @@ def build(plan: WorkerPlan, store: Backend) -> WorkerParts:
     )
     promotion = Promotion(store, served, emitter=emitter)
     recovery = LeaseRecovery(store, served, leases=leases, emitter=emitter)
-    ticker = Ticker(
+    schedule_runner = ScheduleRunner(
         store,
         served.queues,
         registry.schedules.values(),
         emitter=emitter,
         mark_us=microseconds(options.mark_ttl),
     )
-    reporter = Reporter(store, running=held.running, judge=judge, emitter=emitter)
+    progress = ProgressWriter(store, running=held.running, policy=policy, emitter=emitter)
     heartbeat = Heartbeat(
         store,
         plan.id,
@@ -198,13 +198,13 @@ def build(plan: WorkerPlan, store: Backend) -> WorkerParts:
         held=held,
         leases=leases,
         claim_control=claim_control,
-        timings=ticker.timings if plan.fires else (),
+        timings=schedule_runner.timings if plan.fires else (),
         emitter=emitter,
     )
     duties: tuple[Part, ...] = (
-        keeper,
-        Balancer(slots, held, in_flight=in_flight, emitter=emitter),
-        reporter,
+        lease_renewal,
+        PrefetchReturn(slots, held, in_flight=in_flight, emitter=emitter),
+        progress,
         promotion,
         recovery,
         Pruning(store, emitter=emitter),
@@ -213,7 +213,11 @@ def build(plan: WorkerPlan, store: Backend) -> WorkerParts:
     if not all(each.fan_out for each in plan.subscriptions):
         duties += (TopicKeeping(store, plan.subscriptions, served, emitter=emitter),)
     control = ControlHandler(
-        claim_control=claim_control, readers=readers, leases=leases, promotion=promotion, ticker=ticker
+        claim_control=claim_control,
+        readers=readers,
+        leases=leases,
+        promotion=promotion,
+        schedule_runner=schedule_runner,
     )
     return WorkerParts(
         store=store,
@@ -222,22 +226,22 @@ def build(plan: WorkerPlan, store: Backend) -> WorkerParts:
         readers=readers,
         held=held,
         in_flight=in_flight,
-        desk=desk,
+        acks=acks,
         resources=resources,
         executor=executor,
         slots=slots,
         subscriptions=subscriptions,
         settler=settler,
         claim_control=claim_control,
-        keeper=keeper,
+        lease_renewal=lease_renewal,
         promotion=promotion,
         recovery=recovery,
-        ticker=ticker,
-        reporter=reporter,
+        schedule_runner=schedule_runner,
+        progress=progress,
         heartbeat=heartbeat,
         control=control,
-        intake=(*queue_readers, subscriptions, *((ticker,) if plan.fires else ())),
-        path=(slots, settler, tallier),
+        intake=(*queue_readers, subscriptions, *((schedule_runner,) if plan.fires else ())),
+        path=(slots, settler, traffic),
         duties=duties,
     )
 
@@ -248,12 +252,12 @@ def _queue_readers(
     served: ServedStreams,
     readers: WorkerReaders,
     processes: Processes,
-) -> tuple[Fetcher, ...]:
+) -> tuple[QueueReader, ...]:
     """The reader of jobs. A worker without queues has none."""
     if not served.queues:
         return ()
     pool = processes if plan.registry.has_children else None
-    reader = Fetcher(parts, served.queues, consumer=plan.id, processes=pool)
+    reader = QueueReader(parts, served.queues, consumer=plan.id, processes=pool)
     readers.add(reader, served.queues)
     return (reader,)
 

@@ -11,7 +11,7 @@ from headrace.core.signals import LeaseLost
 
 from .bundle import Bundle, bundle_of, parts_of
 from .emitter import Emitter
-from .holdings import Holdings
+from .held_claims import HeldClaims
 from .in_flight import InFlight
 from .run import Run
 from .slots import Slots
@@ -19,7 +19,7 @@ from .slots import Slots
 
 class ClaimControl:
     def __init__(
-        self, worker: str, *, slots: Slots, held: Holdings, in_flight: InFlight, emitter: Emitter
+        self, worker: str, *, slots: Slots, held: HeldClaims, in_flight: InFlight, emitter: Emitter
     ) -> None:
         self._worker = worker
         self._slots = slots

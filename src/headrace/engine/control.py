@@ -16,7 +16,7 @@ from headrace.core.orders import (
 from .claim_control import ClaimControl
 from .leases import Leases
 from .promotion import Promotion
-from .ticker import Ticker
+from .schedule_runner import ScheduleRunner
 from .worker_readers import WorkerReaders
 
 
@@ -28,13 +28,13 @@ class ControlHandler:
         readers: WorkerReaders,
         leases: Leases,
         promotion: Promotion,
-        ticker: Ticker,
+        schedule_runner: ScheduleRunner,
     ) -> None:
         self._claim_control = claim_control
         self._readers = readers
         self._leases = leases
         self._promotion = promotion
-        self._ticker = ticker
+        self._schedule_runner = schedule_runner
 
     def handle(self, order: Order) -> None:
         match order:
@@ -49,9 +49,9 @@ class ControlHandler:
             case LeaseOrder(stream=stream, lease_us=lease_us):
                 self._leases.changed({stream: lease_us})
             case ScheduleOrder(stream=stream):
-                self._ticker.heed(stream)
+                self._schedule_runner.heed(stream)
             case MissedOrder():
                 self._promotion.something_is_due(None)
-                self._ticker.heed(None)
+                self._schedule_runner.heed(None)
             case LayoutOrder():
                 pass  # the router above the store handles it

@@ -20,19 +20,19 @@ from .capture import capture
 from .deadlines import Deadlines
 from .delegation import Delegation, EncodedResult, result_of
 from .emitter import Emitter
-from .finished import Finished
-from .holdings import Holdings
+from .finished import FinishedRun
+from .held_claims import HeldClaims
 from .interrupts import is_from_terminal
-from .judge import Judge
+from .options import WorkerOptions
+from .outcome_policy import OutcomePolicy
+from .preparation import RunPreparation
 from .processes import Processes
-from .reception import Reception
 from .registry import Registry
 from .resources import Resources
 from .run import Run, current_run
 from .slot import Slot
 from .suspension import NOT_CLOSING, Suspension
 from .threads import Threads
-from .worker_options import WorkerOptions
 
 
 class Executor:
@@ -42,9 +42,9 @@ class Executor:
         self,
         *,
         registry: Registry,
-        reception: Reception,
-        judge: Judge,
-        held: Holdings,
+        preparation: RunPreparation,
+        policy: OutcomePolicy,
+        held: HeldClaims,
         processes: Processes,
         options: WorkerOptions,
         consumer: str,
@@ -52,8 +52,8 @@ class Executor:
         resources: Resources | None = None,
     ) -> None:
         self.running = held.running
-        self.prepare = reception.prepare
-        self.judge = judge
+        self.prepare = preparation.prepare
+        self.policy = policy
         self._handlers = registry.handlers
         self._folded = registry.fold(self._call)
         self._emitter = emitter
@@ -66,18 +66,18 @@ class Executor:
         self._deadlines = Deadlines(self._strike)
         self._release_logs = capture() if registry.job_logs else lambda: None
 
-    def begin(self, claim: Claim, slot: Slot) -> Finished | Coroutine[Any, Any, Finished]:
-        """Decode, find, run, judge, as far as it goes without suspending: how it ended, or what is to be
+    def begin(self, claim: Claim, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
+        """Decode, find, run and decide, as far as it goes without suspending: how it ended, or what is to be
         awaited for that. An error of our own is an outcome too: no claim is held and never settled."""
         try:
             run = self.prepare(claim)
-            return run if isinstance(run, Finished) else self._start(run, slot)
+            return run if isinstance(run, FinishedRun) else self._start(run, slot)
         except Exception as error:
             return self.broken(claim, error)
 
     def sprint(  # noqa: C901 - one loop without calls of our own: for quick handlers each is felt
-        self, ready: deque[Claim], slot: Slot, finished: list[Finished], until: float
-    ) -> Coroutine[Any, Any, Finished] | None:
+        self, ready: deque[Claim], slot: Slot, finished: list[FinishedRun], until: float
+    ) -> Coroutine[Any, Any, FinishedRun] | None:
         """What `begin` does, one after the other, for as long as the next claim is as plain as nearly all
         are: nothing but a coroutine's first step. What is not so, or wrong, is left to `begin`."""
         if self._folded is not None or JobStarted in self._emitter.wanted:
@@ -126,7 +126,7 @@ class Executor:
                 else:
                     run.ended = True
                     now = perf_counter()
-                    end(Finished(claim, DONE, envelope.task, now - began))
+                    end(FinishedRun(claim, DONE, envelope.task, now - began))
             except BaseException as error:
                 end(self._raised(run, error, began))
                 now = perf_counter()
@@ -145,17 +145,17 @@ class Executor:
         ready.appendleft(claim)
         return None
 
-    def broken(self, claim: Claim, error: Exception) -> Finished:
+    def broken(self, claim: Claim, error: Exception) -> FinishedRun:
         """The claim came to nothing because of us."""
-        outcome, failure = self.judge.broken(claim, error)
-        return Finished(claim, outcome, failure=failure)
+        outcome, failure = self.policy.broken(claim, error)
+        return FinishedRun(claim, outcome, failure=failure)
 
-    async def carry_out(self, run: Run, slot: Slot) -> Finished:
-        """Run through the middleware, and judge."""
+    async def carry_out(self, run: Run, slot: Slot) -> FinishedRun:
+        """Run through the middleware, and decide the outcome."""
         finished = self._start(run, slot)
-        return finished if isinstance(finished, Finished) else await finished
+        return finished if isinstance(finished, FinishedRun) else await finished
 
-    def _start(self, run: Run, slot: Slot) -> Finished | Coroutine[Any, Any, Finished]:
+    def _start(self, run: Run, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
         self.running[run.claim] = run
         current_run.set(run)
         try:
@@ -170,7 +170,7 @@ class Executor:
             return self._first_step(run, slot)
         return self._carry_on(run, slot, perf_counter(), self._perform(run, slot))
 
-    def _first_step(self, run: Run, slot: Slot) -> Finished | Coroutine[Any, Any, Finished]:
+    def _first_step(self, run: Run, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
         """By hand: a handler that never suspends costs no trip through the event loop."""
         context = copy_context()
         run.begin_on_loop(slot)
@@ -197,7 +197,7 @@ class Executor:
             run.begin_timeout(timeout)
             self._deadlines.watch(run, timeout)
 
-    async def _carry_on(self, run: Run, slot: Slot, began: float, rest: Awaitable[Any]) -> Finished:
+    async def _carry_on(self, run: Run, slot: Slot, began: float, rest: Awaitable[Any]) -> FinishedRun:
         try:
             value = await rest
         except GeneratorExit:  # the slot is being closed, and not a handler's own: see Suspension
@@ -213,29 +213,29 @@ class Executor:
             await _cleanse(slot.task)
         return finished
 
-    def _returned(self, run: Run, value: object, began: float) -> Finished:
+    def _returned(self, run: Run, value: object, began: float) -> FinishedRun:
         handler, failure = run.handler, None
         try:
             if handler.batch:
                 run.value = value
             if run.interruption == "timeout" and handler.run_in == "thread":
-                outcome, failure = self.judge.overdue(run)
+                outcome, failure = self.policy.overdue(run)
             else:
-                outcome = self.judge.returned(run, value)
+                outcome = self.policy.returned(run, value)
         except Exception as error:
             return self._broke(run, error)
         finally:
             self._let_go(run)
         return _finished(run, outcome, failure, began)
 
-    def _raised(self, run: Run, error: BaseException, began: float) -> Finished:
+    def _raised(self, run: Run, error: BaseException, began: float) -> FinishedRun:
         if is_from_terminal(error):
             self._let_go(run)
             raise error
         try:
             if isinstance(error, GeneratorExit):
                 error = _not_closing(error)
-            outcome, failure = self.judge.raised(run, error)
+            outcome, failure = self.policy.raised(run, error)
             if run.handler.batch:
                 run.error = error
         except Exception as ours:
@@ -244,7 +244,7 @@ class Executor:
             self._let_go(run)
         return _finished(run, outcome, failure, began)
 
-    def _broke(self, run: Run, error: Exception) -> Finished:
+    def _broke(self, run: Run, error: Exception) -> FinishedRun:
         if run.handler.batch:
             run.error = error
         return self.broken(run.claim, error)
@@ -366,14 +366,14 @@ async def _cleanse(task: asyncio.Task[None]) -> None:
         pass
 
 
-async def _cleansed(slot: Slot, finished: Finished) -> Finished:
+async def _cleansed(slot: Slot, finished: FinishedRun) -> FinishedRun:
     await _cleanse(slot.task)
     return finished
 
 
-def _finished(run: Run, outcome: Outcome, failure: Failure | None, began: float) -> Finished:
+def _finished(run: Run, outcome: Outcome, failure: Failure | None, began: float) -> FinishedRun:
     seconds, lost = perf_counter() - began, run.interruption == "lost"
-    return Finished(run.claim, outcome, run.envelope.task, seconds, failure, lost)
+    return FinishedRun(run.claim, outcome, run.envelope.task, seconds, failure, lost)
 
 
 def _not_closing(error: GeneratorExit) -> RuntimeError:

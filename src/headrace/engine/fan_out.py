@@ -16,19 +16,19 @@ from headrace.core.outcome import Retry, Snoozed
 from headrace.core.topics import LogEntry, Position, Reading, Start
 
 from .bundle import bundled
-from .fetcher import ReaderParts
-from .finished import Finished
-from .group_fetcher import EventParts
-from .permits import Permits
+from .finished import FinishedRun
+from .group_reader import EventParts
+from .queue_reader import ReaderParts
 from .service import Service
 from .subscription import Subscription
+from .subscription_limit import SubscriptionLimit
 from .worker_readers import WorkerReader
 
 #: Seconds that a read waits for events before it asks again.
 BLOCK = 2.0
 
 
-class FanOut(WorkerReader):
+class FanOutReader(WorkerReader):
     """Only this process has its claims: they have no token, no lease, and are not settled. What is to be
     tried again is tried here, as long as this process lives."""
 
@@ -40,18 +40,18 @@ class FanOut(WorkerReader):
         start: Start,
         *,
         consumer: str,
-        limit: Permits,
+        limit: SubscriptionLimit,
         events: EventParts,
     ) -> None:
         self.consumer = consumer
-        self.limit: Permits = limit
+        self.limit: SubscriptionLimit = limit
         self.topic = Stream("topic", topic)
         self.source = Source(subscription.stream(topic))
         self.position: Position = 0
         self._read_all = False  # nothing was left behind the last that was read
         self._subscription = subscription
-        self._shares = events.shares
-        self._announcer = events.announcer
+        self._fairness = events.fairness
+        self._signals = events.signals
         self._backend = parts.backend
         self._slots = parts.slots
         self._load = subscription.batch or 1
@@ -87,12 +87,12 @@ class FanOut(WorkerReader):
         self.due_for_more = False
         self._service.poke()
 
-    def ended(self, finished: list[Finished]) -> list[Finished]:
+    def ended(self, finished: list[FinishedRun]) -> list[FinishedRun]:
         for each in finished:
             self._end(each)
         return []
 
-    def written(self, finished: Finished) -> None:
+    def written(self, finished: FinishedRun) -> None:
         """Nothing of a fan-out is settled."""
 
     def lost(self) -> None:
@@ -104,9 +104,9 @@ class FanOut(WorkerReader):
             handle.cancel()
             put()
 
-    def _end(self, finished: Finished) -> None:
-        self._announcer.failed(finished)
-        self._announcer.ended(finished)
+    def _end(self, finished: FinishedRun) -> None:
+        self._signals.failed(finished)
+        self._signals.ended(finished)
         if isinstance(finished.outcome, Retry | Snoozed) and not self._stopped:
             claim = msgspec.structs.replace(finished.claim, state=finished.outcome.state)
             self._later(finished.outcome.delay_us / SECOND, claim)
@@ -123,7 +123,7 @@ class FanOut(WorkerReader):
         self._again[handle] = put
 
     def _room(self) -> int:
-        slots = 0 if self._stopped else self._shares.room(self, self._subscription)
+        slots = 0 if self._stopped else self._fairness.room(self, self._subscription)
         return min(self.limit.left, slots * self._load)
 
     async def _step(self) -> float | None:
@@ -137,7 +137,7 @@ class FanOut(WorkerReader):
             room, wait = min(room, self._load), BLOCK
         reading = await self._ask(room, wait)
         self.polled_at = time.time()
-        # Another topic of the same pattern may have used the permits up meanwhile; the rest is read again.
+        # Another topic of the same pattern may have used up the limit meanwhile; the rest is read again.
         taken = reading.entries[: max(0, self.limit.left)]
         self._read_all = len(taken) == len(reading.entries) < room
         self.position = reading.after(len(taken))
@@ -145,13 +145,13 @@ class FanOut(WorkerReader):
         return None
 
     async def _ask(self, limit: int, wait: float) -> Reading:
-        self._shares.promise(self, self._subscription, ceil(limit / self._load))
+        self._fairness.promise(self, self._subscription, ceil(limit / self._load))
         try:
             return await self._backend.read(
                 self.topic, self.position, consumer=self.consumer, limit=limit, wait=wait
             )
         finally:
-            self._shares.received(self)
+            self._fairness.received(self)
 
     def _put(self, entries: tuple[LogEntry, ...], now_us: int) -> None:
         claims = [

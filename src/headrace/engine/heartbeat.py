@@ -14,12 +14,12 @@ from headrace.core.record import RunningJob, WorkerInfo
 
 from .claim_control import ClaimControl
 from .emitter import Emitter
-from .holdings import Holdings
+from .held_claims import HeldClaims
 from .identity import host_name
 from .leases import Leases
+from .options import WorkerOptions
 from .served_streams import ServedStreams
 from .service import Service
-from .worker_options import WorkerOptions
 from .worker_readers import WorkerReaders
 
 #: Seconds between two announcements.
@@ -38,7 +38,7 @@ class Heartbeat:
         *,
         served: ServedStreams,
         readers: WorkerReaders,
-        held: Holdings,
+        held: HeldClaims,
         leases: Leases,
         claim_control: ClaimControl,
         timings: tuple[str, ...],

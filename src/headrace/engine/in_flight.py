@@ -11,9 +11,9 @@ from headrace.core.claim import Claim
 from headrace.core.outcome import Outcome
 
 from .bundle import FinishedBundle, parts_of
-from .finished import Finished
-from .holdings import Holdings
-from .judge import Judge
+from .finished import FinishedRun
+from .held_claims import HeldClaims
+from .outcome_policy import OutcomePolicy
 from .worker_readers import WorkerReaders
 
 
@@ -23,8 +23,8 @@ class InFlight:
     The other ways out: a claim is handed back, or its lease is lost, or the store refuses its outcome.
     """
 
-    def __init__(self, held: Holdings, policy: Judge, readers: WorkerReaders) -> None:
-        self.unwritten: list[Finished] = []
+    def __init__(self, held: HeldClaims, policy: OutcomePolicy, readers: WorkerReaders) -> None:
+        self.unwritten: list[FinishedRun] = []
         self.arrived = asyncio.Event()  # wakes the settler
         self.stopping = False
         self._held = held
@@ -37,7 +37,7 @@ class InFlight:
         """The store has handed these out."""
         self._held.take(claims)
 
-    def finish(self, finished: list[Finished] | FinishedBundle) -> None:
+    def finish(self, finished: list[FinishedRun] | FinishedBundle) -> None:
         """A slot is done with some claims, or with a bundle of them."""
         for reader, ended in self._readers.split(finished if isinstance(finished, list) else finished.parts):
             outcomes = ended if reader is None else reader.ended(ended)
@@ -47,7 +47,7 @@ class InFlight:
             self.write(outcomes)
         self._readers.room()
 
-    def write(self, finished: list[Finished]) -> None:
+    def write(self, finished: list[FinishedRun]) -> None:
         """Have these outcomes written."""
         if finished and not self.unwritten:
             self._all_written.clear()
@@ -57,7 +57,7 @@ class InFlight:
     def hand_back(self, claims: Iterable[Claim]) -> None:
         """Other workers may have these. What only this process has is in no store, and is dropped."""
         parts = [part for claim in claims for part in parts_of(claim) if part in self._held]
-        self.write([Finished(part, self._handed_back(part)) for part in parts])
+        self.write([FinishedRun(part, self._handed_back(part)) for part in parts])
 
     def lose(self, claim: Claim) -> None:
         """The lease of a claim is gone before a handler began with it."""
@@ -67,7 +67,7 @@ class InFlight:
             reader.lost()
             self._readers.room()
 
-    def refuse(self, finished: Finished, error: Exception) -> Finished:
+    def refuse(self, finished: FinishedRun, error: Exception) -> FinishedRun:
         """The store will never write how this ended: it goes to the dead letters instead."""
         dead = self._policy.unwritable(finished, error)
         return msgspec.structs.replace(finished, outcome=dead, failure=dead.failure)

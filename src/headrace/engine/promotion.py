@@ -6,7 +6,7 @@ from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.message import Stream
 
-from .agenda import Agenda
+from .due_times import DueTimes
 from .emitter import Emitter
 from .served_streams import ServedStreams
 from .service import Service
@@ -22,27 +22,27 @@ class Promotion:
     def __init__(self, backend: Backend, served: ServedStreams, *, emitter: Emitter) -> None:
         self._backend = backend
         self._served = served
-        self._agenda = Agenda()
+        self._due_times = DueTimes()
         self._service = Service("promotion", self._promote, emitter=emitter)
         self.start = self._service.start
         self.stop = self._service.stop
 
     def something_is_due(self, stream: Stream | None = None) -> None:
         """Something was scheduled that may be due before the next look; None: anywhere."""
-        self._agenda.heed(stream)
+        self._due_times.heed(stream)
         self._service.poke()
 
     async def _promote(self) -> float | None:
-        asked = self._agenda.choose([*self._served.claimed, *self._served.topics])
+        asked = self._due_times.choose([*self._served.claimed, *self._served.topics])
         if not asked:
-            return self._agenda.seconds_left()
-        self._agenda.forget(asked)
+            return self._due_times.seconds_left()
+        self._due_times.forget(asked)
         promoted = await self._backend.promote(asked, limit=PROMOTE_BATCH)
         if promoted.by_stream is None:
-            self._agenda.heed(None)  # all are asked every time
+            self._due_times.heed(None)  # all are asked every time
             left_us = promoted.next_in_us
             pause = PROMOTE_FALLBACK if left_us is None else min(PROMOTE_FALLBACK, max(0, left_us) / SECOND)
         else:
-            self._agenda.note(asked, promoted.by_stream)
-            pause = self._agenda.seconds_left()
+            self._due_times.note(asked, promoted.by_stream)
+            pause = self._due_times.seconds_left()
         return None if promoted.count >= PROMOTE_BATCH else pause

@@ -10,13 +10,13 @@ from headrace.core.message import FRESH
 from headrace.core.outcome import Done, Released, Verdict
 from headrace.core.signals import JobSucceeded
 
-from .announcer import Announcer
 from .emitter import Emitter
-from .finished import Finished
-from .holdings import Holdings
+from .finished import FinishedRun
+from .held_claims import HeldClaims
 from .in_flight import InFlight
 from .service import Service
-from .tallier import Tallier
+from .settlement_signals import SettlementSignals
+from .traffic_counter import TrafficCounter
 from .worker_readers import WorkerReaders
 
 #: Settlements in one write.
@@ -34,10 +34,10 @@ class Settler:
         backend: Backend,
         *,
         in_flight: InFlight,
-        held: Holdings,
+        held: HeldClaims,
         readers: WorkerReaders,
-        announcer: Announcer,
-        tallier: Tallier,
+        signals: SettlementSignals,
+        traffic: TrafficCounter,
         emitter: Emitter,
     ) -> None:
         self.processed = 0
@@ -46,8 +46,8 @@ class Settler:
         self._in_flight = in_flight
         self._held = held
         self._readers = readers
-        self._announcer = announcer
-        self._tallier = tallier
+        self._signals = signals
+        self._traffic = traffic
         self._emitter = emitter
         self._doubtful = False  # the last write failed: some of it may have been carried out
         self._service = Service("settler", self._step, emitter=emitter, poked=in_flight.arrived)
@@ -66,7 +66,7 @@ class Settler:
             raise
         return None
 
-    async def _write(self, batch: list[Finished], doubtful: bool) -> None:
+    async def _write(self, batch: list[FinishedRun], doubtful: bool) -> None:
         try:
             verdicts = await self._backend.settle(batch)
         except Exception as error:
@@ -76,7 +76,7 @@ class Settler:
         else:
             self._conclude(batch, verdicts, doubtful)
 
-    async def _write_apart(self, batch: list[Finished]) -> None:
+    async def _write_apart(self, batch: list[FinishedRun]) -> None:
         """One of them is to blame: each alone, so that the others do not suffer."""
         trouble: Exception | None = None
         for finished in batch:
@@ -92,8 +92,8 @@ class Settler:
             raise trouble
 
     async def _bury(
-        self, finished: Finished, error: Exception, *, alone: bool
-    ) -> tuple[Finished, list[Verdict]]:
+        self, finished: FinishedRun, error: Exception, *, alone: bool
+    ) -> tuple[FinishedRun, list[Verdict]]:
         """How it ended will never be written: to the dead letters with it. `alone`: nothing was written
         since the store began to refuse."""
         buried = self._in_flight.refuse(finished, error)
@@ -109,10 +109,10 @@ class Settler:
             # Let its lease run out, so that it is found and counted.
             return finished, [Verdict.LOST]
 
-    def _conclude(self, batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
+    def _conclude(self, batch: list[FinishedRun], verdicts: list[Verdict], doubtful: bool) -> None:
         """The store has answered. `doubtful`: an earlier try to write may have been carried out unseen."""
         del self._in_flight.unwritten[: len(batch)]
-        pairs: Iterable[tuple[Finished, Verdict]] = zip(batch, verdicts, strict=True)
+        pairs: Iterable[tuple[FinishedRun, Verdict]] = zip(batch, verdicts, strict=True)
         if not self._readers.limited and JobSucceeded not in self._emitter.wanted:
             # Nearly all: jobs that succeed the first time, and nothing listens to that.
             rest = [
@@ -127,12 +127,12 @@ class Settler:
             self._close(finished, verdict, doubtful)
         self._readers.room()
 
-    def _close_plain(self, batch: list[Finished]) -> None:
+    def _close_plain(self, batch: list[FinishedRun]) -> None:
         self._held.drop_fresh(batch)
-        self._tallier.count_done(batch)
+        self._traffic.count_done(batch)
         self.processed += len(batch)
 
-    def _close(self, finished: Finished, verdict: Verdict, doubtful: bool) -> None:
+    def _close(self, finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
         """Let go of a claim, count it, tell its reader, and announce what became of it."""
         self._held.drop(finished.claim)
         if isinstance(finished.outcome, Released):
@@ -140,13 +140,13 @@ class Settler:
         else:
             self.processed += 1
         if verdict is _KEPT:
-            self._tallier.count(finished)
+            self._traffic.count(finished)
         reader = self._readers.of(finished.claim)
         if reader is not None:
             reader.written(finished)
         if finished.claim.suspect:
             self._readers.look_again()  # the next suspect may be taken now, by any of the readers
-        self._announcer.settled(finished, verdict, doubtful)
+        self._signals.settled(finished, verdict, doubtful)
 
 
 def _is_away(error: Exception) -> bool:

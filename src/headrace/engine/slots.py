@@ -15,7 +15,7 @@ from headrace.core.message import FRESH
 from .batches import Batches
 from .bundle import Bundle, FinishedBundle
 from .executor import Executor
-from .finished import Finished
+from .finished import FinishedRun
 from .slot import Slot
 
 #: After so many seconds with jobs that never suspended a slot lets the event loop turn, so that what was done
@@ -38,7 +38,7 @@ class Slots:
         size: int,
         *,
         executor: Executor,
-        finish: Callable[[list[Finished] | FinishedBundle], None],
+        finish: Callable[[list[FinishedRun] | FinishedBundle], None],
     ) -> None:
         self.size = size
         self.ready: deque[Claim] = deque()
@@ -148,7 +148,7 @@ class Slots:
             elif suspended := self._streak(slot):
                 finished = await suspended
                 self.finished += 1
-                self._finish([finished] if isinstance(finished, Finished) else finished)
+                self._finish([finished] if isinstance(finished, FinishedRun) else finished)
                 if self._suspended:  # it need not have: middleware over a handler that does not
                     turned = perf_counter()
             if not self.ready:
@@ -157,11 +157,11 @@ class Slots:
                 await asyncio.sleep(0)
                 turned = perf_counter()
 
-    def _streak(self, slot: Slot) -> Coroutine[Any, Any, Finished | FinishedBundle] | None:
+    def _streak(self, slot: Slot) -> Coroutine[Any, Any, FinishedRun | FinishedBundle] | None:
         """Carry out claims until one suspends, and answer what is to be awaited for it; None: nothing is
         left, or it is time for a turn of the event loop. What ended on the way is handed on together."""
         ready, sprint = self.ready, self._executor.sprint
-        finished: list[Finished] = []
+        finished: list[FinishedRun] = []
         now = perf_counter()
         if now > self.trusted_until:
             self.doubt()
@@ -169,7 +169,7 @@ class Slots:
         try:
             while ready:
                 ended = sprint(ready, slot, finished, until) or self._next(slot, finished, until)
-                if isinstance(ended, Finished):
+                if isinstance(ended, FinishedRun):
                     finished.append(ended)
                 elif ended is not None:
                     return ended
@@ -182,8 +182,8 @@ class Slots:
                 self._finish(finished)
 
     def _next(
-        self, slot: Slot, before: list[Finished], until: float
-    ) -> Finished | Coroutine[Any, Any, Finished | FinishedBundle] | None:
+        self, slot: Slot, before: list[FinishedRun], until: float
+    ) -> FinishedRun | Coroutine[Any, Any, FinishedRun | FinishedBundle] | None:
         """The next claim, whatever it is; None: there is none, or no time left after those before it."""
         if not self.ready or (before and perf_counter() >= until):
             return None

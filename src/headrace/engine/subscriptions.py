@@ -11,15 +11,15 @@ from typing import TypeVar
 from headrace.core.message import Source, Stream
 from headrace.core.topics import BEGINNING, Start
 
-from .fan_out import FanOut
-from .fetcher import ReaderParts
-from .group_fetcher import EventParts, GroupFetcher
+from .fan_out import FanOutReader
+from .group_reader import EventParts, GroupReader
 from .patience import patiently
-from .permits import Permits
+from .queue_reader import ReaderParts
 from .registry import Registry
 from .served_streams import ServedStreams
 from .service import Service
 from .subscription import Subscription
+from .subscription_limit import SubscriptionLimit
 from .worker_readers import WorkerReaders
 
 T = TypeVar("T")
@@ -55,9 +55,9 @@ class Subscriptions:
         self._discovering = asyncio.Lock()
         self._numbers = count(1)
         self._joined: set[Stream] = set()
-        self._limits = {each: Permits(each.max_in_flight) for each in subscriptions}
-        self._groups: dict[Subscription, GroupFetcher] = {}
-        self.fan_outs: list[FanOut] = []
+        self._limits = {each: SubscriptionLimit(each.max_in_flight) for each in subscriptions}
+        self._groups: dict[Subscription, GroupReader] = {}
+        self.fan_outs: list[FanOutReader] = []
         self._discovery = Service("topic discovery", self._discover, emitter=parts.emitter)
 
     async def join(self) -> None:
@@ -98,8 +98,8 @@ class Subscriptions:
     def _caught_up(self) -> bool:
         return all(reader.caught_up for reader in self._readers)
 
-    def _group_reader(self, subscription: Subscription) -> GroupFetcher:
-        return GroupFetcher(
+    def _group_reader(self, subscription: Subscription) -> GroupReader:
+        return GroupReader(
             self._parts,
             subscription,
             consumer=self._consumer(),
@@ -144,7 +144,7 @@ class Subscriptions:
         reader.add(source)
 
     async def _begin_fan_out(self, subscription: Subscription, topic: str, start: Start) -> None:
-        reader = FanOut(
+        reader = FanOutReader(
             self._parts,
             subscription,
             topic,

@@ -10,20 +10,20 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.signals import BackendError, WorkerStarted, WorkerStopped, WorkerStopping
 
 from .build import WorkerParts, WorkerPlan, build
-from .burst import until_drained
 from .carried_through import carried_through
+from .draining import until_drained
 from .emitter import Emitter
 from .first_of import first_of
 from .home import Home
 from .identity import new_identity
 from .interrupts import guard_tasks
+from .options import WorkerOptions
 from .process_signals import StopSignals
 from .registry import Registry
 from .shutdown import QUICK_ALL, QUICK_STEP, Shutdown
 from .slots import STUBBORN
 from .store_wait import waiting_for_store
 from .subscription import Subscription
-from .worker_options import WorkerOptions
 
 #: Seconds that the last writes of a stopping worker may take; what is not written by then is recovered.
 LAST_WRITES = 5.0
@@ -84,7 +84,7 @@ class Worker:
     @property
     def renewals(self) -> int:
         """How many leases this worker has renewed."""
-        return 0 if self._built is None else self._built.keeper.renewed
+        return 0 if self._built is None else self._built.lease_renewal.renewed
 
     async def __aenter__(self) -> Worker:
         if self._state != "prepared":
@@ -168,7 +168,7 @@ class Worker:
         await shutdown.take(lambda: parts.in_flight.flushed(LAST_WRITES))
         for part in (*parts.duties, *parts.path):
             await shutdown.take(part.stop)
-        parts.desk.close()
+        parts.acks.close()
         self._end_listening()
         self._unguard()
         await shutdown.take(parts.executor.close)

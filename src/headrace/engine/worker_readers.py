@@ -9,8 +9,8 @@ from itertools import groupby
 from headrace.core.claim import Claim
 from headrace.core.message import Source
 
-from .finished import Finished
-from .permits import Permits
+from .finished import FinishedRun
+from .subscription_limit import SubscriptionLimit
 
 #: Sources whose reader is remembered.
 MOST_SOURCES = 1000
@@ -24,7 +24,7 @@ class WorkerReader(ABC):
     #: What it claims from.
     sources: Sequence[Source] = ()
     #: How many of its messages may be in flight; None: as many as there are slots.
-    limit: Permits | None = None
+    limit: SubscriptionLimit | None = None
     #: Whether what waits for a slot may be handed back. Another worker gets it then.
     hands_back = True
     #: Whether it has no room, or no child process, and waits to be woken.
@@ -55,11 +55,11 @@ class WorkerReader(ABC):
         """There may be room for more. Called only while the reader is due for more."""
 
     @abstractmethod
-    def ended(self, finished: list[Finished]) -> list[Finished]:
+    def ended(self, finished: list[FinishedRun]) -> list[FinishedRun]:
         """Slots are done with these. Answers those whose outcomes are written to the store now."""
 
     @abstractmethod
-    def written(self, finished: Finished) -> None:
+    def written(self, finished: FinishedRun) -> None:
         """The store has answered to a settlement."""
 
     @abstractmethod
@@ -100,7 +100,7 @@ class WorkerReaders:
             found = self._known[id(source)] = source, self._by_source.get(source)
         return found[1]
 
-    def split(self, finished: list[Finished]) -> Iterable[tuple[WorkerReader | None, list[Finished]]]:
+    def split(self, finished: list[FinishedRun]) -> Iterable[tuple[WorkerReader | None, list[FinishedRun]]]:
         """The same by their readers, in order."""
         if self._only is not None:
             return ((self._only, finished),)
@@ -131,5 +131,5 @@ class WorkerReaders:
         reader = self.of(claim)
         return reader is None or reader.hands_back
 
-    def _reader_of(self, finished: Finished) -> WorkerReader | None:
+    def _reader_of(self, finished: FinishedRun) -> WorkerReader | None:
         return self.of(finished.claim)

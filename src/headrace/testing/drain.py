@@ -12,7 +12,7 @@ from headrace.core.duration import Duration, seconds
 from headrace.core.message import Stream
 from headrace.core.record import Counts, JobStatus
 from headrace.core.topics import total
-from headrace.engine.fan_out import FanOut
+from headrace.engine.fan_out import FanOutReader
 from headrace.engine.served import chosen_queues
 from headrace.engine.worker import Worker
 
@@ -70,7 +70,7 @@ class Drain:
             await self._store.something_settled(LOOK if self._left is None else min(LOOK, self._left))
             self._spend(time.monotonic() - looked_at, streams)
 
-    def _look_after_fan_outs(self, readers: Sequence[FanOut]) -> None:
+    def _look_after_fan_outs(self, readers: Sequence[FanOutReader]) -> None:
         """What they have read is seen once it is over with; what they are to try again is tried now."""
         for reader in readers if self._retries else ():
             reader.retry_now()

@@ -10,8 +10,8 @@ from headrace import App, Delivery, Worker
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock
 from headrace.core.message import Source, group_stream
-from headrace.engine import balancer as balancer_module
-from headrace.engine.group_fetcher import GroupFetcher
+from headrace.engine import prefetch_return as prefetch_return_module
+from headrace.engine.group_reader import GroupReader
 from tests.unit.behaviour.orders import OrderPlaced, counts, orders_of, placed, until_done
 from tests.unit.behaviour.work import LONG
 from tests.waiting import wait_until
@@ -42,7 +42,7 @@ async def test_a_pause_hands_back_what_is_held_and_leaves_what_was_received(app:
 async def test_what_only_this_process_has_does_not_hide_what_is_hoarded_behind_it(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(balancer_module, "HOARDED", 0.01)
+    monkeypatch.setattr(prefetch_return_module, "HOARDED", 0.01)
     orders = orders_of(app)
     gate = asyncio.Event()
 
@@ -104,7 +104,7 @@ async def test_of_those_that_have_crashed_twice_one_is_handled_at_a_time_in_all_
     assert most == 1
 
 
-def fetchers(worker: Worker) -> list[GroupFetcher]:
+def fetchers(worker: Worker) -> list[GroupReader]:
     return list(worker._parts.subscriptions._groups.values())
 
 

@@ -14,13 +14,13 @@ from headrace.core.claim import Claim
 from headrace.core.clock import microseconds
 from headrace.core.lease import Lease
 from headrace.core.message import Stream
-from headrace.engine.keeper import BEATS
+from headrace.engine.lease_renewal import BEATS
 from tests.unit.behaviour.work import of, until
 from tests.waiting import wait_until
 
 
 def interval(worker: Worker) -> float:
-    return worker._parts.keeper._interval
+    return worker._parts.lease_renewal._interval
 
 
 async def test_another_workers_lease_is_followed_and_announced_once(

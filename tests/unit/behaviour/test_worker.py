@@ -29,10 +29,10 @@ from headrace.core.clock import MovableClock, microseconds
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import Outcome, Settlement, Verdict
 from headrace.core.record import Counts
-from headrace.engine import balancer as balancer_module
+from headrace.engine import prefetch_return as prefetch_return_module
 from headrace.engine import slots as slots_module
 from headrace.engine import worker as worker_module
-from headrace.engine.judge import Judge
+from headrace.engine.outcome_policy import OutcomePolicy
 from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, pass_time, until
 from tests.waiting import wait_until
 
@@ -519,7 +519,7 @@ async def crash(app: App, clock: MovableClock, count: int) -> None:
 async def test_jobs_that_were_claimed_ahead_and_not_started_are_given_to_others(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(balancer_module, "HOARDED", 0.02)
+    monkeypatch.setattr(prefetch_return_module, "HOARDED", 0.02)
     inside, gate = asyncio.Event(), asyncio.Event()
 
     @app.task(name="see")
@@ -705,9 +705,9 @@ async def test_a_buffered_job_whose_lease_was_lost_is_left_to_others(app: App, c
 async def test_an_error_of_the_engine_itself_is_an_outcome_too(
     app: App, monkeypatch: pytest.MonkeyPatch, heard: list[signals.Signal]
 ) -> None:
-    returned, runs = Judge.returned, 0
+    returned, runs = OutcomePolicy.returned, 0
 
-    def broken_once(self: Judge, run: Run, value: object) -> Outcome:
+    def broken_once(self: OutcomePolicy, run: Run, value: object) -> Outcome:
         nonlocal runs
         runs += 1
         if runs == 1:
@@ -718,7 +718,7 @@ async def test_an_error_of_the_engine_itself_is_an_outcome_too(
     async def see() -> int:
         return 1
 
-    monkeypatch.setattr(Judge, "returned", broken_once)
+    monkeypatch.setattr(OutcomePolicy, "returned", broken_once)
     job = await see.enqueue()
     async with app.worker(concurrency=1):
         assert await job.result(timeout=10) == 1

@@ -16,20 +16,20 @@ from headrace.core.clock import MovableClock, microseconds
 from headrace.core.ids import new_id
 from headrace.core.message import ENVELOPE_VERSION, Batch, Envelope, Message, Source, Stream, encode_envelope
 from headrace.engine.bundle import FinishedBundle
-from headrace.engine.desk import Desk
 from headrace.engine.emitter import Emitter
 from headrace.engine.executor import Executor
-from headrace.engine.finished import Finished
-from headrace.engine.holdings import Holdings
+from headrace.engine.finished import FinishedRun
+from headrace.engine.held_claims import HeldClaims
 from headrace.engine.in_flight import InFlight
-from headrace.engine.judge import Judge
 from headrace.engine.leases import Leases
+from headrace.engine.manual_acks import ManualAcks
+from headrace.engine.options import WorkerOptions
+from headrace.engine.outcome_policy import OutcomePolicy
+from headrace.engine.preparation import RunPreparation
 from headrace.engine.processes import Processes
-from headrace.engine.reception import Reception
 from headrace.engine.registry import Handler, Registry
 from headrace.engine.served_streams import ServedStreams
 from headrace.engine.slots import Slots
-from headrace.engine.worker_options import WorkerOptions
 from headrace.engine.worker_readers import WorkerReaders
 
 SOURCE = Source(Stream("queue", "work"))
@@ -47,33 +47,33 @@ class Bench:
         self.served = ServedStreams(["work"])
         self.leases = Leases(self.served, LEASE)
         self.readers = WorkerReaders()
-        self.held = Holdings()
-        self.judge = Judge(
+        self.held = HeldClaims()
+        self.policy = OutcomePolicy(
             consumer="worker",
             max_payload=1000,
             mark_ttl=60,
             clock_us=self.held.store_clock_us,
         )
-        self.in_flight = InFlight(self.held, self.judge, self.readers)
-        self.finished: list[Finished] = []  # of bundles, their parts
+        self.in_flight = InFlight(self.held, self.policy, self.readers)
+        self.finished: list[FinishedRun] = []  # of bundles, their parts
         self._number = 0
 
-    def finish(self, finished: list[Finished] | FinishedBundle) -> None:
+    def finish(self, finished: list[FinishedRun] | FinishedBundle) -> None:
         self.finished += finished if isinstance(finished, list) else finished.parts
 
     def executor(self, concurrency: int = 10) -> Executor:
-        reception = Reception(
+        preparation = RunPreparation(
             self.registry,
-            judge=self.judge,
-            desk=Desk(self.judge, self.in_flight),
+            policy=self.policy,
+            acks=ManualAcks(self.policy, self.in_flight),
             max_payload=1000,
             clock_us=self.held.store_clock_us,
             resources=None,
         )
         return Executor(
             registry=self.registry,
-            reception=reception,
-            judge=self.judge,
+            preparation=preparation,
+            policy=self.policy,
             held=self.held,
             processes=Processes(1),
             options=self.options(concurrency),

@@ -15,7 +15,7 @@ from headrace.core.errors import RequestRefused
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import DONE, Settlement, Verdict
-from headrace.engine.finished import Finished
+from headrace.engine.finished import FinishedRun
 from headrace.engine.settler import BATCH
 from tests.settling import Settling
 from tests.waiting import wait_until
@@ -31,7 +31,7 @@ class Desk:
         settling = Settling(self.backend)
         self.emitter, self.heard = settling.emitter, settling.heard
         self.settler, self.in_flight = settling.settler, settling.in_flight
-        self.announcer, self.written = settling.announcer, settling.written
+        self.signals, self.written = settling.signals, settling.written
         self.sizes: list[int] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -66,7 +66,7 @@ class Desk:
 
     async def finish(self, count: int = 1) -> list[Claim]:
         claims = await self.claims(count)
-        self.in_flight.write([Finished(claim, DONE) for claim in claims])
+        self.in_flight.write([FinishedRun(claim, DONE) for claim in claims])
         return claims
 
 
@@ -118,7 +118,7 @@ async def test_flushing_says_when_it_took_too_long(desk: Desk) -> None:
 
 async def test_the_verdict_of_the_store_is_passed_on(desk: Desk) -> None:
     (claim,) = await desk.claims(1)
-    desk.in_flight.write([Finished(claim, DONE), Finished(claim, DONE)])
+    desk.in_flight.write([FinishedRun(claim, DONE), FinishedRun(claim, DONE)])
     desk.settler.start()
     assert await desk.in_flight.flushed(10)
     assert [verdict for _, verdict, _ in desk.written] == [Verdict.KEPT, Verdict.GONE]
@@ -204,13 +204,13 @@ async def test_a_store_that_goes_away_between_single_writes_loses_none(
         desk.away = False
 
     desk.emitter.on(signals.BackendError, go_away)
-    settled = desk.announcer.settled
+    settled = desk.signals.settled
 
-    def away_after_the_first(finished: Finished, verdict: Verdict, doubtful: bool) -> None:
+    def away_after_the_first(finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
         settled(finished, verdict, doubtful)
         desk.away = len(desk.written) == 2
 
-    monkeypatch.setattr(desk.announcer, "settled", away_after_the_first)
+    monkeypatch.setattr(desk.signals, "settled", away_after_the_first)
     desk.settler.start()
     assert await desk.in_flight.flushed(10)
     assert [claim for claim, _, _ in desk.written] == claims
@@ -220,14 +220,14 @@ async def test_a_store_that_goes_away_between_single_writes_loses_none(
 async def test_an_announcement_may_fail_without_losing_an_outcome(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled = desk.announcer.settled
+    settled = desk.signals.settled
 
-    def fail_once(finished: Finished, verdict: Verdict, doubtful: bool) -> None:
+    def fail_once(finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
         settled(finished, verdict, doubtful)
         if len(desk.written) == 1:
             raise ValueError("a bug")
 
-    monkeypatch.setattr(desk.announcer, "settled", fail_once)
+    monkeypatch.setattr(desk.signals, "settled", fail_once)
     desk.settler.start()
     (first,) = await desk.finish(1)
     await wait_until(lambda: desk.heard)

@@ -13,8 +13,8 @@ from headrace.core.outcome import Settlement
 from .run import Run
 
 
-class Holdings:
-    """Claims by the moment they were taken. Written on the event loop, read by the keeper's thread."""
+class HeldClaims:
+    """Claims by the moment they were taken. Written on the event loop, read by the thread of the lease renewal."""
 
     def __init__(self) -> None:
         self.running: dict[Claim, Run] = {}  # what is in a handler; of a bundle the whole bundle

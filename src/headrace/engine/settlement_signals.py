@@ -1,4 +1,5 @@
-"""Says what became of a job or an event, once the store has taken it. Makes no signal that nobody wants."""
+"""Announces what became of a job or an event, once the store has taken it. Makes no signal that nothing
+listens to."""
 
 from __future__ import annotations
 
@@ -26,18 +27,18 @@ from headrace.core.signals import (
 )
 
 from .emitter import Emitter
-from .finished import Finished
+from .finished import FinishedRun
 from .subscription import group_name
 
 
-class Announcer:
+class SettlementSignals:
     """From a settlement and the store's verdict to signals."""
 
     def __init__(self, emitter: Emitter, *, worker: str) -> None:
         self._emitter = emitter
         self._worker = worker
 
-    def settled(self, finished: Finished, verdict: Verdict, doubtful: bool) -> None:
+    def settled(self, finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
         """Announce what was written, and a lease that turned out to be lost.
 
         `doubtful`: an earlier try to write may have succeeded, so a refusal proves nothing.
@@ -49,11 +50,11 @@ class Announcer:
             if verdict is Verdict.KEPT:
                 self.ended(finished)
 
-    def _lost(self, finished: Finished) -> None:
+    def _lost(self, finished: FinishedRun) -> None:
         if not finished.lost:  # else it was announced when the renewal said so
             self._emitter.emit(LeaseLost(*_names(finished), worker=self._worker))
 
-    def failed(self, finished: Finished) -> None:
+    def failed(self, finished: FinishedRun) -> None:
         """Announce the error that a run ended with, if it did."""
         failure = finished.failure
         if failure is None:
@@ -72,7 +73,7 @@ class Announcer:
         elif EventFailed in self._emitter.wanted:
             self._emitter.emit(EventFailed(*_event_names(finished), **said))
 
-    def ended(self, finished: Finished) -> None:
+    def ended(self, finished: FinishedRun) -> None:
         """Announce what becomes of it."""
         is_event = finished.claim.source.stream.kind == "group"
         kind = (_EVENT_SIGNALS if is_event else _SIGNALS).get(type(finished.outcome))
@@ -80,11 +81,11 @@ class Announcer:
             signal = self._event_signal if is_event else self._signal
             self._emitter.emit(signal(finished, finished.outcome))
 
-    def left_open(self, finished: Finished) -> None:
+    def left_open(self, finished: FinishedRun) -> None:
         """A manual handler returned and settled nothing."""
         self._emitter.emit(EventUnsettled(*_event_names(finished), worker=self._worker))
 
-    def _event_signal(self, finished: Finished, outcome: Outcome) -> Signal:
+    def _event_signal(self, finished: FinishedRun, outcome: Outcome) -> Signal:
         names, attempt = _event_names(finished), finished.claim.state.attempt
         match outcome:
             case Done():
@@ -106,7 +107,7 @@ class Announcer:
             case _:
                 return EventExpired(*names)
 
-    def _signal(self, finished: Finished, outcome: Outcome) -> Signal:
+    def _signal(self, finished: FinishedRun, outcome: Outcome) -> Signal:
         names, attempt = _names(finished), finished.claim.state.attempt
         match outcome:
             case Done():
@@ -149,7 +150,7 @@ _EVENT_SIGNALS: dict[type, type[Signal]] = {
 }
 
 
-def _why(finished: Finished) -> str:
+def _why(finished: FinishedRun) -> str:
     failure = finished.failure
     return f"{failure.error_type}: {failure.error}" if failure else ""
 
@@ -159,15 +160,15 @@ def _waited(claim: Claim) -> float:
     return max(0, claim.claimed_us - decode_envelope(claim.body).enqueued_us) / SECOND
 
 
-def _is_event(finished: Finished) -> bool:
+def _is_event(finished: FinishedRun) -> bool:
     return finished.claim.source.stream.kind == "group"
 
 
-def _event_names(finished: Finished) -> tuple[str, str, str, str]:
+def _event_names(finished: FinishedRun) -> tuple[str, str, str, str]:
     """The id, the kind, the topic, and the group: none for a fan-out."""
     stream = finished.claim.source.stream
     return finished.claim.id, finished.task, stream.topic, group_name(stream)
 
 
-def _names(finished: Finished) -> tuple[str, str, str]:
+def _names(finished: FinishedRun) -> tuple[str, str, str]:
     return finished.claim.id, finished.task, finished.claim.source.stream.name

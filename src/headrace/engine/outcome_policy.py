@@ -45,7 +45,7 @@ LONGEST_UNKNOWN_DELAY = 60.0
 TRAIL_TEXT = 200
 
 
-class Judge:
+class OutcomePolicy:
     """Knows the worker's name and limits; everything else comes with the run."""
 
     def __init__(

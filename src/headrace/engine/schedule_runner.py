@@ -19,8 +19,8 @@ from headrace.core.scheduling import ScheduleRecord, Timetable
 from headrace.core.signals import BackendError, JobEnqueued
 
 from .emitter import Emitter
+from .schedule_precedence import SchedulePrecedence
 from .service import Service
-from .timings import Timings
 
 #: Seconds. It sleeps until the next moment; these are for announcements that went missing.
 LOOK, LOOK_IDLE = 5.0, 30.0
@@ -29,7 +29,7 @@ LOOK, LOOK_IDLE = 5.0, 30.0
 BEATEN = 0.05
 
 
-class Ticker:
+class ScheduleRunner:
     """All times are the store's: how far this machine's clock is off makes no difference."""
 
     def __init__(
@@ -48,10 +48,10 @@ class Ticker:
             for each in declared
             if (stream := Stream("queue", each.queue)) in self._streams
         }
-        self._timings = Timings(backend, self._declared)
+        self._precedence = SchedulePrecedence(backend, self._declared)
         self._emitter = emitter
         self._mark_us = mark_us
-        self._service = Service("ticker", self._look, emitter=emitter)
+        self._service = Service("schedule runner", self._look, emitter=emitter)
         self.start = self._service.start
         self.stop = self._service.stop
         self.poke = self._service.poke
@@ -74,7 +74,7 @@ class Ticker:
     @property
     def timings(self) -> tuple[str, ...]:
         """By which timetables it fires, as its worker announces them."""
-        return self._timings.own
+        return self._precedence.own
 
     async def _look(self) -> float | None:
         """Fire what is due; answers seconds until something may be due again."""
@@ -86,7 +86,7 @@ class Ticker:
             raise
         self._with_records.difference_update(streams)
         self._with_records.update(record.stream for record in table.records)
-        if await self._establish(table) or await self._timings.bring_in(table):
+        if await self._establish(table) or await self._precedence.bring_in(table):
             return None
         pause = LOOK if table.records else LOOK_IDLE
         firings: list[Coroutine[Any, Any, bool]] = []
@@ -113,7 +113,7 @@ class Ticker:
     def _standing(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
         for record in table.records:
             schedule = self._declared.get((record.stream, record.name)) or _read(record)
-            if schedule is not None and not record.paused and self._timings.holds(record):
+            if schedule is not None and not record.paused and self._precedence.holds(record):
                 yield schedule, record
 
     def _plan(self, schedule: Schedule, record: ScheduleRecord, now_us: int) -> Firing | float:
@@ -124,7 +124,7 @@ class Ticker:
         except Exception as error:
             # Such as a zone that this machine does not know. The other schedules must go on.
             text = f"schedule {schedule.name}: {type(error).__name__}: {error}"
-            self._emitter.emit(BackendError(service="ticker", error=text, delay=LOOK))
+            self._emitter.emit(BackendError(service="schedule runner", error=text, delay=LOOK))
             return LOOK
         if firing is not None:
             return firing

@@ -17,7 +17,7 @@ LOOK = 5.0
 STEP = 1.0
 
 
-class Agenda:
+class DueTimes:
     def __init__(self) -> None:
         self._due_at: dict[Stream, float] = {}
         self._announced: set[Stream] = set()

@@ -1,4 +1,4 @@
-"""Claims the events of one subscription, within its permits."""
+"""Claims the events of one subscription, within its limit."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source
 from headrace.core.outcome import DONE, Done, Settlement, Verdict
 
-from .announcer import Announcer
 from .bundle import bundled
-from .desk import Desk, left_open
-from .fetcher import Fetcher, ReaderParts
-from .finished import Finished
-from .permits import Permits
-from .reception import Reception
-from .shares import Shares
+from .fairness import SlotFairness
+from .finished import FinishedRun
+from .manual_acks import ManualAcks, left_open
+from .preparation import RunPreparation
+from .queue_reader import QueueReader, ReaderParts
+from .settlement_signals import SettlementSignals
 from .subscription import Subscription
+from .subscription_limit import SubscriptionLimit
 
 
 class EventParts(NamedTuple):
     """What readers of events need of their worker besides."""
 
-    shares: Shares
-    desk: Desk
-    reception: Reception
-    announcer: Announcer
+    fairness: SlotFairness
+    acks: ManualAcks
+    preparation: RunPreparation
+    signals: SettlementSignals
 
 
-class GroupFetcher(Fetcher):
-    """As the fetcher of jobs; permits are taken before the read, since no more is asked for than is left."""
+class GroupReader(QueueReader):
+    """As the reader of jobs, but it asks for no more than the limit of its subscription leaves."""
 
     def __init__(
         self,
@@ -39,18 +39,18 @@ class GroupFetcher(Fetcher):
         subscription: Subscription,
         *,
         consumer: str,
-        limit: Permits,
+        limit: SubscriptionLimit,
         events: EventParts,
     ) -> None:
         super().__init__(parts, [], consumer=consumer)
         self.subscription = subscription
-        self.limit: Permits = limit
+        self.limit: SubscriptionLimit = limit
         self.hands_back = subscription.ack != "receipt"
         self.unacknowledged: list[Claim] = []  # to be settled before they are handled
-        self._shares = events.shares
-        self._desk = events.desk
-        self._prepare = events.reception.prepare
-        self._announcer = events.announcer
+        self._fairness = events.fairness
+        self._acks = events.acks
+        self._prepare = events.preparation.prepare
+        self._signals = events.signals
         self._backlog = False  # the last claim brought all that it asked for
         self._doubtful = False  # the last acknowledgement failed: it may have been carried out
         # A slot carries as many as its handler takes at once.
@@ -67,39 +67,39 @@ class GroupFetcher(Fetcher):
         await super().stop()
         self._in_flight.hand_back(self.unacknowledged)
 
-    def ended(self, finished: list[Finished]) -> list[Finished]:
+    def ended(self, finished: list[FinishedRun]) -> list[FinishedRun]:
         return [each for each in finished if self._is_to_be_settled(each)]
 
-    def written(self, finished: Finished) -> None:
-        if self._desk.written(finished.claim) and not finished.late:
+    def written(self, finished: FinishedRun) -> None:
+        if self._acks.written(finished.claim) and not finished.late:
             self.limit.give_back()
 
     def lost(self) -> None:
         self.limit.give_back()
 
-    def _is_to_be_settled(self, finished: Finished) -> bool:
+    def _is_to_be_settled(self, finished: FinishedRun) -> bool:
         """Whether the outcome of this run is written; else it ends here."""
         claim = finished.claim
         if self.subscription.ack == "receipt" and claim not in self._held:
             self._end_acknowledged(finished)
             return False
-        if self._desk.took(claim):
-            self._announcer.failed(finished)  # an error after the settlement changes nothing
-            if not self._desk.awaits(claim):
+        if self._acks.took(claim):
+            self._signals.failed(finished)  # an error after the settlement changes nothing
+            if not self._acks.awaits(claim):
                 self.limit.give_back()
             return False
         if self.subscription.ack == "manual" and left_open(finished):
-            self._announcer.left_open(finished)
+            self._signals.left_open(finished)
             self._held.drop(claim)
             self.limit.give_back()
             return False
         return True
 
-    def _end_acknowledged(self, finished: Finished) -> None:
+    def _end_acknowledged(self, finished: FinishedRun) -> None:
         """It was settled before it was handled, so it does not come again."""
-        self._announcer.failed(finished)
+        self._signals.failed(finished)
         if isinstance(finished.outcome, Done):
-            self._announcer.ended(finished)
+            self._signals.ended(finished)
         self.handled += 1
         self.limit.give_back()
 
@@ -109,20 +109,20 @@ class GroupFetcher(Fetcher):
     def _plan(self, ahead: int) -> tuple[int, float]:
         if not self.sources or self._must_not_ask():
             return 0, 0.0
-        if self._shares.alone:
+        if self._fairness.alone:
             slots, wait = super()._plan(0 if self.subscription.batch else ahead)
         else:
-            slots = self._shares.room(self, self.subscription)
+            slots = self._fairness.room(self, self.subscription)
             slots, wait = (slots, 0.0) if self._backlog else (min(slots, 1), self._patience())
         # Of batches only as many as will be full, if there is enough to fill them.
         return min(slots, self.limit.left // self._load) * self._load, wait
 
     async def _ask(self, limit: int, wait: float) -> list[Claim]:
-        self._shares.promise(self, self.subscription, ceil(limit / self._load))
+        self._fairness.promise(self, self.subscription, ceil(limit / self._load))
         try:
             claims = await super()._ask(limit, wait)
         finally:
-            self._shares.received(self)
+            self._fairness.received(self)
         self._backlog = len(claims) == limit
         return claims
 
@@ -143,9 +143,9 @@ class GroupFetcher(Fetcher):
     def _can_be_handled(self, claim: Claim) -> bool:
         """End a claim that no handler could take: it must not be acknowledged."""
         prepared = self._prepare(claim)
-        if isinstance(prepared, Finished):
+        if isinstance(prepared, FinishedRun):
             self._in_flight.finish([prepared])
-        return not isinstance(prepared, Finished)
+        return not isinstance(prepared, FinishedRun)
 
     def _put(self, claims: list[Claim]) -> None:
         batch = self.subscription.batch

@@ -15,8 +15,8 @@ from headrace.core.message import Stream
 from headrace.core.record import Record, WorkerInfo
 from headrace.core.schedule import CatchUp, Schedule, Template, Timing, encode_schedule, message_at
 from headrace.core.scheduling import ScheduleRecord
-from headrace.engine import timings
-from headrace.engine.ticker import BEATEN, LOOK, LOOK_IDLE, Ticker
+from headrace.engine import schedule_precedence
+from headrace.engine.schedule_runner import BEATEN, LOOK, LOOK_IDLE, ScheduleRunner
 from tests.unit.engine.bench import SOURCE, Bench
 
 STREAM = SOURCE.stream
@@ -29,18 +29,18 @@ def schedule(timing: Timing, name: str = "tidy", queue: str = "work") -> Schedul
 EVERY_TEN = schedule(Timing(every_us=10 * SECOND))
 
 
-def ticker(bench: Bench, *declared: Schedule) -> Ticker:
-    return Ticker(bench.backend, [SOURCE], declared, emitter=bench.emitter)
+def ticker(bench: Bench, *declared: Schedule) -> ScheduleRunner:
+    return ScheduleRunner(bench.backend, [SOURCE], declared, emitter=bench.emitter)
 
 
-async def settled(ticker: Ticker) -> float:
+async def settled(ticker: ScheduleRunner) -> float:
     """Look until there is nothing to do; answers the pause after it."""
     while not (pause := await ticker._look()):
         pass
     return pause
 
 
-async def begun(bench: Bench, *declared: Schedule) -> Ticker:
+async def begun(bench: Bench, *declared: Schedule) -> ScheduleRunner:
     """A ticker that has seen its schedules."""
     begun = ticker(bench, *declared)
     await settled(begun)
@@ -269,7 +269,7 @@ async def fired(bench: Bench) -> int:
     return await bench.backend.purge(STREAM, mark_us=0, limit=2000)
 
 
-async def alive(bench: Bench, worker: Ticker, name: str = "worker-1") -> None:
+async def alive(bench: Bench, worker: ScheduleRunner, name: str = "worker-1") -> None:
     info = WorkerInfo(name, "host", 1, 0, ("work",), 1, timings=worker.timings)
     await bench.backend.beat(info)
 
@@ -329,7 +329,7 @@ async def test_old_code_comes_back_from_now_on_when_the_new_is_gone(
     bench.clock.advance(36_000)  # of the new one's worker nothing is heard any more
     await settled(old)
     assert await fired(bench) == 0  # it may only be about to announce itself
-    monkeypatch.setattr(timings, "UNCLAIMED", 0)
+    monkeypatch.setattr(schedule_precedence, "UNCLAIMED", 0)
     await settled(old)
     assert await fired(bench) == 0
     await alive(bench, old, "worker-2")

@@ -9,14 +9,14 @@ from headrace.core.outcome import Dead, Done
 from headrace.core.traffic import Tally
 
 from .emitter import Emitter
-from .finished import Finished
+from .finished import FinishedRun
 from .service import Service
 
 #: Seconds between two writes.
 EVERY = 1.0
 
 
-class Tallier:
+class TrafficCounter:
     """What is not written when the process dies is not counted: it is for plots."""
 
     def __init__(self, backend: Backend, *, emitter: Emitter) -> None:
@@ -24,10 +24,10 @@ class Tallier:
         self._counts: dict[Stream, list[int]] = {}
         self._source: Source | None = None  # of the last one, and its counts: mostly the next is of the same
         self._current: list[int] = []
-        self._service = Service("tallier", self._step, emitter=emitter)
+        self._service = Service("traffic", self._step, emitter=emitter)
         self.start = self._service.start
 
-    def count(self, finished: Finished) -> None:
+    def count(self, finished: FinishedRun) -> None:
         """The store has written this one."""
         if finished.claim.source is not self._source:
             self._look_at(finished.claim.source)
@@ -38,7 +38,7 @@ class Tallier:
             self._current[1] += finished.failure is not None
             self._current[2] += type(outcome) is Dead
 
-    def count_done(self, batch: list[Finished]) -> None:
+    def count_done(self, batch: list[FinishedRun]) -> None:
         """The store has written these, and all went well."""
         if not batch:
             return

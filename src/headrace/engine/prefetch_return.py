@@ -7,7 +7,7 @@ from time import perf_counter
 
 from .bundle import parts_of
 from .emitter import Emitter
-from .holdings import Holdings
+from .held_claims import HeldClaims
 from .in_flight import InFlight
 from .service import Service
 from .slots import Slots
@@ -16,8 +16,8 @@ from .slots import Slots
 HOARDED = 0.25
 
 
-class Balancer:
-    def __init__(self, slots: Slots, held: Holdings, *, in_flight: InFlight, emitter: Emitter) -> None:
+class PrefetchReturn:
+    def __init__(self, slots: Slots, held: HeldClaims, *, in_flight: InFlight, emitter: Emitter) -> None:
         self._slots = slots
         self._held = held
         self._in_flight = in_flight

@@ -22,9 +22,9 @@ from headrace.core.outcome import (
     Snoozed,
     Verdict,
 )
-from headrace.engine.announcer import Announcer
 from headrace.engine.emitter import Emitter
-from headrace.engine.finished import Finished
+from headrace.engine.finished import FinishedRun
+from headrace.engine.settlement_signals import SettlementSignals
 
 CLAIM = Claim(Source(Stream("queue", "mails")), "id", b"", 1, claimed_us=1)
 NAMES = ("id", "send", "mails")
@@ -49,8 +49,8 @@ def settled() -> Settled:
         heard: list[signals.Signal] = []
         emitter = Emitter()
         emitter.on(signals.Signal, heard.append)
-        finished = Finished(CLAIM, outcome, "send", 0.5, failure, lost)
-        Announcer(emitter, worker="worker").settled(finished, verdict, doubtful)
+        finished = FinishedRun(CLAIM, outcome, "send", 0.5, failure, lost)
+        SettlementSignals(emitter, worker="worker").settled(finished, verdict, doubtful)
         return heard
 
     return settled

@@ -18,7 +18,7 @@ from .slots import Slots
 from .subscription import Subscription
 
 
-class Shares:
+class SlotFairness:
     def __init__(
         self,
         slots: Slots,

@@ -8,18 +8,18 @@ from headrace.core.claim import Claim
 from headrace.core.errors import AlreadySettled, AppClosed
 from headrace.core.outcome import DONE, Done
 
-from .finished import Finished
+from .finished import FinishedRun
 from .in_flight import InFlight
-from .judge import Judge
+from .outcome_policy import OutcomePolicy
 from .run import Run
 
 
-class Desk:
-    """Belongs to a worker and its event loop."""
+class ManualAcks:
+    """The acknowledgements that handlers make themselves. Belongs to a worker and its event loop."""
 
-    def __init__(self, judge: Judge, in_flight: InFlight) -> None:
+    def __init__(self, policy: OutcomePolicy, in_flight: InFlight) -> None:
         self.loop = asyncio.get_running_loop()
-        self._judge = judge
+        self._policy = policy
         self._in_flight = in_flight
         self._waiting: dict[Claim, asyncio.Future[None]] = {}
         self._decided: set[Claim] = set()  # by handlers that are still at it
@@ -32,11 +32,11 @@ class Desk:
         if run.settled:
             raise AlreadySettled(f"event {run.id} of {run.topic} is settled: a delivery is settled once")
         run.settled = True
-        outcome, failure = (DONE, None) if error is None else self._judge.raised(run, error)
+        outcome, failure = (DONE, None) if error is None else self._policy.raised(run, error)
         if not run.ended:
             self._decided.add(run.claim)
         written = self._waiting[run.claim] = self.loop.create_future()
-        self._in_flight.write([Finished(run.claim, outcome, run.task, failure=failure, late=run.ended)])
+        self._in_flight.write([FinishedRun(run.claim, outcome, run.task, failure=failure, late=run.ended)])
         await asyncio.shield(written)
 
     def took(self, claim: Claim) -> bool:
@@ -67,6 +67,6 @@ class Desk:
         self._waiting.clear()
 
 
-def left_open(finished: Finished) -> bool:
+def left_open(finished: FinishedRun) -> bool:
     """Whether a handler that should have settled returned without it."""
     return isinstance(finished.outcome, Done)

@@ -17,8 +17,8 @@ from headrace.core.clock import microseconds
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, Stream
 from headrace.core.outcome import DONE, Settlement
-from headrace.engine import keeper as keeper_module
-from headrace.engine.keeper import Keeper
+from headrace.engine import lease_renewal as lease_renewal_module
+from headrace.engine.lease_renewal import LeaseRenewal
 from headrace.engine.leases import Leases
 from tests.unit.engine.bench import LEASE, SOURCE, Bench
 from tests.waiting import wait_until, wait_until_sync
@@ -61,7 +61,7 @@ class Watch:
         self.leases = Watched(bench.backend.lease_keeper())
         self.reported: list[tuple[Claim, Renewal]] = []
         self.shortest = Leases(bench.served, lease)
-        self.keeper = Keeper(
+        self.keeper = LeaseRenewal(
             self.leases,
             held=bench.held,
             leases=self.shortest,
@@ -93,7 +93,7 @@ async def test_renewing_goes_on_while_the_event_loop_is_blocked(bench: Bench) ->
         wait_until_sync(lambda seen=seen: len(watch.leases.rounds) > seen + 1)  # type: ignore[misc]
     assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
     await watch.keeper.stop()
-    assert watch.leases.threads == {"headrace keeper"}
+    assert watch.leases.threads == {"headrace lease renewal"}
     bench.clock.advance(LEASE + 1)
     (recovery,) = (await bench.backend.reclaim([SOURCE], limit=10)).recovered
     assert recovery.id == claims[0].id
@@ -178,7 +178,7 @@ async def test_a_short_refusal_is_no_outage(bench: Bench) -> None:
 
 
 async def test_many_claims_are_renewed_in_batches(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper_module, "BATCH", 2)
+    monkeypatch.setattr(lease_renewal_module, "BATCH", 2)
     watch = Watch(bench)
     bench.held.take(claims := await bench.claims(count=5))
     watch.keeper.start()
@@ -188,7 +188,7 @@ async def test_many_claims_are_renewed_in_batches(bench: Bench, monkeypatch: pyt
 
 
 async def test_stopping_does_not_wait_for_the_next_round(bench: Bench) -> None:
-    keeper = Keeper(
+    keeper = LeaseRenewal(
         bench.backend.lease_keeper(),
         held=bench.held,
         leases=Leases(bench.served, 3600),

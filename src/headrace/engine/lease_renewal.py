@@ -14,7 +14,7 @@ from headrace.core.message import Stream
 from headrace.core.signals import BackendError
 
 from .emitter import Emitter
-from .holdings import Holdings
+from .held_claims import HeldClaims
 from .leases import Leases
 from .loop_thread import LoopThread
 from .service import backoff
@@ -26,15 +26,15 @@ BEATS = 5
 BATCH = 500
 
 
-class Keeper:
-    """While the store cannot be reached nothing is assumed lost; the keeper only tries again, soon. After
+class LeaseRenewal:
+    """While the store cannot be reached nothing is assumed lost; it only tries again, soon. After
     half a lease of refusals, the renewal that gets through has reclaim wait for one lease."""
 
     def __init__(
         self,
         lease_keeper: LeaseKeeper,
         *,
-        held: Holdings,
+        held: HeldClaims,
         leases: Leases,
         emitter: Emitter,
         report: Callable[[list[tuple[Claim, Renewal]]], None],
@@ -56,7 +56,7 @@ class Keeper:
         leases.on_change(self._lease_changed)
 
     def start(self) -> None:
-        self._thread = LoopThread("headrace keeper")
+        self._thread = LoopThread("headrace lease renewal")
         self._keeping = self._thread.submit(self._keep())
 
     async def stop(self) -> None:
@@ -95,7 +95,7 @@ class Keeper:
             asyncio.get_running_loop().stop()  # nobody else will
 
     async def _rest(self, pause: float) -> bool:
-        """Until the next round is due or somebody wakes the keeper; False: there is none."""
+        """Until the next round is due, or the lease has changed; False: there is no next round."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._woken.wait()

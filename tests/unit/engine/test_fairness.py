@@ -1,4 +1,4 @@
-"""Shares: a reader takes free slots, but leaves one for each of the others that has none."""
+"""SlotFairness: a reader takes free slots, but leaves one for each of the others that has none."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from headrace.core.claim import Claim
 from headrace.core.message import Source, Stream, group_stream
 from headrace.core.topics import NEW
+from headrace.engine.fairness import SlotFairness
 from headrace.engine.registry import Registry
-from headrace.engine.shares import Shares
 from headrace.engine.subscription import Subscription
 
 
@@ -27,7 +27,7 @@ class Stand:
         self.ready: deque[Claim] = deque()
         self.size = size
         self.poked = 0
-        self.shares = Shares(
+        self.shares = SlotFairness(
             self,  # type: ignore[arg-type]
             self.running,
             registry=self.registry,

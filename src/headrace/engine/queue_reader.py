@@ -12,8 +12,8 @@ from headrace.core.claim import Claim
 from headrace.core.message import Source
 
 from .emitter import Emitter
-from .finished import Finished
-from .holdings import Holdings
+from .finished import FinishedRun
+from .held_claims import HeldClaims
 from .in_flight import InFlight
 from .leases import Leases
 from .processes import Processes
@@ -50,13 +50,13 @@ class ReaderParts(NamedTuple):
 
     backend: Backend
     slots: Slots
-    held: Holdings
+    held: HeldClaims
     in_flight: InFlight
     leases: Leases
     emitter: Emitter
 
 
-class Fetcher(WorkerReader):
+class QueueReader(WorkerReader):
     """Fills the slots' buffer. Fast handlers never wait for a round trip; slow ones are never hoarded."""
 
     def __init__(
@@ -104,10 +104,10 @@ class Fetcher(WorkerReader):
             self.due_for_more = self.childless = False
             self.wake()
 
-    def ended(self, finished: list[Finished]) -> list[Finished]:
+    def ended(self, finished: list[FinishedRun]) -> list[FinishedRun]:
         return finished
 
-    def written(self, finished: Finished) -> None:
+    def written(self, finished: FinishedRun) -> None:
         """Jobs have no limit that would count them."""
 
     def lost(self) -> None:
@@ -186,7 +186,7 @@ class Fetcher(WorkerReader):
             claims.clear()
             self._in_flight.hand_back(surplus)
         elif self._held.several_suspects and len(self._blocking_suspects()) > 1:
-            # Another fetcher has taken one meanwhile. A worker runs one at a time, so that is one too many.
+            # Another reader has taken one meanwhile. A worker runs one at a time, so that is one too many.
             surplus = [claim for claim in claims if claim.suspect]
             claims[:] = [claim for claim in claims if not claim.suspect]
             self._in_flight.hand_back(surplus)

@@ -10,9 +10,9 @@ import pytest
 from headrace import App, signals
 from headrace.core.claim import Claim
 from headrace.core.outcome import Released
-from headrace.engine import balancer as balancer_module
-from headrace.engine import fetcher as fetcher_module
-from headrace.engine.balancer import HOARDED, Balancer
+from headrace.engine import prefetch_return as prefetch_return_module
+from headrace.engine import queue_reader as queue_reader_module
+from headrace.engine.prefetch_return import HOARDED, PrefetchReturn
 from tests.unit.engine.bench import Bench
 
 
@@ -27,7 +27,7 @@ async def test_a_process_that_stood_still_begins_nothing_that_it_had_buffered(
 
     bench.task(task)
     slots = bench.slots(3)
-    balancer = Balancer(slots, bench.held, in_flight=bench.in_flight, emitter=bench.emitter)
+    balancer = PrefetchReturn(slots, bench.held, in_flight=bench.in_flight, emitter=bench.emitter)
     old = await bench.claims(count=5)
     bench.held.take(old)
     slots.put(old)
@@ -60,7 +60,7 @@ async def test_what_waits_for_slots_that_are_all_taken_says_nothing_of_handlers(
 
     bench.task(task)
     slots = bench.slots(1)
-    balancer = Balancer(slots, bench.held, in_flight=bench.in_flight, emitter=bench.emitter)
+    balancer = PrefetchReturn(slots, bench.held, in_flight=bench.in_flight, emitter=bench.emitter)
     slots.start()
     running, *waiting = await bench.claims(count=3)
     slots.put([running])
@@ -80,8 +80,8 @@ async def test_what_waits_for_slots_that_are_all_taken_says_nothing_of_handlers(
 async def test_jobs_that_hold_the_loop_are_not_claimed_and_handed_back_again_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(balancer_module, "HOARDED", 0.05)
-    monkeypatch.setattr(fetcher_module, "AHEAD_SECONDS", 0.02)
+    monkeypatch.setattr(prefetch_return_module, "HOARDED", 0.05)
+    monkeypatch.setattr(queue_reader_module, "AHEAD_SECONDS", 0.02)
     app = App("memory://")
     stopped: list[signals.WorkerStopped] = []
     app.on(signals.WorkerStopped)(stopped.append)

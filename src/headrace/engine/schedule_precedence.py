@@ -18,7 +18,7 @@ UNCLAIMED = 10.0
 REMEMBERED = 8
 
 
-class Timings:
+class SchedulePrecedence:
     """A timetable that a record has never had is a change in the code: it holds at once, and starts from now.
     One that it has had before is that of old code, which runs on for a while: it fires nothing as long as a
     worker with the one that holds is alive, and comes back after that, from now on as well."""

@@ -12,31 +12,31 @@ from headrace.core.errors import PayloadError
 from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Source, decode_envelope
 from headrace.core.outcome import DeadReason, Expired
 
-from .desk import Desk
-from .finished import Finished
-from .judge import Judge
+from .finished import FinishedRun
+from .manual_acks import ManualAcks
+from .outcome_policy import OutcomePolicy
 from .registry import Fit, Handler, Registry
 from .resources import Resources
 from .run import Run
 
 
-class Reception:
+class RunPreparation:
     """Of one worker. Whatever a stranger may have written, it ends as an outcome."""
 
     def __init__(
         self,
         registry: Registry,
         *,
-        judge: Judge,
-        desk: Desk,
+        policy: OutcomePolicy,
+        acks: ManualAcks,
         max_payload: int,
         clock_us: Callable[[Claim], int],
         resources: Resources | None,
     ) -> None:
         self._registry = registry
         self._find = registry.find
-        self._judge = judge
-        self._desk = desk
+        self._policy = policy
+        self._acks = acks
         self._max_body = max_payload + ENVELOPE_ROOM
         self._max_payload = max_payload
         self._clock_us = clock_us
@@ -44,7 +44,7 @@ class Reception:
         self._source: Source | None = None  # of the last claim, and what it is: mostly the next has the same
         self._of_queue = False
 
-    def prepare(self, claim: Claim) -> Run | Finished:
+    def prepare(self, claim: Claim) -> Run | FinishedRun:
         """Decode and find: a run that can be carried out, or how it ended without one."""
         body = claim.body
         if len(body) > self._max_body:
@@ -66,7 +66,7 @@ class Reception:
             return expired
         return self._with_arguments(claim, envelope, handler)
 
-    def _with_arguments(self, claim: Claim, envelope: Envelope, handler: Handler) -> Run | Finished:
+    def _with_arguments(self, claim: Claim, envelope: Envelope, handler: Handler) -> Run | FinishedRun:
         try:
             if handler.fit is not None:
                 return self._fitted(claim, envelope, handler, handler.fit)
@@ -80,35 +80,35 @@ class Reception:
 
     def _fitted(self, claim: Claim, envelope: Envelope, handler: Handler, fit: Fit) -> Run:
         run = Run(claim, envelope, handler, (), {}, self._resources)
-        run.args = fit(run, self._desk)
+        run.args = fit(run, self._acks)
         return run
 
-    def _unknown(self, claim: Claim, task: str) -> Finished:
+    def _unknown(self, claim: Claim, task: str) -> FinishedRun:
         text = (
             f"no task called {task!r} is registered here"
             if self._of_queue
             else f"nobody here is subscribed as {claim.source.stream.name}"
         )
-        return Finished(claim, self._judge.unknown(claim, DeadReason.UNKNOWN_TASK, text), task)
+        return FinishedRun(claim, self._policy.unknown(claim, DeadReason.UNKNOWN_TASK, text), task)
 
-    def _oversized(self, claim: Claim, envelope: Envelope) -> Finished | None:
+    def _oversized(self, claim: Claim, envelope: Envelope) -> FinishedRun | None:
         size = len(envelope.payload)
         if size <= self._max_payload:
             return None
         text = f"the payload has {size:,} bytes, more than {self._max_payload:,}"
         return self._refuse(claim, DeadReason.OVERSIZED, text, envelope.task)
 
-    def _expired(self, claim: Claim, envelope: Envelope) -> Finished | None:
+    def _expired(self, claim: Claim, envelope: Envelope) -> FinishedRun | None:
         if claim.state.begun or self._clock_us(claim) < claim.expires_us:
             return None
         # Of an event that came too late nothing is kept: nobody waits for its end.
-        return Finished(claim, Expired(self._judge.mark_us if self._of_queue else 0), envelope.task)
+        return FinishedRun(claim, Expired(self._policy.mark_us if self._of_queue else 0), envelope.task)
 
     def _serving(self, claim: Claim) -> Handler | None:
         subscription = self._registry.serving(claim.source)
         return None if subscription is None else subscription.handler
 
-    def _undecodable(self, claim: Claim, error: BaseException) -> Finished:
+    def _undecodable(self, claim: Claim, error: BaseException) -> FinishedRun:
         if claim.unreadable:
             return self._refuse(claim, DeadReason.UNDECODABLE, claim.unreadable)
         version = _version_of(claim.body)
@@ -116,13 +116,13 @@ class Reception:
             return self._of_another_version(claim, version, "")
         return self._refuse(claim, DeadReason.UNDECODABLE, f"{type(error).__name__}: {error}")
 
-    def _of_another_version(self, claim: Claim, version: int, task: str) -> Finished:
+    def _of_another_version(self, claim: Claim, version: int, task: str) -> FinishedRun:
         text = f"the message has version {version}; this worker reads version {ENVELOPE_VERSION}"
-        return Finished(claim, self._judge.unknown(claim, DeadReason.UNKNOWN_VERSION, text), task)
+        return FinishedRun(claim, self._policy.unknown(claim, DeadReason.UNKNOWN_VERSION, text), task)
 
-    def _refuse(self, claim: Claim, reason: DeadReason, text: str, task: str = "") -> Finished:
-        outcome = self._judge.refused(claim, reason, text)
-        return Finished(claim, outcome, task, failure=outcome.failure)
+    def _refuse(self, claim: Claim, reason: DeadReason, text: str, task: str = "") -> FinishedRun:
+        outcome = self._policy.refused(claim, reason, text)
+        return FinishedRun(claim, outcome, task, failure=outcome.failure)
 
 
 def _version_of(body: bytes) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Permits:
+class SubscriptionLimit:
     def __init__(self, most: int) -> None:
         self.most = most
         self.left = most

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.claim import Claim
 from headrace.core.message import FRESH, Source, State, Stream, Trouble
-from headrace.engine.holdings import Holdings
+from headrace.engine.held_claims import HeldClaims
 
 TROUBLE = Trouble(1, "crashed", "worker-1")
 CRASHED = FRESH.crashed(TROUBLE)
@@ -19,7 +19,7 @@ def claim(id: str = "id", state: State = FRESH) -> Claim:
 
 
 def test_what_is_taken_is_held_until_it_is_dropped() -> None:
-    holdings, one, other = Holdings(), claim(), claim()
+    holdings, one, other = HeldClaims(), claim(), claim()
     holdings.take([one, other])
     assert len(holdings) == 2
     holdings.drop(one)
@@ -30,7 +30,7 @@ def test_what_is_taken_is_held_until_it_is_dropped() -> None:
 
 
 def test_two_hand_outs_of_one_job_are_two_claims() -> None:
-    holdings, first, second = Holdings(), claim("same"), claim("same")
+    holdings, first, second = HeldClaims(), claim("same"), claim("same")
     holdings.take([first])
     assert second not in holdings
 
@@ -39,7 +39,7 @@ def test_suspects_are_known_by_their_age(monkeypatch: pytest.MonkeyPatch) -> Non
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     holdings, old, young = (
-        Holdings(),
+        HeldClaims(),
         claim(state=CRASHED.crashed(TROUBLE)),
         claim(state=CRASHED.crashed(TROUBLE)),
     )
@@ -56,7 +56,7 @@ def test_suspects_are_known_by_their_age(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_only_claims_of_an_age_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    holdings, old, young = Holdings(), claim(), claim()
+    holdings, old, young = HeldClaims(), claim(), claim()
     holdings.take([old])
     now = 103.0
     holdings.take([young])
@@ -67,7 +67,7 @@ def test_only_claims_of_an_age_are_renewed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_stores_clock_is_reckoned_from_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    holdings, held = Holdings(), claim()
+    holdings, held = HeldClaims(), claim()
     holdings.take([held])
     now = 102.5
     assert holdings.age(held) == 2.5

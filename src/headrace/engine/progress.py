@@ -10,7 +10,7 @@ from headrace.core.backend import Backend
 from headrace.core.claim import Claim, Report
 
 from .emitter import Emitter
-from .judge import Judge
+from .outcome_policy import OutcomePolicy
 from .run import Run
 from .service import Service
 
@@ -21,14 +21,14 @@ REPORT_EVERY = 0.5
 BATCH = 500
 
 
-class Reporter:
+class ProgressWriter:
     def __init__(
-        self, backend: Backend, *, running: Mapping[Claim, Run], judge: Judge, emitter: Emitter
+        self, backend: Backend, *, running: Mapping[Claim, Run], policy: OutcomePolicy, emitter: Emitter
     ) -> None:
         self._backend = backend
         self._running = running
-        self._judge = judge
-        self._service = Service("reporter", self._report, emitter=emitter)
+        self._policy = policy
+        self._service = Service("progress", self._report, emitter=emitter)
         self.start = self._service.start
         self.stop = self._service.stop
 
@@ -50,7 +50,7 @@ class Reporter:
     def _whole(self, run: Run, said: Report | None) -> Report:
         """A report counts instead of the one before, so it says everything."""
         said = said or Report(run.claim)
-        return said if run.log is None else msgspec.structs.replace(said, log=self._judge.log_of(run))
+        return said if run.log is None else msgspec.structs.replace(said, log=self._policy.log_of(run))
 
 
 def _wrote(run: Run) -> bool:

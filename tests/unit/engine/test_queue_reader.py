@@ -13,9 +13,9 @@ import pytest
 from headrace.core.claim import Claim
 from headrace.core.message import Batch, Source
 from headrace.core.outcome import DONE
-from headrace.engine import fetcher as fetcher_module
-from headrace.engine.fetcher import AHEAD_MOST, LOOK_CROWDED, UNWRITTEN_MOST, Fetcher, ReaderParts
-from headrace.engine.finished import Finished
+from headrace.engine import queue_reader as queue_reader_module
+from headrace.engine.finished import FinishedRun
+from headrace.engine.queue_reader import AHEAD_MOST, LOOK_CROWDED, UNWRITTEN_MOST, QueueReader, ReaderParts
 from tests.unit.engine.bench import LEASE, SOURCE, Bench, message
 from tests.waiting import wait_until
 
@@ -31,7 +31,7 @@ class Desk:
         parts = ReaderParts(
             bench.backend, self.slots, bench.held, bench.in_flight, bench.leases, bench.emitter
         )
-        self.fetcher = Fetcher(parts, [SOURCE], consumer="worker")
+        self.fetcher = QueueReader(parts, [SOURCE], consumer="worker")
         self._claim = bench.backend.claim
         monkeypatch.setattr(bench.backend, "claim", self._watched)
 
@@ -72,9 +72,9 @@ class Desk:
 
 @pytest.fixture
 async def desk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setattr(fetcher_module, "BLOCK", 0.0)
+    monkeypatch.setattr(queue_reader_module, "BLOCK", 0.0)
     # The pace is measured when a test says so, not by how fast the test itself runs.
-    monkeypatch.setattr(fetcher_module, "PACE_WINDOW", 0.9)
+    monkeypatch.setattr(queue_reader_module, "PACE_WINDOW", 0.9)
     return Desk(bench, monkeypatch)
 
 
@@ -109,7 +109,7 @@ async def test_free_slots_are_filled_although_others_have_yet_to_take_what_is_bu
 async def test_a_claim_that_wants_no_child_work_ends_when_a_child_is_free(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher_module, "BLOCK", 60.0)
+    monkeypatch.setattr(queue_reader_module, "BLOCK", 60.0)
     desk.bench.leases.shortest = 1000.0
     free = 0
     desk.fetcher._free_children = lambda: free  # type: ignore[method-assign]
@@ -161,7 +161,7 @@ async def test_for_handlers_that_never_suspend_free_slots_are_not_filled(
 async def test_after_a_while_without_work_free_slots_are_free(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher_module, "BLOCK", 0.001)
+    monkeypatch.setattr(queue_reader_module, "BLOCK", 0.001)
     desk.slots.crowded = True
     await desk.fetcher._step()
     await desk.fetcher._step()
@@ -190,7 +190,7 @@ async def test_the_buffer_is_filled_up_when_half_of_it_is_used(
 
 async def test_nothing_is_claimed_while_the_store_does_not_keep_up(desk: Desk) -> None:
     [claim] = await desk.bench.claims()
-    desk.bench.in_flight.write([Finished(claim, DONE)] * UNWRITTEN_MOST)
+    desk.bench.in_flight.write([FinishedRun(claim, DONE)] * UNWRITTEN_MOST)
     desk.asked.clear()
     assert await desk.fetcher._step() == 1.0
     assert desk.asked == []
@@ -254,7 +254,7 @@ async def test_it_notes_when_it_last_got_through(desk: Desk) -> None:
 async def test_stopping_wakes_the_claim_that_waits_and_keeps_what_it_brings(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher_module, "BLOCK", 3600.0)
+    monkeypatch.setattr(queue_reader_module, "BLOCK", 3600.0)
     desk = Desk(bench, monkeypatch)
     desk.fetcher.start()
     await wait_until(lambda: desk.asked)
@@ -263,7 +263,7 @@ async def test_stopping_wakes_the_claim_that_waits_and_keeps_what_it_brings(
 
 
 async def test_room_that_is_made_is_filled_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher_module, "BLOCK", 3600.0)
+    monkeypatch.setattr(queue_reader_module, "BLOCK", 3600.0)
     desk = Desk(bench, monkeypatch, size=1)
     await bench.append(count=2)
     desk.fetcher.start()
