@@ -10,6 +10,7 @@ from headrace.engine.emitter import Emitter
 from headrace.engine.finished import FinishedRun
 from headrace.engine.held_claims import HeldClaims
 from headrace.engine.in_flight import InFlight
+from headrace.engine.options import WorkerOptions
 from headrace.engine.outcome_policy import OutcomePolicy
 from headrace.engine.settlement_signals import SettlementSignals
 from headrace.engine.settler import Settler
@@ -26,9 +27,10 @@ class Settling:
         self.emitter.on(signals.Signal, self.heard.append)
         self.held = HeldClaims()
         readers = WorkerReaders()
-        policy = OutcomePolicy(
-            consumer="worker", max_payload=1, mark_ttl=mark_ttl, clock_us=self.held.store_clock_us
+        options = WorkerOptions(
+            queues=(), concurrency=1, children=1, lease=1.0, grace=0.0, max_payload=1, mark_ttl=mark_ttl
         )
+        policy = OutcomePolicy("worker", options, self.held)
         self.in_flight = InFlight(self.held, policy, readers)
         self.signals = Watched(self.emitter, worker="worker")
         self.settler = Settler(

@@ -99,25 +99,13 @@ def build(plan: WorkerPlan, store: Backend) -> WorkerParts:
     leases = Leases(served, options.lease)
     readers = WorkerReaders()
     held = HeldClaims()
-    policy = OutcomePolicy(
-        consumer=plan.id,
-        max_payload=options.max_payload,
-        mark_ttl=options.mark_ttl,
-        clock_us=held.store_clock_us,
-    )
+    policy = OutcomePolicy(plan.id, options, held)
     in_flight = InFlight(held, policy, readers)
     acks = ManualAcks(policy, in_flight)
 
     # Running.
     resources = _resources(plan)
-    preparation = RunPreparation(
-        registry,
-        policy=policy,
-        acks=acks,
-        max_payload=options.max_payload,
-        clock_us=held.store_clock_us,
-        resources=resources,
-    )
+    preparation = RunPreparation(registry, options, held=held, policy=policy, acks=acks, resources=resources)
     processes = Processes(
         options.children,
         freed=readers.room,

@@ -75,11 +75,12 @@ class Executor:
         except Exception as error:
             return self.broken(claim, error)
 
-    def sprint(  # noqa: C901 - one loop without calls of our own: for quick handlers each is felt
+    def run_plain(  # noqa: C901 - one loop without calls of our own: for quick handlers each is felt
         self, ready: deque[Claim], slot: Slot, finished: list[FinishedRun], until: float
     ) -> Coroutine[Any, Any, FinishedRun] | None:
-        """What `begin` does, one after the other, for as long as the next claim is as plain as nearly all
-        are: nothing but a coroutine's first step. What is not so, or wrong, is left to `begin`."""
+        """The twin of `begin`, for many claims: it does the same for as long as the next claim is plain, as
+        nearly all are: nothing but a coroutine's first step. `begin` gets every other claim, and each that
+        is wrong. `test_ways_of_running` compares the two."""
         if self._folded is not None or JobStarted in self._emitter.wanted:
             return None
         handlers, resources, largest = self._handlers, self._resources, self._max_payload

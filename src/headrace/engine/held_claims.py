@@ -14,7 +14,8 @@ from .run import Run
 
 
 class HeldClaims:
-    """Claims by the moment they were taken. Written on the event loop, read by the thread of the lease renewal."""
+    """Claims by the moment they were taken. The event loop writes it, the thread of the lease renewal reads
+    it."""
 
     def __init__(self) -> None:
         self.running: dict[Claim, Run] = {}  # what is in a handler; of a bundle the whole bundle

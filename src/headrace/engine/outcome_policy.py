@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
@@ -35,6 +34,8 @@ from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
 from .child_process import ChildDied
 from .delegation import EncodedResult
 from .failure import failure_of, storable
+from .held_claims import HeldClaims
+from .options import WorkerOptions
 from .run import Abandoned, Run
 
 #: Seconds for which an unknown name or envelope version is handed back before the message is dead.
@@ -48,13 +49,11 @@ TRAIL_TEXT = 200
 class OutcomePolicy:
     """Knows the worker's name and limits; everything else comes with the run."""
 
-    def __init__(
-        self, *, consumer: str, max_payload: int, mark_ttl: float, clock_us: Callable[[Claim], int]
-    ) -> None:
-        self._consumer = consumer
-        self._clock_us = clock_us
-        self._max_payload = max_payload
-        self.mark_us = microseconds(mark_ttl)
+    def __init__(self, worker: str, options: WorkerOptions, held: HeldClaims) -> None:
+        self._worker = worker
+        self._clock_us = held.store_clock_us
+        self._max_payload = options.max_payload
+        self.mark_us = microseconds(options.mark_ttl)
 
     def returned(self, run: Run, value: object) -> Outcome:
         """The handler came to its end."""
@@ -183,7 +182,7 @@ class OutcomePolicy:
         return Kept(encoded, microseconds(ttl))
 
     def _trouble(self, claim: Claim, what: str, text: str = "") -> Trouble:
-        return Trouble(self._clock_us(claim), what, self._consumer, text[:TRAIL_TEXT])  # type: ignore[arg-type]
+        return Trouble(self._clock_us(claim), what, self._worker, text[:TRAIL_TEXT])  # type: ignore[arg-type]
 
 
 def _checked(error: RetryLater | Snooze) -> BaseException:

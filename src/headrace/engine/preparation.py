@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from headrace.core.claim import Claim
@@ -13,7 +11,9 @@ from headrace.core.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Sou
 from headrace.core.outcome import DeadReason, Expired
 
 from .finished import FinishedRun
+from .held_claims import HeldClaims
 from .manual_acks import ManualAcks
+from .options import WorkerOptions
 from .outcome_policy import OutcomePolicy
 from .registry import Fit, Handler, Registry
 from .resources import Resources
@@ -21,25 +21,25 @@ from .run import Run
 
 
 class RunPreparation:
-    """Of one worker. Whatever a stranger may have written, it ends as an outcome."""
+    """Prepares the runs of one worker. Whatever a message holds, it ends as an outcome."""
 
     def __init__(
         self,
         registry: Registry,
+        options: WorkerOptions,
         *,
+        held: HeldClaims,
         policy: OutcomePolicy,
         acks: ManualAcks,
-        max_payload: int,
-        clock_us: Callable[[Claim], int],
         resources: Resources | None,
     ) -> None:
         self._registry = registry
         self._find = registry.find
         self._policy = policy
         self._acks = acks
-        self._max_body = max_payload + ENVELOPE_ROOM
-        self._max_payload = max_payload
-        self._clock_us = clock_us
+        self._max_body = options.max_payload + ENVELOPE_ROOM
+        self._max_payload = options.max_payload
+        self._clock_us = held.store_clock_us
         self._resources = resources
         self._source: Source | None = None  # of the last claim, and what it is: mostly the next has the same
         self._of_queue = False

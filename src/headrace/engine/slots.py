@@ -160,7 +160,7 @@ class Slots:
     def _streak(self, slot: Slot) -> Coroutine[Any, Any, FinishedRun | FinishedBundle] | None:
         """Carry out claims until one suspends, and answer what is to be awaited for it; None: nothing is
         left, or it is time for a turn of the event loop. What ended on the way is handed on together."""
-        ready, sprint = self.ready, self._executor.sprint
+        ready, run_plain = self.ready, self._executor.run_plain
         finished: list[FinishedRun] = []
         now = perf_counter()
         if now > self.trusted_until:
@@ -168,7 +168,7 @@ class Slots:
         until = now + STREAK_SECONDS
         try:
             while ready:
-                ended = sprint(ready, slot, finished, until) or self._next(slot, finished, until)
+                ended = run_plain(ready, slot, finished, until) or self._next(slot, finished, until)
                 if isinstance(ended, FinishedRun):
                     finished.append(ended)
                 elif ended is not None:

@@ -43,17 +43,14 @@ class Bench:
         self.registry = Registry()
         self.emitter = Emitter()
         self.heard: list[signals.Signal] = []
-        self.deafen = self.emitter.on(signals.Signal, self.heard.append)  # where nobody listens jobs sprint
+        self.deafen = self.emitter.on(
+            signals.Signal, self.heard.append
+        )  # where nothing listens plain jobs run in one loop
         self.served = ServedStreams(["work"])
         self.leases = Leases(self.served, LEASE)
         self.readers = WorkerReaders()
         self.held = HeldClaims()
-        self.policy = OutcomePolicy(
-            consumer="worker",
-            max_payload=1000,
-            mark_ttl=60,
-            clock_us=self.held.store_clock_us,
-        )
+        self.policy = OutcomePolicy("worker", self.options(), self.held)
         self.in_flight = InFlight(self.held, self.policy, self.readers)
         self.finished: list[FinishedRun] = []  # of bundles, their parts
         self._number = 0
@@ -64,10 +61,10 @@ class Bench:
     def executor(self, concurrency: int = 10) -> Executor:
         preparation = RunPreparation(
             self.registry,
+            self.options(),
+            held=self.held,
             policy=self.policy,
             acks=ManualAcks(self.policy, self.in_flight),
-            max_payload=1000,
-            clock_us=self.held.store_clock_us,
             resources=None,
         )
         return Executor(
