@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from headrace.engine.tallier import Tallier
+from headrace.engine.traffic_counter import TrafficCounter
 
 from .case import loop_factory
 from .measures import Bench
@@ -71,7 +71,7 @@ def _counting(counts: bool) -> Iterator[None]:
     if counts:
         yield
         return
-    with patch.multiple(Tallier, count=_nothing, count_done=_nothing):
+    with patch.multiple(TrafficCounter, count=_nothing, count_done=_nothing):
         yield
 
 

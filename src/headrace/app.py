@@ -29,12 +29,12 @@ from headrace.engine.app_loop import AppLoop
 from headrace.engine.app_parts import AppParts
 from headrace.engine.emitter import Emitter
 from headrace.engine.leases import SHORTEST_LEASE
+from headrace.engine.options import WorkerOptions
 from headrace.engine.registry import Middleware, Registry
 from headrace.engine.resources import bound_lifespan
 from headrace.engine.served import chosen_queues, chosen_subscriptions
 from headrace.engine.streams import StreamRouter
 from headrace.engine.worker import Worker
-from headrace.engine.worker_options import WorkerOptions
 from headrace.events.events import Events
 from headrace.events.options import TopicSettings, topic_options
 from headrace.events.topic import Topic, TopicPattern

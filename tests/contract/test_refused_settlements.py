@@ -7,11 +7,9 @@ import pytest
 from headrace.core.message import FRESH
 from headrace.core.outcome import Done, Kept, Outcome, Retry, Snoozed, Verdict
 from headrace.core.record import JobStatus
-from headrace.engine.emitter import Emitter
-from headrace.engine.finished import Finished
-from headrace.engine.judge import Judge
-from headrace.engine.settler import Settler
+from headrace.engine.finished import FinishedRun
 from tests.contract.stand import HOUR_US, Stand, kept
+from tests.settling import Settling
 
 #: Microseconds that no store on a disk or a server can count. (Python's own memory can.)
 WILD_US = 10**19
@@ -25,26 +23,17 @@ WILD: dict[str, Outcome] = {
 
 @pytest.mark.parametrize("outcome", WILD.values(), ids=WILD)
 async def test_the_others_are_written_and_it_is_dead(stand: Stand, outcome: Outcome) -> None:
-    verdicts: list[Verdict] = []
-    judge = Judge(
-        consumer="worker", max_payload=1, mark_ttl=HOUR_US / 1e6, clock_us=lambda claim: claim.claimed_us
-    )
-    settler = Settler(
-        stand.backend,
-        emitter=Emitter(),
-        written=lambda _, said, __: verdicts.extend(said),
-        refused=judge.unwritable,
-    )
+    settling = Settling(stand.backend, mark_ttl=HOUR_US / 1e6)
     claims = [await stand.running() for _ in range(22)]
     bad = claims.pop(10)
     for claim in [*claims[:10], bad, *claims[10:]]:
-        settler.put(Finished(claim, outcome if claim is bad else kept(b"42")))
-    settler.start()
+        settling.in_flight.write([FinishedRun(claim, outcome if claim is bad else kept(b"42"))])
+    settling.settler.start()
     try:
-        assert await settler.flushed(10)
+        assert await settling.in_flight.flushed(10)
     finally:
-        await settler.stop()
-    assert verdicts == [Verdict.KEPT] * 22
+        await settling.settler.stop()
+    assert [verdict for _, verdict, _ in settling.written] == [Verdict.KEPT] * 22
     records = [await stand.look(claim.id) for claim in claims]
     assert {(record.status, record.result) for record in records} == {(JobStatus.SUCCEEDED, b"42")}
     record = await stand.look(bad.id)

@@ -8,16 +8,15 @@ all are tried again later, as long as each of them has a retry left.
 
 from __future__ import annotations
 
-import asyncio
-
 from headrace.core.batch_result import BatchResult
 from headrace.core.directives import RetryLater, Snooze
 from headrace.core.outcome import DONE, Dead, Failure, Outcome, Retry, Snoozed
 
 from .bundle import Bundle, FinishedBundle, bundle_of
 from .executor import Executor
-from .finished import Finished
+from .finished import FinishedRun
 from .run import Run
+from .slot import Slot
 
 #: Calls that fail without one that succeeds, after which the trouble is taken to be elsewhere.
 HOPELESS = 7
@@ -27,7 +26,7 @@ class Batches:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    async def run(self, bundle: Bundle, slot: asyncio.Task[None]) -> FinishedBundle:
+    async def run(self, bundle: Bundle, slot: Slot) -> FinishedBundle:
         """How each event of the bundle ended."""
         handling = _Handling(bundle, self._executor, slot)
         try:
@@ -52,11 +51,11 @@ class Batches:
 class _Handling:
     """One bundle on its way."""
 
-    def __init__(self, bundle: Bundle, executor: Executor, slot: asyncio.Task[None]) -> None:
-        self.finished: list[Finished] = []
+    def __init__(self, bundle: Bundle, executor: Executor, slot: Slot) -> None:
+        self.finished: list[FinishedRun] = []
         self._bundle = bundle
         self._executor = executor
-        self._judge = executor.judge
+        self._policy = executor.policy
         self._slot = slot
         self._failures = 0
         self._successes = 0
@@ -86,7 +85,7 @@ class _Handling:
         failed = value.failed if isinstance(value, BatchResult) else {}
         for index, run in enumerate(runs):
             if index in failed:
-                self._finish(run, *self._judge.raised(run, _error(failed[index])), seconds)
+                self._finish(run, *self._policy.raised(run, _error(failed[index])), seconds)
             else:
                 self._finish(run, DONE, None, seconds)
 
@@ -103,10 +102,10 @@ class _Handling:
         await self.handle(runs[middle:])
 
     def _judged(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
-        outcome, failure = self._judge.raised(run, error)
+        outcome, failure = self._policy.raised(run, error)
         if run.interruption and isinstance(outcome, Dead):
             # The list was cut off, and there is no time to find the culprit: nobody dies for that.
-            return self._judge.released(run.claim), failure
+            return self._policy.released(run.claim), failure
         return outcome, failure
 
     def _is_for_all(self, error: BaseException, judged: list[tuple[Outcome, Failure | None]]) -> bool:
@@ -120,7 +119,7 @@ class _Handling:
     def _finish(self, run: Run, outcome: Outcome, failure: Failure | None, seconds: float) -> None:
         run.ended = True
         lost = run.interruption == "lost"
-        self.finished.append(Finished(run.claim, outcome, run.envelope.task, seconds, failure, lost))
+        self.finished.append(FinishedRun(run.claim, outcome, run.envelope.task, seconds, failure, lost))
 
 
 class EventFailed(Exception):

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.claim import Claim
 
-from .finished import Finished
+from .finished import FinishedRun
 
 
 class Bundle(Claim, frozen=True, eq=False, gc=False):
@@ -22,7 +22,7 @@ class FinishedBundle(msgspec.Struct, frozen=True, eq=False):
     """Each claim of a bundle with its outcome."""
 
     claim: Bundle
-    parts: list[Finished]
+    parts: list[FinishedRun]
 
 
 def bundled(claims: list[Claim], size: int) -> list[Bundle]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from contextvars import copy_context
 from math import inf
 from time import perf_counter
@@ -14,90 +14,80 @@ from typing import Any
 from headrace.core.claim import Claim
 from headrace.core.message import ENVELOPE_VERSION, decode_envelope
 from headrace.core.outcome import DONE, Failure, Outcome
-from headrace.core.signals import ChildNotStarted, JobStarted, ThreadOverdue
+from headrace.core.signals import JobStarted, ThreadOverdue
 
 from .capture import capture
 from .deadlines import Deadlines
 from .delegation import Delegation, EncodedResult, result_of
-from .desk import Desk
 from .emitter import Emitter
-from .failure import described
-from .finished import Finished
+from .finished import FinishedRun
+from .held_claims import HeldClaims
 from .interrupts import is_from_terminal
-from .judge import Judge
+from .options import WorkerOptions
+from .outcome_policy import OutcomePolicy
+from .preparation import RunPreparation
 from .processes import Processes
-from .reception import Reception
 from .registry import Registry
 from .resources import Resources
 from .run import Run, current_run
+from .slot import Slot
 from .suspension import NOT_CLOSING, Suspension
 from .threads import Threads
 
 
 class Executor:
-    """Runs claims. The slots that call it share what is below: who is running, threads, deadlines."""
+    """Runs claims. The slots that call it share what is below: what is running, threads, deadlines."""
 
     def __init__(
         self,
         *,
         registry: Registry,
-        emitter: Emitter,
-        judge: Judge,
+        preparation: RunPreparation,
+        policy: OutcomePolicy,
+        held: HeldClaims,
+        processes: Processes,
+        options: WorkerOptions,
         consumer: str,
-        max_payload: int,
-        concurrency: int,
-        children: int,
-        clock_us: Callable[[Claim], int],
-        desk: Desk,
+        emitter: Emitter,
         resources: Resources | None = None,
     ) -> None:
-        self.running: dict[Claim, Run] = {}
-        self.on_suspend: Callable[[], None] = lambda: None
-        self.on_child_freed: Callable[[], None] = lambda: None
-        self.prepare = Reception(
-            registry,
-            judge=judge,
-            desk=desk,
-            max_payload=max_payload,
-            clock_us=clock_us,
-            resources=resources,
-        ).prepare
+        self.running = held.running
+        self.prepare = preparation.prepare
+        self.policy = policy
         self._handlers = registry.handlers
         self._folded = registry.fold(self._call)
         self._emitter = emitter
-        self.judge = judge
         self._consumer = consumer
-        self._max_payload = max_payload
+        self._max_payload = options.max_payload
         self._resources = resources
-        self._threads = Threads(concurrency)
+        self._threads = Threads(options.concurrency)
         self._registry = registry
-        self.processes = Processes(
-            children, freed=lambda: self.on_child_freed(), not_started=self._announce_no_child
-        )
+        self._processes = processes
         self._deadlines = Deadlines(self._strike)
         self._release_logs = capture() if registry.job_logs else lambda: None
 
-    def begin(self, claim: Claim, slot: asyncio.Task[None]) -> Finished | Coroutine[Any, Any, Finished]:
-        """Decode, find, run, judge, as far as it goes without suspending: how it ended, or what is to be
+    def begin(self, claim: Claim, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
+        """Decode, find, run and decide, as far as it goes without suspending: how it ended, or what is to be
         awaited for that. An error of our own is an outcome too: no claim is held and never settled."""
         try:
             run = self.prepare(claim)
-            return run if isinstance(run, Finished) else self._start(run, slot)
+            return run if isinstance(run, FinishedRun) else self._start(run, slot)
         except Exception as error:
             return self.broken(claim, error)
 
-    def sprint(  # noqa: C901 - one loop without calls of our own: for quick handlers each is felt
-        self, ready: deque[Claim], slot: asyncio.Task[None], finished: list[Finished], until: float
-    ) -> Coroutine[Any, Any, Finished] | None:
-        """What `begin` does, one after the other, for as long as the next claim is as plain as nearly all
-        are: nothing but a coroutine's first step. What is not so, or wrong, is left to `begin`."""
+    def run_plain(  # noqa: C901 - one loop without calls of our own: for quick handlers each is felt
+        self, ready: deque[Claim], slot: Slot, finished: list[FinishedRun], until: float
+    ) -> Coroutine[Any, Any, FinishedRun] | None:
+        """The twin of `begin`, for many claims: it does the same for as long as the next claim is plain, as
+        nearly all are: nothing but a coroutine's first step. `begin` gets every other claim, and each that
+        is wrong. `test_ways_of_running` compares the two."""
         if self._folded is not None or JobStarted in self._emitter.wanted:
             return None
         handlers, resources, largest = self._handlers, self._resources, self._max_payload
         args: tuple[Any, ...]
         kwargs: dict[str, Any]
         queue, now = None, perf_counter()
-        take, end, set_run = ready.popleft, finished.append, current_run.set
+        take, end, set_run, task = ready.popleft, finished.append, current_run.set, slot.task
         while ready:
             claim = take()
             if claim.stream is not queue:
@@ -137,17 +127,17 @@ class Executor:
                 else:
                     run.ended = True
                     now = perf_counter()
-                    end(Finished(claim, DONE, envelope.task, now - began))
+                    end(FinishedRun(claim, DONE, envelope.task, now - began))
             except BaseException as error:
                 end(self._raised(run, error, began))
                 now = perf_counter()
             else:
                 self.running[claim] = run
                 run.begin_on_loop(slot)
-                self.on_suspend()
+                slot.suspended()
                 return self._carry_on(run, slot, began, Suspension(coroutine, context, yielded))
             # A handler that has cancelled its own task; one that never suspended cannot have noticed it.
-            if slot._must_cancel:  # type: ignore[attr-defined]
+            if task._must_cancel:  # type: ignore[attr-defined]
                 return _cleansed(slot, finished.pop())
             if now >= until:
                 return None
@@ -156,17 +146,17 @@ class Executor:
         ready.appendleft(claim)
         return None
 
-    def broken(self, claim: Claim, error: Exception) -> Finished:
+    def broken(self, claim: Claim, error: Exception) -> FinishedRun:
         """The claim came to nothing because of us."""
-        outcome, failure = self.judge.broken(claim, error)
-        return Finished(claim, outcome, failure=failure)
+        outcome, failure = self.policy.broken(claim, error)
+        return FinishedRun(claim, outcome, failure=failure)
 
-    async def carry_out(self, run: Run, slot: asyncio.Task[None]) -> Finished:
-        """Run through the middleware, and judge."""
+    async def carry_out(self, run: Run, slot: Slot) -> FinishedRun:
+        """Run through the middleware, and decide the outcome."""
         finished = self._start(run, slot)
-        return finished if isinstance(finished, Finished) else await finished
+        return finished if isinstance(finished, FinishedRun) else await finished
 
-    def _start(self, run: Run, slot: asyncio.Task[None]) -> Finished | Coroutine[Any, Any, Finished]:
+    def _start(self, run: Run, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
         self.running[run.claim] = run
         current_run.set(run)
         try:
@@ -181,7 +171,7 @@ class Executor:
             return self._first_step(run, slot)
         return self._carry_on(run, slot, perf_counter(), self._perform(run, slot))
 
-    def _first_step(self, run: Run, slot: asyncio.Task[None]) -> Finished | Coroutine[Any, Any, Finished]:
+    def _first_step(self, run: Run, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
         """By hand: a handler that never suspends costs no trip through the event loop."""
         context = copy_context()
         run.begin_on_loop(slot)
@@ -194,9 +184,9 @@ class Executor:
         except BaseException as error:
             finished = self._raised(run, error, began)
         else:
-            self.on_suspend()
+            slot.suspended()
             return self._carry_on(run, slot, began, Suspension(coroutine, context, yielded))
-        if slot.cancelling() or slot._must_cancel:  # type: ignore[attr-defined]
+        if slot.task.cancelling() or slot.task._must_cancel:  # type: ignore[attr-defined]
             return _cleansed(slot, finished)
         return finished
 
@@ -208,9 +198,7 @@ class Executor:
             run.begin_timeout(timeout)
             self._deadlines.watch(run, timeout)
 
-    async def _carry_on(
-        self, run: Run, slot: asyncio.Task[None], began: float, rest: Awaitable[Any]
-    ) -> Finished:
+    async def _carry_on(self, run: Run, slot: Slot, began: float, rest: Awaitable[Any]) -> FinishedRun:
         try:
             value = await rest
         except GeneratorExit:  # the slot is being closed, and not a handler's own: see Suspension
@@ -222,33 +210,33 @@ class Executor:
             finished = self._returned(run, value, began)
         if run.children:
             run.kill_children()  # its middleware did not wait for them
-        if slot.cancelling() or slot._must_cancel:  # type: ignore[attr-defined]
-            await _cleanse(slot)
+        if slot.task.cancelling() or slot.task._must_cancel:  # type: ignore[attr-defined]
+            await _cleanse(slot.task)
         return finished
 
-    def _returned(self, run: Run, value: object, began: float) -> Finished:
+    def _returned(self, run: Run, value: object, began: float) -> FinishedRun:
         handler, failure = run.handler, None
         try:
             if handler.batch:
                 run.value = value
             if run.interruption == "timeout" and handler.run_in == "thread":
-                outcome, failure = self.judge.overdue(run)
+                outcome, failure = self.policy.overdue(run)
             else:
-                outcome = self.judge.returned(run, value)
+                outcome = self.policy.returned(run, value)
         except Exception as error:
             return self._broke(run, error)
         finally:
             self._let_go(run)
         return _finished(run, outcome, failure, began)
 
-    def _raised(self, run: Run, error: BaseException, began: float) -> Finished:
+    def _raised(self, run: Run, error: BaseException, began: float) -> FinishedRun:
         if is_from_terminal(error):
             self._let_go(run)
             raise error
         try:
             if isinstance(error, GeneratorExit):
                 error = _not_closing(error)
-            outcome, failure = self.judge.raised(run, error)
+            outcome, failure = self.policy.raised(run, error)
             if run.handler.batch:
                 run.error = error
         except Exception as ours:
@@ -257,7 +245,7 @@ class Executor:
             self._let_go(run)
         return _finished(run, outcome, failure, began)
 
-    def _broke(self, run: Run, error: Exception) -> Finished:
+    def _broke(self, run: Run, error: Exception) -> FinishedRun:
         if run.handler.batch:
             run.error = error
         return self.broken(run.claim, error)
@@ -270,18 +258,18 @@ class Executor:
         self._release_logs()
         self._deadlines.close()
         self._threads.close()
-        await self.processes.close()
+        await self._processes.close()
 
-    async def _perform(self, run: Run, slot: asyncio.Task[None]) -> Any:
+    async def _perform(self, run: Run, slot: Slot) -> Any:
         """Through the middleware, or away from the loop."""
         if self._folded is not None:
             return await self._drive(run, slot, _coroutine(self._folded(run)))
         if run.handler.run_in == "thread":
-            return await self._in_thread(run)
+            return await self._in_thread(run, slot)
         run.begin_on_loop(slot)
-        return await self._in_process(run)
+        return await self._in_process(run, slot)
 
-    async def _drive(self, run: Run, slot: asyncio.Task[None], coroutine: Coroutine[Any, Any, Any]) -> Any:
+    async def _drive(self, run: Run, slot: Slot, coroutine: Coroutine[Any, Any, Any]) -> Any:
         context = copy_context()
         run.begin_on_loop(slot)
         try:
@@ -290,23 +278,23 @@ class Executor:
             return stop.value
         except GeneratorExit as error:
             raise RuntimeError(NOT_CLOSING) from error
-        self.on_suspend()
+        slot.suspended()
         return await Suspension(coroutine, context, yielded)
 
-    async def _in_thread(self, run: Run) -> Any:
+    async def _in_thread(self, run: Run, slot: Slot) -> Any:
         future = self._threads.submit(copy_context(), run.handler.function, run.args, run.kwargs)
         run.begin_in_thread(future)
-        self.on_suspend()
+        slot.suspended()
         return _checked_value(run, await future)
 
-    async def _in_process(self, run: Run) -> EncodedResult:
-        self.on_suspend()
+    async def _in_process(self, run: Run, slot: Slot) -> EncodedResult:
+        slot.suspended()
         self._deadlines.pause(run)  # until the function begins in the child
         call = Delegation(run, self._registry, self._begin_timeout)
         run.children += (call,)
         run.delegated = True
         try:
-            return result_of(await self.processes.run(call))
+            return result_of(await self._processes.run(call))
         finally:
             run.children = tuple(each for each in run.children if each is not call)
             if run.strike_at == inf and not run.children and not run.ended:
@@ -318,9 +306,9 @@ class Executor:
             case "loop":
                 return await run.handler.function(*run.args, **run.kwargs)
             case "thread":
-                return await self._in_thread(run)
+                return await self._in_thread(run, run.slot)
             case "process":
-                result = await self._in_process(run)
+                result = await self._in_process(run, run.slot)
                 return result if result.value is None else run.handler.decode_result(result.value)
 
     def _announce_start(self, run: Run) -> None:
@@ -330,9 +318,6 @@ class Executor:
             self._emitter.emit(
                 JobStarted(*names, run.attempt, self._consumer, waited=waited, late=_lateness(run))
             )
-
-    def _announce_no_child(self, error: Exception, delay: float) -> None:
-        self._emitter.emit(ChildNotStarted(self._consumer, described(error), delay))
 
     def _strike(self, run: Run) -> None:
         run.interrupt("timeout")
@@ -372,24 +357,24 @@ def _checked_value(run: Run, value: Any) -> Any:
     return value
 
 
-async def _cleanse(slot: asyncio.Task[None]) -> None:
+async def _cleanse(task: asyncio.Task[None]) -> None:
     """Bring the slot's task back to a clean state: what a handler did to itself must not reach the next."""
-    while slot.cancelling():
-        slot.uncancel()
+    while task.cancelling():
+        task.uncancel()
     try:
         await asyncio.sleep(0)  # takes a cancellation that was asked for and not yet delivered
     except asyncio.CancelledError:
         pass
 
 
-async def _cleansed(slot: asyncio.Task[None], finished: Finished) -> Finished:
-    await _cleanse(slot)
+async def _cleansed(slot: Slot, finished: FinishedRun) -> FinishedRun:
+    await _cleanse(slot.task)
     return finished
 
 
-def _finished(run: Run, outcome: Outcome, failure: Failure | None, began: float) -> Finished:
+def _finished(run: Run, outcome: Outcome, failure: Failure | None, began: float) -> FinishedRun:
     seconds, lost = perf_counter() - began, run.interruption == "lost"
-    return Finished(run.claim, outcome, run.envelope.task, seconds, failure, lost)
+    return FinishedRun(run.claim, outcome, run.envelope.task, seconds, failure, lost)
 
 
 def _not_closing(error: GeneratorExit) -> RuntimeError:

@@ -2,111 +2,166 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 from math import ceil
 
+import msgspec
+
 from headrace.core.claim import Claim
-from headrace.core.message import Stream
+from headrace.core.clock import SECOND
+from headrace.core.message import Source, Stream
+from headrace.core.outcome import Retry, Snoozed
 from headrace.core.position import Position, TopicReading
 from headrace.core.topics import LogEntry, Start
 
 from .bundle import bundled
-from .emitter import Emitter
-from .permits import Permits
+from .finished import FinishedRun
+from .group_reader import EventParts
+from .queue_reader import ReaderParts
 from .service import Service
-from .shares import Shares
-from .slots import Slots
-from .streams import StreamRouter
 from .subscription import Subscription
+from .subscription_limit import SubscriptionLimit
+from .worker_readers import WorkerReader
 
 #: Seconds that a read waits for events before it asks again.
 BLOCK = 2.0
 
 
-class FanOut:
-    """Its claims are held by nobody else: they have no token, no lease, and are not settled."""
+class FanOutReader(WorkerReader):
+    """Only this process has its claims: they have no token, no lease, and are not settled. What is to be
+    tried again is tried here, as long as this process lives."""
 
     def __init__(
         self,
+        parts: ReaderParts,
         subscription: Subscription,
         topic: str,
         start: Start,
         *,
-        backend: StreamRouter,
-        permits: Permits,
-        shares: Shares,
         consumer: str,
-        slots: Slots,
-        emitter: Emitter,
+        limit: SubscriptionLimit,
+        events: EventParts,
     ) -> None:
-        self.hungry = False
-        self.polled_at = 0.0
-        self.permits = permits
         self.consumer = consumer
-        self.caught_up = False  # nothing was left behind the last that was read
-        self._subscription = subscription
-        self._shares = shares
-        self._backend = backend
-        self._load = subscription.batch or 1
+        self.limit: SubscriptionLimit = limit
         self.topic = Stream("topic", topic)
-        self._stream = subscription.stream(topic)
-        self._start = start
+        self.source = Source(subscription.stream(topic))
         self.position = Position()
-        self._slots = slots
+        self._read_all = False  # nothing was left behind the last that was read
+        self._subscription = subscription
+        self._fairness = events.fairness
+        self._signals = events.signals
+        self._backend = parts.backend
+        self._slots = parts.slots
+        self._load = subscription.batch or 1
+        self._start = start
+        self._again: dict[asyncio.TimerHandle, Callable[[], None]] = {}
         self._stopped = False
-        self._service = Service("fan-out", self._step, emitter=emitter)
-        self.start = self._service.start
+        self._service = Service("fan-out", self._step, emitter=parts.emitter)
+
+    @property
+    def caught_up(self) -> bool:
+        return self._read_all and self.limit.idle
 
     async def find_place(self) -> None:
         """Find the place to begin at now, so that nothing published from now on is missed."""
         reading = await self._backend.read(self.topic, self._start, consumer=self.consumer, limit=1, wait=0.0)
         self.position = reading.after(0)
 
+    def start(self) -> None:
+        self._service.start()
+
     async def stop(self) -> None:
         self._stopped = True
-        self._backend.wake(self.consumer)
+        for handle in self._again:
+            handle.cancel()
+        self._again.clear()
+        self.wake()
         await self._service.stop()
 
+    def wake(self) -> None:
+        self._backend.wake(self.consumer)
+
     def room_made(self) -> None:
-        self.hungry = False
+        self.due_for_more = False
         self._service.poke()
 
+    def ended(self, finished: list[FinishedRun]) -> list[FinishedRun]:
+        for each in finished:
+            self._end(each)
+        return []
+
+    def written(self, finished: FinishedRun) -> None:
+        """Nothing of a fan-out is settled."""
+
+    def lost(self) -> None:
+        """Nothing of a fan-out has a lease."""
+
+    def retry_now(self) -> None:
+        """Try again now what was to be tried later."""
+        for handle, put in list(self._again.items()):
+            handle.cancel()
+            put()
+
+    def _end(self, finished: FinishedRun) -> None:
+        self._signals.failed(finished)
+        self._signals.ended(finished)
+        if isinstance(finished.outcome, Retry | Snoozed) and not self._stopped:
+            claim = msgspec.structs.replace(finished.claim, state=finished.outcome.state)
+            self._later(finished.outcome.delay_us / SECOND, claim)
+        else:
+            self.handled += 1
+            self.limit.give_back()
+
+    def _later(self, delay: float, claim: Claim) -> None:
+        def put() -> None:
+            self._again.pop(handle, None)
+            self._buffer([claim])
+
+        handle = asyncio.get_running_loop().call_later(delay, put)
+        self._again[handle] = put
+
     def _room(self) -> int:
-        slots = 0 if self._stopped else self._shares.room(self, self._subscription)
-        return min(self.permits.left, slots * self._load)
+        slots = 0 if self._stopped else self._fairness.room(self, self._subscription)
+        return min(self.limit.left, slots * self._load)
 
     async def _step(self) -> float | None:
         room = self._room()
         if room <= 0:
-            self.hungry = True
+            self.due_for_more = True
             self.polled_at = time.time()  # with every slot taken, not asking is a sign of life too
             return 1.0
         wait = 0.0
-        if self.caught_up:
+        if self._read_all:
             room, wait = min(room, self._load), BLOCK
         reading = await self._ask(room, wait)
         self.polled_at = time.time()
-        # Another topic of the same pattern may have used the permits up meanwhile; the rest is read again.
-        taken = reading.entries[: max(0, self.permits.left)]
-        self.caught_up = len(taken) == len(reading.entries) < room
+        # Another topic of the same pattern may have used up the limit meanwhile; the rest is read again.
+        taken = reading.entries[: max(0, self.limit.left)]
+        self._read_all = len(taken) == len(reading.entries) < room
         self.position = reading.after(len(taken))
         self._put(taken, reading.now_us)
         return None
 
     async def _ask(self, limit: int, wait: float) -> TopicReading:
-        self._shares.promise(self, self._subscription, ceil(limit / self._load))
+        self._fairness.promise(self, self._subscription, ceil(limit / self._load))
         try:
             return await self._backend.read(
                 self.topic, self.position, consumer=self.consumer, limit=limit, wait=wait
             )
         finally:
-            self._shares.received(self)
+            self._fairness.received(self)
 
     def _put(self, entries: tuple[LogEntry, ...], now_us: int) -> None:
         claims = [
-            Claim(self._stream, entry.id, entry.body, None, now_us, expires_us=entry.expires_us)
+            Claim(self.source.stream, entry.id, entry.body, None, now_us, expires_us=entry.expires_us)
             for entry in entries
         ]
-        self.permits.take(len(claims))
+        self.limit.take(len(claims))
+        self._buffer(claims)
+
+    def _buffer(self, claims: list[Claim]) -> None:
         batch = self._subscription.batch
         self._slots.put(bundled(claims, batch) if batch else claims)

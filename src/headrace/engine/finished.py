@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.core.outcome import Failure, Settlement
 
 
-class Finished(Settlement, frozen=True, eq=False, gc=False):
+class FinishedRun(Settlement, frozen=True, eq=False, gc=False):
     """A claim with its outcome, which is what a store wants to know, and what is to be said about it."""
 
     task: str = ""

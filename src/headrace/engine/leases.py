@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.core.bounds import LONGEST_US
@@ -12,6 +12,7 @@ from headrace.core.signals import LeaseChanged
 
 from .emitter import Emitter
 from .retrying import with_retries
+from .served_streams import ServedStreams
 from .streams import StreamRouter
 
 #: Seconds. Below this a worker would do nothing but renew. A stranger may have stored or announced any lease.
@@ -19,18 +20,18 @@ SHORTEST_LEASE: Final = 0.01
 
 
 class Leases:
-    """Asks for a lease, and calls who follows with the shortest one, in seconds, when that has changed."""
+    """Asks for a lease, and knows the shortest that holds. Other parts hear when that has changed."""
 
-    def __init__(self, sources: Sequence[Source], lease: float) -> None:
-        self._sources = sources
+    def __init__(self, served: ServedStreams, lease: float) -> None:
+        self._served = served
         self._asked = self._shortest = microseconds(lease)
         self.shortest = self._shortest / SECOND  # in seconds
-        self._leases = dict.fromkeys((source.stream for source in sources), self._shortest)
-        self._followers: tuple[Callable[[float], None], ...] = ()
+        self._leases = dict.fromkeys((source.stream for source in served.claimed), self._shortest)
+        self._on_change: list[Callable[[], None]] = []
 
     async def ask_for(self, backend: StreamRouter, emitter: Emitter) -> None:
         """Make the queues claimable under this lease; where it was another, it now holds for all."""
-        for source in self._sources:
+        for source in self._served.queues:
             await self.add(source, backend, emitter)
 
     async def add(self, source: Source, backend: StreamRouter, emitter: Emitter) -> None:
@@ -40,10 +41,11 @@ class Leases:
         if previous is not None:
             emitter.emit(LeaseChanged(source.stream.name, previous / SECOND, self._asked / SECOND))
 
-    def followed_by(self, *followers: Callable[[float], None]) -> None:
-        self._followers = followers
+    def on_change(self, heard: Callable[[], None]) -> None:
+        """Call this when the shortest lease has become another."""
+        self._on_change.append(heard)
 
-    def heed(self, leases: Mapping[Stream, int]) -> None:
+    def changed(self, leases: Mapping[Stream, int]) -> None:
         """These are the leases now, as far as they are named, in microseconds."""
         for stream, us in leases.items():
             if stream in self._leases:
@@ -52,5 +54,5 @@ class Leases:
         if shortest != self._shortest:
             self._shortest = shortest
             self.shortest = shortest / SECOND
-            for follow in self._followers:
-                follow(self.shortest)
+            for heard in self._on_change:
+                heard()

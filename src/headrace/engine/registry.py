@@ -20,7 +20,7 @@ from headrace.core.schedule import Schedule
 from .resources import Lifespan
 
 if TYPE_CHECKING:
-    from .desk import Desk
+    from .manual_acks import ManualAcks
     from .run import Run
     from .subscription import Subscription
 
@@ -37,7 +37,7 @@ class CallNext(Protocol):
 #: What is wrapped around every run: `async def middleware(run, call_next) -> object`.
 Middleware = Callable[["Run", CallNext], Awaitable[object]]
 Decode = Callable[[bytes], tuple[tuple[Any, ...], dict[str, Any]]]
-Fit = Callable[["Run", "Desk"], tuple[Any, ...]]
+Fit = Callable[["Run", "ManualAcks"], tuple[Any, ...]]
 
 
 class Handler(msgspec.Struct, frozen=True, eq=False):
@@ -54,7 +54,7 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     timeout: float | None
     result_ttl: float  # 0: no result is kept
     nothing: bytes | None = None  # the payload of a call without arguments, where there need be none
-    # Of a subscription: the arguments are made from the whole run, and the desk that settles deliveries.
+    # Of a subscription: the arguments are made from the whole run, and what settles deliveries.
     fit: Fit | None = None
     batch: bool = False  # it takes a list, and says of single ones how they ended
     job_logs: int = 0  # how many lines that it logs are kept with the job

@@ -20,6 +20,7 @@ from headrace.core.message import Envelope
 from .registry import Handler
 from .resources import Resources
 from .run_log import RunLog
+from .slot import Slot
 from .subscription import group_name
 
 #: Why a run is asked to end before its handler returns.
@@ -62,7 +63,7 @@ class Run(msgspec.Struct, eq=False):
     error: BaseException | None = None  # raised
     _said: Callable[[float, str], None] | None = None
     _asked: Interruption | None = None
-    _slot: asyncio.Task[None] | None = None
+    _slot: Slot | None = None
     _future: asyncio.Future[Any] | None = None
     strike_at: float = inf  # when its timeout strikes, on the clock of the loop
     children: tuple[Delegated, ...] = ()  # its calls in child processes
@@ -152,9 +153,15 @@ class Run(msgspec.Struct, eq=False):
         """From now on `said` is called, in any thread, with what the job says of its progress."""
         self._said = said
 
-    def begin_on_loop(self, slot: asyncio.Task[None]) -> None:
-        """From now on an interruption cancels `slot`."""
+    def begin_on_loop(self, slot: Slot) -> None:
+        """From now on an interruption cancels the task of `slot`."""
         self._slot = slot
+
+    @property
+    def slot(self) -> Slot:
+        """The slot in which it was begun."""
+        assert self._slot is not None
+        return self._slot
 
     def begin_in_thread(self, future: asyncio.Future[Any]) -> None:
         """Until the future is done the run is in a thread, which nothing can stop: it is only told."""
@@ -176,7 +183,7 @@ class Run(msgspec.Struct, eq=False):
             self.interruption = reason
         self.kill_children()
         if self._slot is not None and not self.in_thread:
-            self._slot.cancel(f"headrace: {reason}")
+            self._slot.task.cancel(f"headrace: {reason}")
 
     def kill_children(self) -> None:
         """End what it has under way in child processes, whoever still waits for that."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from headrace.core.signals import BackendError
 
@@ -13,6 +14,15 @@ from .emitter import Emitter
 #: Seconds: after the n-th failure in a row a loop waits up to 0.1·2ⁿ, full jitter, at most this. So much
 #: later than the store everybody is back; connections have pauses of their own, shared by all loops.
 LONGEST_BACKOFF = 1.0
+
+
+class Part(Protocol):
+    """A part of a worker that runs between its start and its stop."""
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
 
 #: A step says how long to wait until the next one: seconds, or None to go on at once.
 Step = Callable[[], Awaitable[float | None]]
@@ -24,15 +34,20 @@ def backoff(failures: int) -> float:
 
 
 class Service:
-    """Repeats a step until it is stopped. An error is announced, backed off and forgotten: no loop dies."""
+    """Repeats a step until it is stopped. An error is announced, backed off and forgotten: no loop dies.
 
-    def __init__(self, name: str, step: Step, *, emitter: Emitter) -> None:
+    `poked` is an event that ends a pause, where another part sets it.
+    """
+
+    def __init__(
+        self, name: str, step: Step, *, emitter: Emitter, poked: asyncio.Event | None = None
+    ) -> None:
         self.name = name
         self.failures = 0
         self._step = step
         self._emitter = emitter
         self._stopping = False
-        self._poked = asyncio.Event()
+        self._poked = poked or asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

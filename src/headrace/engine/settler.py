@@ -1,22 +1,29 @@
-"""Gathers outcomes and writes them in batches: whatever came while the last write was under way."""
+"""Writes outcomes in batches: whatever came while the last write was under way. Then it closes the claims."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
-import msgspec
+from collections.abc import Iterable
 
 from headrace.core.errors import BackendUnavailable, RequestRefused
-from headrace.core.outcome import Dead, Settlement, Verdict
+from headrace.core.message import FRESH
+from headrace.core.outcome import Done, Released, Verdict
+from headrace.core.signals import JobSucceeded
 
 from .emitter import Emitter
-from .finished import Finished
+from .finished import FinishedRun
+from .held_claims import HeldClaims
+from .in_flight import InFlight
 from .service import Service
+from .settlement_signals import SettlementSignals
 from .streams import StreamRouter
+from .traffic_counter import TrafficCounter
+from .worker_readers import WorkerReaders
 
 #: Settlements in one write.
 BATCH = 500
+
+# Looked up once: a member of an enumeration is slower to get at than a global name.
+_KEPT = Verdict.KEPT
 
 
 class Settler:
@@ -26,54 +33,40 @@ class Settler:
         self,
         backend: StreamRouter,
         *,
+        in_flight: InFlight,
+        held: HeldClaims,
+        readers: WorkerReaders,
+        signals: SettlementSignals,
+        traffic: TrafficCounter,
         emitter: Emitter,
-        written: Callable[[list[Finished], list[Verdict], bool], None],
-        refused: Callable[[Settlement, Exception], Dead],
     ) -> None:
+        self.processed = 0
+        self.released = 0
         self._backend = backend
-        self._refused = refused
-        self._written = written
-        self._gathered: list[Finished] = []
-        self._empty = asyncio.Event()
-        self._empty.set()
+        self._in_flight = in_flight
+        self._held = held
+        self._readers = readers
+        self._signals = signals
+        self._traffic = traffic
+        self._emitter = emitter
         self._doubtful = False  # the last write failed: some of it may have been carried out
-        self._service = Service("settler", self._step, emitter=emitter)
+        self._service = Service("settler", self._step, emitter=emitter, poked=in_flight.arrived)
         self.start = self._service.start
         self.stop = self._service.stop
 
-    def __len__(self) -> int:
-        return len(self._gathered)
-
-    def put(self, finished: Finished) -> None:
-        self.put_all([finished])
-
-    def put_all(self, finished: list[Finished]) -> None:
-        if not self._gathered:
-            self._empty.clear()
-            self._service.poke()
-        self._gathered += finished
-
-    async def flushed(self, timeout: float) -> bool:
-        """Wait until everything is written; False after `timeout` seconds."""
-        try:
-            await asyncio.wait_for(self._empty.wait(), timeout)
-        except TimeoutError:
-            return False
-        return True
-
     async def _step(self) -> float | None:
-        if not self._gathered:
-            self._empty.set()
-            return 3600.0  # put() pokes
+        if not self._in_flight.unwritten:
+            self._in_flight.nothing_to_write()
+            return 3600.0  # the next outcome ends the pause
         doubtful, self._doubtful = self._doubtful, False
         try:
-            await self._write(self._gathered[:BATCH], doubtful)
+            await self._write(self._in_flight.unwritten[:BATCH], doubtful)
         except BackendUnavailable:
             self._doubtful = True
             raise
         return None
 
-    async def _write(self, batch: list[Finished], doubtful: bool) -> None:
+    async def _write(self, batch: list[FinishedRun], doubtful: bool) -> None:
         try:
             verdicts = await self._backend.settle(batch)
         except Exception as error:
@@ -83,7 +76,7 @@ class Settler:
         else:
             self._conclude(batch, verdicts, doubtful)
 
-    async def _write_apart(self, batch: list[Finished]) -> None:
+    async def _write_apart(self, batch: list[FinishedRun]) -> None:
         """One of them is to blame: each alone, so that the others do not suffer."""
         trouble: Exception | None = None
         for finished in batch:
@@ -99,12 +92,11 @@ class Settler:
             raise trouble
 
     async def _bury(
-        self, finished: Finished, error: Exception, *, alone: bool
-    ) -> tuple[Finished, list[Verdict]]:
+        self, finished: FinishedRun, error: Exception, *, alone: bool
+    ) -> tuple[FinishedRun, list[Verdict]]:
         """How it ended will never be written: to the dead letters with it. `alone`: nothing was written
         since the store began to refuse."""
-        dead = self._refused(finished, error)
-        buried = msgspec.structs.replace(finished, outcome=dead, failure=dead.failure)
+        buried = self._in_flight.refuse(finished, error)
         try:
             return buried, await self._backend.settle([buried])
         except Exception as another:
@@ -112,15 +104,49 @@ class Settler:
                 raise
             if alone and isinstance(another, RequestRefused):
                 # Perhaps it refuses everything, and will not for ever. The next try begins with another one.
-                self._gathered.append(self._gathered.pop(0))
+                self._in_flight.put_last()
                 raise
             # Let its lease run out, so that it is found and counted.
             return finished, [Verdict.LOST]
 
-    def _conclude(self, batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
-        """The store has answered: let go of the batch, and tell."""
-        del self._gathered[: len(batch)]
-        self._written(batch, verdicts, doubtful)
+    def _conclude(self, batch: list[FinishedRun], verdicts: list[Verdict], doubtful: bool) -> None:
+        """The store has answered. `doubtful`: an earlier try to write may have been carried out unseen."""
+        del self._in_flight.unwritten[: len(batch)]
+        pairs: Iterable[tuple[FinishedRun, Verdict]] = zip(batch, verdicts, strict=True)
+        if not self._readers.limited and JobSucceeded not in self._emitter.wanted:
+            # Nearly all: jobs that succeed the first time, and nothing listens to that.
+            rest = [
+                (each, verdict)
+                for each, verdict in pairs
+                if verdict is not _KEPT or type(each.outcome) is not Done or each.claim.state is not FRESH
+            ]
+            special = {each.claim for each, _ in rest}
+            self._close_plain([each for each in batch if each.claim not in special] if rest else batch)
+            pairs = rest
+        for finished, verdict in pairs:
+            self._close(finished, verdict, doubtful)
+        self._readers.room()
+
+    def _close_plain(self, batch: list[FinishedRun]) -> None:
+        self._held.drop_fresh(batch)
+        self._traffic.count_done(batch)
+        self.processed += len(batch)
+
+    def _close(self, finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
+        """Let go of a claim, count it, tell its reader, and announce what became of it."""
+        self._held.drop(finished.claim)
+        if isinstance(finished.outcome, Released):
+            self.released += 1
+        else:
+            self.processed += 1
+        if verdict is _KEPT:
+            self._traffic.count(finished)
+        reader = self._readers.of(finished.claim)
+        if reader is not None:
+            reader.written(finished)
+        if finished.claim.suspect:
+            self._readers.look_again()  # the next suspect may be taken now, by any of the readers
+        self._signals.settled(finished, verdict, doubtful)
 
 
 def _is_away(error: Exception) -> bool:

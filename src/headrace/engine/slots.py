@@ -15,7 +15,8 @@ from headrace.core.message import FRESH
 from .batches import Batches
 from .bundle import Bundle, FinishedBundle
 from .executor import Executor
-from .finished import Finished
+from .finished import FinishedRun
+from .slot import Slot
 
 #: After so many seconds with jobs that never suspended a slot lets the event loop turn, so that what was done
 #: is written meanwhile.
@@ -37,7 +38,7 @@ class Slots:
         size: int,
         *,
         executor: Executor,
-        finish: Callable[[list[Finished] | FinishedBundle], None],
+        finish: Callable[[list[FinishedRun] | FinishedBundle], None],
     ) -> None:
         self.size = size
         self.ready: deque[Claim] = deque()
@@ -53,7 +54,6 @@ class Slots:
         self._closed = False
         self._suspended = False  # whether a handler has, since a slot last looked
         self._changed = asyncio.Event()
-        executor.on_suspend = self._wake_others
 
     @property
     def free(self) -> int:
@@ -136,8 +136,9 @@ class Slots:
             self._begin()
 
     async def _slot(self) -> None:
-        slot = asyncio.current_task()
-        assert slot is not None
+        task: asyncio.Task[None] | None = asyncio.current_task()
+        assert task is not None
+        slot = Slot(task, self._wake_others)
         turned = perf_counter()  # when the loop did, as far as is known
         while not self._closed:
             self._suspended = False
@@ -147,7 +148,7 @@ class Slots:
             elif suspended := self._streak(slot):
                 finished = await suspended
                 self.finished += 1
-                self._finish([finished] if isinstance(finished, Finished) else finished)
+                self._finish([finished] if isinstance(finished, FinishedRun) else finished)
                 if self._suspended:  # it need not have: middleware over a handler that does not
                     turned = perf_counter()
             if not self.ready:
@@ -156,19 +157,19 @@ class Slots:
                 await asyncio.sleep(0)
                 turned = perf_counter()
 
-    def _streak(self, slot: asyncio.Task[None]) -> Coroutine[Any, Any, Finished | FinishedBundle] | None:
+    def _streak(self, slot: Slot) -> Coroutine[Any, Any, FinishedRun | FinishedBundle] | None:
         """Carry out claims until one suspends, and answer what is to be awaited for it; None: nothing is
         left, or it is time for a turn of the event loop. What ended on the way is handed on together."""
-        ready, sprint = self.ready, self._executor.sprint
-        finished: list[Finished] = []
+        ready, run_plain = self.ready, self._executor.run_plain
+        finished: list[FinishedRun] = []
         now = perf_counter()
         if now > self.trusted_until:
             self.doubt()
         until = now + STREAK_SECONDS
         try:
             while ready:
-                ended = sprint(ready, slot, finished, until) or self._next(slot, finished, until)
-                if isinstance(ended, Finished):
+                ended = run_plain(ready, slot, finished, until) or self._next(slot, finished, until)
+                if isinstance(ended, FinishedRun):
                     finished.append(ended)
                 elif ended is not None:
                     return ended
@@ -181,8 +182,8 @@ class Slots:
                 self._finish(finished)
 
     def _next(
-        self, slot: asyncio.Task[None], before: list[Finished], until: float
-    ) -> Finished | Coroutine[Any, Any, Finished | FinishedBundle] | None:
+        self, slot: Slot, before: list[FinishedRun], until: float
+    ) -> FinishedRun | Coroutine[Any, Any, FinishedRun | FinishedBundle] | None:
         """The next claim, whatever it is; None: there is none, or no time left after those before it."""
         if not self.ready or (before and perf_counter() >= until):
             return None

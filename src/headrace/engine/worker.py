@@ -3,62 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND, microseconds
-from headrace.core.errors import BackendUnavailable, ConfigurationError
-from headrace.core.message import Source, Stream
-from headrace.core.orders import Standing
-from headrace.core.outcome import Verdict
-from headrace.core.record import WorkerInfo
-from headrace.core.signals import (
-    BackendError,
-    CleanupFailed,
-    LeftTaskFailed,
-    WorkerStarted,
-    WorkerStopped,
-    WorkerStopping,
-)
+from headrace.core.errors import ConfigurationError
+from headrace.core.signals import BackendError, WorkerStarted, WorkerStopped, WorkerStopping
 
-from .accounts import Accounts
-from .announcement import announcement
-from .announcer import Announcer
 from .app_loop import AppLoop
-from .balancer import Balancer
-from .bundle import FinishedBundle, parts_of
-from .burst import until_drained
+from .build import WorkerParts, WorkerPlan, build
 from .carried_through import carried_through
-from .desk import Desk
+from .draining import until_drained
 from .emitter import Emitter
-from .executor import Executor
-from .failure import described
-from .fetcher import Fetcher
-from .finished import Finished
 from .first_of import first_of
-from .holdings import Holdings
 from .identity import new_identity
 from .interrupts import guard_tasks
-from .judge import Judge
-from .keeper import Keeper
-from .leases import Leases
-from .maintenance import Maintenance
-from .orders import Orders
+from .options import WorkerOptions
 from .process_signals import StopSignals
 from .registry import Registry
-from .reporter import Reporter
-from .resources import Resources
-from .settler import Settler
 from .shutdown import QUICK_ALL, QUICK_STEP, Shutdown
-from .slots import STUBBORN, Slots
+from .slots import STUBBORN
 from .store_wait import waiting_for_store
-from .subscribers import Subscribers
 from .subscription import Subscription
-from .tallier import Tallier
-from .ticker import Ticker
-from .worker_options import WorkerOptions
 
 #: Seconds that the last writes of a stopping worker may take; what is not written by then is recovered.
 LAST_WRITES = 5.0
@@ -81,51 +46,45 @@ class Worker:
     ) -> None:
         self.id = new_identity()
         self.options = options
+        self.subscriptions = subscriptions
         self._home = home
         self._registry = registry
         self._emitter = emitter
-        self.subscriptions = subscriptions
-        self._queues = tuple(Source(Stream("queue", name)) for name in options.queues)
-        self._sources = list(self._queues)  # and the groups that the subscribers join
-        self._topics: list[Source] = []  # where delayed events wait
-        self._leases = Leases(self._sources, options.lease)
-        self._holdings = Holdings()
-        self._announcer = Announcer(emitter, worker=self.id)
-        self._started_us = 0
+        self._built: WorkerParts | None = None
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._state = "new"
         self._fires = True  # its schedules
-        self._silence: Callable[[], None] = lambda: None
+        self._end_listening: Callable[[], None] = lambda: None
         self._unguard: Callable[[], None] = lambda: None
-        self._resources = Resources(
-            lifespan=registry.lifespan,
-            announce=lambda name, error: emitter.emit(CleanupFailed(self.id, name, described(error))),
-            left_behind=lambda run, error: emitter.emit(
-                LeftTaskFailed(run.id, run.task, run.queue, error=described(error))
-            ),
-        )
+
+    @property
+    def _parts(self) -> WorkerParts:
+        """What it consists of, once it is prepared."""
+        assert self._built is not None
+        return self._built
 
     @property
     def processed(self) -> int:
         """How many jobs and events this worker brought to an end, one way or another."""
-        return self._accounts.processed + self._subscribers.handled if self._state != "new" else 0
+        parts = self._built
+        return 0 if parts is None else parts.settler.processed + parts.readers.handled
 
     @property
     def running(self) -> int:
         """How many jobs are in a handler now."""
-        return len(self._executor.running) if self._state != "new" else 0
+        return 0 if self._built is None else len(self._built.held.running)
 
     @property
     def last_poll(self) -> float:
         """When a claim last succeeded, or was not needed since every slot is taken, in seconds since 1970; 0:
         not yet."""
-        return max(self._fetcher.polled_at, self._subscribers.polled_at) if self._state != "new" else 0.0
+        return 0.0 if self._built is None else self._built.readers.polled_at
 
     @property
     def renewals(self) -> int:
         """How many leases this worker has renewed."""
-        return self._keeper.renewed if self._state != "new" else 0
+        return 0 if self._built is None else self._built.lease_renewal.renewed
 
     async def __aenter__(self) -> Worker:
         if self._state != "prepared":
@@ -154,7 +113,7 @@ class Worker:
                 return  # asked to stop before the store was there
             async with self:
                 if burst:
-                    await first_of(asked.wait(), self._until_drained())
+                    await first_of(asked.wait(), until_drained(self._parts))
                 else:
                     await asked.wait()
 
@@ -187,6 +146,7 @@ class Worker:
 
     def _begin_stop(self) -> asyncio.Task[None]:
         self._state = "stopping"
+        self._parts.in_flight.stopping = True
         stopping = asyncio.get_running_loop().create_task(self._stop(), name="headrace stop")
         stopping.add_done_callback(self._stop_ended)
         return stopping
@@ -199,37 +159,40 @@ class Worker:
 
     async def _stop(self) -> None:
         self._emitter.emit(WorkerStopping(self.id, self.running, self.options.grace))
-        shutdown = Shutdown(self._hurry, self._stop_failed)
-        for step in (self._fetcher.stop, self._stop_reading, self._ticker.stop):
-            await shutdown.take(step)
-        self._hand_back(self._slots.take_back(self._subscribers.may_be_handed_back))
+        parts, shutdown = self._parts, Shutdown(self._hurry, self._stop_failed)
+        for part in parts.intake:
+            await shutdown.take(part.stop)
+        parts.in_flight.hand_back(parts.slots.take_back(parts.readers.may_be_handed_back))
         await shutdown.take(self._until_quiet)
         await shutdown.take(self._interrupt_all, 2 * STUBBORN)
-        await shutdown.take(lambda: self._settler.flushed(LAST_WRITES))
-        for step in (
-            *(self._keeper.stop, self._balancer.stop, self._reporter.stop, self._subscribers.stop),
-            *(self._maintenance.stop, self._slots.stop, self._settler.stop, self._tallier.stop),
-        ):
-            await shutdown.take(step)
-        self._desk.close()
-        self._silence()
+        await shutdown.take(lambda: parts.in_flight.flushed(LAST_WRITES))
+        for part in (*parts.duties, *parts.path):
+            await shutdown.take(part.stop)
+        parts.acks.close()
+        self._end_listening()
         self._unguard()
-        await shutdown.take(self._executor.close)
-        await shutdown.take(lambda: self._resources.close(self._hurry), QUICK_ALL)
-        await shutdown.take(self._retire)
+        await shutdown.take(parts.executor.close)
+        await shutdown.take(lambda: parts.resources.close(self._hurry), QUICK_ALL)
+        await shutdown.take(parts.heartbeat.leave)
         self._home.unregister_user(self.stop)
         self._registry.running.discard(self)
         self._state = "stopped"
-        self._emitter.emit(WorkerStopped(self.id, self.processed, self._accounts.released))
+        self._emitter.emit(WorkerStopped(self.id, self.processed, parts.settler.released))
 
     def _stop_failed(self, error: BaseException) -> None:
         self._emitter.emit(BackendError("shutdown", f"{type(error).__name__}: {error}", 0.0))
 
-    async def _stop_reading(self) -> None:
-        self._hand_back(await self._subscribers.stop_reading())
-
     async def _until_quiet(self) -> None:
-        await first_of(self._slots.until_quiet(self.options.grace), self._hurry.wait())
+        await first_of(self._parts.slots.until_quiet(self.options.grace), self._hurry.wait())
+
+    async def _interrupt_all(self) -> None:
+        parts = self._parts
+        for run in list(parts.held.running.values()):
+            run.interrupt("shutdown")
+            run.abandon()
+        if not await parts.slots.until_quiet(QUICK_STEP if self._hurry.is_set() else STUBBORN):
+            # Coroutines that will not be cancelled are left behind, and what they do later is ignored.
+            parts.in_flight.hand_back(list(parts.held.running))
 
     async def _prepare(self) -> None:
         """Make sure that the store takes the work, and join the groups. One that is away or refuses is waited
@@ -238,254 +201,41 @@ class Worker:
             raise ConfigurationError("a worker can be started once; ask app.worker() for another")
         with waiting_for_store(self._emitter):
             await self._home.open_here()
-            self._backend = self._home.backend
-            await self._leases.ask_for(self._backend, self._emitter)
-            self._build()
+            parts = self._built = build(self._plan(), self._home.backend)
             self._registry.running.add(self)
             try:
-                await self._subscribers.join()
+                await parts.leases.ask_for(parts.store, self._emitter)
+                await parts.subscriptions.join()
             except BaseException:
                 await self._take_back()
                 raise
         self._state = "prepared"
 
+    def _plan(self) -> WorkerPlan:
+        return WorkerPlan(
+            self.id, self.options, self._registry, self.subscriptions, self._emitter, self._fires
+        )
+
     async def _take_back(self) -> None:
         """Nothing is started yet, and it may be tried again."""
-        self._state = "new"
+        executor = self._parts.executor
+        self._state, self._built = "new", None
         self._registry.running.discard(self)
-        del self._sources[len(self._queues) :], self._topics[:]
-        await self._executor.close()
+        await executor.close()
 
     async def _start(self) -> None:
-        backend, options = self._backend, self.options
+        parts, options = self._parts, self.options
         try:
-            await self._resources.open()
+            await parts.resources.open()
         except BaseException:
             await self._take_back()
             raise
-        self._started_us = round(time.time() * SECOND)
         self._home.register_user(self.stop)
-        self._silence = backend.listen(self._orders.obey)
+        self._end_listening = parts.store.listen(parts.control.handle)
         self._unguard = guard_tasks()
-        self._slots.start()
-        self._settler.start()
-        self._keeper.start()
-        self._maintenance.start()
-        self._balancer.start()
-        self._tallier.start()
-        self._reporter.start()
-        if self._queues:
-            self._fetcher.start()
-        self._subscribers.start()
-        if self._fires:
-            self._ticker.start()
+        for part in (*parts.path, *parts.duties, *parts.intake):
+            part.start()
         self._state = "running"
-        store, topics = backend.description, tuple(map(str, self.subscriptions))
+        store, topics = parts.store.description, tuple(map(str, self.subscriptions))
         started = WorkerStarted(self.id, options.queues, options.concurrency, options.lease, store, topics)
         self._emitter.emit(started)
-
-    def _build(self) -> None:
-        options, backend, emitter = self.options, self._backend, self._emitter
-        self._judge = Judge(
-            consumer=self.id,
-            max_payload=options.max_payload,
-            mark_ttl=options.mark_ttl,
-            clock_us=self._holdings.store_clock_us,
-        )
-        self._settler = Settler(
-            backend, emitter=emitter, written=self._written, refused=self._judge.unwritable
-        )
-        self._desk = Desk(self._judge, self._settler.put)
-        self._executor = Executor(
-            registry=self._registry,
-            emitter=emitter,
-            judge=self._judge,
-            consumer=self.id,
-            max_payload=options.max_payload,
-            concurrency=options.concurrency,
-            children=options.children,
-            clock_us=self._holdings.store_clock_us,
-            desk=self._desk,
-            resources=self._resources,
-        )
-        self._slots = Slots(options.concurrency, executor=self._executor, finish=self._finish)
-        self._fetcher = Fetcher(
-            backend,
-            self._queues,
-            consumer=self.id,
-            slots=self._slots,
-            holdings=self._holdings,
-            unwritten=self._settler.__len__,
-            emitter=emitter,
-            too_many=self._hand_back,
-            lease=lambda: self._leases.shortest,
-            children=self._free_children,
-        )
-        self._executor.on_child_freed = self._fetcher.child_freed
-        self._orders = Orders(
-            worker=self.id,
-            running=self._executor.running,
-            slots=self._slots,
-            holdings=self._holdings,
-            emitter=emitter,
-            hand_back=self._hand_back,
-            lose=lambda claim: self._subscribers.lost(claim),
-        )
-        self._keeper = Keeper(
-            backend.lease_keeper(),
-            holdings=self._holdings,
-            lease=options.lease,
-            emitter=emitter,
-            report=self._orders.heed_renewals,
-        )
-        self._subscribers = Subscribers(
-            self.subscriptions,
-            worker=self.id,
-            backend=backend,
-            registry=self._registry,
-            slots=self._slots,
-            running=self._executor.running,
-            holdings=self._holdings,
-            unwritten=self._settler.__len__,
-            desk=self._desk,
-            announcer=self._announcer,
-            emitter=emitter,
-            leases=self._leases,
-            sources=self._sources,
-            due=self._topics,
-            hand_back=self._hand_back,
-            refuse=self._refuse,
-            with_jobs=bool(self._registry.queues().intersection(options.queues)),
-        )
-        self._maintenance = Maintenance(
-            backend,
-            self._sources,
-            due=self._topics,
-            lease=options.lease,
-            emitter=emitter,
-            heartbeat=self._heartbeat,
-            paused=self._orders.heed_pauses,
-            leases=self._leases.heed,
-        )
-        self._leases.followed_by(self._keeper.follow, self._maintenance.follow)
-        running = self._executor.running
-        self._reporter = Reporter(backend, running=running, judge=self._judge, emitter=emitter)
-        self._ticker = Ticker(
-            backend,
-            self._queues,
-            self._registry.schedules.values(),
-            emitter=emitter,
-            mark_us=microseconds(self.options.mark_ttl),
-        )
-        self._orders.passed_on_to(
-            resumed=self._wake_readers,
-            due=self._maintenance.something_is_due,
-            leases=self._leases.heed,
-            schedules=self._ticker.heed,
-        )
-        self._tallier = Tallier(backend, emitter=emitter)
-        self._accounts = Accounts(
-            self._holdings,
-            tallier=self._tallier,
-            announcer=self._announcer,
-            emitter=emitter,
-            event_written=self._subscribers.written if self.subscriptions else None,
-            suspect_gone=self._wake_readers,
-        )
-        self._balancer = Balancer(self._slots, self._holdings, hand_back=self._hand_back, emitter=emitter)
-
-    def _finish(self, finished: list[Finished] | FinishedBundle) -> None:
-        """A slot is done with some claims, or with a bundle of them."""
-        parts = finished if isinstance(finished, list) else finished.parts
-        if self._state == "running" and not self.subscriptions:  # the path of jobs is short
-            self._settler.put_all(parts)
-        else:
-            for each in parts:
-                self._conclude(each)
-            self._subscribers.room_made()
-        if self._fetcher.hungry:
-            self._fetcher.room_made()
-        if self._fetcher.childless:
-            self._fetcher.child_freed()
-
-    def _free_children(self) -> int | None:
-        """How much child work can be begun now; None: no task of this worker needs a child."""
-        if not self._registry.has_children:
-            return None
-        runs = self._executor.running.values()
-        coming = sum([run.handler.run_in == "process" and not run.delegated for run in runs])
-        coming += sum([claim.child for claim in self._slots.ready])
-        return max(0, min(self._executor.processes.free - coming, self._slots.free))
-
-    def _written(self, batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
-        """The store has answered. `doubtful`: an earlier try may have been carried out unseen."""
-        self._accounts.close(batch, verdicts, doubtful)
-        if self._fetcher.hungry:
-            self._fetcher.room_made()
-        if self.subscriptions:
-            self._subscribers.room_made()
-
-    def _conclude(self, finished: Finished) -> None:
-        if finished.claim.stream.kind == "group" and not self._subscribers.concluded(finished):
-            return
-        if self._state != "running" and finished.claim not in self._holdings:
-            return  # it was handed back over the head of a handler that would not end
-        self._settler.put(finished)
-
-    def _refuse(self, claim: Claim) -> bool:
-        """End a claim that no handler could take; False: one can."""
-        if isinstance(prepared := self._executor.prepare(claim), Finished):
-            self._conclude(prepared)
-        return isinstance(prepared, Finished)
-
-    def _wake_readers(self) -> None:
-        self._backend.wake(self.id)
-        self._subscribers.wake()
-
-    def _hand_back(self, claims: list[Claim]) -> None:
-        for claim in [part for each in claims for part in parts_of(each)]:
-            if claim in self._holdings:  # what a fan-out has read is nobody else's
-                run = self._executor.running.get(claim)
-                outcome = self._judge.left_behind(run) if run else self._judge.released(claim)
-                self._settler.put(Finished(claim, outcome))
-
-    async def _interrupt_all(self) -> None:
-        for run in list(self._executor.running.values()):
-            run.interrupt("shutdown")
-            run.abandon()
-        if not await self._slots.until_quiet(QUICK_STEP if self._hurry.is_set() else STUBBORN):
-            # Coroutines that will not be cancelled are left behind, and what they do later is ignored.
-            self._hand_back(list(self._executor.running))
-
-    async def _retire(self) -> None:
-        try:
-            await self._heartbeat(leaving=True)
-        except BackendUnavailable:
-            pass  # the store is away: it forgets this worker by itself
-
-    async def _heartbeat(self, *, leaving: bool = False) -> Standing:
-        """Announce this worker, with the names under which it claims."""
-        readers = {self.id: [source.stream for source in self._queues], **self._subscribers.group_readers}
-        return await self._backend.heartbeat(self._describe(), readers, leaving=leaving)
-
-    def _describe(self) -> WorkerInfo:
-        return announcement(
-            self.id,
-            self.options,
-            started_us=self._started_us,
-            polled_at=self.last_poll,
-            groups=self._subscribers.groups,
-            timings=self._ticker.timings if self._fires else (),
-            running=self._executor.running.values(),
-        )
-
-    async def _until_drained(self) -> None:
-        await until_drained(
-            self._backend,
-            self._sources,
-            topics=self._topics,
-            slots=self._slots,
-            settler=self._settler,
-            holdings=self._holdings,
-            nothing_else=self._subscribers.have_nothing,
-        )

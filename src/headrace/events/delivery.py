@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from headrace.core.directives import RetryLater, Unrecoverable
 from headrace.core.duration import Duration
 from headrace.core.errors import ConfigurationError
-from headrace.engine.desk import Desk
+from headrace.engine.manual_acks import ManualAcks
 from headrace.engine.run import Run
 
 from .event import Event
@@ -25,12 +25,12 @@ class Delivery(Generic[T]):
     methods waits until the store has written the outcome. A second call raises `AlreadySettled`.
     """
 
-    __slots__ = ("_desk", "_run", "event")
+    __slots__ = ("_acks", "_run", "event")
 
-    def __init__(self, event: Event[T], run: Run, desk: Desk) -> None:
+    def __init__(self, event: Event[T], run: Run, acks: ManualAcks) -> None:
         self.event = event
         self._run = run
-        self._desk = desk
+        self._acks = acks
 
     def __repr__(self) -> str:
         return f"<Delivery of {self.event.id} from {self.event.topic}, attempt {self.attempt}>"
@@ -86,14 +86,14 @@ class Delivery(Generic[T]):
         self._wait(self.retry(delay))
 
     async def _settle(self, error: Exception | None) -> None:
-        settling = self._desk.settle(self._run, error)
-        if asyncio.get_running_loop() is self._desk.loop:
+        settling = self._acks.settle(self._run, error)
+        if asyncio.get_running_loop() is self._acks.loop:
             await settling
         else:  # a plain function may have a loop of its own
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(settling, self._desk.loop))
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(settling, self._acks.loop))
 
     def _wait(self, settling: Coroutine[Any, Any, None]) -> None:
-        if asyncio._get_running_loop() is self._desk.loop:
+        if asyncio._get_running_loop() is self._acks.loop:
             settling.close()
             raise ConfigurationError("on the event loop, await ack(), reject() or retry() instead")
-        asyncio.run_coroutine_threadsafe(settling, self._desk.loop).result()
+        asyncio.run_coroutine_threadsafe(settling, self._acks.loop).result()

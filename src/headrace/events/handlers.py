@@ -20,7 +20,7 @@ from headrace.core.hints import hints_of
 from headrace.core.message import Envelope
 from headrace.core.retry import RetryFunction, RetryPolicy
 from headrace.engine.dependencies import asked_of_callers, needs_of
-from headrace.engine.desk import Desk
+from headrace.engine.manual_acks import ManualAcks
 from headrace.engine.provided import provided
 from headrace.engine.registry import Handler
 from headrace.engine.run import Run
@@ -78,7 +78,7 @@ class EventReader:
                 "events separately, it returns a BatchResult"
             )
 
-    def fit(self, run: Run, desk: Desk) -> tuple[Any, ...]:
+    def fit(self, run: Run, acks: ManualAcks) -> tuple[Any, ...]:
         """The argument for a run; `InvalidPayload` when the bytes do not fit the type."""
         run.settled = self._settled
         payload = self._payload(run.envelope)
@@ -86,7 +86,7 @@ class EventReader:
             return (payload,)
         claim = run.claim
         event = event_of(decode_event(claim.body), claim.whole.topic, payload, claim.expires_us)
-        return (event,) if self.form == "event" else (Delivery(event, run, desk),)
+        return (event,) if self.form == "event" else (Delivery(event, run, acks),)
 
     def _payload(self, envelope: Envelope) -> Any:
         data = unwrapped(envelope.payload, self._codec)

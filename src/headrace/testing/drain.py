@@ -11,9 +11,8 @@ from headrace.app import App
 from headrace.core.duration import Duration, seconds
 from headrace.core.message import Stream
 from headrace.core.record import Counts, JobStatus
-from headrace.engine.fan_out import FanOut
+from headrace.engine.fan_out import FanOutReader
 from headrace.engine.served import chosen_queues
-from headrace.engine.subscribers import Subscribers
 from headrace.engine.worker import Worker
 
 from .clock import Clock
@@ -62,23 +61,23 @@ class Drain:
                 await self._until_done(streams, worker)
 
     async def _until_done(self, streams: Sequence[Stream], worker: Worker) -> None:
-        while not self._done(streams) or not worker._slots.quiet:
-            self._look_after_fan_outs(worker._subscribers)
+        while not self._done(streams) or not worker._parts.slots.quiet:
+            self._look_after_fan_outs(worker._parts.subscriptions.fan_outs)
             if all(_idle(counts) for counts in self._counts(streams)):
                 self._move_clock(streams)
             looked_at = time.monotonic()
             await self._store.something_settled(LOOK if self._left is None else min(LOOK, self._left))
             self._spend(time.monotonic() - looked_at, streams)
 
-    def _look_after_fan_outs(self, subscribers: Subscribers) -> None:
+    def _look_after_fan_outs(self, readers: Sequence[FanOutReader]) -> None:
         """What they have read is seen once it is over with; what they are to try again is tried now."""
-        if self._retries:
-            subscribers.hasten()
-        readers = [reader for reader in subscribers.readers if isinstance(reader, FanOut)]
+        for reader in readers if self._retries else ():
+            reader.retry_now()
+        at_rest = all(reader.limit.idle for reader in readers)
         for topic in self._store.unseen():
             last = self._store.last_of(topic)
             positions = [each.position.total for each in readers if each.topic == topic]
-            if subscribers.at_rest and all(position >= last for position in positions):
+            if at_rest and all(position >= last for position in positions):
                 self._store.saw(topic, last)
 
     def _streams(self) -> list[Stream]:

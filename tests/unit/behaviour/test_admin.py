@@ -21,7 +21,7 @@ from headrace import (
     current_job,
 )
 from headrace.core.clock import MovableClock
-from tests.unit.behaviour.work import LONG, drain, until
+from tests.unit.behaviour.work import LONG, claimed_ahead, drain, until
 from tests.waiting import wait_until
 
 # --- looking -------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ async def test_workers_announce_what_they_do(app: App) -> None:
     async with app.worker(concurrency=7) as worker:
         job = await see.enqueue()
         await inside.wait()
-        worker._maintenance._services["herald"].poke()
+        worker._parts.heartbeat.poke()
 
         async def is_named() -> bool:
             return any(info.running for info in await app.admin.workers())
@@ -423,9 +423,7 @@ async def test_buffered_jobs_are_handed_back_when_their_queue_is_paused(app: App
     jobs = await app.enqueue_many([see.call(n) for n in range(3)])
     async with app.worker(concurrency=1) as worker:
         await wait_until(lambda: ran)
-        claims = await worker._backend.claim(worker._sources, consumer=worker.id, limit=2, suspects=0, wait=0)
-        worker._holdings.take(claims)
-        worker._slots.put(claims)
+        await claimed_ahead(worker, 2)
         await app.admin.pause("default")
         await until(jobs[1], JobStatus.QUEUED)
         await until(jobs[2], JobStatus.QUEUED)

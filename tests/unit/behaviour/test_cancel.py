@@ -10,7 +10,7 @@ import pytest
 from headrace import App, JobCancelled, JobStatus, RetryLater, RetryPolicy, Snooze, current_job, signals
 from headrace.core.backend import Renewal
 from headrace.core.clock import MovableClock
-from tests.unit.behaviour.work import LONG, drain, of, pass_time, until
+from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, pass_time, until
 from tests.waiting import wait_until, wait_until_sync
 
 
@@ -121,9 +121,9 @@ async def test_a_coroutine_that_cleans_up_slowly_is_not_cancelled_again(app: App
         await inside.wait()
         await job.cancel()
         await cleaning.wait()
-        (claim,) = worker._executor.running
+        (claim,) = worker._parts.held.running
         for _ in range(3):  # each renewal says it again
-            worker._orders.heed_renewals([(claim, Renewal.CANCELLED)])
+            worker._parts.claim_control.handle_renewals([(claim, Renewal.CANCELLED)])
             await asyncio.sleep(0)
         gate.set()
         await job.wait(timeout=10)
@@ -201,7 +201,7 @@ async def test_a_missed_announcement_is_made_good_by_the_renewal(app: App) -> No
 
     job = await hang.enqueue()
     async with app.worker(lease=0.1) as worker:
-        worker._silence()
+        worker._end_listening()
         await inside.wait()
         await job.cancel()
         assert await job.wait(timeout=10) is JobStatus.CANCELLED
@@ -237,9 +237,7 @@ async def test_a_job_that_a_worker_has_only_buffered_is_cancelled_before_it_star
     async with app.worker(concurrency=1) as worker:
         await wait_until(lambda: ran)
         # Claimed, but not started: as if the pace had asked for it.
-        claims = await worker._backend.claim(worker._sources, consumer=worker.id, limit=1, suspects=0, wait=0)
-        worker._holdings.take(claims)
-        worker._slots.put(claims)
+        await claimed_ahead(worker, 1)
         assert await jobs[1].cancel()
         assert await jobs[1].wait(timeout=10) is JobStatus.CANCELLED
         gate.set()

@@ -9,6 +9,7 @@ import pytest
 
 from headrace import App, InvalidPayload, RetryPolicy
 from headrace.core.ids import new_id
+from headrace.core.message import Stream
 from tests.unit.behaviour.work import drain
 
 
@@ -41,7 +42,7 @@ async def test_arguments_and_results_go_through_it_and_back(app: App) -> None:
         return text * 2
 
     job = await double.with_(headers={"a": "b"}).enqueue("secret" * 100)
-    record = await app._home.backend.look(app.worker()._sources[0].stream, job.id)
+    record = await app._home.backend.look(Stream("queue", "default"), job.id)
     assert record is not None
     assert record.body is not None
     assert b"secret" not in record.body

@@ -334,12 +334,12 @@ async def test_the_lost_lease_of_one_does_not_end_the_list_but_that_of_all_does(
     await placed(orders, *range(3))
     async with app.worker(lease=LONG) as worker:
         await wait_until(lambda: seen == [3])
-        [bundle] = worker._executor.running
-        claims = list(worker._holdings._since)
-        worker._orders.heed_renewals([(claims[1], Renewal.LOST)])
-        assert not worker._executor.running[bundle].cancelled
-        worker._orders.heed_renewals([(claim, Renewal.LOST) for claim in claims])
-        assert worker._executor.running[bundle].cancelled
+        [bundle] = worker._parts.held.running
+        claims = list(worker._parts.held._since)
+        worker._parts.claim_control.handle_renewals([(claims[1], Renewal.LOST)])
+        assert not worker._parts.held.running[bundle].cancelled
+        worker._parts.claim_control.handle_renewals([(claim, Renewal.LOST) for claim in claims])
+        assert worker._parts.held.running[bundle].cancelled
         gate.set()
         await until_done(app, "index")
     assert len(of(signals.LeaseLost, heard)) == 1
@@ -357,18 +357,18 @@ async def test_a_lost_event_is_taken_out_of_a_buffered_list(app: App) -> None:
     await placed(orders, *range(4))
     async with app.worker(concurrency=2, lease=LONG) as worker:
         await wait_until(lambda: len(lists) == 2)
-        [permits] = worker._subscribers._permits.values()
-        claims = list(worker._holdings._since)
+        [permits] = worker._parts.subscriptions._limits.values()
+        claims = list(worker._parts.held._since)
         more = [Claim(each.stream, f"x{each.id}", each.body, each.token, 0) for each in claims[:2]]
-        worker._holdings.take(more)
+        worker._parts.held.take(more)
         permits.take(2)
-        worker._slots.put(bundled(more, 2))
+        worker._parts.slots.put(bundled(more, 2))
         left = permits.left
-        worker._orders.heed_renewals([(more[0], Renewal.LOST)])
+        worker._parts.claim_control.handle_renewals([(more[0], Renewal.LOST)])
         assert permits.left == left + 1
-        assert [each.claims for each in worker._slots.ready] == [(more[1],)]  # type: ignore[attr-defined]
-        worker._slots.take_back()
-        worker._holdings.drop(more[1])
+        assert [each.claims for each in worker._parts.slots.ready] == [(more[1],)]  # type: ignore[attr-defined]
+        worker._parts.slots.take_back()
+        worker._parts.held.drop(more[1])
         gate.set()
 
 

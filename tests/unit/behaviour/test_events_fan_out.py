@@ -108,7 +108,7 @@ async def test_with_full_slots_it_waits_and_misses_nothing(app: App) -> None:
     async with app.worker(concurrency=2) as worker:
         await placed(orders, *range(20))
         await wait_until(lambda: worker.running == 2)
-        [permits] = worker._subscribers._permits.values()
+        [permits] = worker._parts.subscriptions._limits.values()
         assert permits.left >= 0
         gate.set()
         await wait_until(lambda: seen == list(range(20)))
@@ -160,9 +160,10 @@ async def test_a_worker_that_stops_does_not_wait_for_what_it_would_try_again(app
 
     async with app.worker() as worker:
         await placed(orders, 1)
-        await wait_until(lambda: worker._subscribers._again)
+        [reader] = worker._parts.subscriptions.fan_outs
+        await wait_until(lambda: reader._again)
     assert tried == [1]
-    assert not worker._subscribers._again
+    assert not reader._again
 
 
 async def test_what_fails_while_the_worker_stops_is_not_tried_again(app: App) -> None:
@@ -179,10 +180,11 @@ async def test_what_fails_while_the_worker_stops_is_not_tried_again(app: App) ->
         await placed(orders, 1)
         await wait_until(lambda: tried)
         stopping = asyncio.create_task(worker.stop())
-        await wait_until(lambda: not worker._subscribers._reading)
+        await wait_until(lambda: not worker._parts.subscriptions._reading)
         gate.set()
         await stopping
-    assert not worker._subscribers._again
+    [reader] = worker._parts.subscriptions.fan_outs
+    assert not reader._again
 
 
 async def test_a_pattern_shares_its_permits_between_its_topics(app: App) -> None:
@@ -202,7 +204,7 @@ async def test_a_pattern_shares_its_permits_between_its_topics(app: App) -> None
     async with app.worker() as worker:
         await asyncio.gather(*(placed(topic, *range(10)) for topic in topics))
         await wait_until(lambda: worker.running == 3)
-        [permits] = worker._subscribers._permits.values()
+        [permits] = worker._parts.subscriptions._limits.values()
         gate.set()
         await wait_until(lambda: permits.finished == 30)
     assert most == 3

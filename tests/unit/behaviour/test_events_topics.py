@@ -10,7 +10,8 @@ import pytest
 
 from headrace import App, ConfigurationError, Event, RetryPolicy, signals
 from headrace.core.clock import MovableClock
-from headrace.engine import subscribers as subscribers_module
+from headrace.engine import subscriptions as subscriptions_module
+from headrace.engine import topic_keeping as topic_keeping_module
 from tests.unit.behaviour.orders import OrderPlaced, counts, group_of, orders_of, placed
 from tests.unit.behaviour.work import LONG, drain, of
 from tests.waiting import wait_until
@@ -94,13 +95,13 @@ async def test_when_the_store_fails_while_topics_are_looked_for_it_goes_on_later
             raise RuntimeError("broken")
         return await join(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(subscribers_module, "DISCOVER_EVERY", 0.01)
+    monkeypatch.setattr(subscriptions_module, "DISCOVER_EVERY", 0.01)
     async with app.worker() as worker:
         monkeypatch.setattr(app._home.backend, "join", flaky)
         await placed(app.topic("orders.eu", OrderPlaced), 1)
         await wait_until(lambda: seen == [1])
-        assert len(worker._sources) == 2
-    assert {each.service for each in of(signals.BackendError, heard)} == {"discoverer"}
+        assert len(worker._parts.served.claimed) == 2
+    assert {each.service for each in of(signals.BackendError, heard)} == {"topic discovery"}
 
 
 async def test_two_handlers_of_one_group_are_refused_also_where_patterns_meet(app: App) -> None:
@@ -180,7 +181,7 @@ async def test_a_dead_letter_lets_the_next_of_its_key_go(app: App) -> None:
 async def test_a_member_that_wants_no_order_ends_it_for_nobody_and_both_are_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(subscribers_module, "TEND_EVERY", 0.01)
+    monkeypatch.setattr(topic_keeping_module, "KEEP_EVERY", 0.01)
     seen: list[int] = []
     heard: defaultdict[bool, list[signals.Signal]] = defaultdict(list)
 
@@ -234,7 +235,7 @@ async def test_a_replay_while_a_group_is_at_work_ends_with_the_newest_event_of_a
 async def test_a_group_that_lags_holds_its_topic_and_is_announced_once_and_passed_after_a_day(
     app: App, clock: MovableClock, heard: list[signals.Signal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscribers_module, "TEND_EVERY", 0.01)
+    monkeypatch.setattr(topic_keeping_module, "KEEP_EVERY", 0.01)
     orders = app.topic("orders", OrderPlaced, max_length=2)
 
     @orders.subscribe(group="slow", start="beginning")

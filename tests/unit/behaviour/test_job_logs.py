@@ -26,7 +26,7 @@ from headrace import (
 from headrace.core.clock import MovableClock
 from headrace.core.errors import BackendUnavailable
 from headrace.core.job_log import LINE_BYTES, LINES_MOST, LOG_BYTES
-from headrace.engine import reporter
+from headrace.engine import progress
 from headrace.engine import slots as slots_module
 from headrace.engine import worker as worker_module
 from tests.unit.behaviour.work import LONG, drain, until
@@ -37,7 +37,7 @@ log = logging.getLogger("shop.orders")
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporter, "REPORT_EVERY", 0.01)
+    monkeypatch.setattr(progress, "REPORT_EVERY", 0.01)
 
 
 @pytest.fixture(autouse=True)

@@ -13,13 +13,13 @@ from headrace.core.claim import Claim
 from headrace.core.clock import microseconds
 from headrace.core.lease import Lease
 from headrace.core.message import Stream
-from headrace.engine.keeper import BEATS
+from headrace.engine.lease_renewal import BEATS
 from tests.unit.behaviour.work import of, until
 from tests.waiting import wait_until
 
 
 def interval(worker: Worker) -> float:
-    return worker._keeper._interval
+    return worker._parts.lease_renewal._interval
 
 
 async def test_another_workers_lease_is_followed_and_announced_once(
@@ -28,7 +28,7 @@ async def test_another_workers_lease_is_followed_and_announced_once(
     async with app.worker(lease=15) as first, app.worker(lease=1) as second:
         await wait_until(lambda: interval(first) == 1 / BEATS)
         assert interval(second) == 1 / BEATS
-        assert first._maintenance._lease == 1
+        assert first._parts.leases.shortest == 1
     assert of(signals.LeaseChanged, heard) == [signals.LeaseChanged("default", 15.0, 1.0)]
 
 
@@ -47,9 +47,9 @@ async def test_the_shortest_lease_of_its_queues_counts(app: App) -> None:
 
 async def test_a_worker_that_missed_the_announcement_learns_it_from_its_beat(app: App) -> None:
     async with app.worker(lease=15) as first:
-        first._silence()
+        first._end_listening()
         async with app.worker(lease=1):
-            await first._maintenance._beat()
+            await first._parts.heartbeat._beat()
             assert interval(first) == 1 / BEATS
 
 

@@ -261,18 +261,18 @@ def silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def sprinted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many jobs each sprint has finished: without any the tests below would compare nothing."""
+def ran_plain(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many jobs each run of the loop has finished: without any the tests below would compare nothing."""
     numbers: list[int] = []
-    sprint = Executor.sprint
+    run_plain = Executor.run_plain
 
     def counted(self: Executor, ready: Any, slot: Any, finished: Any, until: Any) -> Any:
         before = len(finished)
-        answer = sprint(self, ready, slot, finished, until)
+        answer = run_plain(self, ready, slot, finished, until)
         numbers.append(len(finished) - before)
         return answer
 
-    monkeypatch.setattr(Executor, "sprint", counted)
+    monkeypatch.setattr(Executor, "run_plain", counted)
     return numbers
 
 
@@ -280,7 +280,7 @@ def sprinted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "not-kept"])
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 async def test_whatever_a_job_does_it_ends_the_same(
-    store: str, kept: bool, concurrency: int, tmp_path: Path, sprinted: list[int]
+    store: str, kept: bool, concurrency: int, tmp_path: Path, ran_plain: list[int]
 ) -> None:
     files = iter(range(3))
     deeds = [each for deed in DEEDS for each in (deed, stay_by_oneself)]
@@ -290,7 +290,7 @@ async def test_whatever_a_job_does_it_ends_the_same(
         kept=kept,
         concurrency=concurrency,
     )
-    assert sum(sprinted) >= len(DEEDS)
+    assert sum(ran_plain) >= len(DEEDS)
 
 
 @settings(max_examples=25)

@@ -26,14 +26,14 @@ from headrace import (
 from headrace.core.backend import Renewal
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock, microseconds
-from headrace.core.message import Stream
+from headrace.core.message import Source, Stream
 from headrace.core.outcome import Outcome, Settlement, Verdict
 from headrace.core.record import Counts
-from headrace.engine import balancer as balancer_module
+from headrace.engine import prefetch_return as prefetch_return_module
 from headrace.engine import slots as slots_module
 from headrace.engine import worker as worker_module
-from headrace.engine.judge import Judge
-from tests.unit.behaviour.work import LONG, drain, of, pass_time, until
+from headrace.engine.outcome_policy import OutcomePolicy
+from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, pass_time, until
 from tests.waiting import wait_until
 
 # --- starting ------------------------------------------------------------------------------------------
@@ -173,9 +173,7 @@ async def test_buffered_jobs_are_handed_back_at_once(app: App) -> None:
     jobs = await app.enqueue_many([see.call(n) for n in range(3)])
     async with app.worker(concurrency=1, grace=30) as worker:
         await inside.wait()
-        claims = await worker._backend.claim(worker._sources, consumer=worker.id, limit=2, suspects=0, wait=0)
-        worker._holdings.take(claims)
-        worker._slots.put(claims)
+        await claimed_ahead(worker, 2)
         stopping = asyncio.create_task(worker.stop())
         await until(jobs[1], JobStatus.QUEUED)
         await until(jobs[2], JobStatus.QUEUED)
@@ -408,16 +406,16 @@ def test_a_worker_runs_in_a_thread_that_is_not_the_main_one() -> None:
 
 async def lose_leases(worker: Worker, clock: MovableClock) -> list[Claim]:
     """Have another worker find that this one's leases ran out; which they were."""
-    held = list(worker._holdings._since)
+    held = list(worker._parts.held._since)
     clock.advance(worker.options.lease + 1)
-    reclaimed = await worker._backend.reclaim(worker._sources, limit=10)
+    reclaimed = await worker._parts.store.reclaim(worker._parts.served.claimed, limit=10)
     assert {recovery.id for recovery in reclaimed.recovered} == {claim.id for claim in held}
     return held
 
 
 def renew(worker: Worker, claims: list[Claim]) -> None:
     """As the keeper does when it is its time, and hears that the claims are lost."""
-    worker._orders.heed_renewals([(claim, Renewal.LOST) for claim in claims])
+    worker._parts.claim_control.handle_renewals([(claim, Renewal.LOST) for claim in claims])
 
 
 async def test_a_lost_lease_is_announced_once_and_the_handler_cancelled(
@@ -511,7 +509,7 @@ async def test_jobs_that_crashed_twice_are_run_one_at_a_time(app: App, clock: Mo
 
 async def crash(app: App, clock: MovableClock, count: int) -> None:
     """Have a worker take so many jobs and die."""
-    backend, sources = app._home.backend, app.worker()._sources
+    backend, sources = app._home.backend, [Source(Stream("queue", "default"))]
     await backend.ensure(sources[0], microseconds(LONG))
     await backend.claim(sources, consumer="a worker that dies", limit=count, suspects=0, wait=0)
     clock.advance(LONG + 1)
@@ -521,7 +519,7 @@ async def crash(app: App, clock: MovableClock, count: int) -> None:
 async def test_jobs_that_were_claimed_ahead_and_not_started_are_given_to_others(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(balancer_module, "HOARDED", 0.02)
+    monkeypatch.setattr(prefetch_return_module, "HOARDED", 0.02)
     inside, gate = asyncio.Event(), asyncio.Event()
 
     @app.task(name="see")
@@ -534,11 +532,7 @@ async def test_jobs_that_were_claimed_ahead_and_not_started_are_given_to_others(
     jobs = await app.enqueue_many([see.call(n) for n in range(3)])
     async with app.worker(concurrency=1) as hoarder:
         await inside.wait()
-        claims = await hoarder._backend.claim(
-            hoarder._sources, consumer=hoarder.id, limit=2, suspects=0, wait=0
-        )
-        hoarder._holdings.take(claims)
-        hoarder._slots.put(claims)
+        await claimed_ahead(hoarder, 2)
         async with app.worker():
             assert [await job.result(timeout=10) for job in jobs[1:]] == [1, 2]
         gate.set()
@@ -698,12 +692,10 @@ async def test_a_buffered_job_whose_lease_was_lost_is_left_to_others(app: App, c
     jobs = await app.enqueue_many([see.call(n) for n in range(2)])
     async with app.worker(concurrency=1, lease=LONG) as worker:
         await inside.wait()
-        claims = await worker._backend.claim(worker._sources, consumer=worker.id, limit=1, suspects=0, wait=0)
-        worker._holdings.take(claims)
-        worker._slots.put(claims)
+        claims = await claimed_ahead(worker, 1)
         await app.admin.pause("default")
         renew(worker, await lose_leases(worker, clock))
-        assert claims[0] not in worker._holdings
+        assert claims[0] not in worker._parts.held
         gate.set()
         await app.admin.resume("default")
         assert await jobs[1].result(timeout=10) == 1
@@ -713,9 +705,9 @@ async def test_a_buffered_job_whose_lease_was_lost_is_left_to_others(app: App, c
 async def test_an_error_of_the_engine_itself_is_an_outcome_too(
     app: App, monkeypatch: pytest.MonkeyPatch, heard: list[signals.Signal]
 ) -> None:
-    returned, runs = Judge.returned, 0
+    returned, runs = OutcomePolicy.returned, 0
 
-    def broken_once(self: Judge, run: Run, value: object) -> Outcome:
+    def broken_once(self: OutcomePolicy, run: Run, value: object) -> Outcome:
         nonlocal runs
         runs += 1
         if runs == 1:
@@ -726,7 +718,7 @@ async def test_an_error_of_the_engine_itself_is_an_outcome_too(
     async def see() -> int:
         return 1
 
-    monkeypatch.setattr(Judge, "returned", broken_once)
+    monkeypatch.setattr(OutcomePolicy, "returned", broken_once)
     job = await see.enqueue()
     async with app.worker(concurrency=1):
         assert await job.result(timeout=10) == 1

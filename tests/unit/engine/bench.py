@@ -14,14 +14,22 @@ from headrace.core.clock import MovableClock, microseconds
 from headrace.core.ids import new_id
 from headrace.core.message import ENVELOPE_VERSION, Batch, Envelope, Message, Source, Stream, encode_envelope
 from headrace.engine.bundle import FinishedBundle
-from headrace.engine.desk import Desk
 from headrace.engine.emitter import Emitter
 from headrace.engine.executor import Executor
-from headrace.engine.finished import Finished
-from headrace.engine.holdings import Holdings
-from headrace.engine.judge import Judge
+from headrace.engine.finished import FinishedRun
+from headrace.engine.held_claims import HeldClaims
+from headrace.engine.in_flight import InFlight
+from headrace.engine.leases import Leases
+from headrace.engine.manual_acks import ManualAcks
+from headrace.engine.options import WorkerOptions
+from headrace.engine.outcome_policy import OutcomePolicy
+from headrace.engine.preparation import RunPreparation
+from headrace.engine.processes import Processes
 from headrace.engine.registry import Handler, Registry
+from headrace.engine.served_streams import ServedStreams
+from headrace.engine.slots import Slots
 from headrace.engine.streams import StreamRouter
+from headrace.engine.worker_readers import WorkerReaders
 from tests.routers import open_router
 
 SOURCE = Source(Stream("queue", "work"))
@@ -35,32 +43,54 @@ class Bench:
         self.registry = Registry()
         self.emitter = Emitter()
         self.heard: list[signals.Signal] = []
-        self.deafen = self.emitter.on(signals.Signal, self.heard.append)  # where nobody listens jobs sprint
-        self.holdings = Holdings()
-        self.finished: list[Finished] = []  # of bundles, their parts
+        self.deafen = self.emitter.on(
+            signals.Signal, self.heard.append
+        )  # where nothing listens plain jobs run in one loop
+        self.served = ServedStreams(["work"])
+        self.leases = Leases(self.served, LEASE)
+        self.readers = WorkerReaders()
+        self.held = HeldClaims()
+        self.policy = OutcomePolicy("worker", self.options(), self.held)
+        self.in_flight = InFlight(self.held, self.policy, self.readers)
+        self.finished: list[FinishedRun] = []  # of bundles, their parts
         self._number = 0
 
-    def finish(self, finished: list[Finished] | FinishedBundle) -> None:
+    def finish(self, finished: list[FinishedRun] | FinishedBundle) -> None:
         self.finished += finished if isinstance(finished, list) else finished.parts
 
     def executor(self, concurrency: int = 10) -> Executor:
-        judge = Judge(
-            consumer="worker",
-            max_payload=1000,
-            mark_ttl=60,
-            clock_us=self.holdings.store_clock_us,
+        preparation = RunPreparation(
+            self.registry,
+            self.options(),
+            held=self.held,
+            policy=self.policy,
+            acks=ManualAcks(self.policy, self.in_flight),
+            resources=None,
         )
         return Executor(
             registry=self.registry,
-            emitter=self.emitter,
-            judge=judge,
+            preparation=preparation,
+            policy=self.policy,
+            held=self.held,
+            processes=Processes(1),
+            options=self.options(concurrency),
             consumer="worker",
-            max_payload=1000,
+            emitter=self.emitter,
+        )
+
+    def options(self, concurrency: int = 10) -> WorkerOptions:
+        return WorkerOptions(
+            queues=("work",),
             concurrency=concurrency,
             children=1,
-            clock_us=self.holdings.store_clock_us,
-            desk=Desk(judge, self.finished.append),
+            lease=LEASE,
+            grace=0.0,
+            max_payload=1000,
+            mark_ttl=60.0,
         )
+
+    def slots(self, size: int) -> Slots:
+        return Slots(size, executor=self.executor(size), finish=self.finish)
 
     def task(self, function: Callable[..., Any]) -> str:
         """Register a function that takes no arguments, under its own name."""

@@ -13,12 +13,10 @@ from headrace.core.errors import RequestRefused
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.outcome import DONE, Settlement, Verdict
-from headrace.engine.emitter import Emitter
-from headrace.engine.finished import Finished
-from headrace.engine.judge import Judge
-from headrace.engine.settler import BATCH, Settler
-from headrace.engine.streams import StreamRouter
+from headrace.engine.finished import FinishedRun
+from headrace.engine.settler import BATCH
 from tests.routers import open_router
+from tests.settling import Settling
 from tests.waiting import wait_until
 
 SOURCE = Source(Stream("queue", "work"))
@@ -28,15 +26,11 @@ class Desk:
     """A settler on a memory store whose settles can be watched, held up and made to fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.backend: StreamRouter = open_router("memory://")
-        self.emitter = Emitter()
-        self.heard: list[signals.Signal] = []
-        self.emitter.on(signals.Signal, self.heard.append)
-        judge = Judge(consumer="worker", max_payload=1, mark_ttl=1.0, clock_us=lambda claim: claim.claimed_us)
-        self.settler = Settler(
-            self.backend, emitter=self.emitter, written=self._written, refused=judge.unwritable
-        )
-        self.written: list[tuple[Claim, Verdict, bool]] = []
+        self.backend = open_router("memory://")
+        settling = Settling(self.backend)
+        self.emitter, self.heard = settling.emitter, settling.heard
+        self.settler, self.in_flight = settling.settler, settling.in_flight
+        self.signals, self.written = settling.signals, settling.written
         self.sizes: list[int] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -47,10 +41,6 @@ class Desk:
         self._number = 0
         self._settle = self.backend.settle
         monkeypatch.setattr(self.backend, "settle", self._watched)
-
-    def _written(self, batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
-        for finished, verdict in zip(batch, verdicts, strict=True):
-            self.written.append((finished.claim, verdict, doubtful))
 
     async def _watched(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         self.sizes.append(len(settlements))
@@ -75,8 +65,7 @@ class Desk:
 
     async def finish(self, count: int = 1) -> list[Claim]:
         claims = await self.claims(count)
-        for claim in claims:
-            self.settler.put(Finished(claim, DONE))
+        self.in_flight.write([FinishedRun(claim, DONE) for claim in claims])
         return claims
 
 
@@ -88,7 +77,7 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
 async def test_a_lone_outcome_is_written_at_once(desk: Desk) -> None:
     desk.settler.start()
     (claim,) = await desk.finish()
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     assert desk.written == [(claim, Verdict.KEPT, False)]
     await desk.settler.stop()
 
@@ -101,18 +90,18 @@ async def test_what_gathers_during_a_write_goes_together_in_the_next(desk: Desk)
     for _ in range(10):
         await desk.finish(2)
     desk.gate.set()
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     assert desk.sizes == [1, 20]
     await desk.settler.stop()
 
 
 async def test_a_flood_is_written_in_bounded_batches(desk: Desk) -> None:
     await desk.finish(2 * BATCH + 1)
-    assert len(desk.settler) == 2 * BATCH + 1
+    assert len(desk.in_flight.unwritten) == 2 * BATCH + 1
     desk.settler.start()
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     assert desk.sizes == [BATCH, BATCH, 1]
-    assert len(desk.settler) == 0
+    assert len(desk.in_flight.unwritten) == 0
     await desk.settler.stop()
 
 
@@ -120,18 +109,17 @@ async def test_flushing_says_when_it_took_too_long(desk: Desk) -> None:
     desk.settler.start()
     desk.gate.clear()
     await desk.finish()
-    assert not await desk.settler.flushed(0.01)
+    assert not await desk.in_flight.flushed(0.01)
     desk.gate.set()
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     await desk.settler.stop()
 
 
 async def test_the_verdict_of_the_store_is_passed_on(desk: Desk) -> None:
     (claim,) = await desk.claims(1)
-    desk.settler.put(Finished(claim, DONE))
-    desk.settler.put(Finished(claim, DONE))
+    desk.in_flight.write([FinishedRun(claim, DONE), FinishedRun(claim, DONE)])
     desk.settler.start()
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     assert [verdict for _, verdict, _ in desk.written] == [Verdict.KEPT, Verdict.GONE]
     await desk.settler.stop()
 
@@ -144,7 +132,7 @@ async def test_a_store_that_was_away_gets_everything_when_it_is_back(desk: Desk)
     assert desk.written == []
     desk.away = False
     claims += await desk.finish(2)
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     assert [claim for claim, _, _ in desk.written] == claims
     assert {verdict for _, verdict, _ in desk.written} == {Verdict.KEPT}
     assert isinstance(desk.heard[0], signals.BackendError)
@@ -155,11 +143,11 @@ async def test_after_a_lost_answer_the_verdicts_are_doubtful_and_then_no_more(de
     desk.lose_answers = 1
     desk.settler.start()
     await desk.finish(2)
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     assert [(verdict, doubtful) for _, verdict, doubtful in desk.written] == [(Verdict.GONE, True)] * 2
     desk.written.clear()
     await desk.finish(1)
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     assert [(verdict, doubtful) for _, verdict, doubtful in desk.written] == [(Verdict.KEPT, False)]
     await desk.settler.stop()
 
@@ -168,7 +156,7 @@ async def test_one_that_cannot_be_written_is_given_up_and_the_others_are_written
     claims = await desk.finish(5)
     desk.poison = {claims[2]}
     desk.settler.start()
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     verdicts = {claim: verdict for claim, verdict, _ in desk.written}
     assert list(verdicts) == claims
     assert verdicts.pop(claims[2]) is Verdict.LOST
@@ -188,7 +176,7 @@ async def test_a_store_that_refuses_everything_for_a_while_gets_everything_in_th
     await wait_until(lambda: len(desk.sizes) > 6)
     assert desk.written == []
     desk.refusing = set()
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     assert {(claim, verdict) for claim, verdict, _ in desk.written} == {
         (claim, Verdict.KEPT) for claim in claims
     }
@@ -199,13 +187,15 @@ async def test_one_that_is_refused_in_every_way_is_given_up_as_soon_as_another_i
     claims = await desk.finish(3)
     desk.refusing = {claims[0]}
     desk.settler.start()
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     verdicts = {claim: verdict for claim, verdict, _ in desk.written}
     assert verdicts == {claims[0]: Verdict.LOST, claims[1]: Verdict.KEPT, claims[2]: Verdict.KEPT}
     await desk.settler.stop()
 
 
-async def test_a_store_that_goes_away_between_single_writes_loses_none(desk: Desk) -> None:
+async def test_a_store_that_goes_away_between_single_writes_loses_none(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     claims = await desk.finish(4)
     desk.poison = {claims[0]}
 
@@ -213,32 +203,34 @@ async def test_a_store_that_goes_away_between_single_writes_loses_none(desk: Des
         desk.away = False
 
     desk.emitter.on(signals.BackendError, go_away)
-    first = desk._written
+    settled = desk.signals.settled
 
-    def away_after_the_first(batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
-        first(batch, verdicts, doubtful)
+    def away_after_the_first(finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
+        settled(finished, verdict, doubtful)
         desk.away = len(desk.written) == 2
 
-    desk.settler._written = away_after_the_first
+    monkeypatch.setattr(desk.signals, "settled", away_after_the_first)
     desk.settler.start()
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     assert [claim for claim, _, _ in desk.written] == claims
     await desk.settler.stop()
 
 
-async def test_whoever_is_told_may_fail_without_losing_an_outcome(desk: Desk) -> None:
-    told = desk._written
+async def test_an_announcement_may_fail_without_losing_an_outcome(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled = desk.signals.settled
 
-    def fail_once(batch: list[Finished], verdicts: list[Verdict], doubtful: bool) -> None:
-        told(batch, verdicts, doubtful)
+    def fail_once(finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
+        settled(finished, verdict, doubtful)
         if len(desk.written) == 1:
             raise ValueError("a bug")
 
-    desk.settler._written = fail_once
+    monkeypatch.setattr(desk.signals, "settled", fail_once)
     desk.settler.start()
     (first,) = await desk.finish(1)
     await wait_until(lambda: desk.heard)
     (second,) = await desk.finish(1)
-    assert await desk.settler.flushed(10)
+    assert await desk.in_flight.flushed(10)
     assert [claim for claim, _, _ in desk.written] == [first, second]
     await desk.settler.stop()

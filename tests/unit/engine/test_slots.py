@@ -19,10 +19,10 @@ from tests.unit.engine.bench import SOURCE, Bench
 from tests.waiting import wait_until
 
 
-@pytest.fixture(params=["sprinting", "heard", "wrapped"])
+@pytest.fixture(params=["plain", "heard", "wrapped"])
 def bench(bench: Bench, request: pytest.FixtureRequest) -> Bench:
     """Whether anybody listens to the start of jobs or wraps them, slots do the same."""
-    if request.param == "sprinting":
+    if request.param == "plain":
         bench.deafen()
     if request.param == "wrapped":
         bench.registry.use(lambda run, call_next: call_next(run))
@@ -30,7 +30,7 @@ def bench(bench: Bench, request: pytest.FixtureRequest) -> Bench:
 
 
 def make(bench: Bench, size: int) -> Slots:
-    return Slots(size, executor=bench.executor(size), finish=bench.finish)
+    return bench.slots(size)
 
 
 async def test_buffered_claims_are_run_and_finished(bench: Bench) -> None:

@@ -1,0 +1,261 @@
+"""Puts a worker together, once. Each part takes only parts that are built before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.core.clock import microseconds
+from headrace.core.signals import ChildNotStarted, CleanupFailed, LeftTaskFailed
+from headrace.engine.streams import StreamRouter
+
+from .claim_control import ClaimControl
+from .control import ControlHandler
+from .emitter import Emitter
+from .executor import Executor
+from .failure import described
+from .fairness import SlotFairness
+from .group_reader import EventParts
+from .heartbeat import Heartbeat
+from .held_claims import HeldClaims
+from .in_flight import InFlight
+from .lease_renewal import LeaseRenewal
+from .leases import Leases
+from .manual_acks import ManualAcks
+from .options import WorkerOptions
+from .outcome_policy import OutcomePolicy
+from .prefetch_return import PrefetchReturn
+from .preparation import RunPreparation
+from .processes import Processes
+from .progress import ProgressWriter
+from .promotion import Promotion
+from .pruning import Pruning
+from .queue_reader import QueueReader, ReaderParts
+from .recovery import LeaseRecovery
+from .registry import Registry
+from .resources import Resources
+from .schedule_runner import ScheduleRunner
+from .served_streams import ServedStreams
+from .service import Part
+from .settlement_signals import SettlementSignals
+from .settler import Settler
+from .slots import Slots
+from .subscription import Subscription
+from .subscriptions import Subscriptions
+from .topic_keeping import TopicKeeping
+from .traffic_counter import TrafficCounter
+from .worker_readers import WorkerReaders
+
+
+class WorkerPlan(msgspec.Struct, frozen=True):
+    """What a worker is built from."""
+
+    id: str
+    options: WorkerOptions
+    registry: Registry
+    subscriptions: Sequence[Subscription]
+    emitter: Emitter
+    fires: bool  # its schedules
+
+
+class WorkerParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a worker, in the order in which they depend on each other."""
+
+    store: StreamRouter
+    served: ServedStreams
+    leases: Leases
+    readers: WorkerReaders
+    held: HeldClaims
+    in_flight: InFlight
+    acks: ManualAcks
+    resources: Resources
+    executor: Executor
+    slots: Slots
+    subscriptions: Subscriptions
+    settler: Settler
+    claim_control: ClaimControl
+    lease_renewal: LeaseRenewal
+    promotion: Promotion
+    recovery: LeaseRecovery
+    schedule_runner: ScheduleRunner
+    progress: ProgressWriter
+    heartbeat: Heartbeat
+    control: ControlHandler
+    #: What brings new work in. It stops first.
+    intake: tuple[Part, ...]
+    #: What runs claims and writes their outcomes. It stops last.
+    path: tuple[Part, ...]
+    #: What every worker does at intervals beside its jobs.
+    duties: tuple[Part, ...]
+
+
+def build(plan: WorkerPlan, store: StreamRouter) -> WorkerParts:
+    """Make the parts of a worker on this event loop. Nothing is started, and the store is not asked."""
+    options, registry, emitter = plan.options, plan.registry, plan.emitter
+
+    # What is held, and what becomes of it.
+    served = ServedStreams(options.queues)
+    leases = Leases(served, options.lease)
+    readers = WorkerReaders()
+    held = HeldClaims()
+    policy = OutcomePolicy(plan.id, options, held)
+    in_flight = InFlight(held, policy, readers)
+    acks = ManualAcks(policy, in_flight)
+
+    # Running.
+    resources = _resources(plan)
+    preparation = RunPreparation(registry, options, held=held, policy=policy, acks=acks, resources=resources)
+    processes = Processes(
+        options.children,
+        freed=readers.room,
+        not_started=lambda error, delay: emitter.emit(ChildNotStarted(plan.id, described(error), delay)),
+    )
+    executor = Executor(
+        registry=registry,
+        preparation=preparation,
+        policy=policy,
+        held=held,
+        processes=processes,
+        options=options,
+        consumer=plan.id,
+        emitter=emitter,
+        resources=resources,
+    )
+    slots = Slots(options.concurrency, executor=executor, finish=in_flight.finish)
+
+    # Reading: jobs are the first reader, then groups and fan-outs.
+    signals = SettlementSignals(emitter, worker=plan.id)
+    parts = ReaderParts(store, slots, held, in_flight, leases, emitter)
+    queue_readers = _queue_readers(plan, parts, served, readers, processes)
+    fairness = SlotFairness(
+        slots,
+        held.running,
+        registry=registry,
+        subscriptions=plan.subscriptions,
+        with_jobs=bool(registry.queues().intersection(options.queues)),
+        room_made=readers.room,
+    )
+    subscriptions = Subscriptions(
+        plan.subscriptions,
+        worker=plan.id,
+        registry=registry,
+        served=served,
+        readers=readers,
+        parts=parts,
+        events=EventParts(fairness, acks, preparation, signals),
+    )
+
+    # Settling.
+    traffic = TrafficCounter(store, emitter=emitter)
+    settler = Settler(
+        store,
+        in_flight=in_flight,
+        held=held,
+        readers=readers,
+        signals=signals,
+        traffic=traffic,
+        emitter=emitter,
+    )
+
+    # Upkeep.
+    claim_control = ClaimControl(plan.id, slots=slots, held=held, in_flight=in_flight, emitter=emitter)
+    lease_renewal = LeaseRenewal(
+        store.lease_keeper(),
+        held=held,
+        leases=leases,
+        report=claim_control.handle_renewals,
+        emitter=emitter,
+    )
+    promotion = Promotion(store, served, emitter=emitter)
+    recovery = LeaseRecovery(store, served, leases=leases, emitter=emitter)
+    schedule_runner = ScheduleRunner(
+        store,
+        served.queues,
+        registry.schedules.values(),
+        emitter=emitter,
+        mark_us=microseconds(options.mark_ttl),
+    )
+    progress = ProgressWriter(store, running=held.running, policy=policy, emitter=emitter)
+    heartbeat = Heartbeat(
+        store,
+        plan.id,
+        options,
+        served=served,
+        readers=readers,
+        held=held,
+        leases=leases,
+        claim_control=claim_control,
+        timings=schedule_runner.timings if plan.fires else (),
+        emitter=emitter,
+    )
+    duties: tuple[Part, ...] = (
+        lease_renewal,
+        PrefetchReturn(slots, held, in_flight=in_flight, emitter=emitter),
+        progress,
+        promotion,
+        recovery,
+        Pruning(store, emitter=emitter),
+        heartbeat,
+    )
+    if not all(each.fan_out for each in plan.subscriptions):
+        duties += (TopicKeeping(store, plan.subscriptions, served, emitter=emitter),)
+    control = ControlHandler(
+        claim_control=claim_control,
+        readers=readers,
+        leases=leases,
+        promotion=promotion,
+        schedule_runner=schedule_runner,
+    )
+    return WorkerParts(
+        store=store,
+        served=served,
+        leases=leases,
+        readers=readers,
+        held=held,
+        in_flight=in_flight,
+        acks=acks,
+        resources=resources,
+        executor=executor,
+        slots=slots,
+        subscriptions=subscriptions,
+        settler=settler,
+        claim_control=claim_control,
+        lease_renewal=lease_renewal,
+        promotion=promotion,
+        recovery=recovery,
+        schedule_runner=schedule_runner,
+        progress=progress,
+        heartbeat=heartbeat,
+        control=control,
+        intake=(*queue_readers, subscriptions, *((schedule_runner,) if plan.fires else ())),
+        path=(slots, settler, traffic),
+        duties=duties,
+    )
+
+
+def _queue_readers(
+    plan: WorkerPlan,
+    parts: ReaderParts,
+    served: ServedStreams,
+    readers: WorkerReaders,
+    processes: Processes,
+) -> tuple[QueueReader, ...]:
+    """The reader of jobs. A worker without queues has none."""
+    if not served.queues:
+        return ()
+    pool = processes if plan.registry.has_children else None
+    reader = QueueReader(parts, served.queues, consumer=plan.id, processes=pool)
+    readers.add(reader, served.queues)
+    return (reader,)
+
+
+def _resources(plan: WorkerPlan) -> Resources:
+    emitter = plan.emitter
+    return Resources(
+        lifespan=plan.registry.lifespan,
+        announce=lambda name, error: emitter.emit(CleanupFailed(plan.id, name, described(error))),
+        left_behind=lambda run, error: emitter.emit(
+            LeftTaskFailed(run.id, run.task, run.queue, error=described(error))
+        ),
+    )

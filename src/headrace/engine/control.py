@@ -1,0 +1,57 @@
+"""Passes what other processes announce on to the part of the worker that it is for."""
+
+from __future__ import annotations
+
+from headrace.core.orders import (
+    CancelOrder,
+    DueOrder,
+    LayoutOrder,
+    LeaseOrder,
+    MissedOrder,
+    Order,
+    PauseOrder,
+    ScheduleOrder,
+)
+
+from .claim_control import ClaimControl
+from .leases import Leases
+from .promotion import Promotion
+from .schedule_runner import ScheduleRunner
+from .worker_readers import WorkerReaders
+
+
+class ControlHandler:
+    def __init__(
+        self,
+        *,
+        claim_control: ClaimControl,
+        readers: WorkerReaders,
+        leases: Leases,
+        promotion: Promotion,
+        schedule_runner: ScheduleRunner,
+    ) -> None:
+        self._claim_control = claim_control
+        self._readers = readers
+        self._leases = leases
+        self._promotion = promotion
+        self._schedule_runner = schedule_runner
+
+    def handle(self, order: Order) -> None:
+        match order:
+            case CancelOrder(stream=stream, id=id):
+                self._claim_control.cancel(stream, id)
+            case PauseOrder(stream=stream, paused=True):
+                self._claim_control.handle_pauses(frozenset({stream}))
+            case PauseOrder():
+                self._readers.look_again()
+            case DueOrder(stream=stream):
+                self._promotion.something_is_due(stream)
+            case LeaseOrder(stream=stream, lease_us=lease_us):
+                self._leases.changed({stream: lease_us})
+            case ScheduleOrder(stream=stream):
+                self._schedule_runner.heed(stream)
+            case MissedOrder():
+                self._promotion.something_is_due(None)
+                self._schedule_runner.heed(None)
+            case LayoutOrder():
+                pass  # the router above the store handles it

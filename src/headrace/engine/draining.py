@@ -1,0 +1,42 @@
+"""When a burst worker may end: nothing is queued, running, retrying or due any more."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.core.errors import BackendUnavailable
+
+from .build import WorkerParts
+
+#: Seconds between looks at the queues of a worker that has nothing in hand.
+LOOK = 0.02
+
+#: Seconds: long enough to mean "until it is so".
+UNTIL_SO = 3600.0
+
+
+async def until_drained(parts: WorkerParts) -> None:
+    """Wait until nothing is left that this worker could do, or that other workers do and may fail at."""
+    held, slots = parts.held, parts.slots
+    while True:
+        await slots.until_quiet(UNTIL_SO)
+        await parts.in_flight.flushed(UNTIL_SO)
+        try:
+            looked = not len(held) and await parts.subscriptions.have_nothing() and await _nothing_left(parts)
+            if looked and slots.quiet and not len(held):
+                return
+        except BackendUnavailable:
+            pass  # the services announce it; look again when the store is back
+        await asyncio.sleep(LOOK)
+
+
+async def _nothing_left(parts: WorkerParts) -> bool:
+    for topic in tuple(parts.served.topics):
+        if (await parts.store.counts(topic.stream)).due:
+            return False
+    for source in tuple(parts.served.claimed):
+        counts = await parts.store.counts(source.stream)
+        waiting = 0 if counts.paused else counts.queued + counts.retrying + counts.due
+        if counts.running or waiting:
+            return False
+    return True
