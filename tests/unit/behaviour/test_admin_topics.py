@@ -340,7 +340,7 @@ async def test_dead_events_are_discarded(app: App, shop: Shop) -> None:
 async def test_an_event_is_not_edited_and_the_refusal_says_what_to_do(app: App, shop: Shop) -> None:
     [id] = await shop.publish(1)
     await drain(app)
-    with pytest.raises(ConfigurationError, match="publish it anew"):
+    with pytest.raises(ConfigurationError, match="publish a corrected one"):
         await app.admin.edit(id, args=[2])
 
 

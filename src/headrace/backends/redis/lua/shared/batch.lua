@@ -13,8 +13,8 @@ local function early_answer(last, sealed)
     local of, expiry, before = string.match(last, '^(%d+) (%d+) (.*)$')
     if of and tonumber(expiry) > now then
       if of == number then
-        local is_read, said = pcall(cmsgpack.unpack, before)
-        return before ~= '' and is_read and type(said) == 'table' and said or {}
+        local is_read, earlier = pcall(cmsgpack.unpack, before)
+        return before ~= '' and is_read and type(earlier) == 'table' and earlier or {}
       elseif tonumber(of) > tonumber(number) then
         return redis.error_reply('STALE a later batch of this producer was already taken')
       end
