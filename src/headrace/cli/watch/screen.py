@@ -171,7 +171,8 @@ class WatchScreen:
             self._state.tell(await perform(self._app, action))
         except HeadraceError as error:
             self._state.tell(f"{action}: {short(str(error))}", error=True)
-        self._state.running = None
+        finally:
+            self._state.running = None
         self._look_now.set()
         self._draw()
 

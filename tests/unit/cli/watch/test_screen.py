@@ -94,6 +94,24 @@ async def test_keys_steer_the_store_and_q_ends_it(app: App, terminal: FedTermina
     assert terminal.depth == 0
 
 
+async def test_an_action_that_fails_is_shown_and_the_next_one_is_possible(
+    app: App, terminal: FedTerminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(queue: str) -> None:
+        raise BackendUnavailable("the store is gone")
+
+    monkeypatch.setattr(app.admin, "pause", fail)
+    await app.enqueue(app.tasks["shop.mail"].call("ada"))
+    running = asyncio.create_task(WatchScreen(app, terminal, 0.05).run())
+    await terminal.shows("▸ mails")
+    terminal.type(b"p")
+    await terminal.shows("pausing mails: the store is gone")
+    terminal.type(b"r")
+    await terminal.shows("queue mails has no dead letters")
+    terminal.type(b"q")
+    assert await ended(running) == 0
+
+
 async def test_a_lost_store_is_shown_and_comes_back_by_itself(
     app: App, terminal: FedTerminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
