@@ -6,6 +6,9 @@ SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration)
 # Unit tests also run on these, where they are installed.
 OTHER_PYTHONS := 3.12 3.13
 
+# Where it is set, each of the hundreds of processes that tests start compiles the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
