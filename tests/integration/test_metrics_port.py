@@ -89,6 +89,7 @@ async def test_a_worker_answers_probes_and_scrapes(workshop: Workshop) -> None:
     assert (await get(f"{url}/readyz"))[0] == 200
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("workshop", ["redis-6.2"], indirect=True)
 async def test_while_the_store_is_away_a_worker_is_not_ready_and_says_so(workshop: Workshop) -> None:
     worker = await workshop.start_ready("--metrics-port", "0")

@@ -39,7 +39,7 @@ from headrace.core.outcome import (
     Verdict,
 )
 from headrace.core.record import JobStatus, WorkerInfo
-from tests.constellations import text_of
+from tests.constellations import QUICKLY, text_of
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import Server, require, rows
@@ -699,7 +699,7 @@ async def test_large_bodies_are_moved_in_small_steps(bench: Bench, monkeypatch: 
 
 async def test_replicated_means_that_a_replica_has_it(tmp_path: Path) -> None:
     program = require("valkey-9.1")
-    with Server(program, directory=tmp_path / "primary") as primary:
+    with Server(program, directory=tmp_path / "primary", arguments=QUICKLY) as primary:
         backend = open_store(primary.url, durability="replicated")
         await backend.open()
         try:
@@ -708,7 +708,7 @@ async def test_replicated_means_that_a_replica_has_it(tmp_path: Path) -> None:
                 await backend.append(alone)
             assert caught.value.uncertain
             assert (await backend.counts(STREAM)).queued == 1
-            arguments = ["--replicaof", f"127.0.0.1 {primary.port}", "--repl-diskless-sync-delay", "0"]
+            arguments = ["--replicaof", f"127.0.0.1 {primary.port}"]
             with Server(program, directory=tmp_path / "replica", arguments=arguments):
                 await wait_until(lambda: _has_replica(primary), timeout=20, message="the replica is in step")
                 for batch in (alone, together):

@@ -57,6 +57,7 @@ async def test_workers_killed_while_producers_go_on_lose_nothing(workshop: Works
     assert len(unexplained) == len(set(unexplained))
 
 
+@pytest.mark.more
 async def test_refusals_of_writes_for_longer_than_a_lease_cost_nobody_a_job(workshop: Workshop) -> None:
     lease = 4 * LEASE  # far longer than loops wait between two tries
     await workshop.start_ready(lease=lease)

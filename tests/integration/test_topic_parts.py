@@ -125,6 +125,7 @@ async def test_order_by_key_holds_in_parts_while_members_are_killed(workshop: Wo
     await _play(workshop, kill=True)
 
 
+@pytest.mark.more
 @pytest.mark.timeout(120)
 async def test_order_by_key_holds_in_parts_on_a_cluster(cluster_workshop: Workshop) -> None:
     await _play(cluster_workshop, kill=False)
