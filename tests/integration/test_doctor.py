@@ -340,7 +340,7 @@ async def test_what_workers_hold_that_are_gone_is_told(redis_server: Server) -> 
         await bench.add(3)
         await bench.claim(consumer="lost-worker")
         assert (await examine(redis_server.url, namespace=namespace)).level("consumers") == OK
-        await bench.backend._age_pending(100)
+        await bench.age(100)
         found = await examine(redis_server.url, namespace=namespace)
         assert found.level("consumers") == WARN
         assert "3 messages" in found["consumers"].text

@@ -60,7 +60,7 @@ async def test_every_kind_of_connection_notices_a_black_hole(
     leases = far.backend.lease_keeper()
     await leases.renew(held)
     waiting = asyncio.create_task(far.claim(wait=LONG))
-    await wait_until(lambda: is_blocked(far), message="the claim blocks")
+    await wait_until(lambda: far.is_blocked(), message="the claim blocks")
     subscription = far.backend._announcements._link.wire
     proxy.hold_standing()
     renewal = leases.renew(held)
@@ -194,10 +194,6 @@ async def test_close_does_not_wait_for_an_attempt(far: Bench, proxy: Proxy) -> N
     await asyncio.wait_for(far.backend.close(), 2)
     with pytest.raises(BackendUnavailable, match="closed"):
         await asked
-
-
-def is_blocked(bench: Bench) -> bool:
-    return any(reader._blocking is not None for reader in bench.backend._readers.values())
 
 
 async def test_a_host_name_is_resolved_while_the_default_executor_is_taken(server: Server) -> None:

@@ -127,7 +127,7 @@ async def test_a_claim_that_waits_on_a_server_that_becomes_a_replica_is_told(
     server: Server, bench: Bench
 ) -> None:
     waiting = asyncio.create_task(bench.claim(wait=LONG))
-    await wait_until(lambda: is_blocked(bench), message="the claim blocks")
+    await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     server.command("REPLICAOF", *NOWHERE)
     assert (await refusal(waiting)).transient
     assert "is a replica" in str(await refusal(bench.claim(wait=LONG)))
@@ -315,7 +315,7 @@ async def test_a_worker_starts_and_reclaims_without_memory(server: Server) -> No
         store.server = msgspec.structs.replace(store.server, run_id="another")
         assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
         await store.command("HDEL", store.queue(STREAM).keys.meta, "patient")
-        await bench.backend._age_pending(60)
+        await bench.age(60)
         [recovery] = (await bench.backend.reclaim([SOURCE], limit=10)).recovered
         assert recovery.status is JobStatus.QUEUED
 
@@ -378,13 +378,9 @@ async def test_a_key_of_somebody_else_is_told(server: Server, bench: Bench) -> N
 # --- short ways to say common things ---------------------------------------------------------------------
 
 
-def is_blocked(bench: Bench) -> bool:
-    return any(reader._blocking is not None for reader in bench.backend._readers.values())
-
-
 async def is_watched(bench: Bench, id: str) -> bool:
     key = f"{{{bench.namespace}:q:{STREAM.name}}}:w"
-    return bool(await bench.backend._store.command("HEXISTS", key, id))
+    return bool(await bench.command("HEXISTS", key, id))
 
 
 def info(server: Server, section: str) -> bytes:

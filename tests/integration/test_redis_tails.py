@@ -26,7 +26,7 @@ async def bench(redis_server: Server) -> AsyncIterator[Bench]:
 
 async def _connections(bench: Bench) -> int:
     """Those that have waited for events, of any process."""
-    clients = (await bench.backend._store.command("CLIENT", "LIST")).decode()
+    clients = (await bench.command("CLIENT", "LIST")).decode()
     return sum("cmd=xread " in line for line in clients.splitlines())
 
 
