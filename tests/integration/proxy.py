@@ -25,6 +25,7 @@ class Proxy:
 
     def __init__(self, server_port: int) -> None:
         self.lost = 0
+        self.asked = 0  #: connections that clients have asked for
         self.held = False
         self.delay = 0.0  #: seconds by which each piece is late
         self.piece = PIECE  #: bytes passed on at once
@@ -40,6 +41,11 @@ class Proxy:
     def url(self) -> str:
         assert self._listener is not None
         return f"redis://{HOST}:{self._listener.port}/0"
+
+    @property
+    def standing(self) -> int:
+        """How many connections lead to the server."""
+        return len(self._lines)
 
     def lose_reply(self, to: bytes, times: int = 1) -> None:
         """Let the next request that holds these bytes pass, and lose its reply and the connection."""
@@ -80,6 +86,7 @@ class Proxy:
         await self._listener.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.asked += 1
         if not self._is_cut:
             await self._relay(reader, writer)
 
