@@ -29,6 +29,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             yield server.url
 
 
+@pytest.mark.more
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("url", STORES, indirect=True)
 def test_pages_of_many_waiting_jobs_come_within_a_second(url: str, browser: Any) -> None:

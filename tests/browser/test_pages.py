@@ -66,9 +66,14 @@ FOCUSED = "(here => here.name || here.innerText || '')(document.activeElement)"
 SIZES = {"desk": (1200, 900), "phone": (360, 740)}
 
 
+@pytest.mark.timeout(300)  # it looks at every page
 @pytest.mark.parametrize(
     ("stand", "size", "scheme"),
-    [("sqlite", "desk", "light"), ("redis", "phone", "dark")],
+    [
+        ("sqlite", "phone", "dark"),
+        pytest.param("sqlite", "desk", "light", marks=pytest.mark.more),
+        pytest.param("redis", "phone", "dark", marks=pytest.mark.more),
+    ],
     indirect=["stand"],
 )
 def test_every_page_is_harmless_fits_and_shuts_nobody_out(
