@@ -24,7 +24,7 @@ MOST_SECONDS, MANY_SECONDS = 12.0, 60.0
 
 MANY = (pytest.mark.more, pytest.mark.timeout(3 * MANY_SECONDS))
 lengths = pytest.mark.parametrize(
-    "examples", [pytest.param(30, id="few"), pytest.param(600, id="many", marks=MANY)]
+    "examples", [pytest.param(15, id="few"), pytest.param(600, id="many", marks=MANY)]
 )
 
 #: No text, no state, no number, and numbers that nobody means.
