@@ -359,7 +359,7 @@ async def test_a_removed_group_leaves_no_key(events: Events) -> None:
     claims = await events.claim(2)
     dead = Dead(claims[1].state, DeadReason.EXHAUSTED, Failure("Error", "no"))
     await events.backend.settle([Settlement(claims[1], dead)])
-    assert await events.backend.remove(GROUP.stream)
+    assert await events.backend.remove_stream(GROUP.stream)
     assert await events.claim() == []
     assert [key for key in await events.keys() if ":g:" in key] == []
 
@@ -368,7 +368,7 @@ async def test_a_token_from_before_a_removal_never_fits_again(events: Events) ->
     await events.join()
     await events.publish()
     [claim] = await events.claim()
-    await events.backend.remove(GROUP.stream)
+    await events.backend.remove_stream(GROUP.stream)
     await events.join()
     store = events.backend._store
     facts = await store.command("XINFO", "STREAM", store.queue(GROUP.stream).keys.lanes[3])

@@ -331,6 +331,17 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
         """
 
     @abstractmethod
+    async def remove_stream(self, stream: Stream) -> bool:
+        """Take a stream out of the store; False: it stays, or there is no such stream. Repeatable.
+
+        A group goes with everything it has drawn, its dead letters too, and those who wait for one of its
+        messages are woken. It is remembered as removed: only `join` makes it again. What was ensured or
+        paused under the name of a group that was never joined goes as well.
+
+        A queue or topic goes only when it is empty, in the same step: without a message that waits, runs or
+        is dead, without an event, a group or a schedule. Its marks may go with it."""
+
+    @abstractmethod
     async def append(self, batch: Batch) -> list[Answer]:
         """Store the messages of a batch, in order, in one step; one answer each.
 

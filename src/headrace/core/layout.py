@@ -204,12 +204,6 @@ class Layouts(ABC):
         `arrange` and `join` raise `Moved`, too. `swap_schedules` and `replay` go on.
         """
 
-    @abstractmethod
-    async def drop(self, part: Stream) -> None:
-        """Take a part of a forgotten generation out of the store. Whoever calls this has seen that it is
-        empty, and has given everybody the time to hear that it is not to be claimed from any more.
-        Repeatable."""
-
     async def split(self, stream: Stream, parts: int) -> Layout:
         """Have so many parts from now on; answers what stands then. A topic that is in use stays as it is. A
         store by itself cannot do this."""

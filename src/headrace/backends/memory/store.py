@@ -199,12 +199,20 @@ class Store:
         return new
 
     def remove(self, stream: Stream) -> bool:
-        group, topic = self.shelves.get(stream), self.topic(stream)
-        if not isinstance(group, GroupShelf) or not group.joined:
+        shelf = self.shelves.get(stream)
+        if shelf is None or (stream.kind != "group" and shelf.in_use):
             return False
+        del self.shelves[stream]
+        self.layouts.pop(stream, None)
+        if not isinstance(shelf, GroupShelf):
+            shelf.ring()  # those who claim wait at the stream that comes next under this name
+            return shelf.established
+        if not shelf.joined:
+            return False
+        topic = self.topic(stream)
         topic.removed.add(stream.group)
-        del topic.groups[stream.group], self.shelves[stream]
-        group.leave()
+        del topic.groups[stream.group]
+        shelf.leave()
         return True
 
     def tend(

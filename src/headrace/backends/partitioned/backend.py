@@ -279,9 +279,6 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
             return await self._changes.lay_out_topic(stream, parts)
         return await self._changes.split(stream, parts)
 
-    async def drop(self, part: Stream) -> None:
-        await self._inner.drop(part)
-
     @property
     def declared(self) -> Mapping[Stream, int]:
         return self._declarations.parts

@@ -36,7 +36,7 @@ from .readers import Readers
 from .recovery import Recoverer
 from .reporting import report_calls
 from .scheduling import RedisScheduling
-from .scripts import AGE, APPEND_ONE, CANCEL, ENSURE, ISSUE, LOOK, PROMOTE, RETIRE, SWEEP
+from .scripts import AGE, APPEND_ONE, CANCEL, ENSURE, ISSUE, LOOK, PROMOTE, REMOVE_STREAM, RETIRE, SWEEP
 from .settling import steps_of, verdicts_of
 from .store import Store
 from .tail import Tail
@@ -162,6 +162,15 @@ class RedisBackend(RedisExamination, RedisLayouts, RedisScheduling, RedisTopics,
         previous = await self._store.run(self._store.queue(source.stream).call(ENSURE, lease_us))
         self._ensured[source.stream] = (source, lease_us)
         return int(previous) if previous and previous.isdigit() and int(previous) != lease_us else None
+
+    async def remove_stream(self, stream: Stream) -> bool:
+        is_group = stream.kind == "group"
+        removed = bool(await self._store.run(self._store.queue(stream).call(REMOVE_STREAM)))
+        if not removed and not is_group:
+            return False
+        listed = bool(await self._store.command("SREM", self._store.keys.streams, label_of(stream)))
+        self._store.listed.discard(stream)
+        return removed if is_group else listed
 
     async def append(self, batch: Batch) -> list[Answer]:
         if not batch.messages:
