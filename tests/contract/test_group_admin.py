@@ -163,7 +163,7 @@ async def test_a_removed_group_is_forgotten_with_all_it_had(orders: Orders) -> N
     claims = await orders.claim(group, 3)
     await orders.stand.retry(claims[1])
     await orders.stand.die(claims[2])
-    assert await orders.backend.remove(group.stream)
+    assert await orders.backend.remove_stream(group.stream)
     assert (await orders.record()).groups == ()
     assert group.stream not in await orders.backend.streams()
     assert await orders.backend.counts(group.stream) == Counts()
@@ -175,7 +175,7 @@ async def test_a_removed_group_leaves_the_log_and_the_others_alone(orders: Order
     billing, mail = await orders.join("billing"), await orders.join("mail")
     await orders.publish("a")
     await orders.claim(mail)
-    await orders.backend.remove(billing.stream)
+    await orders.backend.remove_stream(billing.stream)
     assert await orders.ids() == ["a"]
     assert await orders.status(mail, "a") is JobStatus.RUNNING
 
@@ -183,7 +183,7 @@ async def test_a_removed_group_leaves_the_log_and_the_others_alone(orders: Order
 async def test_whoever_claims_for_a_removed_group_gets_nothing(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
-    await orders.backend.remove(group.stream)
+    await orders.backend.remove_stream(group.stream)
     await orders.publish("b")
     assert await orders.claim(group) == []
     assert await orders.claim(group, by=await orders.stand.other()) == []
@@ -196,7 +196,7 @@ async def test_what_was_claimed_for_a_removed_group_is_lost(orders: Orders) -> N
     group = await orders.join()
     await orders.publish("a", "b")
     first, second = await orders.claim(group)
-    await orders.backend.remove(group.stream)
+    await orders.backend.remove_stream(group.stream)
     assert await orders.stand.renew(first) == [Renewal.LOST]
     assert await orders.stand.settle(first, Done()) is Verdict.GONE
     assert await orders.stand.settle(second, retry()) is Verdict.LOST
@@ -209,7 +209,7 @@ async def test_a_removed_group_can_be_joined_anew(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b")
     before = await orders.claim_one(group, "a")
-    await orders.backend.remove(group.stream)
+    await orders.backend.remove_stream(group.stream)
     assert await orders.backend.join(group.stream, BEGINNING)
     assert await orders.claim_ids(group) == ["a", "b"]
     assert await orders.stand.settle(before, retry()) is Verdict.LOST
@@ -219,7 +219,7 @@ async def test_a_removed_group_can_be_joined_anew(orders: Orders) -> None:
 async def test_whoever_waits_for_a_removed_group_gets_on_when_it_is_joined_anew(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
-    await orders.backend.remove(group.stream)
+    await orders.backend.remove_stream(group.stream)
     claiming = await orders.start_claiming(group)
     other = await orders.stand.other()
     assert await other.join(group.stream, BEGINNING)
@@ -229,7 +229,7 @@ async def test_whoever_waits_for_a_removed_group_gets_on_when_it_is_joined_anew(
 async def test_a_group_that_is_removed_under_a_waiting_claim_gets_on_too(orders: Orders) -> None:
     group = await orders.join()
     claiming = await orders.start_claiming(group)
-    await orders.backend.remove(group.stream)
+    await orders.backend.remove_stream(group.stream)
     await orders.backend.join(group.stream, NEW)
     await orders.publish("a")
     assert await soon(claiming) == ["a"]
@@ -239,16 +239,16 @@ async def test_a_group_joined_anew_remembers_no_order(orders: Orders) -> None:
     group = await orders.join(ordered=True)
     await orders.publish("a1", "a2", key="a")
     await orders.claim(group)
-    await orders.backend.remove(group.stream)
+    await orders.backend.remove_stream(group.stream)
     await orders.join(ordered=True)
     assert await orders.finish(group) == ["a1", "a2"]
 
 
 async def test_a_group_that_does_not_exist_is_not_removed(orders: Orders) -> None:
-    assert not await orders.backend.remove(group_stream("orders", "nobody"))
+    assert not await orders.backend.remove_stream(group_stream("orders", "nobody"))
     group = await orders.join()
-    assert await orders.backend.remove(group.stream)
-    assert not await orders.backend.remove(group.stream)
+    assert await orders.backend.remove_stream(group.stream)
+    assert not await orders.backend.remove_stream(group.stream)
 
 
 # --- pause, leases, workers -------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ async def test_the_success_of_two_holders_at_once_counts_once(orders: Orders) ->
 async def test_a_lost_group_that_several_find_again_is_found_once(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c")
-    await orders.backend.remove(group.stream)
+    await orders.backend.remove_stream(group.stream)
     backends = await _processes(orders)
     joined = await asyncio.gather(*[by.join(group.stream, BEGINNING) for by in backends])
     assert sum(joined) == 1

@@ -173,7 +173,7 @@ async def test_a_group_that_is_ordered_no_more_keeps_the_order_of_what_it_passed
 
 async def test_a_group_that_is_removed_forgets_what_it_passed_over(orders: Orders, group: Source) -> None:
     await stick(orders, group, *MANY)
-    await orders.backend.remove(group.stream)
+    await orders.backend.remove_stream(group.stream)
     await orders.join(start=NEW, ordered=True)
     await orders.publish("next", key="a")
     assert await orders.finish(group) == ["next"]

@@ -202,7 +202,7 @@ async def test_a_removed_group_holds_nothing(orders: Orders) -> None:
     await orders.publish("a", "b")
     await orders.finish(here)
     await orders.stand.advance(61)
-    await orders.backend.remove(gone.stream)
+    await orders.backend.remove_stream(gone.stream)
     assert await orders.tend(here) == Tended(trimmed=2)
 
 

@@ -63,7 +63,7 @@ async def _empty_topic(backend: StreamRouter, topic: Stream) -> None:
     while (await backend.tend([group_stream(topic.name, "tidy")], limit=1000)).more:
         pass
     for record in (await backend.topics([topic.name]))[0].groups:
-        assert await backend.remove(record.stream)
+        assert await backend.remove_stream(record.stream)
 
 
 async def _forget(stand: Stand, backend: StreamRouter) -> None:

@@ -178,7 +178,7 @@ class Rejoin:
         pair.busy(self.group)
         pair.compare_log()
         stream = pair.source(self.group).stream
-        assert pair.run(pair.backends[1].remove(stream))
+        assert pair.run(pair.backends[1].remove_stream(stream))
         assert pair.run(pair.orders.claim(pair.source(self.group))) == []
         pair.join(self.group, _start(pair, self.choice))
 

@@ -360,7 +360,7 @@ async def test_a_removed_group_leaves_no_key(events: Events) -> None:
     claims = await events.claim(2)
     dead = Dead(claims[1].state, DeadReason.EXHAUSTED, Failure("Error", "no"))
     await events.backend.settle([Settlement(claims[1], dead)])
-    assert await events.backend.remove(GROUP.stream)
+    assert await events.backend.remove_stream(GROUP.stream)
     assert await events.claim() == []
     assert [key for key in await events.keys() if ":g:" in key] == []
 
@@ -369,7 +369,7 @@ async def test_a_token_from_before_a_removal_never_fits_again(events: Events) ->
     await events.join()
     await events.publish()
     [claim] = await events.claim()
-    await events.backend.remove(GROUP.stream)
+    await events.backend.remove_stream(GROUP.stream)
     await events.join()
     [lane] = [key for key in await events.keys() if key.endswith("/s:normal")]
     facts = await events.bench.command("XINFO", "STREAM", lane)

@@ -316,7 +316,7 @@ class Admin:
         steps = RepeatableSteps()
         if not await steps.take(lambda: self._is_known(stream)):
             return False
-        removed = await steps.take(lambda: self._backend.remove(stream))
+        removed = await steps.take(lambda: self._backend.remove_stream(stream))
         return removed or steps.doubt is not None  # it was there, and is not any more
 
     async def _is_known(self, group: Stream) -> bool:

@@ -80,7 +80,7 @@ import msgspec
 
 from .claim import Claim, Report
 from .examination import Examination
-from .layout import Layout, Layouts
+from .layout import Layout
 from .message import Batch, Message, Source, Stream
 from .orders import Order, Standing
 from .outcome import DeadReason, Failure, Settlement, Verdict
@@ -291,7 +291,7 @@ class Inspector(ABC):
         """Replace the body of a scheduled, retrying or dead message; False: it is none of these."""
 
 
-class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
+class Backend(Inspector, Scheduling, Topics, Counting, Examination):
     """A store. One instance belongs to one app and one event loop; many instances share one store.
 
     `appends_at_once` is how many appends to a stream it pays to have under way, each of another producer: one
@@ -329,6 +329,17 @@ class Backend(Inspector, Scheduling, Topics, Counting, Layouts, Examination):
         order. A lease that is shortened holds for `reclaim` as it was until it would have run out, so that
         whoever holds a message hears of it first. Repeatable.
         """
+
+    @abstractmethod
+    async def remove_stream(self, stream: Stream) -> bool:
+        """Take a stream out of the store; False: it stays, or there is no such stream. Repeatable.
+
+        A group goes with everything it has drawn, its dead letters too, and those who wait for one of its
+        messages are woken. It is remembered as removed: only `join` makes it again. What was ensured or
+        paused under the name of a group that was never joined goes as well.
+
+        A queue or topic goes only when it is empty, in the same step: without a message that waits, runs or
+        is dead, without an event, a group or a schedule. Its marks may go with it."""
 
     @abstractmethod
     async def append(self, batch: Batch) -> list[Answer]:

@@ -21,7 +21,6 @@ between, whichever process dies.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Annotated, Final
 
 import msgspec
@@ -182,13 +181,3 @@ def checked_partitions(value: object) -> int:
             f"partitions must be {PARTS_MOST} at most, not {value}: every worker waits at each of them"
         )
     return whole_number("partitions", value, least=1, most=PARTS_MOST)
-
-
-class Layouts(ABC):
-    """Verbs of every store that are needed for streams with parts."""
-
-    @abstractmethod
-    async def drop(self, part: Stream) -> None:
-        """Take a part of a forgotten generation out of the store. Whoever calls this has seen that it is
-        empty, and has given everybody the time to hear that it is not to be claimed from any more.
-        Repeatable."""

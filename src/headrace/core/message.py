@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from .bounds import Count, MomentUs, SpanUs
+from .clock import SECOND
 from .job_log import LINES_MOST, NO_LOG, JobLog
 from .options import Overrides
 
@@ -124,6 +125,10 @@ def are_alike(messages: list[Message]) -> bool:
             for message in messages
         ]
     )
+
+
+#: How long the answers to a producer's last batch are remembered, in microseconds.
+PRODUCER_TTL_US: Final = 600 * SECOND
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from .bounds import Count, MomentUs
-from .clock import datetime_of
+from .clock import SECOND, datetime_of
 from .job_log import NO_LOG, JobLog
 from .message import FRESH, NORMAL, State, Stream
 from .outcome import DeadReason, Failure
@@ -98,6 +98,10 @@ class RunningJob(msgspec.Struct, frozen=True, array_like=True):
     id: str
     task: str
     since_us: MomentUs
+
+
+#: How long a worker is remembered after a heartbeat, in microseconds.
+WORKER_TTL_US: Final = 60 * SECOND
 
 
 class WorkerInfo(msgspec.Struct, frozen=True):

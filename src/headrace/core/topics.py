@@ -247,8 +247,3 @@ class Topics(ABC):
         when their turn comes, and defer their key until then. A store may carry this out in several steps;
         nothing is drawn in between.
         """
-
-    @abstractmethod
-    async def remove(self, group: Stream) -> bool:
-        """Forget the group with everything it has drawn, its dead letters too; False: there is no such
-        group."""

@@ -52,7 +52,7 @@ async def test_a_removed_group_is_a_name_and_nothing_more(backend: MemoryBackend
     await publish(backend, 1, "a", "b")
     await backend.claim([BILLING], consumer="worker", limit=1, suspects=1, wait=0)
     shelf = weakref.ref(store.shelves[BILLING.stream])
-    await backend.remove(BILLING.stream)
+    await backend.remove_stream(BILLING.stream)
     gc.collect()
     assert shelf() is None
 
@@ -63,7 +63,7 @@ async def test_whoever_asks_for_a_removed_group_brings_nothing_back(
     await backend.join(BILLING.stream, BEGINNING)
     await publish(backend, 1, "a")
     claims = await backend.claim([BILLING], consumer="worker", limit=1, suspects=1, wait=0)
-    await backend.remove(BILLING.stream)
+    await backend.remove_stream(BILLING.stream)
     await backend.settle([Settlement(claims[0], DONE)])
     await backend.claim([BILLING], consumer="worker", limit=1, suspects=1, wait=0.01)
     await backend.reclaim([BILLING], limit=1)

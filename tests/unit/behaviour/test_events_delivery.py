@@ -770,7 +770,7 @@ async def test_a_removed_group_is_left_in_peace_until_it_is_joined_again(app: Ap
         await wait_until(lambda: seen == [1])
         group = await group_of(app, "audit")
         assert group is not None
-        assert await store.remove(group.stream)
+        assert await store.remove_stream(group.stream)
         await placed(orders, 2)
     assert await group_of(app, "audit") is None
     async with app.worker():

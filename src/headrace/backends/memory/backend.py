@@ -90,6 +90,10 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
         with self._lock:
             return self._store.ensure(source.stream, lease_us, self._now_us())
 
+    async def remove_stream(self, stream: Stream) -> bool:
+        with self._lock:
+            return self._store.remove(stream)
+
     async def append(self, batch: Batch) -> list[Answer]:
         with self._lock:
             return self._store.shelf(batch.stream).append(batch, self._now_us())
@@ -260,10 +264,6 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
     async def reset(self, group: Stream, start: Start) -> bool:
         with self._lock:
             return self._store.group(group).reset(start, self._now_us())
-
-    async def remove(self, group: Stream) -> bool:
-        with self._lock:
-            return self._store.remove(group)
 
     # --- one message -------------------------------------------------------------------------------------
 

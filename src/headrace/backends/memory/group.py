@@ -106,10 +106,6 @@ class GroupShelf(Shelf):
         topic.groups[name] = self
         topic.removed.discard(name)
 
-    def ring(self) -> None:
-        """Something can be claimed, perhaps."""
-        self._ring()
-
     # --- looking -----------------------------------------------------------------------------------------
 
     def lag(self) -> int:

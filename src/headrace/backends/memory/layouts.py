@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.core.layout import WHOLE, Layout, Layouts
+from headrace.core.layout import WHOLE, Layout
 from headrace.core.message import Stream
 from headrace.core.orders import LayoutOrder
 
 from .store import Store
 
 
-class MemoryLayouts(Layouts):
+class MemoryLayouts:
     _store: Store
 
     async def layout(self, stream: Stream) -> Layout:
@@ -29,8 +29,3 @@ class MemoryLayouts(Layouts):
     def _is_fixed(self, stream: Stream, stored: Layout) -> bool:
         shelf = self._store.shelves.get(stream)
         return stream.kind == "topic" and stored == WHOLE and shelf is not None and shelf.established
-
-    async def drop(self, part: Stream) -> None:
-        with self._store.lock:
-            self._store.shelves.pop(part, None)
-            self._store.layouts.pop(part, None)

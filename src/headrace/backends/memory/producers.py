@@ -7,11 +7,7 @@ from collections import OrderedDict
 import msgspec
 
 from headrace.core.backend import Answer
-from headrace.core.clock import SECOND
-from headrace.core.message import Batch
-
-#: How long the answers to a producer's last batch are remembered, in microseconds.
-PRODUCER_TTL = 600 * SECOND
+from headrace.core.message import PRODUCER_TTL_US, Batch
 
 
 class LastBatch(msgspec.Struct, frozen=True):
@@ -32,7 +28,7 @@ class Producers:
         return None
 
     def remember(self, batch: Batch, answers: list[Answer], now_us: int) -> None:
-        self._last[batch.producer] = LastBatch(batch.number, list(answers), now_us + PRODUCER_TTL)
+        self._last[batch.producer] = LastBatch(batch.number, list(answers), now_us + PRODUCER_TTL_US)
         self._last.move_to_end(batch.producer)
 
     def prune(self, limit: int, now_us: int) -> int:

@@ -50,6 +50,15 @@ class Shelf(Stock):
         self._announce(LeaseOrder(self.stream, lease_us))
         return previous
 
+    def ring(self) -> None:
+        """Something can be claimed or read, perhaps."""
+        self._ring()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it has messages or schedules; marks do not count."""
+        return bool(self.entries or self.schedules)
+
     # --- in ----------------------------------------------------------------------------------------------
 
     def append(self, batch: Batch, now_us: int, *, ticking: bool = False) -> list[Answer]:

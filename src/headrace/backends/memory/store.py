@@ -14,12 +14,12 @@ import msgspec
 
 from headrace.core.backend import CLAIM_BYTES, Promoted, Reclaimed, Recovery
 from headrace.core.claim import Claim, size_of
-from headrace.core.clock import SECOND
+from headrace.core.lanes import first_of, is_child_work_first, is_from_bottom
 from headrace.core.layout import Layout
 from headrace.core.message import Source, Stream
 from headrace.core.orders import Order, ScheduleOrder, Standing
 from headrace.core.outcome import Settlement, Verdict
-from headrace.core.record import WorkerInfo
+from headrace.core.record import WORKER_TTL_US, WorkerInfo
 from headrace.core.scheduling import ScheduleSwap, Swapped
 from headrace.core.topics import Start, Tended
 
@@ -29,12 +29,6 @@ from .lanes import BOTTOM_UP, CHILD, RETURNED, SUSPECT, TOP_DOWN
 from .shelf import Shelf
 from .topic import TopicShelf
 from .traffic import Traffic
-
-#: How long a worker is remembered after it announced itself, in microseconds.
-WORKER_TTL = 60 * SECOND
-
-#: Every so many claims take the priorities from the bottom.
-BOTTOM_TURN = 10
 
 
 class ClaimLimits(msgspec.Struct, frozen=True):
@@ -48,7 +42,7 @@ class ClaimLimits(msgspec.Struct, frozen=True):
     @property
     def lanes(self) -> tuple[int, ...]:
         """The lanes behind the suspects', in the order in which they are taken from."""
-        return (RETURNED, *(TOP_DOWN if self.turn % BOTTOM_TURN else BOTTOM_UP))
+        return (RETURNED, *(BOTTOM_UP if is_from_bottom(self.turn) else TOP_DOWN))
 
 
 class _Fork:
@@ -199,12 +193,20 @@ class Store:
         return new
 
     def remove(self, stream: Stream) -> bool:
-        group, topic = self.shelves.get(stream), self.topic(stream)
-        if not isinstance(group, GroupShelf) or not group.joined:
+        shelf = self.shelves.get(stream)
+        if shelf is None or (stream.kind != "group" and shelf.in_use):
             return False
+        del self.shelves[stream]
+        self.layouts.pop(stream, None)
+        if not isinstance(shelf, GroupShelf):
+            shelf.ring()  # those who claim wait at the stream that comes next under this name
+            return shelf.established
+        if not shelf.joined:
+            return False
+        topic = self.topic(stream)
         topic.removed.add(stream.group)
-        del topic.groups[stream.group], self.shelves[stream]
-        group.leave()
+        del topic.groups[stream.group]
+        shelf.leave()
         return True
 
     def tend(
@@ -250,7 +252,7 @@ class Store:
             if not with_children:
                 return take_from(shelves, lane, limit)
             claims: list[Claim] = []
-            for child_work in (True, False) if wanted.turn % 2 else (False, True):
+            for child_work in (True, False) if is_child_work_first(wanted.turn) else (False, True):
                 most = limit - len(claims)
                 if child_work:
                     taken = take_from(with_children, lane + CHILD, min(most, children))
@@ -268,8 +270,7 @@ class Store:
         return claims
 
     def _open_shelves(self, sources: Sequence[Source], turn: int, now_us: int) -> list[tuple[Source, Shelf]]:
-        # Turns that start from the bottom must not all begin with the same source.
-        first = (turn + turn // BOTTOM_TURN) % len(sources) if sources else 0
+        first = first_of(len(sources), turn)
         shelves = [(source, self.shelf(source.stream)) for source in (*sources[first:], *sources[:first])]
         for _, shelf in shelves:
             if isinstance(shelf, GroupShelf) and not shelf.joined:
@@ -321,7 +322,7 @@ class Store:
         return pruned
 
     def beat(self, worker: WorkerInfo, now_us: int) -> None:
-        self._workers[worker.consumer] = Seen(worker, now_us + WORKER_TTL)
+        self._workers[worker.consumer] = Seen(worker, now_us + WORKER_TTL_US)
         self._workers.move_to_end(worker.consumer)
 
     def standing(self, streams: Sequence[Stream]) -> Standing:

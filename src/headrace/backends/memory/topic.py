@@ -54,6 +54,10 @@ class TopicShelf(Shelf):
     def oldest_us(self) -> int:
         return self.log.first_us
 
+    @property
+    def in_use(self) -> bool:
+        return super().in_use or len(self.log) > 0 or bool(self.groups)
+
     # --- in ----------------------------------------------------------------------------------------------
 
     def append(self, batch: Batch, now_us: int, *, ticking: bool = False) -> list[Answer]:
@@ -88,10 +92,6 @@ class TopicShelf(Shelf):
 
     def _write(self, entry: Entry, now_us: int) -> None:
         self.log.add(entry.message, entry.expires_us, now_us)
-
-    def ring(self) -> None:
-        """Something can be read, and be claimed from the groups."""
-        self._ring()
 
     def _ring(self) -> None:
         for bell in self.bells:

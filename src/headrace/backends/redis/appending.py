@@ -9,7 +9,7 @@ from hiredis import ReplyError
 
 from headrace.core.backend import Answer
 from headrace.core.errors import Moved
-from headrace.core.message import NORMAL, Batch, Message, are_alike
+from headrace.core.message import NORMAL, PRODUCER_TTL_US, Batch, Message, are_alike
 from headrace.core.scheduling import NOW, ScheduleRecord, ScheduleSwap
 
 from .connection import Word, pack
@@ -23,7 +23,7 @@ from .scripts import APPEND, APPEND_ONE, APPEND_UNIQUE, PUBLISH, SWAP_SCHEDULES
 ITEMS, BYTES = 500, 1 << 20
 
 #: Milliseconds for which the answers to a producer's last batch are remembered.
-REMEMBERED = 600_000
+REMEMBERED = PRODUCER_TTL_US // 1000
 BRIEFLY = 1_000
 
 _UNLIMITED = -1

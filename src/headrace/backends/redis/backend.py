@@ -15,7 +15,7 @@ from headrace.core.layout import decode_layout
 from headrace.core.message import Batch, Source, Stream
 from headrace.core.orders import MissedOrder, Order, PauseOrder, Standing
 from headrace.core.outcome import Settlement, Verdict
-from headrace.core.record import Record, WorkerInfo
+from headrace.core.record import WORKER_TTL_US, Record, WorkerInfo
 from headrace.core.rotation import Rotation
 
 from .announcements import Announcements
@@ -25,7 +25,7 @@ from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
 from .examination import RedisExamination
 from .faults import OutOfMemory, Refused, is_out_of_memory, is_per_chunk
-from .inspector import WORKER_TTL, Seen, encode_seen, readable_seen
+from .inspector import Seen, encode_seen
 from .keys import label_of
 from .layouts import RedisLayouts
 from .lease_keeper import RedisLeaseKeeper
@@ -36,12 +36,13 @@ from .readers import Readers
 from .recovery import Recoverer
 from .reporting import report_calls
 from .scheduling import RedisScheduling
-from .scripts import AGE, APPEND_ONE, CANCEL, ENSURE, ISSUE, LOOK, PROMOTE, RETIRE, SWEEP
+from .scripts import AGE, APPEND_ONE, CANCEL, ENSURE, ISSUE, LOOK, PROMOTE, SWEEP
 from .settling import steps_of, verdicts_of
 from .store import Store
 from .tail import Tail
 from .topics import RedisTopics
 from .traffic import RedisTraffic
+from .upkeep import forget_leaving_worker, forget_silent_workers
 from .wanted import wanted
 
 #: Bytes of bodies that one step of promotion moves.
@@ -321,15 +322,7 @@ class RedisBackend(
 
     async def prune(self, *, limit: int) -> int:
         """Marks and producers pass by themselves here; workers and the names of consumers do not."""
-        workers = await self._store.command("HGETALL", self._store.keys.workers)
-        now_us = self._store.now_us()
-        gone = [
-            consumer
-            for consumer, value in zip(workers[::2], workers[1::2], strict=True)
-            if (seen := readable_seen(value)) is None or seen.until_us <= now_us
-        ][:limit]
-        if gone:
-            await self._store.command("HDEL", self._store.keys.workers, *gone)
+        forgotten = await forget_silent_workers(self._store, limit)
         calls = [
             self._store.queue(stream).call(SWEEP, CONSUMER_IDLE, limit)
             for stream in self._swept.some(sorted(await self.streams(), key=label_of))
@@ -337,7 +330,7 @@ class RedisBackend(
         ]
         if calls:
             await self._store.run_all(calls)
-        return len(gone)
+        return forgotten
 
     async def heartbeat(
         self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
@@ -345,7 +338,7 @@ class RedisBackend(
         if leaving:
             await self._retire(worker, readers)
             return Standing()
-        seen = encode_seen(Seen(self._store.now_us() + WORKER_TTL, worker))
+        seen = encode_seen(Seen(self._store.now_us() + WORKER_TTL_US, worker))
         streams = list(dict.fromkeys(stream for streams in readers.values() for stream in streams))
         streams = streams if self._standing_unknown else self._looks.some(streams)
         self._standing_unknown = False
@@ -380,14 +373,7 @@ class RedisBackend(
             for leaving in (self._readers.pop(consumer, None), self._tails.pop(consumer, None)):
                 if leaving is not None:
                     await leaving.stop()
-        await self._store.command("HDEL", self._store.keys.workers, worker.consumer)
-        calls = [
-            self._store.queue(stream).call(RETIRE, consumer)
-            for consumer, streams in readers.items()
-            for stream in streams
-        ]
-        if calls:
-            await self._store.run_all(calls)
+        await forget_leaving_worker(self._store, worker, readers)
 
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
         return self._announcements.listen(hear)

@@ -8,23 +8,31 @@ from typing import Any
 import msgspec
 
 from headrace.core.backend import PURGED_MARKS, DeadFilter, Inspector, ReplayAnswer, Wanted
-from headrace.core.clock import SECOND
 from headrace.core.decoding import DECODE_ERRORS, text_of
 from headrace.core.errors import after_a_part
 from headrace.core.message import EXPIRED_MARK_US, Stream
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 
-from .keys import stream_of
+from .keys import label_of, stream_of
 from .labels import labels_of
 from .listing import Lister
-from .scripts import COUNTS, DISCARD, DRAW, HASTEN, HOLDERS, ISSUE, PAUSE, PURGE, REPLAY, REWRITE
+from .scripts import (
+    COUNTS,
+    DISCARD,
+    DRAW,
+    HASTEN,
+    HOLDERS,
+    ISSUE,
+    PAUSE,
+    PURGE,
+    REMOVE_STREAM,
+    REPLAY,
+    REWRITE,
+)
 from .store import Store
 
 #: What one script may hold: items, and bytes of the bodies it looks at.
 ITEMS, BYTES = 200, 1 << 20
-
-#: How long a worker is remembered after it announced itself, in microseconds.
-WORKER_TTL = 60 * SECOND
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -53,6 +61,15 @@ class RedisInspector(Inspector):
 
     async def streams(self) -> list[Stream]:
         return [stream_of(label) for label in await labels_of(self._store)]
+
+    async def remove_stream(self, stream: Stream) -> bool:
+        is_group = stream.kind == "group"
+        removed = bool(await self._store.run(self._store.queue(stream).call(REMOVE_STREAM)))
+        if not removed and not is_group:
+            return False
+        listed = bool(await self._store.command("SREM", self._store.keys.streams, label_of(stream)))
+        self._store.listed.discard(stream)
+        return removed if is_group else listed
 
     async def counts(self, stream: Stream) -> Counts:
         return counts_of(await self._store.run(self._store.queue(stream).call(COUNTS)))

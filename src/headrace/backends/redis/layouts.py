@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.core.layout import WHOLE, Layout, Layouts, decode_layout, encode_layout
+from headrace.core.layout import WHOLE, Layout, decode_layout, encode_layout
 from headrace.core.message import Stream
 
-from .keys import label_of
-from .scripts import DROP, LAYOUT
+from .scripts import LAYOUT
 from .store import Store
 
 
-class RedisLayouts(Layouts):
+class RedisLayouts:
     _store: Store
 
     async def layout(self, stream: Stream) -> Layout:
@@ -28,8 +27,3 @@ class RedisLayouts(Layouts):
         call = self._store.queue(stream).call(LAYOUT, expected, encode_layout(new), int(new.sealed))
         found: bytes = await self._store.run(call)
         return found
-
-    async def drop(self, part: Stream) -> None:
-        await self._store.run(self._store.queue(part).call(DROP))
-        await self._store.command("SREM", self._store.keys.streams, label_of(part))
-        self._store.listed.discard(part)

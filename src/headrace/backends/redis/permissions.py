@@ -52,7 +52,7 @@ ROLES: dict[Role, tuple[str, ...]] = {
     "reader": _READER,
     "producer": _PRODUCER,
     "worker": _WORKER,
-    "everything": tuple(dict.fromkeys((*_WORKER, *_READER, "unlink"))),
+    "everything": tuple(dict.fromkeys((*_WORKER, *_READER))),
 }
 
 COMMANDS = ROLES["everything"]

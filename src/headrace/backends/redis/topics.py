@@ -25,7 +25,7 @@ from .inspector import counts_of
 from .keys import TopicKeys, label_of
 from .labels import labels_of, readable_texts
 from .queue import Call
-from .scripts import ARRANGE, COUNTS, JOIN, REMOVE, RESET, SURVEY, TEND, rules_text
+from .scripts import ARRANGE, COUNTS, JOIN, RESET, SURVEY, TEND, rules_text
 from .seeking import position_of
 from .store import Store
 from .tail import Tail
@@ -163,12 +163,6 @@ class RedisTopics(Topics):
         while answer == UNFINISHED:
             answer = await self._store.run(self._store.queue(group).call(RESET, "further", 0))
         return bool(answer)
-
-    async def remove(self, group: Stream) -> bool:
-        known = bool(await self._store.run(self._store.queue(group).call(REMOVE)))
-        await self._store.command("SREM", self._store.keys.streams, label_of(group))
-        self._store.listed.discard(group)
-        return known
 
     async def _was_removed(self, stream: Stream) -> bool:
         if stream.kind != "group":

@@ -9,9 +9,10 @@ from math import inf
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
 from headrace.core.message import Source, Stream
+from headrace.core.record import WORKER_TTL_US
 
 from .faults import is_out_of_memory
-from .inspector import WORKER_TTL, readable_seen
+from .inspector import readable_seen
 from .store import Store
 
 #: So many streams are looked at in each turn. Of more, by and by: an idle stream costs commands as well.
@@ -108,7 +109,7 @@ class Turns:
         except BackendUnavailable as error:
             self._store.pass_over(self._store.queue(sources[0].stream), error)
             return set()
-        latest_us = self._store.now_us() + WORKER_TTL - GONE_AFTER
+        latest_us = self._store.now_us() + WORKER_TTL_US - GONE_AFTER
         streams: set[Stream] = set()
         for value in workers[1::2]:
             seen = readable_seen(value)

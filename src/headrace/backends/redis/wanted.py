@@ -7,14 +7,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from headrace.core.backend import CLAIM_BYTES
+from headrace.core.lanes import first_of, is_child_work_first, is_from_bottom
 
 from .queue import Queue
 
 #: Queues that one script looks at.
 WINDOW = 64
-
-#: Every so many claims take the priorities from the bottom.
-BOTTOM_TURN = 10
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
@@ -42,8 +40,8 @@ def wanted(
         suspects=suspects,
         children=limit if children is None else children,
         wait=wait,
-        from_bottom=turn % BOTTOM_TURN == 0,
-        children_first=turn % 2 == 1,
+        from_bottom=is_from_bottom(turn),
+        children_first=is_child_work_first(turn),
     )
 
 
@@ -52,8 +50,7 @@ def _first(count: int, turn: int) -> int:
     if count > WINDOW:
         # The next window, and after all of them a queue further.
         return (turn * WINDOW + turn // (count // WINDOW)) % count
-    # Turns that start from the bottom must not all begin with the same queue.
-    return (turn + turn // BOTTOM_TURN) % count if count else 0
+    return first_of(count, turn)
 
 
 def batched(queues: Sequence[Queue], size: int) -> Iterable[Sequence[Queue]]:

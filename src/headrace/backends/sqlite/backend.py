@@ -43,6 +43,7 @@ from .layouts import SqliteLayouts
 from .lease_keeper import SqliteLeaseKeeper
 from .publishing import publish
 from .records import Listing
+from .removal import remove_stream
 from .session import Session
 from .settlements import hand_back, parts_of, report, settle
 from .step import Answered, Step
@@ -110,6 +111,9 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
         return await self._write(
             lambda transaction: steering.ensure(transaction, stream, lease_us), shortcut=stands
         )
+
+    async def remove_stream(self, stream: Stream) -> bool:
+        return await self._write(lambda transaction: remove_stream(transaction, stream))
 
     async def append(self, batch: Batch) -> list[Answer]:
         add = publish if batch.stream.kind == "topic" else append

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import msgspec
 
 from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim
 from headrace.core.decoding import DECODE_ERRORS
+from headrace.core.lanes import first_of, is_child_work_first, is_from_bottom
 from headrace.core.message import FRESH, Source, State, Stream, decode_state
 
 from . import queries
@@ -23,10 +23,6 @@ from .readable import REPLACED, mend_id, readable_id
 from .settlements import Token
 from .transaction import OpenStream, Transaction, new_number, resolve
 from .unique_keys import HeldKey, release_keys
-
-#: Every so many claims take the priorities from the bottom.
-BOTTOM_TURN: Final = 10
-
 
 #: A message that may be handed out, the length of its body, its place.
 Ready = tuple[int, int, int]
@@ -78,8 +74,7 @@ def _groups(sources: Sequence[Source]) -> list[Stream]:
 def _open_streams(transaction: Transaction, request: Request) -> list[OpenStream]:
     """In turns: the first of this claim is the last of the next."""
     sources, turn = request.sources, request.turn
-    # Turns that start from the bottom must not all begin with the same source.
-    first = (turn + turn // BOTTOM_TURN) % len(sources)
+    first = first_of(len(sources), turn)
     streams = resolve(transaction.connection, transaction.namespace, [*sources[first:], *sources[:first]])
     return [stream for stream in streams if not stream.paused]
 
@@ -112,14 +107,14 @@ def _merged(others: list[Ready], children: list[Ready], request: Request) -> lis
     """Lane by lane; within one, child work goes first every other turn."""
     ranks = {lane: rank for rank, lane in enumerate((SUSPECT, *_lanes(request)))}
     ranks |= {lane - CHILD: rank for lane, rank in ranks.items()}
-    both = [*children, *others] if request.turn % 2 else [*others, *children]
+    both = [*children, *others] if is_child_work_first(request.turn) else [*others, *children]
     both.sort(key=lambda ready: ranks[ready[2]])
     suspects = [ready for ready in both if ranks[ready[2]] == 0]
     return [*suspects[: request.suspects], *both[len(suspects) :]]
 
 
 def _lanes(request: Request) -> tuple[int, ...]:
-    return TOP_DOWN if request.turn % BOTTOM_TURN else BOTTOM_UP
+    return BOTTOM_UP if is_from_bottom(request.turn) else TOP_DOWN
 
 
 def _hand_out(

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from headrace.core.backend import Answer
-from headrace.core.clock import SECOND
-from headrace.core.message import Batch
+from headrace.core.message import PRODUCER_TTL_US, Batch
 
 from . import queries
 from .transaction import Transaction
-
-#: How long the answers to a producer's last batch are remembered, in microseconds.
-PRODUCER_TTL: Final = 600 * SECOND
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Answer]).decode
@@ -26,7 +20,7 @@ def recall(transaction: Transaction, stream: int, batch: Batch) -> list[Answer] 
     if last is None:
         return None
     number, at_us, answers = last
-    if number != batch.number or at_us + PRODUCER_TTL <= transaction.now_us:
+    if number != batch.number or at_us + PRODUCER_TTL_US <= transaction.now_us:
         return None
     return [Answer(message.id) for message in batch.messages] if answers is None else _decode(answers)
 

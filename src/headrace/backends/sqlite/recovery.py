@@ -8,8 +8,9 @@ from typing import Final
 from headrace.core.backend import CRASH_LIMIT, CRASHED, Promoted, Reclaimed, Recovery
 from headrace.core.clock import SECOND
 from headrace.core.job_log import decode_log
-from headrace.core.message import Source, Trouble
+from headrace.core.message import PRODUCER_TTL_US, Source, Trouble
 from headrace.core.outcome import DeadReason
+from headrace.core.record import WORKER_TTL_US
 
 from . import queries, upkeep_queries
 from .claims import readable_state
@@ -18,9 +19,7 @@ from .ledger import Ledger, Subject
 from .log import write_due
 from .parcel import Unpacking, listed, unlisted
 from .places import CANCELLED, FIRST_PRIORITY, RETRYING, RETURNED, RUNNING, SCHEDULED, STATUS
-from .producers import PRODUCER_TTL
 from .transaction import OpenStream, Transaction, resolve
-from .workers import WORKER_TTL
 
 #: When it is due, the message, its stream and its place.
 Due = tuple[int, int, OpenStream, int]
@@ -146,7 +145,7 @@ def _write_to_logs(transaction: Transaction, due: list[Due]) -> None:
 
 
 def is_something_past(connection: Connection, namespace: str, now_us: int) -> bool:
-    times = (now_us, now_us - PRODUCER_TTL, now_us - WORKER_TTL)
+    times = (now_us, now_us - PRODUCER_TTL_US, now_us - WORKER_TTL_US)
     return bool(connection.value(upkeep_queries.IS_SOMETHING_PAST, (namespace, *times)))
 
 
@@ -155,8 +154,8 @@ def prune(transaction: Transaction, limit: int) -> int:
     steps = (
         (upkeep_queries.PRUNE_MARKS, now_us),
         (upkeep_queries.PRUNE_KEYS, now_us),
-        (upkeep_queries.PRUNE_PRODUCERS, now_us - PRODUCER_TTL),
-        (upkeep_queries.PRUNE_WORKERS, now_us - WORKER_TTL),
+        (upkeep_queries.PRUNE_PRODUCERS, now_us - PRODUCER_TTL_US),
+        (upkeep_queries.PRUNE_WORKERS, now_us - WORKER_TTL_US),
     )
     pruned = 0
     for statement, until_us in steps:

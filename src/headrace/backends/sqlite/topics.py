@@ -67,6 +67,3 @@ class SqliteTopics(Desk, Topics):
 
     async def reset(self, group: Stream, start: Start) -> bool:
         return await self._write(lambda transaction: groups.reset(transaction, group, start))
-
-    async def remove(self, group: Stream) -> bool:
-        return await self._write(lambda transaction: groups.remove(transaction, group))

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
-from headrace.core.clock import SECOND
 from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.message import Stream
 from headrace.core.orders import Standing
-from headrace.core.record import WorkerInfo
+from headrace.core.record import WORKER_TTL_US, WorkerInfo
 
 from . import queries, upkeep_queries
 from .connection import Connection
 from .parcel import listed
 from .transaction import Transaction
-
-#: How long a worker is remembered after it announced itself, in microseconds.
-WORKER_TTL: Final = 60 * SECOND
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WorkerInfo).decode
@@ -41,7 +36,7 @@ def forget(transaction: Transaction, worker: WorkerInfo) -> None:
 
 
 def list_workers(connection: Connection, namespace: str, now_us: int) -> list[WorkerInfo]:
-    rows = connection.rows(upkeep_queries.LIST_WORKERS, (namespace, now_us - WORKER_TTL))
+    rows = connection.rows(upkeep_queries.LIST_WORKERS, (namespace, now_us - WORKER_TTL_US))
     workers = (_read(info) for (info,) in rows)
     return [worker for worker in workers if worker is not None]
 

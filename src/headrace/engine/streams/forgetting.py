@@ -71,8 +71,7 @@ class Forgetting:
         numbers = {part: number for part in parts if (number := generation_of(part)) < layout.current.number}
         strays = {part for part, number in numbers.items() if number not in kept | {0}}
         for part in strays & self._strays.get(stream, set()):
-            if await self._is_empty([part]):
-                await self._store.drop(part)
+            await self._store.remove_stream(part)  # unless something is left in it
         self._strays[stream] = strays
 
     async def _is_empty(self, parts: list[Stream]) -> bool:

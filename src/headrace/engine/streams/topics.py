@@ -178,11 +178,14 @@ class TopicVerbs(Routed):
         )
         return True
 
-    async def remove(self, group: Stream) -> bool:
-        parts = await self._layouts.parts(group)
-        removed = await asyncio.gather(*map(self.store.remove, parts))
-        if parts != (group,):
-            await self.store.drop(group)  # its lease and its pause are kept under its own name
+    async def remove_stream(self, stream: Stream) -> bool:
+        parts = await self._layouts.parts(stream)
+        if parts == (stream,):
+            return await self.store.remove_stream(stream)
+        if stream.kind != "group":
+            return False  # the parts of a topic stay, and those of a queue go by themselves
+        removed = await asyncio.gather(*map(self.store.remove_stream, parts))
+        await self.store.remove_stream(stream)  # its lease and its pause are kept under its own name
         return any(removed)
 
     async def _in_parts(self, stream: Stream, do: Callable[[Sequence[str]], Awaitable[T]]) -> T:

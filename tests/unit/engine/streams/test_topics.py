@@ -163,8 +163,8 @@ async def test_a_group_that_is_removed_is_gone_from_every_part(orders: PartedOrd
     group = await orders.join()
     await orders.publish(*ids_of(12))
     [claim, *_] = await orders.claim(group)
-    assert await orders.backend.remove(group)
-    assert not await orders.backend.remove(group)
+    assert await orders.backend.remove_stream(group)
+    assert not await orders.backend.remove_stream(group)
     assert await orders.settle(claim, Retry(claim.state, 0)) is Verdict.LOST
     assert await orders.claim(group) == await orders.claim(group, by=1) == []
     await orders.processes[1].tend([group], limit=100)

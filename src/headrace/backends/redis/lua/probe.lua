@@ -20,7 +20,7 @@ local tries = {
   { 'XINFO', 'CONSUMERS', queue, '' }, { 'XINFO', 'GROUPS', queue }, { 'XINFO', 'STREAM', queue },
   { 'XPENDING', queue, '' }, { 'XRANGE', queue, BAD, BAD }, { 'TIME' }, { 'PUBLISH', channel, '' },
   { 'XREADGROUP', 'GROUP', '', '', 'STREAMS', queue, BAD }, { 'XREAD', 'STREAMS', queue, BAD },
-  { 'XREVRANGE', queue, BAD, BAD }, { 'XTRIM', queue, 'MAXLEN', BAD }, { 'UNLINK', queue },
+  { 'XREVRANGE', queue, BAD, BAD }, { 'XTRIM', queue, 'MAXLEN', BAD },
   { 'ZRANK', queue, '' }, { 'ZREVRANGE', queue, '0', '0' }, { 'ZREVRANK', queue, '' },
   { 'HSETNX', queue, '', BAD, '' }, { 'HINCRBY', shared, '', BAD }, { 'EXPIRE', shared, BAD },
 }
