@@ -68,7 +68,7 @@ async def test_what_a_worker_runs_is_seen_and_can_be_cancelled(workshop: Worksho
     assert [(info["id"], info["task"]) for info in listed] == [(job.id, "nap")]
 
     answer = await headrace(workshop, "cancel", APP, job.id)
-    assert (answer.code, "is told to stop it" in answer.out) == (0, True)
+    assert (answer.code, "which stops it" in answer.out) == (0, True)
     assert await job.wait(timeout=20) is JobStatus.CANCELLED
 
 

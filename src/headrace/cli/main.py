@@ -63,8 +63,8 @@ class WrongUsage(CommandFailed):
 def cli() -> None:
     """Background jobs and events for Python, on one engine.
 
-    Most commands want to know a store: give MODULE:APP, such as shop:app, or --url; or set HEADRACE_APP or
-    HEADRACE_URL. Without any of these it is headrace.db in the working directory.
+    Most commands need a store: give MODULE:APP, such as shop:app, or --url, or set HEADRACE_APP or
+    HEADRACE_URL. The default is headrace.db in the working directory.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSO
 def schedules() -> None:
     """List, run or pause schedules.
 
-    Those that the code declares are known to the store by name; their times are shown when the app is given.
+    The store knows the schedules of your code by name. Their times are shown when you give the app.
 
     \b
     Examples:

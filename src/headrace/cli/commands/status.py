@@ -39,11 +39,11 @@ def _interval(text: str) -> float:
 def status(app: App, watch: bool, interval: float, as_json: bool) -> None:
     """Show queues, topics and workers at a glance.
 
-    For each queue its jobs by state, and for how long the oldest of those queued has waited; for each topic
-    its groups, and how far each of them is behind.
+    For each queue: its jobs by state, and how long the oldest queued job has waited. For each topic: its
+    groups, and how many events each of them is behind.
 
-    On a terminal, --watch fills the screen: what needs attention, the traffic of the last hour, and keys to
-    pause, resume and replay (? explains them). Without a terminal it prints the status again and again.
+    On a terminal, --watch fills the screen: warnings, the traffic of the last hour, and keys to pause, resume
+    and replay (? explains them). Without a terminal it prints the status again and again.
 
     \b
     Examples:

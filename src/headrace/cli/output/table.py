@@ -60,10 +60,6 @@ class FittedTable:
             table.add_row(*(row[place] for place in widths))
         yield table
 
-    def width(self, room: int) -> int:
-        """The width of the table within this room."""
-        return _total(self._fitted(room))
-
     def lines(self, room: int) -> list[Text]:
         """The header and the rows, a line each, without a rule."""
         widths = self._fitted(room)
