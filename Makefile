@@ -4,12 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration)
 # Unit tests also run on these, where they are installed.
-OTHER_PYTHONS := 3.12 3.13
+OTHER_PYTHONS := 3.12 3.13 3.14
+
+# Where it is set, each of the hundreds of processes that tests start compiles the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup redis-server chromium check test pytest test-more demo bench soak clean
+.PHONY: help setup redis-server chromium check test pytest test-pythons test-more demo bench soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,7 +46,7 @@ check: $(VENV)/.stamp ## lint, format, types and the direction of imports
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-test: setup check pytest $(OTHER_PYTHONS:%=test-%) ## check, then the suites on memory, SQLite and one server; unit tests on each Python found
+test: setup check pytest test-pythons ## check, then the suites on memory, SQLite and one server; unit tests on each Python found
 
 # More at a time than there are cores: the tests with real processes mostly wait.
 pytest:
@@ -55,9 +58,23 @@ test-more: setup ## everything else: other servers, clusters, sentinels, and the
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m more $(SUITES)
 	$(BIN)/python -m pytest -n 2 -m more tests/browser
 
-test-%:
+# One process each, at the same time. What one says is shown when it has ended: all of it where it failed.
+test-pythons: $(OTHER_PYTHONS:%=setup-%)
+	@for version in $(OTHER_PYTHONS); do \
+		test -e .venv-$$version/.stamp || continue; \
+		{ .venv-$$version/bin/python -m pytest -q -p no:cacheprovider tests/unit; echo $$?; } >.venv-$$version/tests.log 2>&1 & \
+	done; \
+	wait; failed=0; \
+	for version in $(OTHER_PYTHONS); do \
+		test -e .venv-$$version/.stamp || continue; \
+		if [ "$$(tail -n 1 .venv-$$version/tests.log)" = 0 ]; then lines=2; else lines=+1; failed=1; fi; \
+		echo "Python $$version:"; tail -n $$lines .venv-$$version/tests.log | sed '$$d'; \
+	done; \
+	exit $$failed
+
+setup-%:
 	@if scripts/find-python $* >/dev/null; then \
-		$(MAKE) --no-print-directory .venv-$*/.stamp && .venv-$*/bin/python -m pytest -n 2 tests/unit; \
+		$(MAKE) --no-print-directory .venv-$*/.stamp; \
 	else \
 		echo "test: Python $* is not installed here; its unit tests are skipped"; \
 	fi

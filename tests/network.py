@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from itertools import count
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
+from tests.listening import Listener
 from tests.servers import HOST
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class Network:
         self._numbers = count(2)
         self._lonely: set[str] = set()  # addresses of servers that reach no other
         self._lines: set[Line] = set()
-        self._relays: list[asyncio.Server] = []
+        self._relays: list[Listener] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
 
@@ -58,13 +58,12 @@ class Network:
         """A port that leads to a port of the server with this address, which need not have it yet."""
 
         async def open_relay() -> int:
-            def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                Line(self, address, port, reader, writer)
+            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                if writer.get_extra_info("peername"):  # else the caller has gone already
+                    await Line(self, address, port, writer).relay(reader, writer)
 
-            server = await asyncio.start_server(serve, HOST, 0, family=socket.AF_INET)
-            self._relays.append(server)
-            found: int = server.sockets[0].getsockname()[1]
-            return found
+            self._relays.append(Listener(serve))
+            return self._relays[-1].port
 
         return self._do(open_relay())
 
@@ -85,11 +84,13 @@ class Network:
     def is_cut(self, caller: str, address: str) -> bool:
         return HOST not in (caller, address) and (caller in self._lonely) != (address in self._lonely)
 
-    def add(self, line: Line) -> None:
+    @contextlib.contextmanager
+    def carrying(self, line: Line) -> Iterator[None]:
         self._lines.add(line)
-
-    def discard(self, line: Line) -> None:
-        self._lines.discard(line)
+        try:
+            yield
+        finally:
+            self._lines.discard(line)
 
     async def _swallow(self) -> None:
         for line in self._lines:
@@ -100,16 +101,8 @@ class Network:
             line.end()
 
     async def _end(self) -> None:
-        # A server that is closed leaks the sockets it has just accepted. So these become lines first.
         for relay in self._relays:
-            for listening in relay.sockets:
-                self._loop.remove_reader(listening.fileno())
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            for line in list(self._lines):
-                line.end()
-            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
-        for relay in self._relays:
-            relay.close()
+            await relay.close()
 
     def _do(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
@@ -119,25 +112,22 @@ class Line:
     """One connection through the network."""
 
     def __init__(
-        self,
-        network: Network,
-        address: str,
-        port: Callable[[], int],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        self, network: Network, address: str, port: Callable[[], int], writer: asyncio.StreamWriter
     ) -> None:
         self.caller: str = writer.get_extra_info("peername")[0]
         self.address = address
         self.swallows = network.is_cut(self.caller, address)
+        self._network = network
         self._port = port
-        network.add(self)
-        self._task = asyncio.ensure_future(self._relay(reader, writer))
-        self._task.add_done_callback(lambda _: network.discard(self))
-        self._task.add_done_callback(lambda _: writer.transport.abort())
+        self._task = cast("asyncio.Task[None]", asyncio.current_task())
 
     def end(self) -> None:
         if not self._task.cancelling():  # a second time it would not wait for its ends
             self._task.cancel()
+
+    async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with self._network.carrying(self):
+            await self._relay(reader, writer)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.swallows:

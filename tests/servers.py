@@ -78,6 +78,11 @@ def rows() -> list[Any]:
     return [first, *(pytest.param(kind, marks=pytest.mark.more) for kind in others)]
 
 
+def also(*kinds: str) -> list[Any]:
+    """Rows that `make test` leaves out and `make test-more` runs: they repeat a test on another server."""
+    return [pytest.param(kind, marks=pytest.mark.more) for kind in kinds]
+
+
 def require(kind: str) -> Path:
     """The program of that kind. Where it is missing the test is skipped, and in CI it fails."""
     program = available().get(kind)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.plant import Plant
+from tests.browser.sample_app import SampleApp
 from tests.servers import Fleet, available, missing, require
 from tests.waiting import wait_until_sync
 
@@ -47,12 +47,12 @@ def browser() -> Iterator[Any]:
 
 
 class Stand:
-    """A running plant, its dashboards, and an app of ours on the same store."""
+    """A running sample app, its dashboards, and an app of ours on the same store."""
 
     def __init__(self, url: str) -> None:
-        self.plant = Plant(url)
+        self.sample = SampleApp(url)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.browser.plant", url],
+            [sys.executable, "-m", "tests.browser.sample_app", url],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -62,7 +62,7 @@ class Stand:
         self.open, self.guarded, self.read_only = self._process.stdout.readline().split()
 
     def close(self) -> None:
-        self.plant.app.sync.close()
+        self.sample.app.sync.close()
         self._process.kill()
         self._process.communicate()
 
@@ -83,7 +83,7 @@ def url_of(store: str, directory: Path, servers: Fleet) -> str:
 def stand(
     request: pytest.FixtureRequest, browser: Any, tmp_path_factory: pytest.TempPathFactory, servers: Fleet
 ) -> Iterator[Stand]:
-    stand = Stand(url_of(request.param, tmp_path_factory.mktemp("plant"), servers))
+    stand = Stand(url_of(request.param, tmp_path_factory.mktemp("sample"), servers))
     yield stand
     stand.close()
 
@@ -129,5 +129,5 @@ def tab(browser: Any) -> Iterator[Tab]:
     assert not complaints, f"{shown}: {complaints}"
 
 
-def wait_for(plant: Plant, job: Any, status: str) -> None:
-    wait_until_sync(lambda: plant.status(job) == status, message=f"{job} is {status}")
+def wait_for(sample: SampleApp, job: Any, status: str) -> None:
+    wait_until_sync(lambda: sample.status(job) == status, message=f"{job} is {status}")

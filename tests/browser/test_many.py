@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.plant import Plant
+from tests.browser.sample_app import SampleApp
 from tests.servers import Server, require
 
 from .conftest import STORES, Stand, Tab, redis_kind
@@ -29,10 +29,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             yield server.url
 
 
+@pytest.mark.more
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("url", STORES, indirect=True)
 def test_pages_of_many_waiting_jobs_come_within_a_second(url: str, browser: Any) -> None:
-    producer = Plant(url, durability="relaxed" if url.startswith("sqlite") else "default")
+    producer = SampleApp(url, durability="relaxed" if url.startswith("sqlite") else "default")
     for start in range(0, JOBS, 20_000):
         calls = [producer.bulk.call(number) for number in range(start, min(start + 20_000, JOBS))]
         producer.app.sync.enqueue_many(calls)

@@ -24,24 +24,24 @@ HOSTILE = (
 @pytest.fixture(scope="module")
 def pages(stand: Stand) -> dict[str, str]:
     """Something of everything in the store; every page by its name."""
-    plant = stand.plant
+    sample = stand.sample
     for text in HOSTILE:
-        plant.enqueue(plant.mail, text)
-        plant.publish(1, text, key=text[:50])
-    done = plant.enqueue(plant.echo, HOSTILE[:4])
-    retrying = plant.enqueue(plant.flaky, HOSTILE[0], headers={HOSTILE[1]: HOSTILE[2]})
-    running = plant.enqueue(plant.render, HOSTILE[3])
-    waiting = plant.enqueue(plant.echo, [*HOSTILE], delay=86_400)
-    dead = plant.enqueue(plant.mail, HOSTILE[2])
-    logged = plant.enqueue(plant.say, [*HOSTILE, "an ordinary line"], unique_key=HOSTILE[1][:20])
-    event = plant.publish(2, HOSTILE[1], headers={"a": HOSTILE[0]})
-    plant.enqueue(plant.bulk, 1)
-    wait_for(plant, done, "succeeded")
-    wait_for(plant, retrying, "retrying")
-    wait_for(plant, running, "running")
-    wait_for(plant, dead, "dead")
-    wait_for(plant, logged, "dead")
-    admin = plant.app.sync.admin
+        sample.enqueue(sample.mail, text)
+        sample.publish(1, text, key=text[:50])
+    done = sample.enqueue(sample.echo, HOSTILE[:4])
+    retrying = sample.enqueue(sample.flaky, HOSTILE[0], headers={HOSTILE[1]: HOSTILE[2]})
+    running = sample.enqueue(sample.render, HOSTILE[3])
+    waiting = sample.enqueue(sample.echo, [*HOSTILE], delay=86_400)
+    dead = sample.enqueue(sample.mail, HOSTILE[2])
+    logged = sample.enqueue(sample.say, [*HOSTILE, "an ordinary line"], unique_key=HOSTILE[1][:20])
+    event = sample.publish(2, HOSTILE[1], headers={"a": HOSTILE[0]})
+    sample.enqueue(sample.bulk, 1)
+    wait_for(sample, done, "succeeded")
+    wait_for(sample, retrying, "retrying")
+    wait_for(sample, running, "running")
+    wait_for(sample, dead, "dead")
+    wait_for(sample, logged, "dead")
+    admin = sample.app.sync.admin
     wait_until_sync(lambda: len(list(admin.dead(topic="orders"))) == len(HOSTILE) + 1)
     wait_until_sync(lambda: any(worker.running for worker in admin.workers()), message="a worker tells of it")
     jobs = {"done": done, "retrying": retrying, "running": running, "waiting": waiting, "dead": dead}
@@ -66,9 +66,14 @@ FOCUSED = "(here => here.name || here.innerText || '')(document.activeElement)"
 SIZES = {"desk": (1200, 900), "phone": (360, 740)}
 
 
+@pytest.mark.timeout(300)  # it looks at every page
 @pytest.mark.parametrize(
     ("stand", "size", "scheme"),
-    [("sqlite", "desk", "light"), ("redis", "phone", "dark")],
+    [
+        ("sqlite", "phone", "dark"),
+        pytest.param("sqlite", "desk", "light", marks=pytest.mark.more),
+        pytest.param("redis", "phone", "dark", marks=pytest.mark.more),
+    ],
     indirect=["stand"],
 )
 def test_every_page_is_harmless_fits_and_shuts_nobody_out(
@@ -104,7 +109,7 @@ def test_pages_follow_the_colours_of_the_system(stand: Stand, browser: Any) -> N
 
 
 def test_times_are_relative_and_exact_on_hover(stand: Stand, tab: Tab) -> None:
-    job = stand.plant.enqueue(stand.plant.echo, 1, delay=86_400)
+    job = stand.sample.enqueue(stand.sample.echo, 1, delay=86_400)
     tab.page.goto(f"{stand.open}/job?id={job.id}")
     due = tab.page.locator("dt:has-text('Due') + dd time")
     assert due.inner_text().startswith("in ")
@@ -112,7 +117,7 @@ def test_times_are_relative_and_exact_on_hover(stand: Stand, tab: Tab) -> None:
 
 
 def test_the_keyboard_reaches_every_action_and_shows_where_it_is(stand: Stand, tab: Tab) -> None:
-    stand.plant.enqueue(stand.plant.bulk, 1)
+    stand.sample.enqueue(stand.sample.bulk, 1)
     tab.page.goto(f"{stand.open}/queues/bulk")
     reached = []
     for _ in range(40):

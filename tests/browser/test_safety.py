@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.browser.plant import PASSWORD, Plant
+from tests.browser.sample_app import PASSWORD, SampleApp
 from tests.integration.dashboards import running
 from tests.servers import Server, require
 
@@ -17,7 +17,7 @@ def test_one_logs_in_and_out(stand: Stand, browser: Any) -> None:
     tab = Tab(browser)
     tab.page.goto(f"{stand.guarded}/dead")
     assert tab.page.url.endswith("/login")
-    assert stand.plant.app.store not in tab.page.content()
+    assert stand.sample.app.store not in tab.page.content()
     tab.page.get_by_label("Password").fill("wrong")
     tab.page.get_by_role("button", name="Log in").click()
     tab.page.get_by_text("The password is wrong").wait_for()
@@ -61,9 +61,9 @@ def test_who_logs_out_in_one_tab_sees_nothing_more_in_the_others(stand: Stand, b
 
 def test_behind_a_proxy_with_tls_one_logs_in_and_the_cookie_is_secure(browser: Any, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db"
-    plant = Plant(url)
-    plant.enqueue(plant.bulk, 1)
-    plant.app.sync.close()
+    sample = SampleApp(url)
+    sample.enqueue(sample.bulk, 1)
+    sample.app.sync.close()
     with running("command", url) as dashboard, tls_proxy(dashboard.port, tmp_path / "tls") as address:
         tab = Tab(browser, ignore_https_errors=True)
         tab.page.goto(f"{address}/login")
@@ -81,7 +81,7 @@ def test_behind_a_proxy_with_tls_one_logs_in_and_the_cookie_is_secure(browser: A
 
 def test_a_form_of_another_site_changes_nothing(stand: Stand, browser: Any) -> None:
     tab = Tab(browser)
-    stand.plant.enqueue(stand.plant.bulk, 1)
+    stand.sample.enqueue(stand.sample.bulk, 1)
     action = f"{stand.open}/actions/pause"
     form = (
         f'<form method="post" action="{action}"><input name="queue" value="bulk"><button>Win</button></form>'
@@ -90,7 +90,7 @@ def test_a_form_of_another_site_changes_nothing(stand: Stand, browser: Any) -> N
     tab.page.goto("http://evil.example/")
     tab.page.get_by_role("button", name="Win").click()
     tab.page.get_by_text("did not come from the dashboard's own page").wait_for()
-    assert not any(queue.paused for queue in stand.plant.app.sync.admin.queues() if queue.name == "bulk")
+    assert not any(queue.paused for queue in stand.sample.app.sync.admin.queues() if queue.name == "bulk")
     tab.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,11 @@ LOCAL_STORES = ("memory", "sqlite")
 #: must hold of three parts too; where it cannot, it says why: `@pytest.mark.whole("…")`.
 SPLIT = "split-"
 PARTS = 3
-SPLIT_STORES = (f"{SPLIT}memory", pytest.param(f"{SPLIT}valkey-9.1", marks=pytest.mark.more))
 
 MORE = pytest.mark.more
 
-#: What runs on a cluster with parts, too, where they are on different nodes.
+#: What runs on parts in `make test`, and in `make test-more` also on a cluster, where they are on different
+#: nodes. There every other module runs on parts, too.
 SPLIT_CORE = ("test_claim", "test_settle")
 
 #: Several servers that belong together: the core of the suite runs on them too.
@@ -65,10 +66,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             if module.removeprefix("test_") in core
         ]
         whole = metafunc.definition.get_closest_marker("whole")
-        clustered = [pytest.param(f"{SPLIT}cluster", marks=MORE)] if module in SPLIT_CORE else []
-        split = [] if whole else [*SPLIT_STORES, *clustered]
-        stores = [*LOCAL_STORES, *rows(), *several, *split]
+        stores = [*LOCAL_STORES, *rows(), *several, *([] if whole else split_rows(module))]
         metafunc.parametrize("store", stores, scope="session")
+
+
+def split_rows(module: str) -> list[Any]:
+    on_server = pytest.param(f"{SPLIT}valkey-9.1", marks=MORE)
+    if module in SPLIT_CORE:
+        return [f"{SPLIT}memory", on_server, pytest.param(f"{SPLIT}cluster", marks=MORE)]
+    return [pytest.param(f"{SPLIT}memory", marks=MORE), on_server]
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any, Final, TypeVar
+
+import pytest
+from hypothesis import Phase, settings
 
 from headrace.core.backend import DeadFilter
 from headrace.core.claim import Claim
@@ -19,26 +24,64 @@ from tests.contract.tidy import check_that_nothing_is_left
 
 T = TypeVar("T")
 
+#: How much a test of a machine tries. In `make test` it is a few examples, which are not made smaller when
+#: one fails, since that takes minutes. In `make test-more` it is what the profile says.
+lengths = pytest.mark.parametrize(
+    "examples",
+    [
+        pytest.param(settings(max_examples=30, phases=[Phase.generate]), id="few"),
+        pytest.param(settings(), id="many", marks=pytest.mark.more),
+    ],
+)
+
 #: Few, so that they meet again.
 IDS: Final = ("ada", "bob", "cleo", "dan", "eve")
 
 #: The model counts whole seconds and a run takes a few: times that differ by less are the same.
 TOLERANCE_US: Final = 10 * SECOND
 
+#: Seconds after which an example on a server is cut short.
+LONGEST: Final = 7.0
+
 #: A claim and the number that the model knows it by.
 HandOut = tuple[int, Claim]
+
+
+class SlowClock(MovableClock):
+    """Goes on by a microsecond at each reading. So a store that goes by this clock agrees with the model,
+    however long a run takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._started_us = super().now_us()
+        self._readings = count(1)
+
+    def now_us(self) -> int:
+        return self._started_us + self.elapsed_us()
+
+    def elapsed_us(self) -> int:
+        return self.offset_us + next(self._readings)
+
+
+def clock_for(store_url: str) -> MovableClock:
+    """A server has a clock of its own, and a store compares that with ours."""
+    return MovableClock() if store_url.startswith("redis") else SlowClock()
+
+
+def time_limit(clock: MovableClock) -> float:
+    """When an example must be at its end. On a server real time counts, and the model tolerates little."""
+    return math.inf if isinstance(clock, SlowClock) else time.monotonic() + LONGEST
 
 
 class Pair:
     """`backends` are two processes that use the store."""
 
-    def __init__(self, create: Callable[[MovableClock], Callable[[], StreamRouter]]) -> None:
+    def __init__(self, create: Callable[[], StreamRouter], clock: MovableClock) -> None:
         self._loop = asyncio.Runner()
         self._numbers = count(1)
-        clock = MovableClock()
         self._start_us = clock.now_us()
         self.model = Model(lease=round(LEASE))
-        self.stand = Stand(create(clock), clock)
+        self.stand = Stand(create, clock)
         self.last_batches: dict[int, Batch] = {}
         self.hand_outs: list[HandOut] = []  # the latest last
         self.run(self.stand.open())

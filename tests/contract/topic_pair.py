@@ -30,11 +30,10 @@ HandOut = tuple[str, Claim, int]
 class TopicPair:
     """Two processes use the store; one group is ordered."""
 
-    def __init__(self, create: Callable[[MovableClock], Callable[[], StreamRouter]]) -> None:
+    def __init__(self, create: Callable[[], StreamRouter], clock: MovableClock) -> None:
         self._loop = asyncio.Runner()
         self._numbers = count(1)
-        clock = MovableClock()
-        self.stand = Stand(create(clock), clock)
+        self.stand = Stand(create, clock)
         self.run(self.stand.open())
         self.backends = [self.stand.backend, self.run(self.stand.other())]
         self.orders = Orders(self.stand)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
+from tests.listening import Listener
 from tests.servers import HOST
 
 from .resp import Cutter, words_of
@@ -25,6 +25,7 @@ class Proxy:
 
     def __init__(self, server_port: int) -> None:
         self.lost = 0
+        self.asked = 0  #: connections that clients have asked for
         self.held = False
         self.delay = 0.0  #: seconds by which each piece is late
         self.piece = PIECE  #: bytes passed on at once
@@ -34,13 +35,17 @@ class Proxy:
         self._to_lose = 0
         self._needle = b""
         self._is_cut = False
-        self._server: asyncio.Server | None = None
-        self._handlers: set[asyncio.Task[None]] = set()
-        self._port = 0
+        self._listener: Listener | None = None
 
     @property
     def url(self) -> str:
-        return f"redis://{HOST}:{self._port}/0"
+        assert self._listener is not None
+        return f"redis://{HOST}:{self._listener.port}/0"
+
+    @property
+    def standing(self) -> int:
+        """How many connections lead to the server."""
+        return len(self._lines)
 
     def lose_reply(self, to: bytes, times: int = 1) -> None:
         """Let the next request that holds these bytes pass, and lose its reply and the connection."""
@@ -50,8 +55,8 @@ class Proxy:
     def cut(self) -> None:
         """End every connection, and let nobody through until `mend`."""
         self._is_cut = True
-        for handler in self._handlers:
-            handler.cancel()
+        if self._listener is not None:
+            self._listener.end_connections()
 
     def mend(self) -> None:
         self._is_cut = False
@@ -71,29 +76,19 @@ class Proxy:
         self.held = False
 
     async def __aenter__(self) -> Proxy:
-        self._server = await asyncio.start_server(self._serve, HOST, 0, family=socket.AF_INET)
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._listener = Listener(self._serve)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
-        self._server.close()
-        self.cut()
-        await asyncio.gather(*self._handlers, return_exceptions=True)
-        for _ in range(3):  # connections that were just accepted come to `_serve`, and are ended there
-            await asyncio.sleep(0)
+        assert self._listener is not None
+        await self._listener.close()
 
-    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._is_cut:
-            writer.transport.abort()
-            return
-        handler = asyncio.create_task(self._relay(reader, writer))
-        self._handlers.add(handler)
-        handler.add_done_callback(self._handlers.discard)
-        # A task that is cancelled before it began does nothing at all.
-        handler.add_done_callback(lambda _: writer.transport.abort())
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.asked += 1
+        if not self._is_cut:
+            await self._relay(reader, writer)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection(HOST, self._server_port)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
+from urllib.parse import urlsplit
 
 from headrace.backends import open_store
 from headrace.core.claim import Claim
@@ -14,6 +17,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Stream
 from headrace.core.outcome import Outcome, Settlement, Verdict
+from tests.servers import HOST, Reply, ask
 from tests.waiting import wait_until
 
 STREAM = Stream("queue", "work")
@@ -29,6 +33,7 @@ class Bench:
     def __init__(self, url: str, namespace: str) -> None:
         self.backend: Any = open_store(url, namespace=namespace)
         self.namespace = namespace
+        self._url = url
         self._numbers = count(1)
 
     def batch(self, *messages: Message) -> Batch:
@@ -50,6 +55,24 @@ class Bench:
     async def settle(self, outcome: Outcome, *claims: Claim) -> list[Verdict]:
         verdicts: list[Verdict] = await self.backend.settle([Settlement(claim, outcome) for claim in claims])
         return verdicts
+
+    async def command(self, *words: str | bytes | int) -> Any:
+        """One command on the server, over a connection of its own. A thread sends it, since the way to the
+        server may lead through a proxy on this event loop."""
+        return await asyncio.to_thread(self._ask, *words)
+
+    def _ask(self, *words: str | bytes | int) -> Reply:
+        place = urlsplit(self._url)
+        with socket.create_connection((place.hostname or HOST, place.port or 0), timeout=5) as connection:
+            return ask(connection, *words)
+
+    def is_blocked(self) -> bool:
+        """Whether a claim waits at the server."""
+        return any(getattr(each, "_blocking", None) is not None for each in self.backend._readers.values())
+
+    async def age(self, seconds: float) -> None:
+        """Let what is held be held for so much longer. The server counts that on a clock of its own."""
+        await self.backend._age_pending(seconds)
 
     async def again(self, action: Callable[[], Any]) -> Any:
         """What `action` gives once the connection stands again."""

@@ -102,6 +102,7 @@ async def test_whoever_publishes_finishes_a_change_that_stopped_half_way(
         assert await backend.claim([MAILS, BILLS], consumer="worker", limit=100, suspects=0, wait=0)
 
 
+@pytest.mark.more
 async def test_on_a_cluster_each_role_needs_little_more(tmp_path: Path) -> None:
     with Cluster("redis-7.0", tmp_path) as cluster:
         for role, part in PARTS.items():
@@ -113,6 +114,7 @@ async def test_on_a_cluster_each_role_needs_little_more(tmp_path: Path) -> None:
                 await part(backend)
 
 
+@pytest.mark.more
 async def test_behind_sentinels_each_role_needs_little_more(tmp_path: Path) -> None:
     with Watched("redis-7.0", tmp_path) as watched:
         for role, part in PARTS.items():

@@ -14,7 +14,7 @@ import pytest
 from headrace import Job, JobFailed, JobStatus, RetryPolicy
 from tests.waiting import wait_until
 
-from . import kin
+from . import misbehaving_program as program
 
 ONCE = RetryPolicy.fixed(0, 0)
 
@@ -36,44 +36,44 @@ async def pid_in(path: Path) -> int:
 
 
 async def test_a_job_that_was_given_up_leaves_nothing_to_the_next() -> None:
-    async with kin.app, kin.app.worker(children=1):
-        await (await kin.secret_of.enqueue("nobody")).result(timeout=20)
-        alice = kin.secret_of.with_(headers={"within": "0.2"}, retry=ONCE)
+    async with program.app, program.app.worker(children=1):
+        await (await program.secret_of.enqueue("nobody")).result(timeout=20)
+        alice = program.secret_of.with_(headers={"within": "0.2"}, retry=ONCE)
         given_up = await alice.enqueue("alice", 2)
         with pytest.raises(JobFailed):
             await given_up.result(timeout=20)
         names = [f"bob {number}" for number in range(5)]
-        jobs = [await kin.secret_of.enqueue(name) for name in names]
+        jobs = [await program.secret_of.enqueue(name) for name in names]
         assert await finished(jobs) == [f"secret of {name}" for name in names]
 
 
 async def test_the_timeout_counts_from_the_start_of_the_function() -> None:
-    async with kin.app, kin.app.worker(children=2):
-        task = kin.secret_of.with_(timeout=3, retry=ONCE)
+    async with program.app, program.app.worker(children=2):
+        task = program.secret_of.with_(timeout=3, retry=ONCE)
         jobs = [await task.enqueue(str(number), 0.8) for number in range(12)]
         assert len(await finished(jobs)) == 12
 
 
 async def test_a_run_whose_function_never_began_still_has_its_timeout() -> None:
-    async with kin.app, kin.app.worker(children=1):
-        task = kin.secret_of.with_(timeout=0.05, retry=ONCE, headers={"instead": "yes"})
+    async with program.app, program.app.worker(children=1):
+        task = program.secret_of.with_(timeout=0.05, retry=ONCE, headers={"instead": "yes"})
         assert await (await task.enqueue("nobody")).wait(timeout=20) is JobStatus.DEAD
 
 
 async def test_two_workers_share_the_work_of_their_children(tmp_path: Path) -> None:
     """Four jobs end when all four run: neither worker can have taken more than it has children."""
-    async with kin.app, kin.other, kin.app.worker(children=2):
-        jobs = [await kin.meet.with_(retry=ONCE).enqueue(str(tmp_path), 4) for _ in range(4)]
-        async with kin.app.worker(children=2):
+    async with program.app, program.other, program.app.worker(children=2):
+        jobs = [await program.meet.with_(retry=ONCE).enqueue(str(tmp_path), 4) for _ in range(4)]
+        async with program.app.worker(children=2):
             assert len(set(await finished(jobs))) == 4
 
 
 async def test_a_worker_whose_children_are_busy_goes_on_with_other_work(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    async with kin.app, kin.app.worker(children=1, concurrency=2) as worker:
-        jobs = [await kin.wait_for.enqueue(str(gate)) for _ in range(5)]
+    async with program.app, program.app.worker(children=1, concurrency=2) as worker:
+        jobs = [await program.wait_for.enqueue(str(gate)) for _ in range(5)]
         await wait_until(Path(f"{gate}.runs").exists, timeout=20)
-        assert await (await kin.on_the_loop.enqueue()).result(timeout=20) == "loop"
+        assert await (await program.on_the_loop.enqueue()).result(timeout=20) == "loop"
         assert worker.running == 1
         gate.touch()
         await finished(jobs)
@@ -82,10 +82,10 @@ async def test_a_worker_whose_children_are_busy_goes_on_with_other_work(tmp_path
 async def test_a_cancelled_job_takes_no_child_from_another(tmp_path: Path) -> None:
     """One lingers in its middleware when its child has another job already."""
     lingers, gate = tmp_path / "lingers", tmp_path / "gate"
-    async with kin.app, kin.app.worker(children=1):
-        first = await kin.where.with_(headers={"linger": str(lingers)}).enqueue()
+    async with program.app, program.app.worker(children=1):
+        first = await program.where.with_(headers={"linger": str(lingers)}).enqueue()
         await wait_until(lingers.exists, timeout=20)
-        second = await kin.wait_for.with_(retry=ONCE).enqueue(str(gate))
+        second = await program.wait_for.with_(retry=ONCE).enqueue(str(gate))
         await wait_until(Path(f"{gate}.runs").exists, timeout=20)
         await first.cancel()
         assert await first.wait(timeout=20) is JobStatus.CANCELLED
@@ -96,18 +96,18 @@ async def test_a_cancelled_job_takes_no_child_from_another(tmp_path: Path) -> No
 
 
 async def test_two_apps_may_have_a_task_of_the_same_name() -> None:
-    async with kin.app, kin.app.worker(children=1):
-        assert await (await kin.of_app.enqueue()).result(timeout=20) == "app"
-    async with kin.other, kin.other.worker(children=1):
-        assert await (await kin.of_other.enqueue()).result(timeout=20) == "other"
+    async with program.app, program.app.worker(children=1):
+        assert await (await program.of_app.enqueue()).result(timeout=20) == "app"
+    async with program.other, program.other.worker(children=1):
+        assert await (await program.of_other.enqueue()).result(timeout=20) == "other"
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 async def test_what_a_job_has_started_ends_with_it(tmp_path: Path, how: str) -> None:
     path = tmp_path / "pid"
-    async with kin.app, kin.app.worker(children=1):
+    async with program.app, program.app.worker(children=1):
         timeout = 3 if how == "timeout" else 60
-        job = await kin.hang_with_a_child.with_(timeout=timeout, retry=ONCE).enqueue(str(path))
+        job = await program.hang_with_a_child.with_(timeout=timeout, retry=ONCE).enqueue(str(path))
         pid = await pid_in(path)
         if how == "cancel":
             await job.cancel()
@@ -118,8 +118,8 @@ async def test_what_a_job_has_started_ends_with_it(tmp_path: Path, how: str) -> 
 @pytest.mark.parametrize("how", ["fork", "exec"])
 async def test_the_end_of_a_child_is_seen_though_others_hold_what_it_had(tmp_path: Path, how: str) -> None:
     path = tmp_path / "pid"
-    async with kin.app, kin.app.worker(children=1):
-        job = await kin.die_before_a_child.enqueue(str(path), how)
+    async with program.app, program.app.worker(children=1):
+        job = await program.die_before_a_child.enqueue(str(path), how)
         assert await job.wait(timeout=20) is JobStatus.DEAD
         assert (await job.info()).crashes == 3
         pid = await pid_in(path)
@@ -127,24 +127,24 @@ async def test_the_end_of_a_child_is_seen_though_others_hold_what_it_had(tmp_pat
 
 
 async def test_what_a_job_starts_does_not_inherit_the_connection() -> None:
-    async with kin.app, kin.app.worker(children=1):
-        assert await (await kin.inheritable_sockets.enqueue()).result(timeout=20) == []
+    async with program.app, program.app.worker(children=1):
+        assert await (await program.inheritable_sockets.enqueue()).result(timeout=20) == []
 
 
 async def test_a_child_that_talks_nonsense_is_killed() -> None:
-    async with kin.app, kin.app.worker(children=1):
-        before = await (await kin.where.enqueue()).result(timeout=20)
-        await (await kin.talk_nonsense.with_(retry=ONCE).enqueue()).wait(timeout=20)
+    async with program.app, program.app.worker(children=1):
+        before = await (await program.where.enqueue()).result(timeout=20)
+        await (await program.talk_nonsense.with_(retry=ONCE).enqueue()).wait(timeout=20)
         names = [str(number) for number in range(3)]
-        jobs = [await kin.secret_of.enqueue(name) for name in names]
+        jobs = [await program.secret_of.enqueue(name) for name in names]
         assert await finished(jobs) == [f"secret of {name}" for name in names]
-        assert await (await kin.where.enqueue()).result(timeout=20) != before
+        assert await (await program.where.enqueue()).result(timeout=20) != before
     assert before != os.getpid()
 
 
 async def test_an_answer_to_another_assignment_is_never_accepted() -> None:
-    async with kin.app, kin.app.worker(children=1):
-        job = await kin.answer_for_another.enqueue()
+    async with program.app, program.app.worker(children=1):
+        job = await program.answer_for_another.enqueue()
         assert await job.wait(timeout=30) is JobStatus.DEAD
         assert "an assignment that it does not have" in (await job.info()).error
 

@@ -355,12 +355,14 @@ async def test_a_queue_that_is_moved_in_one_step_hardly_stands_still(
 # --- a node that dies ------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("workshop", ["replicated"], indirect=True)
 async def test_nothing_reported_safe_is_lost_with_a_node(cluster: Cluster, workshop: Workshop) -> None:
     load = await fed_through_a_failover(cluster, workshop, with_replica=True)
     await load.until_all_ran()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("cluster", ["redis-7.0"], indirect=True)
 async def test_by_default_only_what_was_accepted_just_before_the_loss_may_be_lost(
     cluster: Cluster, workshop: Workshop
@@ -425,6 +427,7 @@ async def test_a_cluster_that_is_down_for_longer_than_a_lease_costs_nobody_a_job
     assert workshop.log.lines("lost") == []
 
 
+@pytest.mark.more
 async def test_the_leases_on_other_nodes_are_renewed_while_one_hangs(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -480,6 +483,7 @@ async def test_a_node_that_hangs_keeps_nobody_from_the_jobs_of_others(
         assert await waiting == []
 
 
+@pytest.mark.more
 async def test_queues_of_a_lost_node_keep_nobody_from_the_others(cluster: Cluster) -> None:
     for server in cluster.servers:
         server.command("CONFIG", "SET", "cluster-require-full-coverage", "no")

@@ -17,14 +17,14 @@ from headrace.core.clock import MovableClock
 from tests.integration.damage import HEALTHY, PASSED, Shop, Value, check, dead_letters, run
 from tests.integration.damaged_files import Cell, SqliteFile
 from tests.integration.damaged_servers import RedisStore, Spot
-from tests.servers import Fleet
+from tests.servers import Fleet, also
 
 #: Seconds after which no further example is looked at, however many are left: of few, of many.
 MOST_SECONDS, MANY_SECONDS = 12.0, 60.0
 
 MANY = (pytest.mark.more, pytest.mark.timeout(3 * MANY_SECONDS))
 lengths = pytest.mark.parametrize(
-    "examples", [pytest.param(30, id="few"), pytest.param(600, id="many", marks=MANY)]
+    "examples", [pytest.param(15, id="few"), pytest.param(600, id="many", marks=MANY)]
 )
 
 #: No text, no state, no number, and numbers that nobody means.
@@ -66,7 +66,7 @@ def sqlite(tmp_path_factory: pytest.TempPathFactory) -> SqliteFile:
     return file
 
 
-@pytest.fixture(scope="module", params=["redis-7.0", "valkey-9.1"])
+@pytest.fixture(scope="module", params=["valkey-9.1", *also("redis-7.0")])
 def redis(request: pytest.FixtureRequest, servers: Fleet) -> Iterator[RedisStore]:
     store = RedisStore(servers.get(request.param))
     asyncio.run(store.make())
@@ -173,7 +173,7 @@ async def test_an_entry_that_cannot_be_read_is_a_dead_letter(servers: Fleet) -> 
     store.close()
 
 
-@pytest.mark.parametrize("kind", ["redis-7.0", "valkey-9.1"])
+@pytest.mark.parametrize("kind", ["valkey-9.1", *also("redis-7.0")])
 async def test_a_message_that_cannot_be_unpacked_keeps_no_others_from_being_promoted(
     servers: Fleet, kind: str
 ) -> None:

@@ -181,6 +181,7 @@ def test_half_sent_requests_keep_nobody_out(url: str, half: bytes) -> None:
         wait_until_sync(lambda: is_closed(idle[0]), message="the oldest made room")
 
 
+@pytest.mark.more
 def test_who_does_not_complete_a_request_is_hung_up_on(url: str) -> None:
     with running("command", url) as dashboard, crowd(dashboard, 20, HALVES["half a head"]) as idle:
 

@@ -185,6 +185,7 @@ async def test_a_replica_that_has_no_copy_yet_is_behind(server: Server, tmp_path
     assert found.level("durability") == FAIL
 
 
+@pytest.mark.more
 async def test_behind_sentinels_the_primary_is_examined(tmp_path: Path) -> None:
     with Watched("valkey-9.1", tmp_path) as watched:
         found = await examine(watched.url)
@@ -223,6 +224,7 @@ async def test_a_cluster_of_which_slots_are_missing_is_a_failure(tmp_path: Path)
         assert (await examine_node(server)).level("cluster") == OK
 
 
+@pytest.mark.more
 async def test_of_a_cluster_every_primary_is_examined(tmp_path: Path) -> None:
     with Cluster("valkey-9.1", tmp_path) as cluster:
         async with App(cluster.url) as app:
@@ -338,7 +340,7 @@ async def test_what_workers_hold_that_are_gone_is_told(redis_server: Server) -> 
         await bench.add(3)
         await bench.claim(consumer="lost-worker")
         assert (await examine(redis_server.url, namespace=namespace)).level("consumers") == OK
-        await bench.backend._age_pending(100)
+        await bench.age(100)
         found = await examine(redis_server.url, namespace=namespace)
         assert found.level("consumers") == WARN
         assert "3 messages" in found["consumers"].text

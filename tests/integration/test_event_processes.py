@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 from headrace.core.message import group_stream
+from tests.servers import also
 
-from .newsroom import GROUPS, Newsroom, Story, flood_log
+from .event_program import GROUPS, EventProgram, Story, flood_log
 from .workshop import WorkerProcess, Workshop
 
-NEWSROOM = "tests.integration.newsroom:app"
+PROGRAM = "tests.integration.event_program:app"
 
-STORES = ["sqlite", "redis-7.0", "valkey-9.1"]
+STORES = ["sqlite", "valkey-9.1", *also("redis-7.0")]
 on_every_store = pytest.mark.parametrize("workshop", STORES, indirect=True)
 
 
 async def _start(workshop: Workshop, *flags: str) -> WorkerProcess:
-    worker = workshop.start(*flags, target=NEWSROOM)
+    worker = workshop.start(*flags, target=PROGRAM)
     await workshop.until(lambda: workshop.log.lines("working", pid=worker.pid) or worker.ended)
     assert not worker.ended, worker.output
     return worker
@@ -40,7 +41,7 @@ def _first_times(numbers: list[int]) -> list[int]:
 
 @on_every_store
 async def test_every_group_gets_every_event_in_key_order_while_members_are_killed(workshop: Workshop) -> None:
-    newsroom = Newsroom(workshop.url, workshop.log)
+    program = EventProgram(workshop.url, workshop.log)
     keys, each = 20, 60
     steady = await _start(workshop)
     for number in range(each):
@@ -49,8 +50,8 @@ async def test_every_group_gets_every_event_in_key_order_while_members_are_kille
             goal = number * keys * len(GROUPS) // 4
             await workshop.until(lambda goal=goal: len(workshop.log.lines("handled")) >= goal)
             worker.kill()
-        await newsroom.stories.publish_many(
-            [newsroom.stories.message(Story(number), key=f"key-{key}") for key in range(keys)]
+        await program.stories.publish_many(
+            [program.stories.message(Story(number), key=f"key-{key}") for key in range(keys)]
         )
     await workshop.until(
         lambda: all(
@@ -65,15 +66,15 @@ async def test_every_group_gets_every_event_in_key_order_while_members_are_kille
             assert numbers == sorted(numbers), (group, key)
             assert _first_times(numbers) == list(range(each)), (group, key)
     assert not steady.ended
-    await newsroom.app.close()
+    await program.app.close()
 
 
 @pytest.mark.more
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("workshop", ["valkey-9.1"], indirect=True)
 async def test_a_hundred_thousand_events_reach_three_groups_in_key_order(workshop: Workshop) -> None:
-    newsroom = Newsroom(workshop.url, workshop.log)
-    flood: Any = newsroom.app.topic("flood", int)
+    program = EventProgram(workshop.url, workshop.log)
+    flood: Any = program.app.topic("flood", int)
     keys, each = 1_000, 100
     for _ in range(2):
         await _start(workshop)
@@ -90,13 +91,13 @@ async def test_a_hundred_thousand_events_reach_three_groups_in_key_order(worksho
     assert len(seen) == keys * len(GROUPS)
     wrong = {place: numbers for place, numbers in seen.items() if numbers != list(range(each))}
     assert not wrong, next(iter(wrong.items()))
-    await newsroom.app.close()
+    await program.app.close()
 
 
 @on_every_store
 async def test_the_event_of_a_killed_member_is_handled_by_another(workshop: Workshop) -> None:
-    newsroom = Newsroom(workshop.url, workshop.log)
-    rare = newsroom.app.topic("rare", Story)
+    program = EventProgram(workshop.url, workshop.log)
+    rare = program.app.topic("rare", Story)
     first = await _start(workshop)
     await rare.publish(Story(1, hang=True))
     await workshop.until(lambda: workshop.log.lines("reading", number=1))
@@ -104,26 +105,26 @@ async def test_the_event_of_a_killed_member_is_handled_by_another(workshop: Work
     await _start(workshop)
     await workshop.until(lambda: workshop.log.lines("read", number=1))
     assert [line["attempt"] for line in workshop.log.lines("reading", number=1)] == [1, 2]
-    await newsroom.app.close()
+    await program.app.close()
 
 
 @on_every_store
 async def test_what_is_published_while_no_member_lives_is_handled_by_the_next(workshop: Workshop) -> None:
-    newsroom = Newsroom(workshop.url, workshop.log)
-    rare = newsroom.app.topic("rare", Story)
+    program = EventProgram(workshop.url, workshop.log)
+    rare = program.app.topic("rare", Story)
     first = await _start(workshop)
     first.kill()
     await rare.publish_many([Story(number) for number in range(500)])
     await _start(workshop)
     await workshop.until(lambda: len(workshop.log.lines("read")) >= 500)
     assert Counter(line["number"] for line in workshop.log.lines("read")) == Counter(range(500))
-    await newsroom.app.close()
+    await program.app.close()
 
 
 @on_every_store
 async def test_a_member_stopped_past_its_lease_does_not_settle_what_another_has(workshop: Workshop) -> None:
-    newsroom = Newsroom(workshop.url, workshop.log)
-    rare = newsroom.app.topic("rare", Story)
+    program = EventProgram(workshop.url, workshop.log)
+    rare = program.app.topic("rare", Story)
     first = await _start(workshop)
     await rare.publish(Story(1, hang=True))
     await workshop.until(lambda: workshop.log.lines("reading", number=1))
@@ -136,15 +137,15 @@ async def test_a_member_stopped_past_its_lease_does_not_settle_what_another_has(
     # Meanwhile the server may have handed it to the one that stood still, which finds it when it goes on, and
     # hands it back.
     assert [line["pid"] for line in workshop.log.lines("reading", number=1)] == [first.pid, second.pid]
-    await workshop.until(lambda: _is_settled(newsroom))
-    assert not len(await newsroom.app.admin.dead(topic="rare"))
-    await newsroom.app.close()
+    await workshop.until(lambda: _is_settled(program))
+    assert not len(await program.app.admin.dead(topic="rare"))
+    await program.app.close()
 
 
-@pytest.mark.parametrize("workshop", ["redis-7.0", "valkey-9.1"], indirect=True)
+@pytest.mark.parametrize("workshop", ["valkey-9.1", *also("redis-7.0")], indirect=True)
 async def test_a_killed_server_comes_back_with_every_event(workshop: Workshop) -> None:
-    newsroom = Newsroom(workshop.url, workshop.log)
-    rare = newsroom.app.topic("rare", Story)
+    program = EventProgram(workshop.url, workshop.log)
+    rare = program.app.topic("rare", Story)
     await _start(workshop)
     for number in range(300):
         if number == 150:
@@ -152,7 +153,7 @@ async def test_a_killed_server_comes_back_with_every_event(workshop: Workshop) -
             workshop.server.start()
         await rare.publish(Story(number))
     await workshop.until(lambda: len({line["number"] for line in workshop.log.lines("read")}) == 300)
-    await newsroom.app.close()
+    await program.app.close()
 
 
 @pytest.mark.more
@@ -165,53 +166,53 @@ async def test_a_killed_server_comes_back_with_every_event(workshop: Workshop) -
 async def test_a_fan_out_reaches_every_process_and_leaves_nothing_behind(
     workshop: Workshop, processes: int
 ) -> None:
-    newsroom = Newsroom(workshop.url, workshop.log)
-    workers = [workshop.start("--topics", "everywhere", target=NEWSROOM) for _ in range(processes)]
+    program = EventProgram(workshop.url, workshop.log)
+    workers = [workshop.start("--topics", "everywhere", target=PROGRAM) for _ in range(processes)]
     await workshop.until(lambda: len(workshop.log.lines("working")) == processes, timeout=100)
-    await newsroom.everywhere.publish_many([Story(number) for number in range(20)])
+    await program.everywhere.publish_many([Story(number) for number in range(20)])
     pids = {worker.pid for worker in workers}
     await workshop.until(
         lambda: all(len(workshop.log.lines("heard", pid=pid)) == 20 for pid in pids), timeout=40
     )
     for worker in workers:
         worker.kill()
-    topics = {topic.name: topic for topic in await newsroom.app.admin.topics()}
+    topics = {topic.name: topic for topic in await program.app.admin.topics()}
     assert topics["everywhere"].groups == ()
-    await newsroom.app.close()
+    await program.app.close()
 
 
 @on_every_store
 async def test_retention_gives_the_store_its_room_back(workshop: Workshop) -> None:
-    newsroom = Newsroom(workshop.url, workshop.log)
-    short = newsroom.app.topic("short", Story, retention=0.2, retention_strict=False)
+    program = EventProgram(workshop.url, workshop.log)
+    short = program.app.topic("short", Story, retention=0.2, retention_strict=False)
     for _ in range(10):
         await short.publish_many([Story(number) for number in range(200)])
 
     async def is_trimmed() -> bool:
         await short.publish(Story(0))  # whoever appends trims a little
-        [topic] = [each for each in await newsroom.app.admin.topics() if each.name == "short"]
+        [topic] = [each for each in await program.app.admin.topics() if each.name == "short"]
         return topic.length < 500  # of the two thousand at the start, and those of this loop
 
     await workshop.until(is_trimmed)
-    await newsroom.app.close()
+    await program.app.close()
 
 
 @on_every_store
 async def test_a_group_is_read_again_from_the_beginning_by_other_processes(workshop: Workshop) -> None:
-    newsroom = Newsroom(workshop.url, workshop.log)
-    rare = newsroom.app.topic("rare", Story)
+    program = EventProgram(workshop.url, workshop.log)
+    rare = program.app.topic("rare", Story)
     await _start(workshop)
     await rare.publish_many([Story(number) for number in range(50)])
     await workshop.until(lambda: len(workshop.log.lines("read")) >= 50)
-    await workshop.until(lambda: _is_settled(newsroom))
+    await workshop.until(lambda: _is_settled(program))
     await rare.replay(group="readers", since="beginning")
     await workshop.until(lambda: len(workshop.log.lines("read")) >= 100)
     counted = Counter(line["number"] for line in workshop.log.lines("read"))
     assert counted == Counter({number: 2 for number in range(50)})
-    await newsroom.app.close()
+    await program.app.close()
 
 
-async def _is_settled(newsroom: Newsroom) -> bool:
-    home: Any = newsroom.app._home
+async def _is_settled(program: EventProgram) -> bool:
+    home: Any = program.app._home
     counts = await home.call(home.backend.counts, group_stream("rare", "readers"))
     return bool(counts.queued + counts.running == 0)

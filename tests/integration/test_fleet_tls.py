@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.constellations import BUS, MASTER, SLOTS, Node, Sentinel
 from tests.integration.certificates import Authority
 from tests.integration.test_redis_tls import works
@@ -40,6 +42,7 @@ def new_port() -> int:
     return free_port(range(PORTS.start - BUS, PORTS.stop - BUS), beside=BUS)
 
 
+@pytest.mark.more
 async def test_sentinels_and_their_primary_are_asked_with_tls(tmp_path: Path) -> None:
     secrecy, at_primary, at_sentinel = Secrecy(tmp_path), new_port(), new_port()
     primary = Node(require(KIND), directory=tmp_path / "server", arguments=secrecy.words(at_primary))
@@ -53,6 +56,7 @@ async def test_sentinels_and_their_primary_are_asked_with_tls(tmp_path: Path) ->
         await works(f"rediss+sentinel://{HOST}:{at_sentinel}/{MASTER}/1?{secrecy.option}")
 
 
+@pytest.mark.more
 async def test_the_nodes_of_a_cluster_are_asked_with_tls(tmp_path: Path) -> None:
     secrecy, port = Secrecy(tmp_path), new_port()
     arguments = [*secrecy.words(port), "--cluster-enabled", "yes", "--tls-cluster", "yes"]

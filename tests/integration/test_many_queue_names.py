@@ -10,13 +10,13 @@ import pytest
 
 from headrace import App
 from headrace.core.ids import new_id
-from tests.servers import Fleet
+from tests.servers import Fleet, also
 
 #: Names from which on it forgets, and how many there are in all.
 FIRST, ALL = 1000, 3000
 
 
-@pytest.mark.parametrize("store", ["sqlite", "redis-7.0"])
+@pytest.mark.parametrize("store", ["sqlite", *also("redis-7.0")])
 async def test_a_producer_keeps_nothing_of_most_queues(store: str, tmp_path: Path, servers: Fleet) -> None:
     url = f"sqlite:///{tmp_path / 'jobs.db'}" if store == "sqlite" else servers.get(store).url
     app = App(url, namespace=new_id())

@@ -19,6 +19,7 @@ from headrace import ConfigurationError
 from headrace.cli.worker.metrics_port import metrics_port
 from headrace.observability import port as port_module
 from headrace.observability.port import MOST_BYTES, Port, PortAnswer, text
+from tests.servers import also
 from tests.waiting import wait_until
 
 from .workshop import WorkerProcess, Workshop
@@ -59,7 +60,7 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return name, frozenset(labels.items())
 
 
-@pytest.mark.parametrize("workshop", ["sqlite", "redis-6.2"], indirect=True)
+@pytest.mark.parametrize("workshop", ["sqlite", *also("redis-6.2")], indirect=True)
 async def test_a_worker_answers_probes_and_scrapes(workshop: Workshop) -> None:
     worker = await workshop.start_ready("--metrics-port", "0")
     jobs = await workshop.app.enqueue_many([workshop.task("quick").call(n) for n in range(50)])
@@ -88,6 +89,7 @@ async def test_a_worker_answers_probes_and_scrapes(workshop: Workshop) -> None:
     assert (await get(f"{url}/readyz"))[0] == 200
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("workshop", ["redis-6.2"], indirect=True)
 async def test_while_the_store_is_away_a_worker_is_not_ready_and_says_so(workshop: Workshop) -> None:
     worker = await workshop.start_ready("--metrics-port", "0")

@@ -10,13 +10,13 @@ import pytest
 
 from headrace import JobFailed, Secret
 
-from . import stage
+from . import resource_program
 
 
 @pytest.fixture(autouse=True)
 def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     story = tmp_path / "story.txt"
-    monkeypatch.setenv(stage.STORY, str(story))
+    monkeypatch.setenv(resource_program.STORY, str(story))
     return story
 
 
@@ -29,9 +29,9 @@ def told(story: Path) -> dict[str, list[str]]:
     return lines
 
 
-@pytest.mark.parametrize("task", [stage.plain, stage.coroutine])
+@pytest.mark.parametrize("task", [resource_program.plain, resource_program.coroutine])
 async def test_a_child_has_a_lifespan_and_dependencies_of_its_own(task: Any, story: Path) -> None:
-    async with stage.app, stage.app.worker(children=1):
+    async with resource_program.app, resource_program.app.worker(children=1):
         jobs = [await task.enqueue(number) for number in range(2)]
         results = [await job.result(timeout=20) for job in jobs]
     for number, (job, result) in enumerate(zip(jobs, results, strict=True)):
@@ -45,8 +45,8 @@ async def test_a_child_has_a_lifespan_and_dependencies_of_its_own(task: Any, sto
 
 
 async def test_a_failure_in_a_child_is_seen_by_its_dependencies(story: Path) -> None:
-    async with stage.app, stage.app.worker(children=1):
-        job = await stage.fail.enqueue()
+    async with resource_program.app, resource_program.app.worker(children=1):
+        job = await resource_program.fail.enqueue()
         with pytest.raises(JobFailed, match="boom"):
             await job.result(timeout=20)
     assert told(story)["child"] == [
@@ -61,17 +61,17 @@ async def test_a_failure_in_a_child_is_seen_by_its_dependencies(story: Path) -> 
 
 
 async def test_a_secret_reaches_a_child() -> None:
-    async with stage.app, stage.app.worker(children=1):
-        job = await stage.count.enqueue(Secret("swordfish"))
+    async with resource_program.app, resource_program.app.worker(children=1):
+        job = await resource_program.count.enqueue(Secret("swordfish"))
         assert await job.result(timeout=20) == 9
 
 
 async def test_a_lifespan_that_cannot_be_entered_in_a_child_is_the_jobs_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with stage.app, stage.app.worker(children=1):
-        monkeypatch.delenv(stage.STORY)
-        job = await stage.count.enqueue(Secret("swordfish"))
-        with pytest.raises(JobFailed, match=stage.STORY):
+    async with resource_program.app, resource_program.app.worker(children=1):
+        monkeypatch.delenv(resource_program.STORY)
+        job = await resource_program.count.enqueue(Secret("swordfish"))
+        with pytest.raises(JobFailed, match=resource_program.STORY):
             await job.result(timeout=20)
-        monkeypatch.setenv(stage.STORY, os.devnull)
+        monkeypatch.setenv(resource_program.STORY, os.devnull)

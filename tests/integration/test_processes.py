@@ -15,13 +15,13 @@ import pytest
 from headrace import ConfigurationError, Job, JobFailed, JobStatus, ResultNotKept, RetryPolicy
 from tests.waiting import wait_until
 
-from . import crunch
+from . import cpu_program
 
 
 @pytest.fixture(autouse=True)
 async def worker(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
     caplog.set_level("INFO")  # children log as their worker does
-    async with crunch.app, crunch.app.worker(concurrency=10, children=2, grace=0):
+    async with cpu_program.app, cpu_program.app.worker(concurrency=10, children=2, grace=0):
         yield
 
 
@@ -33,41 +33,41 @@ async def _started(job: Job[Any]) -> None:
 
 
 async def test_a_job_runs_in_another_process_which_stays_for_the_next() -> None:
-    first = await (await crunch.where.enqueue()).result(timeout=20)
-    second = await (await crunch.where.enqueue()).result(timeout=20)
+    first = await (await cpu_program.where.enqueue()).result(timeout=20)
+    second = await (await cpu_program.where.enqueue()).result(timeout=20)
     assert first == second != os.getpid()
 
 
 async def test_two_jobs_run_at_the_same_time_in_two_processes(tmp_path: Path) -> None:
-    jobs = [await crunch.meet.enqueue(str(tmp_path)) for _ in range(2)]
+    jobs = [await cpu_program.meet.enqueue(str(tmp_path)) for _ in range(2)]
     pids = await asyncio.gather(*(job.result(timeout=20) for job in jobs))
     assert len(set(pids)) == 2
 
 
 async def test_the_child_knows_its_job_and_may_be_async() -> None:
-    job = await crunch.who.with_(headers={"source": "test"}).enqueue(5)
+    job = await cpu_program.who.with_(headers={"source": "test"}).enqueue(5)
     assert await job.result(timeout=20) == (job.id, 1, "test", 5)
 
 
 async def test_a_child_that_vanishes_is_that_jobs_crash_and_dead_at_the_third() -> None:
-    job = await crunch.vanish.enqueue()
+    job = await cpu_program.vanish.enqueue()
     assert await job.wait(timeout=20) is JobStatus.DEAD
     info = await job.info()
     assert (info.reason, info.crashes, info.failures) == ("crashed", 3, 0)
     assert "exited with 7" in info.error
-    assert await (await crunch.where.enqueue()).result(timeout=20) != os.getpid()
+    assert await (await cpu_program.where.enqueue()).result(timeout=20) != os.getpid()
 
 
 async def test_a_timeout_kills_the_child_and_another_takes_its_place() -> None:
-    before = await (await crunch.where.enqueue()).result(timeout=20)
-    job = await crunch.hang.with_(timeout=0.2).enqueue()
+    before = await (await cpu_program.where.enqueue()).result(timeout=20)
+    job = await cpu_program.hang.with_(timeout=0.2).enqueue()
     assert await job.wait(timeout=20) is JobStatus.DEAD
     assert "did not end within its timeout" in (await job.info()).error
-    assert await (await crunch.where.enqueue()).result(timeout=20) != before
+    assert await (await cpu_program.where.enqueue()).result(timeout=20) != before
 
 
 async def test_cancelling_kills_the_child() -> None:
-    job = await crunch.hang.enqueue()
+    job = await cpu_program.hang.enqueue()
     await _started(job)
     assert await job.cancel()
     assert await job.wait(timeout=20) is JobStatus.CANCELLED
@@ -75,7 +75,7 @@ async def test_cancelling_kills_the_child() -> None:
 
 @pytest.mark.parametrize("how", ["once", "later"])
 async def test_a_failure_in_a_child_is_retried_as_any_other(how: str) -> None:
-    job = await crunch.fail.enqueue(how)
+    job = await cpu_program.fail.enqueue(how)
     assert await job.result(timeout=20) == "attempt 2"
 
 
@@ -88,7 +88,7 @@ async def _shows(job: Job[Any], fraction: float, text: str) -> None:
 
 
 async def test_of_all_that_a_child_says_of_its_progress_the_last_is_seen() -> None:
-    job = await crunch.chatter.enqueue(10_000)
+    job = await cpu_program.chatter.enqueue(10_000)
     await _shows(job, 1.0, "row 10000")
     assert await job.cancel()
     assert await job.wait(timeout=20) is JobStatus.CANCELLED
@@ -96,31 +96,31 @@ async def test_of_all_that_a_child_says_of_its_progress_the_last_is_seen() -> No
 
 
 async def test_a_coroutine_in_a_child_says_it_too() -> None:
-    job = await crunch.say.enqueue("from a coroutine")
+    job = await cpu_program.say.enqueue("from a coroutine")
     await _shows(job, 0.5, "from a coroutine")
     await job.cancel()
 
 
 async def test_a_thread_says_it_too() -> None:
-    job = await crunch.say_in_thread.enqueue("from a thread")
+    job = await cpu_program.say_in_thread.enqueue("from a thread")
     await _shows(job, 0.5, "from a thread")
     await job.cancel()
 
 
 async def test_what_one_job_says_is_never_taken_for_the_next_ones() -> None:
     for _ in range(20):
-        await (await crunch.say_and_end.enqueue()).wait(timeout=20)
-    job = await crunch.hang.enqueue()
+        await (await cpu_program.say_and_end.enqueue()).wait(timeout=20)
+    job = await cpu_program.hang.enqueue()
     await _started(job)
     assert (await job.info()).progress is None
-    run = await crunch.where.enqueue()
+    run = await cpu_program.where.enqueue()
     assert await run.result(timeout=20) != os.getpid()
     assert (await job.info()).progress is None
     await job.cancel()
 
 
 async def test_a_child_killed_in_the_middle_of_its_progress_runs_again_without_it() -> None:
-    job = await crunch.chatter.with_(timeout=0.5, retry=RetryPolicy.fixed(1, 0)).enqueue(1_000_000)
+    job = await cpu_program.chatter.with_(timeout=0.5, retry=RetryPolicy.fixed(1, 0)).enqueue(1_000_000)
     assert await job.wait(timeout=20) is JobStatus.DEAD
     info = await job.info()
     assert (info.failures, info.progress) == (2, None)
@@ -135,7 +135,7 @@ async def _wrote(job: Job[Any], text: str) -> None:
 
 async def test_what_a_child_logs_is_kept_with_its_job() -> None:
     for lines in (3, 0, 1):
-        job = await crunch.write.enqueue(lines)
+        job = await cpu_program.write.enqueue(lines)
         assert await job.result(timeout=20) != os.getpid()
         info = await job.info()
         told = [(line.attempt, line.level, line.text) for line in info.log]
@@ -147,7 +147,7 @@ async def test_what_a_child_logs_is_kept_with_its_job() -> None:
 
 
 async def test_of_all_that_a_child_logs_the_latest_lines_are_kept() -> None:
-    job = await crunch.write.enqueue(5000)
+    job = await cpu_program.write.enqueue(5000)
     await job.result(timeout=20)
     info = await job.info()
     assert [line.text for line in info.log] == [
@@ -158,7 +158,7 @@ async def test_of_all_that_a_child_logs_the_latest_lines_are_kept() -> None:
 
 
 async def test_what_a_child_logs_is_seen_while_it_runs_and_after_it_was_killed() -> None:
-    job = await crunch.write_and_hang.enqueue("still here")
+    job = await cpu_program.write_and_hang.enqueue("still here")
     await _wrote(job, "still here")
     assert await job.status() is JobStatus.RUNNING
     await job.cancel()
@@ -167,16 +167,16 @@ async def test_what_a_child_logs_is_seen_while_it_runs_and_after_it_was_killed()
 
 
 async def test_an_error_brings_its_remote_type_and_traceback() -> None:
-    job = await crunch.fail.enqueue("never")
+    job = await cpu_program.fail.enqueue("never")
     with pytest.raises(JobFailed) as caught:
         await job.result(timeout=20)
     assert caught.value.error_type == "headrace.Unrecoverable"
-    assert "crunch.py" in caught.value.traceback
+    assert "cpu_program.py" in caught.value.traceback
     assert (await job.info()).reason == "unrecoverable"
 
 
 async def test_a_result_that_cannot_be_sent_is_a_success_without_one() -> None:
-    job = await crunch.unspeakable.enqueue()
+    job = await cpu_program.unspeakable.enqueue()
     with pytest.raises(ResultNotKept, match="cannot be encoded"):
         await job.result(timeout=20)
     assert await job.status() is JobStatus.SUCCEEDED
@@ -185,7 +185,7 @@ async def test_a_result_that_cannot_be_sent_is_a_success_without_one() -> None:
 async def test_a_local_function_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="local function"):
 
-        @crunch.app.task(run_in="process")
+        @cpu_program.app.task(run_in="process")
         def local() -> None: ...
 
 

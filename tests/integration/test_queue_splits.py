@@ -92,6 +92,7 @@ def split_and_die(url: str, *, parts: int, steps: int) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.more
 async def test_parts_are_on_all_nodes_of_a_cluster(tmp_path: Path) -> None:
     with Cluster("valkey-9.1", tmp_path / "servers") as cluster:
         workshop = Workshop(cluster.url, tmp_path)

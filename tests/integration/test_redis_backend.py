@@ -39,7 +39,7 @@ from headrace.core.outcome import (
     Verdict,
 )
 from headrace.core.record import JobStatus, WorkerInfo
-from tests.constellations import text_of
+from tests.constellations import QUICKLY, text_of
 from tests.heartbeats import beat, leave
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
@@ -64,7 +64,8 @@ async def far(proxy: Proxy) -> AsyncIterator[Bench]:
     """A bench behind the proxy. The server has the scripts, else the first reply says it lacks one."""
     async with opened(proxy.url) as bench:
         known = [script for script in vars(scripts).values() if isinstance(script, scripts.Script)]
-        await bench.backend._store.commands(*[("SCRIPT", "LOAD", script.source) for script in known])
+        for script in known:
+            await bench.command("SCRIPT", "LOAD", script.source)
         yield bench
 
 
@@ -228,7 +229,7 @@ async def test_what_comes_together_after_one_that_came_alone_is_claimed_together
 async def _come_alone(bench: Bench) -> int:
     """How many are claimed by one who waits for a while before a message comes."""
     waiting = asyncio.create_task(bench.claim(wait=LONG))
-    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     since = time.monotonic()
     await wait_until(lambda: time.monotonic() > since + 2 * reader.LULL)
     await bench.add()
@@ -242,12 +243,12 @@ async def _read_for_nobody(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> lis
     """Messages that a blocking read brings after its caller was cancelled."""
     monkeypatch.setattr(Reader, "_unblock", lambda self: None)
     waiting = asyncio.create_task(bench.claim(wait=LONG))
-    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     ids = await bench.add()
-    await wait_until(lambda: not _is_blocked(bench), message="the read has ended")
+    await wait_until(lambda: not bench.is_blocked(), message="the read has ended")
     return ids
 
 
@@ -275,29 +276,30 @@ async def test_what_a_read_took_whose_caller_is_gone_is_offered_again_when_its_a
         await far.claim()
         monkeypatch.setattr(Reader, "_unblock", lambda self: None)
         waiting = asyncio.create_task(far.claim(wait=LONG))
-        await wait_until(lambda: _is_blocked(far), message="the claim blocks")
+        await wait_until(lambda: far.is_blocked(), message="the claim blocks")
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         [id] = await near.add()
-        await wait_until(lambda: not _is_blocked(far), message="the read has ended")
+        await wait_until(lambda: not far.is_blocked(), message="the read has ended")
     assert [claim.id for claim in await far.claim()] == [id]
 
 
-async def test_a_cancelled_claim_stops_blocking(bench: Bench) -> None:
+async def test_a_cancelled_claim_stops_blocking(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "BLOCK", LONG)  # it does not end by itself
     waiting = asyncio.create_task(bench.claim(wait=LONG))
-    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    await wait_until(lambda: not _is_blocked(bench), timeout=1, message="the read has ended")
+    await wait_until(lambda: not bench.is_blocked(), message="the read has ended")
 
 
 async def test_a_claim_that_waits_is_woken_at_once(bench: Bench) -> None:
     waiting = asyncio.create_task(bench.claim(wait=LONG))
-    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     bench.backend.wake("worker")
-    assert await asyncio.wait_for(waiting, 1) == []
+    assert await asyncio.wait_for(waiting, 10) == []
 
 
 async def test_a_blocking_claim_takes_no_more_than_was_asked_for(bench: Bench) -> None:
@@ -321,11 +323,11 @@ async def test_what_came_while_the_process_stood_still_and_belongs_to_others_by_
     async def meanwhile() -> None:
         async with opened(redis_server.url, bench.namespace) as other:
             await other.add()
-            await other.backend._age_pending(60)
+            await other.age(60)
             assert len((await other.backend.reclaim([SOURCE], limit=10)).recovered) == 1
 
     waiting = asyncio.create_task(bench.claim(wait=LONG, suspects=0))
-    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     thread = threading.Thread(target=lambda: asyncio.run(meanwhile()))
     thread.start()
     thread.join()  # this event loop stands still, as in a process that was stopped
@@ -362,7 +364,7 @@ async def test_destroyed_groups_are_made_again_and_nothing_is_lost(
 
 async def test_a_claim_that_waits_survives_the_end_of_its_groups(bench: Bench, redis_server: Server) -> None:
     waiting = asyncio.create_task(bench.claim(wait=LONG))
-    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     _destroy_groups(bench, redis_server)
     ids = await bench.add()
     assert [claim.id for claim in await waiting] == ids
@@ -439,7 +441,7 @@ async def test_cut_connections_are_made_again(bench: Bench, redis_server: Server
     [claim] = await bench.claim()
     ended = asyncio.create_task(bench.backend.ended(STREAM, claim.id, None))
     waiting = asyncio.create_task(bench.claim(wait=LONG))
-    await wait_until(lambda: _is_blocked(bench), message="the claim blocks")
+    await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     for kind in ("normal", "pubsub"):
         redis_server.command("CLIENT", "KILL", "TYPE", kind)
     with pytest.raises(BackendUnavailable):
@@ -584,7 +586,7 @@ async def test_after_a_restart_of_the_server_nobody_is_robbed_for_one_lease(tmp_
             [claim] = await bench.claim()
             assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
             server.restart()
-            await bench.again(lambda: bench.backend._age_pending(60))
+            await bench.again(lambda: bench.age(60))
             assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
             assert await bench.settle(DONE, claim) == [Verdict.KEPT]
 
@@ -598,7 +600,7 @@ async def test_after_a_restart_of_the_server_not_even_the_first_call_robs_anybod
             server.restart()
             await wait_until(lambda: bench.backend._store.link.wire is None, message="the end is noticed")
             async with opened(server.url, bench.namespace) as other:
-                await other.backend._age_pending(60)
+                await other.age(60)
             reclaimed = await bench.again(lambda: bench.backend.reclaim([SOURCE], limit=10))
             assert reclaimed.recovered == ()
 
@@ -700,7 +702,7 @@ async def test_large_bodies_are_moved_in_small_steps(bench: Bench, monkeypatch: 
 
 async def test_replicated_means_that_a_replica_has_it(tmp_path: Path) -> None:
     program = require("valkey-9.1")
-    with Server(program, directory=tmp_path / "primary") as primary:
+    with Server(program, directory=tmp_path / "primary", arguments=QUICKLY) as primary:
         backend = open_store(primary.url, durability="replicated")
         await backend.open()
         try:
@@ -709,7 +711,7 @@ async def test_replicated_means_that_a_replica_has_it(tmp_path: Path) -> None:
                 await backend.append(alone)
             assert caught.value.uncertain
             assert (await backend.counts(STREAM)).queued == 1
-            arguments = ["--replicaof", f"127.0.0.1 {primary.port}", "--repl-diskless-sync-delay", "0"]
+            arguments = ["--replicaof", f"127.0.0.1 {primary.port}"]
             with Server(program, directory=tmp_path / "replica", arguments=arguments):
                 await wait_until(lambda: _has_replica(primary), timeout=20, message="the replica is in step")
                 for batch in (alone, together):
@@ -769,7 +771,7 @@ async def test_nothing_of_a_job_is_left_without_a_time_to_live(bench: Bench) -> 
     assert await bench.backend.purge(STREAM, mark_us=SECOND, limit=100) == 2
     await beat(bench.backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10))
     await leave(bench.backend, "worker", STREAM)
-    lasting = [key for key in await _keys(bench) if await bench.backend._store.command("PTTL", key) == -1]
+    lasting = [key for key in await _keys(bench) if await bench.command("PTTL", key) == -1]
     assert [key for key in lasting if not is_permanent(key)] == []
 
 
@@ -777,7 +779,7 @@ async def test_a_consumer_leaves_no_name_behind(bench: Bench) -> None:
     await bench.claim(wait=0.01)
     await leave(bench.backend, "worker", STREAM)
     for key in _lanes(bench):
-        assert await bench.backend._store.command("XINFO", "CONSUMERS", key, "headrace") == []
+        assert await bench.command("XINFO", "CONSUMERS", key, "headrace") == []
 
 
 async def test_a_consumer_that_holds_something_stays(bench: Bench) -> None:
@@ -787,15 +789,9 @@ async def test_a_consumer_that_holds_something_stays(bench: Bench) -> None:
     assert (await bench.backend.look(STREAM, claim.id)).worker == "worker"
 
 
-def _is_blocked(bench: Bench) -> bool:
-    backend: RedisBackend = bench.backend
-    readers = [reader for reader in backend._readers.values() if isinstance(reader, Reader)]
-    return any(reader._blocking is not None for reader in readers)
-
-
 async def _is_watched(bench: Bench, id: str) -> bool:
     key = f"{{{bench.namespace}:q:{STREAM.name}}}:w"
-    return bool(await bench.backend._store.command("HEXISTS", key, id))
+    return bool(await bench.command("HEXISTS", key, id))
 
 
 def _lanes(bench: Bench) -> list[bytes]:
@@ -820,7 +816,7 @@ def _version(bench: Bench) -> str:
 
 
 async def _keys(bench: Bench) -> list[str]:
-    keys = await bench.backend._store.command("KEYS", f"*{bench.namespace}*")
+    keys = await bench.command("KEYS", f"*{bench.namespace}*")
     return [key.decode() for key in keys]
 
 
@@ -830,6 +826,6 @@ async def test_two_workers_of_one_process_look_for_what_was_left_at_the_same_tim
         await bench.backend.ensure(source, 15 * SECOND)
         await bench.backend.append(Batch(source, "p", 1, [Message(new_id(), "greet", b"")]))
     await bench.backend.claim(sources, consumer="gone", limit=10, suspects=1, wait=0)
-    await bench.backend._age_pending(60)
+    await bench.age(60)
     looks = await asyncio.gather(*[bench.backend.reclaim(sources, limit=10) for _ in range(4)])
     assert sum(len(look.recovered) for look in looks) == len(sources)

@@ -20,6 +20,7 @@ from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable, Moved
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message
+from tests.constellations import QUICKLY
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import STREAM
 from tests.layouts import seal
@@ -29,7 +30,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def primary(tmp_path: Path) -> Iterator[Server]:
-    with Server(require("valkey-9.1"), directory=tmp_path / "primary") as server:
+    with Server(require("valkey-9.1"), directory=tmp_path / "primary", arguments=QUICKLY) as server:
         yield server
 
 
@@ -92,7 +93,7 @@ async def test_of_many_calls_the_jobs_that_were_taken_are_told(app: App) -> None
 async def test_a_batch_that_is_sent_again_on_a_new_connection_is_not_confirmed_by_nobody(
     primary: Server, tmp_path: Path
 ) -> None:
-    arguments = ["--replicaof", f"{HOST} {primary.port}", "--repl-diskless-sync-delay", "0"]
+    arguments = ["--replicaof", f"{HOST} {primary.port}"]
     replica = Server(require("valkey-9.1"), directory=tmp_path / "replica", arguments=arguments)
     with replica:
         await wait_until(lambda: b"state=online" in _replication(primary), timeout=20)
@@ -117,7 +118,7 @@ async def test_a_batch_that_is_sent_again_on_a_new_connection_is_not_confirmed_b
 
 async def test_as_many_replicas_confirm_it_as_the_server_demands(primary: Server, tmp_path: Path) -> None:
     """Whichever of them is promoted then has it."""
-    arguments = ["--replicaof", f"{HOST} {primary.port}", "--repl-diskless-sync-delay", "0"]
+    arguments = ["--replicaof", f"{HOST} {primary.port}"]
     first, second = (
         Server(require("valkey-9.1"), directory=tmp_path / name, arguments=arguments)
         for name in ("first", "second")

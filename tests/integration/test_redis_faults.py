@@ -12,13 +12,13 @@ import pytest
 from headrace import JobStatus
 from headrace.backends.redis import scripts
 from headrace.backends.redis.keys import GROUP, LANES
-from tests.servers import Server
+from tests.servers import Server, also
 
 from .load import Load
 from .proxy import Proxy
 from .workshop import LEASE, WorkerProcess, Workshop
 
-on_oldest_and_newest = pytest.mark.parametrize("workshop", ["redis-6.2", "valkey-9.1"], indirect=True)
+on_oldest_and_newest = pytest.mark.parametrize("workshop", ["valkey-9.1", *also("redis-6.2")], indirect=True)
 on_redis_6 = pytest.mark.parametrize("workshop", ["redis-6.2"], indirect=True)
 on_redis_7 = pytest.mark.parametrize("workshop", ["redis-7.0"], indirect=True)
 on_valkey = pytest.mark.parametrize("workshop", ["valkey-9.1"], indirect=True)
@@ -45,7 +45,7 @@ class Quiet:
 # --- the server is killed --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workshop", ["redis-7.0", "valkey-9.1"], indirect=True)
+@pytest.mark.parametrize("workshop", ["valkey-9.1", *also("redis-7.0")], indirect=True)
 @pytest.mark.parametrize("away", [0.0, 2.5 * LEASE], ids=["for a moment", "for longer than a lease"])
 async def test_a_server_killed_and_restarted_loses_and_doubles_nothing(
     workshop: Workshop, away: float

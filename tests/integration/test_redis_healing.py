@@ -49,7 +49,9 @@ async def test_a_group_that_is_destroyed_again_and_again_is_told_of_once_a_secon
     with caplog.at_level(logging.WARNING, logger="headrace"):
         for _ in range(20):
             await wait_until(
-                lambda: is_blocked(bench) and redis_server.command("XGROUP", "DESTROY", key, "headrace") == 1,
+                lambda: (
+                    bench.is_blocked() and redis_server.command("XGROUP", "DESTROY", key, "headrace") == 1
+                ),
                 timeout=5,
                 message="the group is there again, and read",
             )
@@ -66,7 +68,7 @@ async def test_a_waiting_claim_takes_what_comes_after_within_five_seconds(
     key = f"{{{bench.namespace}:q:work}}:s:normal"
     words = {"FLUSHALL": (), "DEL": (key,), "XGROUP": ("DESTROY", key, "headrace")}[command]
     waiting = asyncio.create_task(bench.claim(wait=LONG))
-    await wait_until(lambda: is_blocked(bench), message="the claim blocks")
+    await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     redis_server.command(command, *words)
     ids = await bench.add()
     assert [claim.id for claim in await asyncio.wait_for(waiting, 5)] == ids
@@ -76,7 +78,7 @@ async def test_lanes_that_were_flushed_are_not_waited_for(bench: Bench, redis_se
     await bench.backend.append(bench.batch(Message(new_id(), "greet", b"hello", priority=HIGH)))
     await bench.settle(DONE, *await bench.claim())
     waiting = asyncio.create_task(bench.claim(wait=LONG))
-    await wait_until(lambda: is_blocked(bench), message="the claim blocks")
+    await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     redis_server.command("FLUSHALL")
     key = f"{{{bench.namespace}:q:work}}:s:normal"
     await wait_until(lambda: redis_server.command("EXISTS", key) == 1, message="its group is made again")
@@ -99,10 +101,6 @@ async def test_lanes_of_which_nothing_is_known_any_more_are_found_again(
 def blocks_for_a_second(server: Server) -> bool:
     clients = text_of(server, "CLIENT", "LIST").decode().splitlines()
     return any("cmd=xreadgroup" in client and " idle=1 " in client for client in clients)
-
-
-def is_blocked(bench: Bench) -> bool:
-    return any(reader._blocking is not None for reader in bench.backend._readers.values())
 
 
 async def test_a_schedule_whose_record_was_damaged_is_established_anew(

@@ -75,9 +75,7 @@ async def test_close_leaves_no_connection_behind(redis_server: Server) -> None:
 async def test_a_waiting_claim_ends_when_the_store_is_closed(redis_server: Server) -> None:
     async with opened(redis_server.url) as bench:
         waiting = asyncio.create_task(bench.claim(wait=LONG))
-        await wait_until(
-            lambda: any(reader._blocking is not None for reader in bench.backend._readers.values())
-        )
+        await wait_until(lambda: bench.is_blocked())
     assert await waiting == []
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from headrace.backends.redis import announcements, connection
 from headrace.backends.redis.address import Address
-from headrace.backends.redis.connection import Link
 from headrace.core.backend import Renewal
 from headrace.core.errors import BackendUnavailable
 from headrace.core.orders import Order, PauseOrder
@@ -60,7 +59,7 @@ async def test_every_kind_of_connection_notices_a_black_hole(
     leases = far.backend.lease_keeper()
     await leases.renew(held)
     waiting = asyncio.create_task(far.claim(wait=LONG))
-    await wait_until(lambda: is_blocked(far), message="the claim blocks")
+    await wait_until(lambda: far.is_blocked(), message="the claim blocks")
     subscription = far.backend._announcements._link.wire
     proxy.hold_standing()
     renewal = leases.renew(held)
@@ -96,22 +95,13 @@ async def test_what_is_announced_while_a_sign_of_life_is_asked_for_is_heard(
     await wait_until(lambda: len(heard) == 200)
 
 
-async def test_all_who_wait_for_a_connection_share_one_attempt(
-    far: Bench, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attempts = 0
-    connect = Link._connect
-
-    async def counted(link: Link) -> connection.Wire:
-        nonlocal attempts
-        attempts += link is far.backend._store.link
-        return await connect(link)
-
-    monkeypatch.setattr(Link, "_connect", counted)
+async def test_all_who_wait_for_a_connection_share_one_attempt(far: Bench, proxy: Proxy) -> None:
     proxy.cut()
-    await wait_until(lambda: far.backend._store.link.wire is None)
+    await wait_until(lambda: not proxy.standing)
+    await seconds_until_refused(far.backend.counts(STREAM))  # now the end is noticed
+    before = proxy.asked
     times = await asyncio.gather(*(seconds_until_refused(far.backend.counts(STREAM)) for _ in range(100)))
-    assert attempts == 1
+    assert proxy.asked == before + 1
     assert max(times) < connection.CONNECT_TIMEOUT
     proxy.mend()
     assert (await far.again(lambda: far.backend.counts(STREAM))).queued == 0
@@ -142,10 +132,10 @@ async def test_whoever_waits_for_a_server_that_hangs_is_led_to_its_successor(
 
     link = store.new_link()
     link._finder = Sentinels()
-    standing = len(proxy._lines)
+    standing = proxy.standing
     proxy.hold()
     waiting = asyncio.create_task(link.connected())
-    await wait_until(lambda: len(proxy._lines) > standing)
+    await wait_until(lambda: proxy.standing > standing)
     store._move((successor.host, successor.port))
     wire = await asyncio.wait_for(waiting, connection.CONNECT_TIMEOUT / 2)
     assert wire.address == successor
@@ -186,18 +176,16 @@ async def test_leases_are_renewed_at_the_successor_of_a_server_that_still_answer
 
 
 async def test_close_does_not_wait_for_an_attempt(far: Bench, proxy: Proxy) -> None:
+    proxy.cut()
+    await wait_until(lambda: not proxy.standing)
+    await seconds_until_refused(far.backend.counts(STREAM))  # now the end is noticed
     proxy.hold()
-    proxy.hold_standing()
-    far.backend._store.link.drop()
+    proxy.mend()
     asked = asyncio.create_task(far.backend.counts(STREAM))
-    await wait_until(lambda: far.backend._store.link._attempt is not None)
+    await wait_until(lambda: proxy.standing, message="an attempt is under way")
     await asyncio.wait_for(far.backend.close(), 2)
     with pytest.raises(BackendUnavailable, match="closed"):
         await asked
-
-
-def is_blocked(bench: Bench) -> bool:
-    return any(reader._blocking is not None for reader in bench.backend._readers.values())
 
 
 async def test_a_host_name_is_resolved_while_the_default_executor_is_taken(server: Server) -> None:

@@ -57,7 +57,7 @@ async def schedule_all(bench: Bench) -> None:
         messages = [Message(new_id(), "greet", b"hello", due_us=due_us) for _ in range(CHUNK)]
         await bench.backend.append(Batch(STREAM, "crowd", number + 1, messages))
     key = f"{{{bench.namespace}:q:work}}:due"
-    await bench.backend._store.command("ZUNIONSTORE", key, 1, key, "WEIGHTS", 0)
+    await bench.command("ZUNIONSTORE", key, 1, key, "WEIGHTS", 0)
 
 
 async def promote_all(bench: Bench) -> float:
@@ -72,7 +72,7 @@ async def ping_until(done: asyncio.Task[float], bench: Bench) -> list[float]:
     times: list[float] = []
     while not done.done():
         since = time.monotonic()
-        await bench.backend._store.command("PING")
+        await bench.command("PING")
         times.append(time.monotonic() - since)
     return times
 

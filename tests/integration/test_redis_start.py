@@ -26,7 +26,7 @@ from headrace.core.scheduling import establish
 from tests.heartbeats import beat, leave
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.integration.workshop import Workshop
-from tests.servers import HOST, Server, require
+from tests.servers import HOST, Server, also, require
 from tests.waiting import wait_until
 
 HOUR = 3_600_000_000
@@ -186,7 +186,7 @@ async def test_a_server_that_may_forget_is_told_of_once(
     assert words is None or words in said[0]
 
 
-@pytest.mark.parametrize("kind", ["redis-7.0", "valkey-9.1"])
+@pytest.mark.parametrize("kind", ["valkey-9.1", *also("redis-7.0")])
 async def test_of_a_server_that_loads_its_file_it_is_not_said_that_it_keeps_none(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,10 +10,11 @@ from headrace.core.clock import SECOND
 from headrace.core.ids import derived_id
 from headrace.core.message import Stream
 from headrace.core.scheduling import ScheduleRecord
+from tests.servers import also
 
 from .workshop import Workshop
 
-pytestmark = pytest.mark.parametrize("workshop", ["sqlite", "redis-6.2"], indirect=True)
+pytestmark = pytest.mark.parametrize("workshop", ["sqlite", *also("redis-6.2")], indirect=True)
 
 NAME = "often"
 EVERY = 0.25

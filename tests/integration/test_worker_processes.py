@@ -11,11 +11,12 @@ import time
 import pytest
 
 from headrace import Job, JobStatus
+from tests.servers import also
 
 from .shop import STORE
 from .workshop import LEASE, Workshop
 
-pytestmark = pytest.mark.parametrize("workshop", ["sqlite", "redis-6.2"], indirect=True)
+pytestmark = pytest.mark.parametrize("workshop", ["sqlite", *also("redis-6.2")], indirect=True)
 
 
 async def test_the_job_of_a_worker_killed_mid_run_runs_again_elsewhere(workshop: Workshop) -> None:
@@ -302,10 +303,10 @@ async def test_a_worker_killed_with_a_child_process_or_amid_progress_loses_nothi
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, task: str
 ) -> None:
     monkeypatch.setenv(STORE, workshop.url)
-    mill = importlib.reload(importlib.import_module("tests.integration.mill"))
-    first = workshop.start(target="tests.integration.mill:app")
-    async with mill.app:
-        job: Job[str] = await mill.app.tasks[task].enqueue()
+    restarted_program = importlib.reload(importlib.import_module("tests.integration.restarted_program"))
+    first = workshop.start(target="tests.integration.restarted_program:app")
+    async with restarted_program.app:
+        job: Job[str] = await restarted_program.app.tasks[task].enqueue()
         await _until_started(workshop, job, 1)
 
         async def reported() -> bool:
@@ -314,7 +315,7 @@ async def test_a_worker_killed_with_a_child_process_or_amid_progress_loses_nothi
 
         await workshop.until(reported)
         first.kill()
-        workshop.start(target="tests.integration.mill:app")
+        workshop.start(target="tests.integration.restarted_program:app")
 
         assert await job.result(timeout=20) in ("ground", "counted")
         assert [line["attempt"] for line in workshop.log.lines("started", id=job.id)] == [1, 2]

@@ -98,6 +98,7 @@ def test_a_module_that_breaks_is_answered_in_one_line(headrace: Shell, url: str,
     assert "broken_module cannot be imported: ZeroDivisionError: division by zero" in words
 
 
+@pytest.mark.more
 def test_a_server_that_is_away_is_a_failure(headrace: Shell, url: str) -> None:
     assert "cannot be reached" in headrace.failed("status", "--url", "redis://localhost:1/0")
 

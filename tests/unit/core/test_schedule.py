@@ -9,7 +9,7 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.clock import SECOND
@@ -52,6 +52,24 @@ ZONES = [
     "Pacific/Norfolk", "Pacific/Tongatapu",
 ]
 # fmt: on
+
+
+#: Half an hour, two hours, at midnight, by a day: and all that a rule says of it.
+ODD_ZONES = [
+    "Australia/Lord_Howe", "Antarctica/Troll", "America/Sao_Paulo", "Pacific/Apia", "Africa/Casablanca",
+    "America/Caracas", "Asia/Pyongyang", "America/Havana", "Asia/Gaza", "Pacific/Chatham",
+]  # fmt: skip
+
+#: London, New York and the odd ones in `make test`, all in `make test-more`.
+EVERYWHERE = pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in (*ODD_ZONES, "Europe/London", "America/New_York")
+        else pytest.param(name, marks=pytest.mark.more)
+        for name in ZONES
+    ],
+)
 
 
 def us(moment: datetime) -> int:
@@ -103,12 +121,13 @@ def instant(named: datetime, change: datetime, zone: ZoneInfo) -> int:
     return us(min(right)) if right else us(change)
 
 
+@pytest.mark.more
 def test_there_are_enough_changes_to_test() -> None:
     assert len(ZONES) >= 50
     assert sum(map(len, map(changes, ZONES))) > 1500
 
 
-@pytest.mark.parametrize("name", ZONES)
+@EVERYWHERE
 def test_a_fixed_time_comes_exactly_once_a_day(name: str) -> None:
     zone = ZoneInfo(name)
     for change in changes(name):
@@ -124,7 +143,7 @@ def test_a_fixed_time_comes_exactly_once_a_day(name: str) -> None:
             assert found == expected, (change, timing)
 
 
-@pytest.mark.parametrize("name", ZONES)
+@EVERYWHERE
 def test_with_a_star_real_intervals_are_kept(name: str) -> None:
     zone = ZoneInfo(name)
     for change in changes(name):
@@ -145,13 +164,7 @@ def test_with_a_star_real_intervals_are_kept(name: str) -> None:
             assert found == expected, (change, expression)
 
 
-#: Half an hour, two hours, at midnight, by a day: and all that a rule says of it.
-ODD_ZONES = [
-    "Australia/Lord_Howe", "Antarctica/Troll", "America/Sao_Paulo", "Pacific/Apia", "Africa/Casablanca",
-    "America/Caracas", "Asia/Pyongyang", "America/Havana", "Asia/Gaza", "Pacific/Chatham",
-]  # fmt: skip
-
-
+@settings(max_examples=settings().max_examples // 3)  # each looks at three days of minutes
 @given(data=st.data())
 def test_around_a_change_every_instant_that_fits_comes_once(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(ODD_ZONES))

@@ -143,7 +143,14 @@ async def test_guesses_count_for_an_address_and_for_a_network_of_ipv6(
     assert answer.status_code == status
 
 
-@pytest.mark.parametrize("network", ["2001:db8:{:x}:{:x}::1", "2001:db8:1:{:x}{:02x}::1", "10.0.{}.{}"])
+@pytest.mark.parametrize(
+    "network",
+    [
+        "2001:db8:{:x}:{:x}::1",
+        pytest.param("2001:db8:1:{:x}{:02x}::1", marks=pytest.mark.more),
+        pytest.param("10.0.{}.{}", marks=pytest.mark.more),
+    ],
+)
 async def test_a_guesser_with_many_addresses_is_bounded_too(shop: Shop, network: str) -> None:
     page = asgi(shop.app, password="x")
     tries = ALL_ATTEMPTS + 1

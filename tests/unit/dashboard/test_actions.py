@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,8 +196,8 @@ async def test_the_way_back_stays_with_us(visitor: Visitor, back: str, place: st
     assert answer.headers["location"] == place
 
 
-async def test_a_store_that_is_away_fails_the_action_and_says_so(shop: Shop) -> None:
-    away = Shop("redis://127.0.0.1:1/0")
+async def test_a_store_that_is_away_fails_the_action_and_says_so(tmp_path: Path) -> None:
+    away = Shop(f"sqlite:///{tmp_path}/not there/jobs.db")
     visitor = Visitor(asgi(away.app))
     answer = await visitor.post("/actions/pause", {"queue": "default"})
     assert answer.status_code == 303

@@ -26,7 +26,7 @@ class Placed(msgspec.Struct):
     card: Secret[str] | None = None
 
 
-class Plant:
+class SampleApp:
     def __init__(self, url: str, durability: str = "default") -> None:
         self.url = url
         options: dict[str, Any] = {"durability": durability, "job_logs": 20}
@@ -109,15 +109,15 @@ class Plant:
         async def audit(event: Placed) -> None: ...
 
 
-async def serve(plant: Plant) -> None:
+async def serve(sample: SampleApp) -> None:
     pages = (
-        asgi(plant.app),
-        asgi(plant.app, password=PASSWORD),
-        asgi(plant.app, read_only=True),
+        asgi(sample.app),
+        asgi(sample.app, password=PASSWORD),
+        asgi(sample.app, read_only=True),
     )
     servers = [uvicorn.Server(uvicorn.Config(page, port=0, log_level="warning")) for page in pages]
     queues = ["default", "mails", "flaky", "reports", "echo", "nightly"]  # nobody works on bulk
-    async with plant.app, plant.app.worker(queues=queues, grace=0), asyncio.TaskGroup() as group:
+    async with sample.app, sample.app.worker(queues=queues, grace=0), asyncio.TaskGroup() as group:
         for server in servers:
             group.create_task(server.serve())
         await wait_until(lambda: all(server.started for server in servers))
@@ -126,4 +126,4 @@ async def serve(plant: Plant) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Plant(sys.argv[1])))
+    asyncio.run(serve(SampleApp(sys.argv[1])))

@@ -1,6 +1,7 @@
 """An app whose subscribers write down what they get: what real worker processes run in these tests.
 
-Workers are started as `headrace worker tests.integration.newsroom:app`; store and log come by environment.
+A worker is started as `headrace worker tests.integration.event_program:app`. The environment names store and
+log.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def flood_log(log: Log) -> Path:
     return log.path.with_name("flood.txt")
 
 
-class Newsroom:
+class EventProgram:
     """The app and its topic, for workers and for the tests that feed them."""
 
     def __init__(self, url: str, log: Log, *, partitions: int = 1) -> None:
@@ -87,5 +88,5 @@ class Newsroom:
 
 
 if STORE in os.environ:
-    app = Newsroom(os.environ[STORE], Log(Path(os.environ[LOG]))).app
-    parted = Newsroom(os.environ[STORE], Log(Path(os.environ[LOG])), partitions=3).app
+    app = EventProgram(os.environ[STORE], Log(Path(os.environ[LOG]))).app
+    parted = EventProgram(os.environ[STORE], Log(Path(os.environ[LOG])), partitions=3).app

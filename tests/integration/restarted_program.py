@@ -24,7 +24,7 @@ def grind() -> str:
     """Hangs where it is run first, returns at once where it is run again."""
     job = current_job()
     log.write("started", id=job.id, attempt=job.attempt, parent=os.getppid())
-    logging.getLogger("mill").warning("grinding")
+    logging.getLogger("restarted_program").warning("grinding")
     if job.attempt == 1:
         time.sleep(3600)  # a function that hangs until its worker is killed: that is what is tested
     return "ground"
@@ -35,7 +35,7 @@ async def count() -> str:
     """Reports without end where it is run first."""
     job = current_job()
     log.write("started", id=job.id, attempt=job.attempt)
-    logging.getLogger("mill").warning("counting")
+    logging.getLogger("restarted_program").warning("counting")
     number = 0
     while job.attempt == 1:
         number += 1
