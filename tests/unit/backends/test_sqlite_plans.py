@@ -155,7 +155,7 @@ def fill_topic(file: SqliteFile, count: int) -> None:
     for group in (GROUP, ORDERED):
         file.transact(
             lambda transaction, group=group: groups.join(  # type: ignore[misc]
-                transaction, group.stream, BEGINNING, ordered=group is ORDERED
+                transaction, group, BEGINNING, ordered=group is ORDERED
             )
         )
     for _ in range(count // 1000):
