@@ -31,7 +31,6 @@ from headrace.core.message import (
     Batch,
     Envelope,
     Message,
-    Source,
     Stream,
     Trouble,
     UniqueKey,
@@ -148,7 +147,7 @@ async def _with_backend(gauge: Gauge, act: Callable[[Backend], Awaitable[None]])
 
 
 async def _prepare(backend: Backend) -> None:
-    await backend.ensure(Source(QUEUE), HOUR)
+    await backend.ensure(QUEUE, HOUR)
     await backend.arrange(TOPIC, TopicRules())
     await backend.join(GROUP, BEGINNING)
 
@@ -212,7 +211,7 @@ async def _handled_events(backend: Backend, number: int) -> None:
 
 async def _queues(backend: Backend, number: int) -> None:
     for _ in range(number):
-        await backend.ensure(Source(Stream("queue", new_id())), HOUR)
+        await backend.ensure(Stream("queue", new_id()), HOUR)
 
 
 async def _groups(backend: Backend, number: int) -> None:
@@ -290,7 +289,7 @@ async def _append(backend: Backend, stream: Stream, messages: Sequence[Message])
 async def _claim(backend: Backend, stream: Stream, number: int) -> list[Claim]:
     claims: list[Claim] = []
     while len(claims) < number:
-        claims += await backend.claim([Source(stream)], consumer="worker", limit=STEP, suspects=1, wait=1)
+        claims += await backend.claim([stream], consumer="worker", limit=STEP, suspects=1, wait=1)
     return claims
 
 

@@ -10,7 +10,7 @@ from headrace.core.backend import Answer, Recovery
 from headrace.core.claim import Claim
 from headrace.core.clock import microseconds
 from headrace.core.ids import new_id
-from headrace.core.message import Message, Source, Stream, UniqueKey, group_stream
+from headrace.core.message import Message, Stream, UniqueKey, group_stream
 from headrace.core.outcome import Done, Settlement, Verdict
 from headrace.core.position import Position, TopicReading
 from headrace.core.record import JobStatus
@@ -35,7 +35,7 @@ class Orders:
     """The topic `orders`. Groups begin with the first event unless a test says otherwise."""
 
     stream: Final = Stream("topic", "orders")
-    source: Final = Source(stream)
+    source: Final = stream
 
     def __init__(self, stand: Stand) -> None:
         self.stand = stand
@@ -121,23 +121,23 @@ class Orders:
 
     # --- groups ------------------------------------------------------------------------------------------
 
-    async def join(self, name: str = "billing", start: Start = BEGINNING, *, ordered: bool = False) -> Source:
+    async def join(self, name: str = "billing", start: Start = BEGINNING, *, ordered: bool = False) -> Stream:
         """A group that is ready to be claimed from."""
-        group = Source(group_stream("orders", name))
-        await self.backend.join(group.stream, start, ordered=ordered)
+        group = group_stream("orders", name)
+        await self.backend.join(group, start, ordered=ordered)
         await self.backend.ensure(group, microseconds(LEASE))
         return group
 
-    async def group_record(self, group: Source) -> GroupRecord:
-        (found,) = [each for each in (await self.record()).groups if each.stream == group.stream]
+    async def group_record(self, group: Stream) -> GroupRecord:
+        (found,) = [each for each in (await self.record()).groups if each.stream == group]
         return found
 
-    async def tend(self, *groups: Source, limit: int = 1000) -> Tended:
-        return await self.backend.tend([group.stream for group in groups], limit=limit)
+    async def tend(self, *groups: Stream, limit: int = 1000) -> Tended:
+        return await self.backend.tend([group for group in groups], limit=limit)
 
     async def claim(
         self,
-        group: Source,
+        group: Stream,
         limit: int = 100,
         *,
         consumer: str = "worker-1",
@@ -147,12 +147,12 @@ class Orders:
         return await self.stand.claim(limit, sources=[group], consumer=consumer, wait=wait, by=by)
 
     async def claim_ids(
-        self, group: Source, limit: int = 100, *, by: StreamRouter | None = None
+        self, group: Stream, limit: int = 100, *, by: StreamRouter | None = None
     ) -> list[str]:
         return self._listed([claim.id for claim in await self.claim(group, limit, by=by)])
 
     async def claim_one(
-        self, group: Source, id: str | None = None, *, by: StreamRouter | None = None
+        self, group: Stream, id: str | None = None, *, by: StreamRouter | None = None
     ) -> Claim:
         """The next event, which must be there, and must be `id` where that is given."""
         (claim,) = await self.claim(group, 1, by=by)
@@ -160,7 +160,7 @@ class Orders:
         return claim
 
     async def start_claiming(
-        self, *groups: Source, by: StreamRouter | None = None
+        self, *groups: Stream, by: StreamRouter | None = None
     ) -> asyncio.Task[list[Claim]]:
         """A claim that waits, or is about to: which of the two must make no difference."""
         claiming = asyncio.ensure_future(self.stand.claim(sources=groups, wait=LONG, by=by))
@@ -171,7 +171,7 @@ class Orders:
         verdicts = await self.backend.settle([Settlement(claim, Done()) for claim in claims])
         assert verdicts == [Verdict.KEPT] * len(claims)
 
-    async def finish(self, group: Source) -> list[str]:
+    async def finish(self, group: Stream) -> list[str]:
         """Handle whatever the group gets until nothing comes any more."""
         finished: list[str] = []
         while claims := await self.claim(group):
@@ -179,12 +179,12 @@ class Orders:
             finished += [claim.id for claim in claims]
         return finished
 
-    async def lose(self, group: Source) -> list[Recovery]:
+    async def lose(self, group: Stream) -> list[Recovery]:
         """Let every lease run out and have what was held reclaimed."""
         await self.stand.advance(LEASE + 1)
         return await self.stand.reclaim(sources=[group])
 
-    async def status(self, group: Source, id: str) -> JobStatus:
+    async def status(self, group: Stream, id: str) -> JobStatus:
         return await self.stand.status(id, source=group)
 
 

@@ -11,7 +11,7 @@ from headrace.core.backend import Answer, PartitionedStore, Promoted, Recovery, 
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.ids import new_id
-from headrace.core.message import FRESH, NORMAL, Batch, Message, Source, State, Stream, Trouble, UniqueKey
+from headrace.core.message import FRESH, NORMAL, Batch, Message, State, Stream, Trouble, UniqueKey
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement, Verdict
 from headrace.core.record import Counts, JobStatus, Record, WorkerInfo
 from headrace.engine.streams import StreamRouter
@@ -37,7 +37,7 @@ class Stand:
     """One store of the contract suite. `backend` is the worker at hand, `other()` another process."""
 
     stream: Final = Stream("queue", "work")
-    source: Final = Source(stream)
+    source: Final = stream
 
     def __init__(self, create: Callable[[], StreamRouter], clock: MovableClock, *, parts: int = 1) -> None:
         self.backend = create()
@@ -76,9 +76,9 @@ class Stand:
         await backend.open()
         return backend
 
-    async def queue(self, name: str) -> Source:
+    async def queue(self, name: str) -> Stream:
         """One more queue, ready to be claimed from."""
-        source = Source(Stream("queue", name))
+        source = Stream("queue", name)
         await self.backend.ensure(source, microseconds(LEASE))
         return source
 
@@ -134,16 +134,16 @@ class Stand:
     def batch(
         self,
         *messages: Message,
-        source: Source = source,
+        source: Stream = source,
         producer: str = "producer",
         number: int | None = None,
         limit: int | None = None,
     ) -> Batch:
         number = next(self._numbers) if number is None else number
-        return Batch(source.stream, producer, number, list(messages), limit)
+        return Batch(source, producer, number, list(messages), limit)
 
     async def append(
-        self, *messages: Message, source: Source = source, limit: int | None = None
+        self, *messages: Message, source: Stream = source, limit: int | None = None
     ) -> list[Answer]:
         return await self.backend.append(self.batch(*messages, source=source, limit=limit))
 
@@ -151,7 +151,7 @@ class Stand:
         self,
         id: str | None = None,
         *,
-        source: Source = source,
+        source: Stream = source,
         task: str = "greet",
         body: bytes = b"hello",
         priority: int = NORMAL,
@@ -180,7 +180,7 @@ class Stand:
         self,
         limit: int = 100,
         *,
-        sources: Sequence[Source] = (source,),
+        sources: Sequence[Stream] = (source,),
         consumer: str = "worker-1",
         suspects: int = 100,
         children: int | None = None,
@@ -195,7 +195,7 @@ class Stand:
         self,
         limit: int = 100,
         *,
-        sources: Sequence[Source] = (source,),
+        sources: Sequence[Stream] = (source,),
         suspects: int = 100,
         children: int | None = None,
     ) -> list[str]:
@@ -231,7 +231,7 @@ class Stand:
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
-    async def reclaim(self, *, limit: int = 100, sources: Sequence[Source] = (source,)) -> list[Recovery]:
+    async def reclaim(self, *, limit: int = 100, sources: Sequence[Stream] = (source,)) -> list[Recovery]:
         """Steps of `limit` until the scan has come round."""
         recovered: list[Recovery] = []
         for _ in range(1000):
@@ -261,29 +261,29 @@ class Stand:
 
         return await asyncio.to_thread(asyncio.run, renew())
 
-    async def promote(self, *, limit: int = 100, sources: Sequence[Source] = (source,)) -> Promoted:
+    async def promote(self, *, limit: int = 100, sources: Sequence[Stream] = (source,)) -> Promoted:
         promoted = await self.backend.promote(sources, limit=limit)
         if promoted.by_stream is not None:
             # It says the same of each stream, and of all together what it says of them.
             assert min(promoted.by_stream.values(), default=None) == promoted.next_in_us
-            assert promoted.by_stream.keys() <= {source.stream for source in sources}
+            assert promoted.by_stream.keys() <= set(sources)
         return Promoted(promoted.count, promoted.next_in_us)
 
     # --- looking -----------------------------------------------------------------------------------------
 
-    async def look(self, id: str, *, source: Source = source) -> Record:
+    async def look(self, id: str, *, source: Stream = source) -> Record:
         """The record of a message that must be there."""
-        record = await self.backend.look(source.stream, id)
+        record = await self.backend.look(source, id)
         assert record is not None
-        assert (record.stream, record.id) == (source.stream, id)
+        assert (record.stream, record.id) == (source, id)
         return record
 
-    async def status(self, id: str, *, source: Source = source) -> JobStatus:
-        record = await self.backend.look(source.stream, id)
+    async def status(self, id: str, *, source: Stream = source) -> JobStatus:
+        record = await self.backend.look(source, id)
         return record.status if record else JobStatus.UNKNOWN
 
-    async def counts(self, *, source: Source = source) -> Counts:
-        return await self.backend.counts(source.stream)
+    async def counts(self, *, source: Stream = source) -> Counts:
+        return await self.backend.counts(source)
 
 
 def inner_of(router: StreamRouter) -> PartitionedStore:

@@ -7,7 +7,7 @@ import pytest
 from headrace.core.backend import Answer
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
-from headrace.core.message import FRESH, HIGH, LOW, NORMAL, Source, Stream
+from headrace.core.message import FRESH, HIGH, LOW, NORMAL, Stream
 from headrace.core.outcome import Cancelled
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, Stand
@@ -76,7 +76,7 @@ async def test_five_hundred_messages_are_one_batch(stand: Stand) -> None:
 
 
 async def test_a_stream_that_nobody_ensured_takes_messages(stand: Stand) -> None:
-    elsewhere = Source(Stream("queue", "elsewhere"))
+    elsewhere = Stream("queue", "elsewhere")
     id = await stand.add(source=elsewhere)
     await stand.backend.ensure(elsewhere, 30 * SECOND)
     assert await stand.claim_ids(sources=[elsewhere]) == [id]

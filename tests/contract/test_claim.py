@@ -10,7 +10,7 @@ import pytest
 from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
-from headrace.core.message import FRESH, HIGH, Source, Stream
+from headrace.core.message import FRESH, HIGH, Stream
 from headrace.core.outcome import Done, Released, Settlement
 from headrace.core.record import JobStatus
 from tests.contract.stand import LEASE, Stand
@@ -108,7 +108,7 @@ async def test_a_claim_takes_from_several_sources(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
     here, there = await stand.add(), await stand.add(source=elsewhere)
     claims = await stand.claim(sources=[stand.source, elsewhere])
-    assert {(claim.whole, claim.id) for claim in claims} == {(stand.stream, here), (elsewhere.stream, there)}
+    assert {(claim.whole, claim.id) for claim in claims} == {(stand.stream, here), (elsewhere, there)}
 
 
 async def test_a_claim_takes_from_no_other_source(stand: Stand) -> None:
@@ -138,7 +138,7 @@ async def test_a_claim_waits_no_longer_than_it_was_told(stand: Stand) -> None:
 
 
 async def test_a_claim_on_a_stream_that_is_not_there_yet_waits_too(stand: Stand) -> None:
-    elsewhere = Source(Stream("queue", "elsewhere"))
+    elsewhere = Stream("queue", "elsewhere")
     await stand.backend.ensure(elsewhere, 30 * SECOND)
     waiting = await _start_claiming(stand, sources=[elsewhere])
     id = await stand.add(source=elsewhere)
@@ -181,7 +181,7 @@ async def test_a_waiting_claim_is_woken_by_one_of_many_sources(stand: Stand) -> 
 async def test_a_waiting_claim_is_woken_by_any_of_its_sources(stand: Stand, name: str) -> None:
     sources = [await stand.queue(each) for each in ("first", "second", "third")]
     waiting = await _start_claiming(stand, sources=sources)
-    id = await stand.add(source=Source(Stream("queue", name)))
+    id = await stand.add(source=Stream("queue", name))
     assert await _ids(waiting) == [id]
 
 
@@ -312,7 +312,7 @@ async def test_a_claim_cancelled_under_way_loses_nothing(stand: Stand, steps: in
 
 
 async def _start_claiming(
-    stand: Stand, *, consumer: str = "worker-1", sources: list[Source] | None = None
+    stand: Stand, *, consumer: str = "worker-1", sources: list[Stream] | None = None
 ) -> asyncio.Task[list[Claim]]:
     """A claim that waits, or is about to: which of the two must make no difference."""
     claiming = asyncio.ensure_future(

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.errors import UnknownEvent
-from headrace.core.message import FRESH, NORMAL, Source, group_stream
+from headrace.core.message import FRESH, NORMAL, group_stream
 from headrace.core.outcome import Released
 from headrace.core.record import JobStatus
 from headrace.core.topics import NEW, Start
@@ -19,7 +19,7 @@ async def test_a_claim_of_an_event_holds_all_that_its_worker_needs(orders: Order
     group = await orders.join()
     await orders.append(orders.event("a", key="customer-7", body=b"to do"))
     claim = await orders.claim_one(group)
-    assert (claim.whole, claim.id, claim.body) == (group.stream, "a", b"to do")
+    assert (claim.whole, claim.id, claim.body) == (group, "a", b"to do")
     assert (claim.state, claim.priority, claim.suspect, claim.expires_us) == (FRESH, NORMAL, False, 0)
     assert abs(claim.claimed_us - orders.stand.now_us()) < SECOND
 
@@ -64,7 +64,7 @@ async def test_no_more_is_claimed_than_asked_for(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c")
     assert len(await orders.claim_ids(group, 2)) == 2
-    assert (await orders.backend.counts(group.stream)).running == 2
+    assert (await orders.backend.counts(group)).running == 2
 
 
 async def test_a_claim_from_two_groups_of_a_topic_gets_each_event_for_each(orders: Orders) -> None:
@@ -96,8 +96,8 @@ async def test_what_is_handed_back_comes_before_what_is_new(orders: Orders) -> N
 
 
 async def test_groups_of_other_topics_get_nothing(orders: Orders) -> None:
-    elsewhere = Source(group_stream("returns", "billing"))
-    await orders.backend.join(elsewhere.stream, NEW)
+    elsewhere = group_stream("returns", "billing")
+    await orders.backend.join(elsewhere, NEW)
     await orders.publish("a")
     assert await orders.claim(elsewhere) == []
 
@@ -196,7 +196,7 @@ async def test_a_group_that_exists_keeps_its_position(orders: Orders) -> None:
     await orders.publish("a", "b")
     group = await orders.join()
     await orders.done(await orders.claim(group, 1))
-    assert not await orders.backend.join(group.stream, NEW)
+    assert not await orders.backend.join(group, NEW)
     assert await orders.claim_ids(group) == ["b"]
 
 
@@ -210,7 +210,7 @@ async def test_join_says_whether_the_group_is_new(orders: Orders) -> None:
 async def test_a_start_matters_only_to_a_group_that_is_new(orders: Orders) -> None:
     group = await orders.join(start=NEW)
     await orders.publish("a")
-    assert not await orders.backend.join(group.stream, Start("beginning"))
+    assert not await orders.backend.join(group, Start("beginning"))
     assert await orders.claim_ids(group) == ["a"]
 
 
@@ -224,24 +224,24 @@ async def test_several_that_join_at_once_make_one_group(orders: Orders) -> None:
 async def test_a_group_that_the_store_has_lost_begins_at_the_beginning(orders: Orders) -> None:
     """A group that nobody joined is as good as one that was lost."""
     await orders.publish("a", "b")
-    group = Source(group_stream("orders", "billing"))
+    group = group_stream("orders", "billing")
     assert await orders.claim_ids(group) == ["a", "b"]
     assert (await orders.group_record(group)).lag == 0
 
 
 async def test_a_group_that_the_store_has_lost_comes_back_with_a_tending_member(orders: Orders) -> None:
     await orders.publish("a", "b")
-    group = Source(group_stream("orders", "billing"))
+    group = group_stream("orders", "billing")
     await orders.tend(group)
     assert (await orders.group_record(group)).lag == 2
     assert await orders.claim_ids(group) == ["a", "b"]
 
 
 async def test_a_lease_that_was_set_before_the_group_was_joined_holds(orders: Orders) -> None:
-    group = Source(group_stream("orders", "billing"))
+    group = group_stream("orders", "billing")
     await orders.publish("a")
     await orders.backend.ensure(group, microseconds(100))
-    assert await orders.backend.join(group.stream, NEW)
+    assert await orders.backend.join(group, NEW)
     await orders.publish("b")
     assert await orders.claim_ids(group) == ["b"]
     await orders.stand.advance(50)
@@ -290,7 +290,7 @@ async def test_a_claim_that_waits_is_woken_when_its_group_is_set_back(orders: Or
     await orders.publish("a")
     await orders.finish(group)
     claiming = await orders.start_claiming(group)
-    await orders.backend.reset(group.stream, Start("beginning"))
+    await orders.backend.reset(group, Start("beginning"))
     assert await soon(claiming) == ["a"]
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from headrace.core.message import Source
+from headrace.core.message import Stream
 from headrace.core.outcome import Done, Settlement, Verdict
 from headrace.core.topics import BEGINNING
 from headrace.engine.streams import StreamRouter
@@ -54,7 +54,7 @@ async def test_publishing_and_claiming_at_once_loses_nothing(orders: Orders) -> 
             await orders.append(*batch)
             await asyncio.sleep(0)
 
-    async def consume(group: Source, consumer: str, by: StreamRouter, got: list[str]) -> None:
+    async def consume(group: Stream, consumer: str, by: StreamRouter, got: list[str]) -> None:
         while len(got) < len(ids):
             claims = await orders.claim(group, 5, consumer=consumer, by=by, wait=0.05)
             got += [claim.id for claim in claims]
@@ -101,9 +101,9 @@ async def test_the_success_of_two_holders_at_once_counts_once(orders: Orders) ->
 async def test_a_lost_group_that_several_find_again_is_found_once(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c")
-    await orders.backend.remove_stream(group.stream)
+    await orders.backend.remove_stream(group)
     backends = await _processes(orders)
-    joined = await asyncio.gather(*[by.join(group.stream, BEGINNING) for by in backends])
+    joined = await asyncio.gather(*[by.join(group, BEGINNING) for by in backends])
     assert sum(joined) == 1
     claims = await asyncio.gather(
         *[orders.claim(group, consumer=f"worker-{each}", by=by) for each, by in enumerate(backends)]
@@ -118,6 +118,6 @@ async def test_several_that_trim_at_once_trim_once(orders: Orders) -> None:
     await orders.finish(group)
     await orders.arrange(max_length=5)
     backends = await _processes(orders)
-    tended = await asyncio.gather(*[by.tend([group.stream], limit=100) for by in backends])
+    tended = await asyncio.gather(*[by.tend([group], limit=100) for by in backends])
     assert sum(each.trimmed for each in tended) == 15
     assert (await orders.record()).length == 5

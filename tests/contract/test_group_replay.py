@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from headrace.core.backend import ReplayAnswer
-from headrace.core.message import Source
+from headrace.core.message import Stream
 from headrace.core.outcome import Done, Settlement
 from headrace.core.record import JobStatus
 from headrace.core.topics import BEGINNING, NEW, Start
@@ -20,17 +20,17 @@ from tests.waiting import wait_until
 
 
 @pytest.fixture
-async def group(orders: Orders) -> Source:
+async def group(orders: Orders) -> Stream:
     return await orders.join(ordered=True)
 
 
-async def set_back(orders: Orders, group: Source, event: str | None = None) -> None:
+async def set_back(orders: Orders, group: Stream, event: str | None = None) -> None:
     start = BEGINNING if event is None else Start("event", event=event)
-    assert await orders.backend.reset(group.stream, start)
+    assert await orders.backend.reset(group, start)
 
 
 async def test_old_events_come_after_what_runs_and_before_it_comes_again(
-    orders: Orders, group: Source
+    orders: Orders, group: Stream
 ) -> None:
     await orders.publish("a1", "a2", "a3", "a4", "a5", key="a")
     for id in ("a1", "a2"):
@@ -43,14 +43,14 @@ async def test_old_events_come_after_what_runs_and_before_it_comes_again(
     assert await orders.finish(group) == ["a1", "a2", "a3", "a4", "a5"]
 
 
-async def test_other_keys_are_set_back_at_once(orders: Orders, group: Source) -> None:
+async def test_other_keys_are_set_back_at_once(orders: Orders, group: Stream) -> None:
     await orders.publish_keys(a1="a", b1="b", a2="a", b2="b")
     await orders.done([claim for claim in await orders.claim(group) if claim.id == "b1"])
     await set_back(orders, group)
     assert await orders.claim_ids(group) == ["b1"]
 
 
-async def test_an_event_that_waits_to_run_again_does_so_first(orders: Orders, group: Source) -> None:
+async def test_an_event_that_waits_to_run_again_does_so_first(orders: Orders, group: Stream) -> None:
     await orders.publish("a1", "a2", "a3", key="a")
     await orders.done([await orders.claim_one(group, "a1")])
     await orders.stand.retry(await orders.claim_one(group, "a2"))
@@ -62,14 +62,14 @@ async def test_an_event_that_waits_to_run_again_does_so_first(orders: Orders, gr
 
 
 @pytest.mark.whole("parts have no order among each other")
-async def test_what_waits_in_a_lane_is_drawn_anew_in_its_turn(orders: Orders, group: Source) -> None:
+async def test_what_waits_in_a_lane_is_drawn_anew_in_its_turn(orders: Orders, group: Stream) -> None:
     await orders.publish_keys(a1="a", b1="b", c1="c", x="")
     assert len(await orders.claim(group, 1)) == 1
     await set_back(orders, group)
     assert sorted(await orders.claim_ids(group)) == ["b1", "c1", "x"]
 
 
-async def test_what_waits_before_the_new_position_stays(orders: Orders, group: Source) -> None:
+async def test_what_waits_before_the_new_position_stays(orders: Orders, group: Stream) -> None:
     await orders.publish("a1", "a2", "a3", "a4", key="a")
     running = await orders.claim_one(group, "a1")
     assert await orders.claim(group) == []
@@ -78,17 +78,17 @@ async def test_what_waits_before_the_new_position_stays(orders: Orders, group: S
     assert await orders.finish(group) == ["a2", "a3", "a4"]
 
 
-async def test_a_group_that_is_set_to_the_end_handles_what_it_has(orders: Orders, group: Source) -> None:
+async def test_a_group_that_is_set_to_the_end_handles_what_it_has(orders: Orders, group: Stream) -> None:
     await orders.publish("a1", "a2", key="a")
     running = await orders.claim_one(group, "a1")
     assert await orders.claim(group) == []
-    await orders.backend.reset(group.stream, NEW)
+    await orders.backend.reset(group, NEW)
     await orders.publish("a3", key="a")
     await orders.done([running])
     assert await orders.finish(group) == ["a2", "a3"]
 
 
-async def test_dead_letters_are_passed_over(orders: Orders, group: Source) -> None:
+async def test_dead_letters_are_passed_over(orders: Orders, group: Stream) -> None:
     await orders.publish("a1", "a2", "a3", key="a")
     await orders.stand.die(await orders.claim_one(group, "a1"))
     running = await orders.claim_one(group, "a2")
@@ -99,17 +99,17 @@ async def test_dead_letters_are_passed_over(orders: Orders, group: Source) -> No
     assert await orders.status(group, "a2") is JobStatus.DEAD
 
 
-async def test_a_dead_letter_that_is_replayed_comes_again_in_its_turn(orders: Orders, group: Source) -> None:
+async def test_a_dead_letter_that_is_replayed_comes_again_in_its_turn(orders: Orders, group: Stream) -> None:
     await orders.publish("a1", "a2", "a3", key="a")
     await orders.done([await orders.claim_one(group, "a1")])
     await orders.stand.die(await orders.claim_one(group, "a2"))
     await orders.done([await orders.claim_one(group, "a3")])
-    assert await orders.backend.replay(group.stream, ["a2"]) == [ReplayAnswer.REPLAYED]
+    assert await orders.backend.replay(group, ["a2"]) == [ReplayAnswer.REPLAYED]
     await set_back(orders, group)
     assert await orders.finish(group) == ["a2", "a1", "a2", "a3"]
 
 
-async def test_what_is_published_meanwhile_comes_last(orders: Orders, group: Source) -> None:
+async def test_what_is_published_meanwhile_comes_last(orders: Orders, group: Stream) -> None:
     await orders.publish("a1", "a2", key="a")
     await orders.done([await orders.claim_one(group, "a1")])
     running = await orders.claim_one(group, "a2")
@@ -121,7 +121,7 @@ async def test_what_is_published_meanwhile_comes_last(orders: Orders, group: Sou
     assert await orders.finish(group) == ["a1", "a2", "a3", "a4"]
 
 
-async def test_a_group_may_be_set_back_again_meanwhile(orders: Orders, group: Source) -> None:
+async def test_a_group_may_be_set_back_again_meanwhile(orders: Orders, group: Stream) -> None:
     await orders.publish("a1", "a2", "a3", key="a")
     await orders.done([await orders.claim_one(group, "a1")])
     running = await orders.claim_one(group, "a2")
@@ -135,19 +135,19 @@ async def test_a_group_may_be_set_back_again_meanwhile(orders: Orders, group: So
     assert await orders.finish(group) == ["a2", "a3"]
 
 
-async def test_what_runs_does_not_come_again_after_a_purge(orders: Orders, group: Source) -> None:
+async def test_what_runs_does_not_come_again_after_a_purge(orders: Orders, group: Stream) -> None:
     await orders.publish("a1", "a2", key="a")
     running = await orders.claim_one(group, "a1")
     await set_back(orders, group)
     assert await orders.claim(group) == []
-    while await orders.backend.purge(group.stream, mark_us=0, limit=50):
+    while await orders.backend.purge(group, mark_us=0, limit=50):
         pass
     await orders.done([running])
     await orders.publish("a3", key="a")
     assert await orders.finish(group) == ["a3"]
 
 
-async def test_a_group_that_was_set_back_wakes_a_claim(orders: Orders, group: Source) -> None:
+async def test_a_group_that_was_set_back_wakes_a_claim(orders: Orders, group: Stream) -> None:
     await orders.publish("a1", key="a")
     await orders.finish(group)
     claiming = await orders.start_claiming(group, by=await orders.stand.other())
@@ -155,7 +155,7 @@ async def test_a_group_that_was_set_back_wakes_a_claim(orders: Orders, group: So
     assert await soon(claiming) == ["a1"]
 
 
-async def test_many_that_wait_are_drawn_anew(orders: Orders, group: Source) -> None:
+async def test_many_that_wait_are_drawn_anew(orders: Orders, group: Stream) -> None:
     keys = {f"{key:03}-{number}": f"{key:03}" for number in range(3) for key in range(400)}
     for start in range(0, len(keys), 400):
         await orders.publish_keys(**dict(list(keys.items())[start : start + 400]))
@@ -168,7 +168,7 @@ async def test_many_that_wait_are_drawn_anew(orders: Orders, group: Source) -> N
     assert seen == {key: [f"{key}-{number}" for number in range(3)] for key in keys.values()}
 
 
-async def test_members_at_work_end_with_the_newest_event_of_each_key(orders: Orders, group: Source) -> None:
+async def test_members_at_work_end_with_the_newest_event_of_each_key(orders: Orders, group: Stream) -> None:
     backends = [orders.backend, *[await orders.stand.other() for _ in range(2)]]
     keys = {f"{key}-{number:02}": key for number in range(15) for key in "abcd"}
     await orders.publish_keys(**keys)
@@ -177,7 +177,7 @@ async def test_members_at_work_end_with_the_newest_event_of_each_key(orders: Ord
     handled = 0
 
     async def is_over() -> bool:
-        counts = await orders.backend.counts(group.stream)
+        counts = await orders.backend.counts(group)
         return not (counts.queued or counts.running)
 
     async def work(by: StreamRouter, consumer: str) -> None:

@@ -28,7 +28,7 @@ async def test_what_is_done_is_gone_from_the_group_and_stays_in_the_log(orders: 
     await orders.done(await orders.claim(group))
     assert await orders.status(group, "a") is JobStatus.UNKNOWN
     assert await orders.ids() == ["a"]
-    counts = await orders.backend.counts(group.stream)
+    counts = await orders.backend.counts(group)
     assert (counts.queued, counts.running) == (0, 0)
 
 
@@ -74,7 +74,7 @@ async def test_a_snoozed_event_is_scheduled_in_its_group(orders: Orders) -> None
     await orders.publish("a")
     await orders.stand.settle(await orders.claim_one(group), Snoozed(FRESH, 10 * SECOND))
     assert await orders.status(group, "a") is JobStatus.SCHEDULED
-    assert (await orders.backend.counts(group.stream)).scheduled == 1
+    assert (await orders.backend.counts(group)).scheduled == 1
     assert (await orders.record()).scheduled == 0
 
 
@@ -82,8 +82,8 @@ async def test_a_retry_can_be_hastened_and_rewritten(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.stand.retry(await orders.claim_one(group))
-    assert await orders.backend.rewrite(group.stream, "a", b"better")
-    assert await orders.backend.hasten(group.stream, "a")
+    assert await orders.backend.rewrite(group, "a", b"better")
+    assert await orders.backend.hasten(group, "a")
     assert (await orders.claim_one(group, "a")).body == b"better"
     assert [entry.body for entry in (await orders.read()).entries] == [b"hello"]
 
@@ -93,7 +93,7 @@ async def test_a_crash_is_counted_in_its_group_alone(orders: Orders) -> None:
     await orders.publish("a")
     await orders.claim(billing)
     (recovery,) = await orders.lose(billing)
-    assert (recovery.source, recovery.id, recovery.task, recovery.crashes) == (billing, "a", "placed", 1)
+    assert (recovery.stream, recovery.id, recovery.task, recovery.crashes) == (billing, "a", "placed", 1)
     assert (await orders.claim_one(billing)).state.crashes == 1
     assert (await orders.claim_one(mail)).state.crashes == 0
 
@@ -104,7 +104,7 @@ async def test_an_event_that_crashes_too_often_is_dead_in_its_group(orders: Orde
     for _ in range(CRASH_LIMIT):
         await orders.claim_one(billing, "a")
         await orders.lose(billing)
-    (letter,) = await orders.backend.dead(billing.stream, only=DeadFilter())
+    (letter,) = await orders.backend.dead(billing, only=DeadFilter())
     assert letter.reason == DeadReason.CRASHED
     assert await orders.claim_ids(mail) == ["a"]
 
@@ -131,7 +131,7 @@ async def test_a_dead_letter_names_its_topic_and_its_group(orders: Orders) -> No
     group = await orders.join()
     await orders.append(orders.event("a", body=b"bad"))
     await orders.stand.die(await orders.claim_one(group), DeadReason.UNRECOVERABLE)
-    (letter,) = await orders.backend.dead(group.stream, only=DeadFilter())
+    (letter,) = await orders.backend.dead(group, only=DeadFilter())
     assert (letter.id, letter.task, letter.payload, letter.reason) == ("a", "placed", b"bad", "unrecoverable")
     assert (letter.queue, letter.topic, letter.group) == (None, "orders", "billing")
 
@@ -140,8 +140,8 @@ async def test_a_dead_letter_is_nobody_elses(orders: Orders) -> None:
     billing, mail = await orders.join("billing"), await orders.join("mail")
     await orders.publish("a")
     await orders.stand.die(await orders.claim_one(billing))
-    assert (await orders.backend.counts(billing.stream)).dead == 1
-    assert (await orders.backend.counts(mail.stream)).dead == 0
+    assert (await orders.backend.counts(billing)).dead == 1
+    assert (await orders.backend.counts(mail)).dead == 0
     assert (await orders.backend.counts(orders.stream)).dead == 0
     assert await orders.claim_ids(mail) == ["a"]
 
@@ -151,8 +151,8 @@ async def test_a_dead_letter_is_replayed_to_its_group(orders: Orders) -> None:
     await orders.publish("a")
     await orders.finish(mail)
     await orders.stand.die(await orders.claim_one(billing))
-    assert await orders.backend.replay(mail.stream, ["a"]) == [ReplayAnswer.GONE]
-    assert await orders.backend.replay(billing.stream, ["a", "b"]) == [
+    assert await orders.backend.replay(mail, ["a"]) == [ReplayAnswer.GONE]
+    assert await orders.backend.replay(billing, ["a", "b"]) == [
         ReplayAnswer.REPLAYED,
         ReplayAnswer.GONE,
     ]
@@ -166,7 +166,7 @@ async def test_a_replay_wakes_a_claim(orders: Orders) -> None:
     await orders.publish("a")
     await orders.stand.die(await orders.claim_one(group))
     claiming = await orders.start_claiming(group)
-    await orders.backend.replay(group.stream, ["a"])
+    await orders.backend.replay(group, ["a"])
     assert await soon(claiming) == ["a"]
 
 
@@ -178,7 +178,7 @@ async def test_a_dead_letter_outlives_its_event(orders: Orders) -> None:
     await orders.stand.advance(61)
     await orders.tend(group)
     assert await orders.ids() == []
-    await orders.backend.replay(group.stream, ["a"])
+    await orders.backend.replay(group, ["a"])
     assert (await orders.claim_one(group, "a")).body == b"hello"
 
 
@@ -186,7 +186,7 @@ async def test_a_discarded_dead_letter_is_forgotten(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.stand.die(await orders.claim_one(group))
-    assert await orders.backend.discard(group.stream, ["a", "b"]) == 1
+    assert await orders.backend.discard(group, ["a", "b"]) == 1
     assert await orders.status(group, "a") is JobStatus.UNKNOWN
     assert await orders.claim(group) == []
 
@@ -239,7 +239,7 @@ async def test_a_running_event_is_cancelled_in_one_group(orders: Orders) -> None
     billing, mail = await orders.join("billing"), await orders.join("mail")
     await orders.publish("a")
     first, second = await orders.claim_one(billing), await orders.claim_one(mail)
-    assert await orders.backend.cancel(billing.stream, "a", mark_us=HOUR_US) is CancelAnswer.TOLD
+    assert await orders.backend.cancel(billing, "a", mark_us=HOUR_US) is CancelAnswer.TOLD
     assert await orders.stand.renew(first, second) == [Renewal.CANCELLED, Renewal.KEPT]
     await orders.stand.retry(first)
     assert await orders.status(billing, "a") is JobStatus.CANCELLED
@@ -252,13 +252,13 @@ async def test_records_are_of_what_the_group_has(orders: Orders) -> None:
     await orders.stand.retry(claims[1])
     await orders.stand.die(claims[2])
     await orders.done([claims[3]])
-    page = await orders.backend.records(group.stream)
+    page = await orders.backend.records(group)
     assert {(record.id, record.status) for record in page} == {
         ("a", JobStatus.RUNNING),
         ("b", JobStatus.RETRYING),
         ("c", JobStatus.DEAD),
     }
-    assert {record.stream for record in page} == {group.stream}
+    assert {record.stream for record in page} == {group}
 
 
 async def test_the_end_of_an_event_in_a_group_is_waited_for(orders: Orders) -> None:
@@ -266,6 +266,6 @@ async def test_the_end_of_an_event_in_a_group_is_waited_for(orders: Orders) -> N
     await orders.publish("a")
     claim = await orders.claim_one(group)
     await orders.stand.settle(claim, kept(b"7"))
-    record = await orders.backend.ended(group.stream, "a", 10)
+    record = await orders.backend.ended(group, "a", 10)
     assert record is not None
     assert (record.status, record.result) == (JobStatus.SUCCEEDED, b"7")

@@ -15,7 +15,6 @@ from headrace.core.message import (
     LOW,
     NORMAL,
     Envelope,
-    Source,
     Stream,
     Trouble,
     encode_envelope,
@@ -31,9 +30,9 @@ async def test_ensured_streams_are_listed(stand: Stand) -> None:
 
 
 async def test_streams_that_were_only_appended_to_are_listed(stand: Stand) -> None:
-    elsewhere = Source(Stream("queue", "elsewhere"))
+    elsewhere = Stream("queue", "elsewhere")
     await stand.add(source=elsewhere)
-    assert elsewhere.stream in await stand.backend.streams()
+    assert elsewhere in await stand.backend.streams()
 
 
 async def test_other_processes_list_the_same_streams(stand: Stand) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.clock import microseconds
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.orders import LeaseOrder, Order, PauseOrder
 from tests.contract.stand import LEASE, Stand, worker_info
 from tests.heartbeats import beat
@@ -36,8 +36,8 @@ async def test_the_first_lease_of_a_stream_is_no_change(stand: Stand) -> None:
     heard: list[Order] = []
     stop = stand.backend.listen(heard.append)
     source = await stand.queue("second")
-    await stand.backend.pause(source.stream, paused=True)
-    await wait_until(lambda: heard == [PauseOrder(source.stream, True)])
+    await stand.backend.pause(source, paused=True)
+    await wait_until(lambda: heard == [PauseOrder(source, True)])
     stop()
 
 
@@ -51,7 +51,7 @@ async def test_a_beat_answers_the_leases_of_the_workers_queues(stand: Stand) -> 
 
 
 async def test_a_queue_that_nobody_ensured_has_no_lease_to_answer(stand: Stand) -> None:
-    await stand.add(source=Source(Stream("queue", "appended")))
+    await stand.add(source=Stream("queue", "appended"))
     info = msgspec.structs.replace(worker_info(), queues=("appended", "nobody's"))
     assert (await beat(stand.backend, info)).leases == {}
 

@@ -108,7 +108,7 @@ async def test_a_worker_that_missed_a_pause_hears_of_it_at_its_next_beat(stand: 
 
 async def test_a_stream_may_be_paused_before_anything_is_in_it(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
-    await stand.backend.pause(elsewhere.stream, paused=True)
+    await stand.backend.pause(elsewhere, paused=True)
     await stand.add(source=elsewhere)
     assert await stand.claim(sources=[elsewhere]) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.backend import CRASH_LIMIT, Reclaimed, Renewal
 from headrace.core.clock import SECOND, microseconds
-from headrace.core.message import FRESH, LOW, Source, Stream, Trouble
+from headrace.core.message import FRESH, LOW, Stream, Trouble
 from headrace.core.outcome import Done, Released, Verdict
 from headrace.core.record import JobStatus
 from tests.contract.stand import HOUR_US, LEASE, Stand, retry
@@ -35,7 +35,7 @@ async def test_a_recovery_says_what_was_recovered_and_from_whom(stand: Stand) ->
     await stand.add(task="mail.send")
     claim = await stand.claim_one(consumer="host-7")
     recovery = await stand.lose(claim)
-    assert (recovery.source, recovery.id, recovery.task) == (stand.source, claim.id, "mail.send")
+    assert (recovery.stream, recovery.id, recovery.task) == (stand.source, claim.id, "mail.send")
     assert (recovery.worker, recovery.crashes, recovery.status) == ("host-7", 1, JobStatus.QUEUED)
 
 
@@ -178,7 +178,7 @@ async def test_reclaim_serves_several_sources_in_its_steps(stand: Stand) -> None
     await stand.advance(LEASE + 1)
     recovered = await stand.reclaim(sources=sources, limit=4)
     assert len({recovery.id for recovery in recovered}) == 15
-    assert {recovery.source for recovery in recovered} == set(sources)
+    assert {recovery.stream for recovery in recovered} == set(sources)
 
 
 async def test_a_message_that_was_to_be_cancelled_ends_when_it_is_recovered(stand: Stand) -> None:
@@ -297,7 +297,7 @@ async def test_who_comes_after_the_clock_was_set_back_takes_what_ran_out(stand: 
 
 
 async def test_ensuring_a_new_source_answers_nothing(stand: Stand) -> None:
-    assert await stand.backend.ensure(Source(Stream("queue", "fresh")), microseconds(20)) is None
+    assert await stand.backend.ensure(Stream("queue", "fresh"), microseconds(20)) is None
 
 
 async def test_ensuring_again_with_the_same_lease_answers_nothing(stand: Stand) -> None:

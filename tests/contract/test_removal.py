@@ -80,7 +80,7 @@ async def test_a_topic_with_events_or_groups_stays(orders: Orders) -> None:
     backend, event = orders.backend, Message("event", "Placed", b"")
     group = await orders.join()
     assert not await backend.remove_stream(TOPIC)
-    await backend.remove_stream(group.stream)
+    await backend.remove_stream(group)
     await backend.append(Batch(TOPIC, "producer", 1, [event]))
     assert not await backend.remove_stream(TOPIC)
     assert await is_there(orders.stand, TOPIC)
@@ -104,8 +104,8 @@ async def test_a_topic_with_an_event_that_is_due_later_stays(orders: Orders) -> 
 async def test_a_removed_group_is_made_again_only_by_a_join(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
-    assert await orders.backend.remove_stream(group.stream)
+    assert await orders.backend.remove_stream(group)
     assert await orders.claim_ids(group) == []
-    assert not await is_there(orders.stand, group.stream)
-    assert await orders.backend.join(group.stream, BEGINNING)
-    assert await is_there(orders.stand, group.stream)
+    assert not await is_there(orders.stand, group)
+    assert await orders.backend.join(group, BEGINNING)
+    assert await is_there(orders.stand, group)

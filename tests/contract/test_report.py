@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.claim import Claim, Report
-from headrace.core.message import Source
+from headrace.core.message import Stream
 from headrace.core.outcome import Cancelled, Released
 from headrace.core.record import JobStatus, Progress
 from tests.contract.stand import HOUR_US, Stand, retry
 
 
-async def told(stand: Stand, id: str, *, source: Source = Stand.source) -> tuple[float, str] | None:
+async def told(stand: Stand, id: str, *, source: Stream = Stand.source) -> tuple[float, str] | None:
     progress = (await stand.look(id, source=source)).progress
     return (progress.fraction, progress.text) if progress else None
 
@@ -70,7 +70,7 @@ async def test_reports_of_many_messages_of_several_streams_go_together(stand: St
     claims = await stand.claim(500, sources=sources)
     await stand.backend.report([Report(claim, 0.5, claim.id) for claim in claims])
     for claim in claims[::50]:
-        assert await told(stand, claim.id, source=Source(claim.whole)) == (0.5, claim.id)
+        assert await told(stand, claim.id, source=claim.whole) == (0.5, claim.id)
 
 
 async def test_a_success_ends_it(stand: Stand) -> None:

@@ -83,7 +83,7 @@ async def test_a_declared_schedule_is_first_seen_once(stand: Stand) -> None:
 
 
 async def test_each_swap_of_a_batch_is_answered_by_itself(stand: Stand) -> None:
-    elsewhere = (await stand.queue("elsewhere")).stream
+    elsewhere = await stand.queue("elsewhere")
     standing = await established(stand)
     moment = standing.last_us + SECOND
     swaps = [
@@ -131,10 +131,10 @@ async def test_the_time_is_the_stores(stand: Stand) -> None:
 async def test_only_the_streams_that_are_asked_for(stand: Stand) -> None:
     source = await stand.queue("elsewhere")
     await swap(stand, establish(stand.stream, "here"))
-    await swap(stand, establish(source.stream, "there"))
-    names = [each.name for each in (await stand.backend.schedules([source.stream])).records]
+    await swap(stand, establish(source, "there"))
+    names = [each.name for each in (await stand.backend.schedules([source])).records]
     assert names == ["there"]
-    both = (await stand.backend.schedules([stand.stream, source.stream])).records
+    both = (await stand.backend.schedules([stand.stream, source])).records
     assert {(each.stream.name, each.name) for each in both} == {("work", "here"), ("elsewhere", "there")}
     assert (await stand.backend.schedules([])).records == ()
 
@@ -190,7 +190,7 @@ async def test_what_workers_do_and_what_is_refused_is_not_announced(stand: Stand
     assert await fire(stand, first, first.last_us + SECOND, message(stand, 1))
     assert not (await swap(stand, add(stand.stream, NAME, b"one"))).done
     assert not (await swap(stand, pause(first))).done
-    elsewhere = (await stand.queue("elsewhere")).stream
+    elsewhere = await stand.queue("elsewhere")
     assert (await swap(stand, add(elsewhere, NAME, b"one"))).done
     await wait_until(lambda: ScheduleOrder(elsewhere) in orders)
     assert ScheduleOrder(stand.stream) not in orders

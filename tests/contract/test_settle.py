@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND, microseconds
-from headrace.core.message import FRESH, TRAIL_LENGTH, Source, Trouble
+from headrace.core.message import FRESH, TRAIL_LENGTH, Trouble
 from headrace.core.outcome import (
     Cancelled,
     DeadReason,
@@ -439,7 +439,7 @@ async def test_a_batch_may_settle_claims_of_several_streams(stand: Stand) -> Non
     settlements = [Settlement(claim, kept(claim.id.encode())) for claim in claims]
     assert await stand.backend.settle(settlements) == [Verdict.KEPT] * 6
     for claim in claims:
-        assert (await stand.look(claim.id, source=Source(claim.whole))).result == claim.id.encode()
+        assert (await stand.look(claim.id, source=claim.whole)).result == claim.id.encode()
 
 
 async def test_a_claim_twice_in_a_batch_counts_once(stand: Stand) -> None:

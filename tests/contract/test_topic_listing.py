@@ -13,11 +13,11 @@ from tests.contract.orders import Orders
 async def test_what_a_group_has_not_drawn_counts_as_queued(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b", "c")
-    counts = await orders.backend.counts(group.stream)
+    counts = await orders.backend.counts(group)
     assert (counts.queued, counts.running) == (3, 0)
     assert abs(counts.oldest_us - orders.stand.now_us()) < 10 * SECOND
     await orders.claim(group, 2)
-    counts = await orders.backend.counts(group.stream)
+    counts = await orders.backend.counts(group)
     assert (counts.queued, counts.running) == (1, 2)
 
 
@@ -28,7 +28,7 @@ async def test_counts_of_a_group_tell_every_state(orders: Orders) -> None:
     await orders.stand.retry(claims[0])
     await orders.stand.die(claims[1])
     await orders.done([claims[2]])
-    counts = await orders.backend.counts(group.stream)
+    counts = await orders.backend.counts(group)
     assert (counts.queued, counts.running, counts.retrying, counts.dead) == (1, 1, 1, 1)
 
 
@@ -101,12 +101,12 @@ async def test_the_age_of_a_parked_event_is_known(orders: Orders) -> None:
 
 async def test_streams_of_every_kind_are_listed(orders: Orders) -> None:
     group = await orders.join()
-    assert {orders.stand.stream, orders.stream, group.stream} <= set(await orders.backend.streams())
+    assert {orders.stand.stream, orders.stream, group} <= set(await orders.backend.streams())
 
 
 async def test_a_topic_exists_when_a_group_has_joined(orders: Orders) -> None:
     group = await orders.join()
-    assert [each.stream for each in (await orders.record()).groups] == [group.stream]
+    assert [each.stream for each in (await orders.record()).groups] == [group]
     assert (await orders.record()).rules == TopicRules()
 
 

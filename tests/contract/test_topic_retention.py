@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.clock import microseconds
-from headrace.core.message import Source, Stream, group_stream
+from headrace.core.message import Stream, group_stream
 from headrace.core.topics import BEGINNING, TRIMMED_BESIDE, Tended, TopicRules
 from tests.contract.orders import DAY, Orders
 
@@ -91,7 +91,7 @@ async def test_a_live_group_holds_what_it_has_not_drawn(orders: Orders) -> None:
     group = await orders.join()
     await orders.arrange(max_length=1)
     await orders.publish("a", "b", "c")
-    assert await orders.tend(group) == Tended(holding=(group.stream,))
+    assert await orders.tend(group) == Tended(holding=(group,))
     assert await orders.finish(group) == ["a", "b", "c"]
     assert await orders.tend(group) == Tended(trimmed=2)
 
@@ -101,7 +101,7 @@ async def test_a_live_group_holds_what_is_too_old(orders: Orders) -> None:
     await orders.arrange(retention=60)
     await orders.publish("a")
     await orders.stand.advance(61)
-    assert await orders.tend(group) == Tended(holding=(group.stream,))
+    assert await orders.tend(group) == Tended(holding=(group,))
     assert await orders.finish(group) == ["a"]
 
 
@@ -112,7 +112,7 @@ async def test_the_slowest_of_the_live_groups_counts(orders: Orders) -> None:
     await orders.publish("a", "b")
     await orders.finish(fast)
     await orders.stand.advance(61)
-    assert await orders.tend(fast, slow) == Tended(holding=(slow.stream,))
+    assert await orders.tend(fast, slow) == Tended(holding=(slow,))
     assert await orders.finish(slow) == ["a", "b"]
     assert (await orders.tend(fast)).trimmed == 2
 
@@ -169,10 +169,10 @@ async def test_a_group_without_a_member_for_a_day_holds_nothing_any_more(orders:
     await orders.publish("a")
     await orders.finish(here)
     await orders.stand.advance(0.9 * DAY)
-    assert await orders.tend(here) == Tended(holding=(gone.stream,))
+    assert await orders.tend(here) == Tended(holding=(gone,))
     await orders.stand.advance(0.2 * DAY)
     tended = await orders.tend(here)
-    assert (tended.trimmed, tended.holding, tended.passed) == (1, (), (gone.stream,))
+    assert (tended.trimmed, tended.holding, tended.passed) == (1, (), (gone,))
     await orders.publish("b")
     assert await orders.claim_ids(gone) == ["b"]
 
@@ -184,7 +184,7 @@ async def test_a_group_that_is_tended_stays_alive(orders: Orders) -> None:
     await orders.finish(here)
     for _ in range(3):
         await orders.stand.advance(0.9 * DAY)
-        assert (await orders.tend(slow)).holding == (slow.stream,)
+        assert (await orders.tend(slow)).holding == (slow,)
     assert await orders.finish(slow) == ["a"]
 
 
@@ -202,7 +202,7 @@ async def test_a_removed_group_holds_nothing(orders: Orders) -> None:
     await orders.publish("a", "b")
     await orders.finish(here)
     await orders.stand.advance(61)
-    await orders.backend.remove_stream(gone.stream)
+    await orders.backend.remove_stream(gone)
     assert await orders.tend(here) == Tended(trimmed=2)
 
 
@@ -218,10 +218,10 @@ async def test_no_more_is_trimmed_than_asked_for(orders: Orders) -> None:
 
 
 async def test_topics_are_trimmed_each_by_its_own_rules(orders: Orders) -> None:
-    group, elsewhere = await orders.join(), Source(group_stream("returns", "billing"))
-    await orders.backend.join(elsewhere.stream, BEGINNING)
-    returns = Source(Stream("topic", "returns"))
-    await orders.backend.arrange(returns.stream, TopicRules(0, 1))
+    group, elsewhere = await orders.join(), group_stream("returns", "billing")
+    await orders.backend.join(elsewhere, BEGINNING)
+    returns = Stream("topic", "returns")
+    await orders.backend.arrange(returns, TopicRules(0, 1))
     await orders.publish("a", "b")
     await orders.backend.append(
         orders.stand.batch(orders.event("r"), orders.event("s"), orders.event("t"), source=returns)

@@ -352,7 +352,7 @@ async def test_the_holder_of_a_key_is_known_and_says_so(stand: Stand, unique: Un
 async def test_a_key_is_looked_for_in_its_stream_alone(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
     await stand.add(unique=FINISHED)
-    assert await stand.backend.holders(elsewhere.stream, [Wanted(key=FINISHED.key)]) == [None]
+    assert await stand.backend.holders(elsewhere, [Wanted(key=FINISHED.key)]) == [None]
     assert await stand.backend.holders(Stream("queue", "nowhere"), [Wanted(key=FINISHED.key)]) == [None]
 
 

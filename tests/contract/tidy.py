@@ -11,7 +11,7 @@ from headrace.backends.redis.connection import pack
 from headrace.backends.redis.keys import GROUP, LANES, is_permanent
 from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.core.backend import DeadFilter
-from headrace.core.message import Source, Stream, group_stream
+from headrace.core.message import Stream, group_stream
 from headrace.core.record import JobStatus
 from headrace.core.topics import TopicRules
 from headrace.engine.streams import StreamRouter
@@ -47,7 +47,7 @@ async def check_that_nothing_is_left(stand: Stand) -> None:
 async def _end_all(backend: StreamRouter, stream: Stream) -> None:
     for record in await backend.records(stream, status=JobStatus.RUNNING, limit=10_000):
         await backend.cancel(stream, record.id, mark_us=HOUR_US)
-    while (await backend.reclaim([Source(stream)], limit=100)).more:
+    while (await backend.reclaim([stream], limit=100)).more:
         pass
     while await backend.purge(stream, mark_us=HOUR_US, limit=100):
         pass
@@ -57,7 +57,7 @@ async def _end_all(backend: StreamRouter, stream: Stream) -> None:
 
 async def _empty_topic(backend: StreamRouter, topic: Stream) -> None:
     """Remove its groups, and let everything in its log be too old."""
-    while (await backend.promote([Source(topic)], limit=100)).count:
+    while (await backend.promote([topic], limit=100)).count:
         pass
     await backend.arrange(topic, TopicRules(retention_us=1, strict=False))
     while (await backend.tend([group_stream(topic.name, "tidy")], limit=1000)).more:

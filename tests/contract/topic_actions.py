@@ -146,7 +146,7 @@ class JoinAgain:
     process: int
 
     def play(self, pair: TopicPair) -> None:
-        stream = pair.source(self.group).stream
+        stream = pair.source(self.group)
         joining = pair.backends[self.process].join(stream, NEW, ordered=self.group == "ordered")
         assert pair.run(joining) is False
 
@@ -162,7 +162,7 @@ class Reset:
         pair.busy(self.group)
         pair.compare_log()
         start = _start(pair, self.choice)
-        assert pair.run(pair.backends[0].reset(pair.source(self.group).stream, start))
+        assert pair.run(pair.backends[0].reset(pair.source(self.group), start))
         pair.model.groups[self.group].reset(pair.model.since(start))
         pair.claim(self.group, 1, 50)
 
@@ -177,7 +177,7 @@ class Rejoin:
     def play(self, pair: TopicPair) -> None:
         pair.busy(self.group)
         pair.compare_log()
-        stream = pair.source(self.group).stream
+        stream = pair.source(self.group)
         assert pair.run(pair.backends[1].remove_stream(stream))
         assert pair.run(pair.orders.claim(pair.source(self.group))) == []
         pair.join(self.group, _start(pair, self.choice))
@@ -190,7 +190,7 @@ class Replay:
     choice: int
 
     def play(self, pair: TopicPair) -> None:
-        group, stream = pair.model.groups[self.group], pair.source(self.group).stream
+        group, stream = pair.model.groups[self.group], pair.source(self.group)
         if not group.ids(Place.DEAD):
             pair.bury(pair.busy(self.group))
         ids = [_chosen(["nobody", *group.ids(Place.DEAD)], self.choice), "nobody either"]
@@ -204,7 +204,7 @@ class Discard:
     choice: int
 
     def play(self, pair: TopicPair) -> None:
-        group, stream = pair.model.groups[self.group], pair.source(self.group).stream
+        group, stream = pair.model.groups[self.group], pair.source(self.group)
         id = _chosen(["nobody", *group.ids(Place.DEAD)], self.choice)
         assert pair.run(pair.backends[0].discard(stream, [id])) == group.discard(id)
 

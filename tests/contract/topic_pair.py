@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from headrace.core.backend import Answer, DeadFilter
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock
-from headrace.core.message import Source, group_stream
+from headrace.core.message import Stream, group_stream
 from headrace.core.outcome import Done, Outcome, Settlement
 from headrace.core.topics import BEGINNING, Start
 from headrace.engine.streams import StreamRouter
@@ -56,11 +56,11 @@ class TopicPair:
     def next_number(self) -> int:
         return next(self._numbers)
 
-    def source(self, name: str) -> Source:
-        return Source(group_stream("orders", name))
+    def source(self, name: str) -> Stream:
+        return group_stream("orders", name)
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[Stream]:
         return [self.orders.source, *map(self.source, GROUPS)]
 
     # --- steps that several actions take -----------------------------------------------------------------
@@ -139,7 +139,7 @@ class TopicPair:
         """Nobody renews: all that was held is taken away."""
         self.wait(round(LEASE) + 10)
         recovered = self.run(self.stand.reclaim(sources=self.sources[1:], limit=2))
-        found = {(each.source.stream.group, each.id) for each in recovered}
+        found = {(each.stream.group, each.id) for each in recovered}
         assert len(found) == len(recovered)
         running = {(name, id) for name in GROUPS for id in self.model.groups[name].ids(Place.RUNNING)}
         assert found == running
@@ -181,7 +181,7 @@ class TopicPair:
 
     def compare_groups(self) -> None:
         for name, group in self.model.groups.items():
-            stream = self.source(name).stream
+            stream = self.source(name)
             counts = self.run(self.backends[1].counts(stream))
             assert counts.running == len(group.ids(Place.RUNNING))
             assert counts.scheduled + counts.retrying == len(group.ids(Place.WAITING))
@@ -196,7 +196,7 @@ class TopicPair:
         self.finish()
         for name, group in self.model.groups.items():
             assert set(group.ids(*Place)) == set(group.ids(Place.DEAD, Place.OPEN))
-            counts = self.run(self.backends[0].counts(self.source(name).stream))
+            counts = self.run(self.backends[0].counts(self.source(name)))
             assert (counts.queued, counts.running, counts.scheduled, counts.retrying) == (0, 0, 0, 0)
         tended = self.run(self.orders.tend(*self.sources[1:]))
         assert (tended.holding, tended.passed, tended.more) == ((), (), False)

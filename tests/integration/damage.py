@@ -23,7 +23,6 @@ from headrace.core.message import (
     Batch,
     Envelope,
     Message,
-    Source,
     Stream,
     Trouble,
     UniqueKey,
@@ -70,7 +69,7 @@ def event(id: str, key: str, **options: Any) -> Message:
 
 async def fill(backend: StreamRouter) -> None:
     for stream in (WORK, OTHER):
-        await backend.ensure(Source(stream), microseconds(LEASE))
+        await backend.ensure(stream, microseconds(LEASE))
         await _append(backend, stream, job(f"healthy-{stream.name}-held"))
         if stream is WORK:
             await _append(backend, stream, job("victim-held", unique=UniqueKey("v"), priority=0))
@@ -150,7 +149,7 @@ async def _append(backend: StreamRouter, stream: Stream, *messages: Message) -> 
 
 
 async def _claim(backend: StreamRouter, stream: Stream) -> list[Claim]:
-    return await backend.claim([Source(stream)], consumer="gone", limit=10, suspects=1, wait=0)
+    return await backend.claim([stream], consumer="gone", limit=10, suspects=1, wait=0)
 
 
 async def _end(backend: StreamRouter, stream: Stream, id: str, outcome: Outcome) -> None:
@@ -203,7 +202,7 @@ class Shop:
         backend = open_router(self._url, clock=self._clock)
         await backend.open()
         try:
-            await backend.reclaim([Source(stream) for stream in (WORK, GROUP, OTHER)], limit=100)
+            await backend.reclaim([stream for stream in (WORK, GROUP, OTHER)], limit=100)
         finally:
             await backend.close()
 

@@ -15,13 +15,13 @@ from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Message, Stream
 from headrace.core.outcome import Outcome, Settlement, Verdict
 from tests.servers import HOST, Reply, ask
 from tests.waiting import wait_until
 
 STREAM = Stream("queue", "work")
-SOURCE = Source(STREAM)
+SOURCE = STREAM
 
 #: Seconds that a claim would wait if nothing came.
 LONG = 50.0

@@ -9,7 +9,7 @@ from headrace.core.backend import CancelAnswer, DeadFilter, Renewal, Wanted
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
-from headrace.core.message import FRESH, Batch, Message, Source, Stream, Trouble, UniqueKey, group_stream
+from headrace.core.message import FRESH, Batch, Message, Stream, Trouble, UniqueKey, group_stream
 from headrace.core.outcome import (
     DONE,
     Cancelled,
@@ -41,7 +41,7 @@ LONG = 50.0
 
 QUEUE, TOPIC = Stream("queue", "work"), Stream("topic", "orders")
 ORDERED, PLAIN = group_stream("orders", "billing"), group_stream("orders", "mails")
-JOBS, BILLS, MAILS = Source(QUEUE), Source(ORDERED), Source(PLAIN)
+JOBS, BILLS, MAILS = QUEUE, ORDERED, PLAIN
 WORKER = WorkerInfo("worker", "host", 1, 1, ("work",), 10, groups=("orders/billing", "orders/mails"))
 
 _numbers = count(1)
@@ -88,7 +88,7 @@ async def work(backend: StreamRouter) -> None:
     [schedule] = (await backend.schedules([QUEUE])).records
     firing = advance(schedule, schedule.last_us + 1, [Message(new_id(), "greet", b"")])
     assert [answer.done for answer in await backend.swap_schedules([firing])] == [True]
-    await backend.promote([JOBS, Source(TOPIC)], limit=10)
+    await backend.promote([JOBS, TOPIC], limit=10)
     await _work_off(backend, JOBS)
     await _work_off(backend, BILLS)
     await _work_off(backend, MAILS)
@@ -99,7 +99,7 @@ async def work(backend: StreamRouter) -> None:
     await backend.tally([Tally(QUEUE, 1, 1, 1)])
     await beat(backend, WORKER)
     await backend.prune(limit=100)
-    await leave(backend, "worker", JOBS.stream)
+    await leave(backend, "worker", JOBS)
 
 
 async def read(backend: StreamRouter) -> None:
@@ -131,7 +131,7 @@ async def read(backend: StreamRouter) -> None:
     await backend.schedules([QUEUE])
 
 
-async def _work_off(backend: StreamRouter, source: Source) -> None:
+async def _work_off(backend: StreamRouter, source: Stream) -> None:
     """Every outcome that is left for what can be claimed from there."""
     trouble = Trouble(1, "failed", "worker")
     outcomes: list[Outcome] = [
@@ -174,7 +174,7 @@ async def _recover(backend: StreamRouter) -> None:
         assert await backend.settle([Settlement(claim, DONE)]) == [Verdict.KEPT]
 
 
-async def _claim(backend: StreamRouter, source: Source, wait: float = 0) -> list[Claim]:
+async def _claim(backend: StreamRouter, source: Stream, wait: float = 0) -> list[Claim]:
     return await backend.claim([source], consumer="worker", limit=20, suspects=10, wait=wait)
 
 

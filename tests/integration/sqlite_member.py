@@ -11,7 +11,7 @@ import os
 import sys
 
 from headrace.core.clock import SECOND
-from headrace.core.message import Source, group_stream
+from headrace.core.message import group_stream
 from headrace.core.outcome import DONE, Settlement
 from headrace.core.topics import BEGINNING
 from tests.routers import open_router
@@ -25,9 +25,9 @@ PLAIN, ORDERED = group_stream("orders", "billing"), group_stream("orders", "inde
 async def main(url: str, notes: str) -> None:
     backend = open_router(url)
     await backend.open()
-    sources = [Source(PLAIN), Source(ORDERED)]
+    sources = [PLAIN, ORDERED]
     for source in sources:
-        await backend.join(source.stream, BEGINNING, ordered=source.stream == ORDERED)
+        await backend.join(source, BEGINNING, ordered=source == ORDERED)
         await backend.ensure(source, LEASE * SECOND)
     file = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     consumer = f"process-{os.getpid()}"

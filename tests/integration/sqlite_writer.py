@@ -12,13 +12,13 @@ from itertools import count
 
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Message, Stream
 from headrace.core.outcome import Done, Kept, Settlement
 from headrace.engine.streams import StreamRouter
 from tests.routers import open_router
 
 STREAM = Stream("queue", "work")
-SOURCE = Source(STREAM)
+SOURCE = STREAM
 
 
 def say(sign: str, ids: list[str]) -> None:

@@ -16,7 +16,7 @@ from headrace.backends import open_store
 from headrace.backends.redis.keys import GROUP
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from tests.routers import open_router
 from tests.waiting import wait_until
 
@@ -126,7 +126,7 @@ class Story:
         await ghost.open()
         try:
             claims: list[Claim] = await ghost.claim(
-                [Source(Stream("queue", "orphans"))], consumer="ghost", limit=1, suspects=0, wait=5
+                [Stream("queue", "orphans")], consumer="ghost", limit=1, suspects=0, wait=5
             )
             assert [claim.id for claim in claims] == [job.id]
             await self._run_out(ghost, claims[0])

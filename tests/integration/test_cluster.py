@@ -22,7 +22,7 @@ from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Message, Stream
 from headrace.core.outcome import DONE, Settlement, Verdict
 from tests.constellations import CALM, Cluster, follows, text_of
 from tests.integration.redis_bench import STREAM, Bench, opened
@@ -133,7 +133,7 @@ async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readers, "LOOK", 30)  # no look finds what nobody was told of
-    sources = [Source(Stream("queue", name)) for name in ("work", "a", "b", "c", "d")]
+    sources = [Stream("queue", name) for name in ("work", "a", "b", "c", "d")]
     for source in sources:
         await bench.backend.ensure(source, 15 * SECOND)
     # The second time round nobody is asked before the wait.
@@ -143,9 +143,9 @@ async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(
         )
         await wait_until(lambda: are_awaited(bench, sources))
         message = Message(new_id(), "greet", b"hello")
-        await bench.backend.append(Batch(source.stream, "p", number, [message]))
+        await bench.backend.append(Batch(source, "p", number, [message]))
         (claim,) = await asyncio.wait_for(waiting, 10)
-        assert (claim.id, claim.stream) == (message.id, source.stream)
+        assert (claim.id, claim.stream) == (message.id, source)
         assert await bench.settle(DONE, claim) == [Verdict.KEPT]
 
 
@@ -153,7 +153,7 @@ async def test_who_waits_looks_at_a_queue_with_one_command(
     shared: Cluster, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readers, "LOOK", 0.05)
-    sources = [Source(Stream("queue", name)) for name in ("work", "a", "b")]
+    sources = [Stream("queue", name) for name in ("work", "a", "b")]
     for source in sources:
         await bench.backend.ensure(source, 15 * SECOND)
     waiting = asyncio.create_task(
@@ -173,14 +173,14 @@ async def test_what_was_queued_unheard_is_found_by_the_next_look(
     """Also when another has looked meanwhile, who may not take it, and has left a name."""
     monkeypatch.setattr(readers, "LOOK", 0.2)
     monkeypatch.setattr(readers.Readers, "ready", lambda *_: None)
-    source = Source(Stream("queue", "work"))
+    source = Stream("queue", "work")
     await bench.backend.ensure(source, 15 * SECOND)
     waiting = asyncio.create_task(
         bench.backend.claim([source], consumer="worker", limit=1, suspects=1, children=1, wait=50)
     )
     await wait_until(lambda: are_awaited(bench, [source]))
     message = Message(new_id(), "greet", b"hello", child=True)
-    await bench.backend.append(Batch(source.stream, "p", 1, [message]))
+    await bench.backend.append(Batch(source, "p", 1, [message]))
     without_children = {"limit": 1, "suspects": 1, "children": 0, "wait": 0}
     assert await bench.backend.claim([source], consumer="other", **without_children) == []
     (claim,) = await asyncio.wait_for(waiting, 10)
@@ -191,13 +191,13 @@ async def test_what_several_queues_have_is_taken_in_equal_shares(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "FRESH", 30.0)  # one claim brings all, on a busy machine too
-    sources = [Source(Stream("queue", name)) for name in ("work", "a", "b")]
+    sources = [Stream("queue", name) for name in ("work", "a", "b")]
     for source in sources:
         await bench.backend.ensure(source, 15 * SECOND)
         messages = [Message(new_id(), "greet", b"hello") for _ in range(50)]
-        await bench.backend.append(Batch(source.stream, "p", 1, messages))
+        await bench.backend.append(Batch(source, "p", 1, messages))
     taken = await bench.backend.claim(sources, consumer="worker", limit=60, suspects=1, wait=0)
-    assert [sum(claim.stream == source.stream for claim in taken) for source in sources] == [20, 20, 20]
+    assert [sum(claim.stream == source for claim in taken) for source in sources] == [20, 20, 20]
     # What one does not have the others give.
     rest = await bench.backend.claim(sources[:2], consumer="worker", limit=50, suspects=1, wait=0)
     more = await bench.backend.claim(sources, consumer="worker", limit=60, suspects=1, wait=0)
@@ -209,7 +209,7 @@ async def test_a_queue_that_is_not_claimed_from_any_more_keeps_no_connection(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when it was split, and all of it has run."""
-    old, new = (Source(Stream("queue", name)) for name in ("a", "b"))
+    old, new = (Stream("queue", name) for name in ("a", "b"))
     for source in (old, new):
         await bench.backend.ensure(source, 15 * SECOND)
     await bench.backend.claim([old], consumer="worker", limit=1, suspects=1, wait=0)
@@ -221,7 +221,7 @@ async def test_a_queue_that_is_not_claimed_from_any_more_keeps_no_connection(
         assert wire.closed is closed
     monkeypatch.undo()
     message = Message(new_id(), "greet", b"hello")
-    await bench.backend.append(Batch(old.stream, "p", 1, [message]))
+    await bench.backend.append(Batch(old, "p", 1, [message]))
     [claim] = await bench.backend.claim([old, new], consumer="worker", limit=1, suspects=1, wait=0)
     assert await bench.settle(DONE, claim) == [Verdict.KEPT]
 
@@ -462,11 +462,11 @@ async def test_a_node_that_hangs_keeps_nobody_from_the_jobs_of_others(
 ) -> None:
     monkeypatch.setattr(connection, "REPLY_TIMEOUT", 50.0)  # nobody waits for that
     async with opened(cluster.url, "headrace") as bench:
-        sources = [Source(Stream("queue", name)) for name in QUEUES]
+        sources = [Stream("queue", name) for name in QUEUES]
         for source in sources:
             await bench.backend.ensure(source, 15 * SECOND)
         hung = cluster.owner_of(tag())
-        source = next(each for each in sources if cluster.owner_of(tag(queue=each.stream.name)) is not hung)
+        source = next(each for each in sources if cluster.owner_of(tag(queue=each.name)) is not hung)
         waiting = asyncio.create_task(
             bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
         )
@@ -474,9 +474,7 @@ async def test_a_node_that_hangs_keeps_nobody_from_the_jobs_of_others(
         os.kill(hung.pid, signal.SIGSTOP)
         try:
             for number in (1, 2):
-                await bench.backend.append(
-                    Batch(source.stream, "p", number, [Message(new_id(), "greet", b"")])
-                )
+                await bench.backend.append(Batch(source, "p", number, [Message(new_id(), "greet", b"")]))
                 (claim,) = await asyncio.wait_for(waiting, 20)
                 assert await bench.settle(DONE, claim) == [Verdict.KEPT]
                 waiting = asyncio.create_task(
@@ -493,7 +491,7 @@ async def test_queues_of_a_lost_node_keep_nobody_from_the_others(cluster: Cluste
     for server in cluster.servers:
         server.command("CONFIG", "SET", "cluster-require-full-coverage", "no")
     async with opened(cluster.url, "headrace") as bench:
-        sources = [Source(Stream("queue", name)) for name in QUEUES]
+        sources = [Stream("queue", name) for name in QUEUES]
         for source in sources:
             await bench.backend.ensure(source, 15 * SECOND)
         lost = cluster.owner_of("headrace:streams")
@@ -507,9 +505,7 @@ async def test_queues_of_a_lost_node_keep_nobody_from_the_others(cluster: Cluste
         waiting = asyncio.create_task(
             bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
         )
-        await bench.again(
-            lambda: bench.backend.append(Batch(source.stream, "p", 1, [Message("one", "greet", b"")]))
-        )
+        await bench.again(lambda: bench.backend.append(Batch(source, "p", 1, [Message("one", "greet", b"")])))
         (claim,) = await asyncio.wait_for(waiting, 20)
         assert (await bench.backend.promote(sources, limit=10)).count == 0
         assert (await bench.backend.reclaim(sources, limit=10)).recovered == ()
@@ -540,9 +536,9 @@ def since(workshop: Workshop, load: Load, moment: float) -> set[int]:
 
 async def claimed(bench: Bench, queue: str) -> Claim:
     """The only message of a new queue."""
-    source = Source(Stream("queue", queue))
+    source = Stream("queue", queue)
     await bench.backend.ensure(source, 15 * SECOND)
-    await bench.backend.append(Batch(source.stream, "p", 1, [Message(new_id(), "greet", b"")]))
+    await bench.backend.append(Batch(source, "p", 1, [Message(new_id(), "greet", b"")]))
     (claim,) = await bench.backend.claim([source], consumer="worker", limit=1, suspects=1, wait=0)
     assert isinstance(claim, Claim)
     return claim
@@ -563,7 +559,7 @@ def calls_of(cluster: Cluster, command: str) -> int:
     return sum(map(int, re.findall(rf"cmdstat_{command}:calls=(\d+)", told.decode())))
 
 
-async def are_awaited(bench: Bench, sources: list[Source]) -> bool:
+async def are_awaited(bench: Bench, sources: list[Stream]) -> bool:
     """Whether somebody waits for each of these queues."""
     store = bench.backend._store
-    return all([await store.command("GET", store.queue(source.stream).keys.awaited) for source in sources])
+    return all([await store.command("GET", store.queue(source).keys.awaited) for source in sources])

@@ -23,7 +23,7 @@ from headrace.core.claim import Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
 from headrace.core.ids import new_id
-from headrace.core.message import HIGH, Batch, Message, Source, Stream, Trouble, UniqueKey
+from headrace.core.message import HIGH, Batch, Message, Stream, Trouble, UniqueKey
 from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import (
     DONE,
@@ -184,13 +184,13 @@ async def test_a_lost_promotion_loses_nothing(far: Bench, proxy: Proxy) -> None:
 
 
 async def test_what_came_since_a_vain_wait_is_claimed_within_the_bytes_of_a_claim(bench: Bench) -> None:
-    sources = [Source(Stream("queue", f"work-{number}")) for number in range(10)]
+    sources = [Stream("queue", f"work-{number}") for number in range(10)]
     wanted = {"consumer": "worker", "limit": 100, "suspects": 1}
     assert await bench.backend.claim(sources, **wanted, wait=0.01) == []
     waited_until = time.monotonic()
     for number, source in enumerate(sources, 1):
         message = Message(new_id(), "greet", bytes(900_000))
-        await bench.backend.append(Batch(source.stream, "producer", number, [message]))
+        await bench.backend.append(Batch(source, "producer", number, [message]))
     await wait_until(lambda: time.monotonic() > waited_until + 2 * reader.FRESH)
     assert 1 <= len(await bench.backend.claim(sources, **wanted, wait=LONG)) <= 5
 
@@ -552,9 +552,9 @@ async def test_of_many_workers_one_looks_and_the_others_cost_one_command(redis_s
 
 async def test_what_a_worker_has_left_is_looked_at_until_its_lease_has_run_out(bench: Bench) -> None:
     backend, every_us = bench.backend, SECOND // 2
-    sources = [Source(Stream("queue", f"work-{number}")) for number in range(60)]
+    sources = [Stream("queue", f"work-{number}") for number in range(60)]
     for source in sources[::4]:
-        await backend.append(Batch(source.stream, "producer", 1, [Message(new_id(), "greet", b"hello")]))
+        await backend.append(Batch(source, "producer", 1, [Message(new_id(), "greet", b"hello")]))
     held = await backend.claim(sources, consumer="gone", limit=100, suspects=1, wait=0)
     recovered: list[Recovery] = []
 
@@ -565,7 +565,7 @@ async def test_what_a_worker_has_left_is_looked_at_until_its_lease_has_run_out(b
 
     for _ in range(2):  # nothing, then everything: nobody is gone yet
         await wait_until(has_turn)
-    queues = tuple(source.stream.name for source in sources)
+    queues = tuple(source.name for source in sources)
     seen = Seen(backend._store.now_us(), WorkerInfo("gone", "host", 1, 1, queues, 10))
     await backend._store.command("HSET", backend._store.keys.workers, "gone", encode_seen(seen))
     await wait_until(has_turn)
@@ -824,10 +824,10 @@ async def _keys(bench: Bench) -> list[str]:
 
 
 async def test_two_workers_of_one_process_look_for_what_was_left_at_the_same_time(bench: Bench) -> None:
-    sources = [Source(Stream("queue", name)) for name in ("a", "b", "c")]
+    sources = [Stream("queue", name) for name in ("a", "b", "c")]
     for source in sources:
         await bench.backend.ensure(source, 15 * SECOND)
-        await bench.backend.append(Batch(source.stream, "p", 1, [Message(new_id(), "greet", b"")]))
+        await bench.backend.append(Batch(source, "p", 1, [Message(new_id(), "greet", b"")]))
     await bench.backend.claim(sources, consumer="gone", limit=10, suspects=1, wait=0)
     await bench.age(60)
     looks = await asyncio.gather(*[bench.backend.reclaim(sources, limit=10) for _ in range(4)])

@@ -17,7 +17,7 @@ from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream, group_stream
+from headrace.core.message import Batch, Message, Stream, group_stream
 from headrace.core.outcome import DONE, Dead, DeadReason, Failure, Settlement
 from headrace.core.topics import BEGINNING, DRAWN_AHEAD, NEW, GroupRecord, Start
 from tests.heartbeats import leave
@@ -27,7 +27,7 @@ from tests.servers import Server, require, rows
 from tests.waiting import wait_until
 
 TOPIC = Stream("topic", "orders")
-GROUP = Source(group_stream("orders", "billing"))
+GROUP = group_stream("orders", "billing")
 
 #: Seconds within which a group must get on again, whatever somebody deleted: five, and as many again for a
 #: machine that is busy.
@@ -46,7 +46,7 @@ class Events:
         return Batch(TOPIC, f"producer-{id(self)}", next(self._numbers), list(messages))
 
     async def join(self, *, ordered: bool = False) -> None:
-        await self.backend.join(GROUP.stream, BEGINNING, ordered=ordered)
+        await self.backend.join(GROUP, BEGINNING, ordered=ordered)
         await self.backend.ensure(GROUP, 15 * SECOND)
 
     async def publish(self, number: int = 1, *, key: str = "", body: bytes = b"hello") -> list[str]:
@@ -140,7 +140,7 @@ async def test_a_lost_join_makes_one_group(far: Events, proxy: Proxy) -> None:
     proxy.lose_reply(to=scripts.JOIN.digest)
     with pytest.raises(BackendUnavailable):
         await far.join()
-    assert not await far.backend.join(GROUP.stream, NEW)
+    assert not await far.backend.join(GROUP, NEW)
     assert await far.finish() == ids
 
 
@@ -151,8 +151,8 @@ async def test_a_lost_reset_moves_the_group_once(far: Events, proxy: Proxy) -> N
     start = Start("event", event=ids[1])
     proxy.lose_reply(to=scripts.RESET.digest)
     with pytest.raises(BackendUnavailable):
-        await far.backend.reset(GROUP.stream, start)
-    assert await far.backend.reset(GROUP.stream, start)
+        await far.backend.reset(GROUP, start)
+    assert await far.backend.reset(GROUP, start)
     assert await far.finish() == ids[1:]
 
 
@@ -161,8 +161,8 @@ async def test_a_lost_issue_writes_what_is_due_once(far: Events, proxy: Proxy) -
     await far.backend.append(far.batch(Message("later", "placed", b"", delay_us=1)))
     proxy.lose_reply(to=scripts.ISSUE.digest)
     with pytest.raises(BackendUnavailable):
-        await far.backend.promote([Source(TOPIC)], limit=100)
-    assert (await far.backend.promote([Source(TOPIC)], limit=100)).next_in_us is None
+        await far.backend.promote([TOPIC], limit=100)
+    assert (await far.backend.promote([TOPIC], limit=100)).next_in_us is None
     assert await far.finish() == ["later"]
 
 
@@ -206,7 +206,7 @@ async def test_a_group_comes_back_when_everything_is_gone(events: Events) -> Non
     assert [claim.id for claim in await asyncio.wait_for(waiting, HEALED)] == [id]
     group = await events.group()
     assert group.ordered
-    assert GROUP.stream in await events.backend.streams()
+    assert GROUP in await events.backend.streams()
 
 
 async def test_a_reader_goes_on_when_everything_is_gone(events: Events) -> None:
@@ -262,7 +262,7 @@ async def test_a_publication_of_what_is_due_wakes_a_member(
     await events.backend.append(events.batch(Message("later", "placed", b"", delay_us=1)))
     waiting = asyncio.create_task(events.claim(wait=LONG))
     await wait_until(lambda: is_awaited(events))
-    assert (await events.backend.promote([Source(TOPIC)], limit=10)).count == 1
+    assert (await events.backend.promote([TOPIC], limit=10)).count == 1
     assert [claim.id for claim in await asyncio.wait_for(waiting, HEALED)] == ["later"]
 
 
@@ -274,7 +274,7 @@ async def test_a_reset_wakes_a_member(events: Events, monkeypatch: pytest.Monkey
     await events.finish()
     waiting = asyncio.create_task(events.claim(wait=LONG))
     await wait_until(lambda: is_awaited(events))
-    assert await events.backend.reset(GROUP.stream, start)
+    assert await events.backend.reset(GROUP, start)
     assert (await asyncio.wait_for(waiting, HEALED))[0].id == ids[0]
 
 
@@ -308,7 +308,7 @@ async def test_whoever_finds_nothing_knows_whether_there_is_more(events: Events)
         await events.publish(500)
     await events.claim(1)
     store = events.backend._store
-    call = store.queue(GROUP.stream).call(scripts.DRAW, 1, 0, 0, 0)
+    call = store.queue(GROUP).call(scripts.DRAW, 1, 0, 0, 0)
     assert await store.run(call) == [1, 0, 1]
     await events.finish()
     assert await store.run(call) == [1, 0, 0]
@@ -344,8 +344,8 @@ async def test_out_of_memory_lets_what_was_drawn_end(kind: str, tmp_path: Path) 
             await events.backend.settle([Settlement(claim, DONE)])
             [following] = await events.claim()  # but the key is handed on
             assert following.id == second
-            assert not await events.backend.join(GROUP.stream, NEW, ordered=True)
-            await events.backend.tend([GROUP.stream], limit=100)
+            assert not await events.backend.join(GROUP, NEW, ordered=True)
+            await events.backend.tend([GROUP], limit=100)
             server.command("CONFIG", "SET", "maxmemory", "0")
             assert len(await events.finish()) == 3
 
@@ -360,7 +360,7 @@ async def test_a_removed_group_leaves_no_key(events: Events) -> None:
     claims = await events.claim(2)
     dead = Dead(claims[1].state, DeadReason.EXHAUSTED, Failure("Error", "no"))
     await events.backend.settle([Settlement(claims[1], dead)])
-    assert await events.backend.remove_stream(GROUP.stream)
+    assert await events.backend.remove_stream(GROUP)
     assert await events.claim() == []
     assert [key for key in await events.keys() if ":g:" in key] == []
 
@@ -369,7 +369,7 @@ async def test_a_token_from_before_a_removal_never_fits_again(events: Events) ->
     await events.join()
     await events.publish()
     [claim] = await events.claim()
-    await events.backend.remove_stream(GROUP.stream)
+    await events.backend.remove_stream(GROUP)
     await events.join()
     [lane] = [key for key in await events.keys() if key.endswith("/s:normal")]
     facts = await events.bench.command("XINFO", "STREAM", lane)
@@ -384,11 +384,11 @@ async def test_nothing_but_what_stays_is_left(events: Events) -> None:
     [first, *_] = await events.claim()
     dead = Dead(first.state, DeadReason.EXHAUSTED, Failure("Error", "no"))
     await events.backend.settle([Settlement(first, dead)])
-    while await events.backend.purge(GROUP.stream, mark_us=SECOND, limit=100):
+    while await events.backend.purge(GROUP, mark_us=SECOND, limit=100):
         pass
-    await leave(events.backend, "worker", GROUP.stream)
-    letters = await events.backend.dead(GROUP.stream, only=DeadFilter())
-    await events.backend.discard(GROUP.stream, [letter.id for letter in letters])
+    await leave(events.backend, "worker", GROUP)
+    letters = await events.backend.dead(GROUP, only=DeadFilter())
+    await events.backend.discard(GROUP, [letter.id for letter in letters])
     keys = await events.keys()
     times = [await events.bench.command("PTTL", key) for key in keys]
     lasting = [key for key, time in zip(keys, times, strict=True) if time == -1]

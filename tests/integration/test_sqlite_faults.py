@@ -27,7 +27,7 @@ from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Message, Stream
 from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.core.record import JobStatus
@@ -36,7 +36,7 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 STREAM = Stream("queue", "work")
-SOURCE = Source(STREAM)
+SOURCE = STREAM
 LEASE_US = 30 * SECOND
 
 _numbers = count(1)

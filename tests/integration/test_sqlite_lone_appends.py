@@ -18,12 +18,12 @@ from headrace.core.backend import Answer, Backend
 from headrace.core.clock import SECOND, SystemClock
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Message, Stream
 from headrace.core.outcome import DONE, Settlement
 from tests.waiting import wait_until
 
 STREAM = Stream("queue", "work")
-SOURCE = Source(STREAM)
+SOURCE = STREAM
 
 _numbers = count(1)
 

@@ -15,7 +15,7 @@ import pytest
 from headrace.backends import open_store
 from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Batch, Message, Source, Stream, group_stream
+from headrace.core.message import Batch, Message, Stream, group_stream
 from headrace.core.topics import BEGINNING, NEW
 from tests.integration.sqlite_member import ORDERED, PLAIN
 from tests.waiting import wait_until
@@ -77,9 +77,7 @@ async def test_a_claim_that_waits_notices_what_another_process_publishes(
     backend: Backend, publisher: subprocess.Popen[bytes]
 ) -> None:
     await backend.join(PLAIN, BEGINNING)
-    waiting = asyncio.ensure_future(
-        backend.claim([Source(PLAIN)], consumer="worker-1", limit=9, suspects=1, wait=60)
-    )
+    waiting = asyncio.ensure_future(backend.claim([PLAIN], consumer="worker-1", limit=9, suspects=1, wait=60))
     tell(publisher)
     async with asyncio.timeout(30):
         assert [claim.id for claim in await waiting] == ["there"]
@@ -99,8 +97,8 @@ async def test_a_reader_that_waits_notices_what_another_process_publishes(
 async def test_a_group_that_is_gone_with_its_file_comes_back(
     backend: Backend, tmp_path: Path, url: str
 ) -> None:
-    source = Source(group_stream("orders", "billing"))
-    await backend.join(source.stream, NEW)
+    source = group_stream("orders", "billing")
+    await backend.join(source, NEW)
     for file in tmp_path.iterdir():
         file.unlink()
     other = open_store(url)
@@ -161,8 +159,8 @@ async def test_every_group_sees_every_event_and_an_ordered_one_in_order_though_a
 async def test_a_group_of_a_file_that_is_gone_comes_back_as_its_member_wants_it(
     backend: Backend, tmp_path: Path
 ) -> None:
-    group = Source(group_stream("orders", "billing"))
-    await backend.join(group.stream, BEGINNING, ordered=True)
+    group = group_stream("orders", "billing")
+    await backend.join(group, BEGINNING, ordered=True)
     for each in tmp_path.glob("jobs.db*"):
         each.unlink()
     events = [Message(id, "placed", b"", key="a") for id in ("a1", "a2")]

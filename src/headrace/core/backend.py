@@ -81,7 +81,7 @@ import msgspec
 from .claim import Claim, Report
 from .examination import Examination
 from .layout import Layout
-from .message import Batch, Message, Source, Stream
+from .message import Batch, Message, Stream
 from .orders import Order, Standing
 from .outcome import DeadReason, Failure, Settlement, Verdict
 from .record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
@@ -128,7 +128,7 @@ class Promoted(msgspec.Struct, frozen=True):
 class Recovery(msgspec.Struct, frozen=True):
     """A message whose lease ran out: queued again, buried at the crash limit, or ended by a cancellation."""
 
-    source: Source
+    stream: Stream
     id: str
     task: str
     worker: str
@@ -322,7 +322,7 @@ class Backend(Inspector, Scheduling, Topics, Counting, Examination):
         """
 
     @abstractmethod
-    async def ensure(self, source: Source, lease_us: int) -> int | None:
+    async def ensure(self, source: Stream, lease_us: int) -> int | None:
         """Make the source claimable and store its lease, which belongs to the stream and holds for all.
 
         Answers the lease that stood there before when it was another; the change is then announced as an
@@ -359,7 +359,7 @@ class Backend(Inspector, Scheduling, Topics, Counting, Examination):
     @abstractmethod
     async def claim(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -416,7 +416,7 @@ class Backend(Inspector, Scheduling, Topics, Counting, Examination):
 
     @abstractmethod
     async def reclaim(
-        self, sources: Sequence[Source], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         """Take messages whose lease ran out from workers that are gone, at most `limit` in one step.
 
@@ -436,7 +436,7 @@ class Backend(Inspector, Scheduling, Topics, Counting, Examination):
         """
 
     @abstractmethod
-    async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
+    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
         """Queue at most `limit` scheduled and retrying messages that are due, the earliest first."""
 
     @abstractmethod

@@ -68,12 +68,6 @@ def group_stream(topic: str, group: str) -> Stream:
     return Stream("group", f"{topic}{GROUP_MARK}{group}")
 
 
-class Source(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker claims from, and what is kept up for it: a stream."""
-
-    stream: Stream
-
-
 #: Before a unique key that a user has given, so that none is taken for one made from arguments.
 GIVEN_KEY: Final = "given:"
 

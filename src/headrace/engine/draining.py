@@ -32,10 +32,10 @@ async def until_drained(parts: WorkerParts) -> None:
 
 async def _nothing_left(parts: WorkerParts) -> bool:
     for topic in tuple(parts.served.topics):
-        if (await parts.store.counts(topic.stream)).due:
+        if (await parts.store.counts(topic)).due:
             return False
-    for source in tuple(parts.served.claimed):
-        counts = await parts.store.counts(source.stream)
+    for stream in tuple(parts.served.claimed):
+        counts = await parts.store.counts(stream)
         waiting = 0 if counts.paused else counts.queued + counts.retrying + counts.due
         if counts.running or waiting:
             return False

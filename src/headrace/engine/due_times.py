@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from headrace.core.clock import SECOND
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.rotation import FEW, Rotation
 
 #: Seconds between two looks at streams where nothing is known to be due, for announcements that went missing.
@@ -21,7 +21,7 @@ class DueTimes:
     def __init__(self) -> None:
         self._due_at: dict[Stream, float] = {}
         self._announced: set[Stream] = set()
-        self._rotation: Rotation[Source] = Rotation()
+        self._rotation: Rotation[Stream] = Rotation()
         self._looked_at = -inf
 
     def heed(self, stream: Stream | None) -> None:
@@ -31,31 +31,29 @@ class DueTimes:
         else:
             self._announced.add(stream)
 
-    def choose(self, sources: Sequence[Source]) -> list[Source]:
+    def choose(self, streams: Sequence[Stream]) -> list[Stream]:
         """Where something is due or may be, and now and then some others. Few streams are all asked."""
         announced, self._announced = self._announced, set()
-        if len(sources) <= FEW:
-            return list(sources)
+        if len(streams) <= FEW:
+            return list(streams)
         now = time.monotonic()
         chosen = [
-            source
-            for source in sources
-            if source.stream in announced or self._due_at.get(source.stream, -inf) <= now
+            stream for stream in streams if stream in announced or self._due_at.get(stream, -inf) <= now
         ]
         if now >= self._looked_at + LOOK:
             self._looked_at = now
-            chosen += self._rotation.some([source for source in sources if source not in chosen])
+            chosen += self._rotation.some([stream for stream in streams if stream not in chosen])
         return chosen
 
-    def forget(self, asked: Sequence[Source]) -> None:
+    def forget(self, asked: Sequence[Stream]) -> None:
         """They were not answered."""
-        for source in asked:
-            self._due_at.pop(source.stream, None)
+        for stream in asked:
+            self._due_at.pop(stream, None)
 
-    def note(self, asked: Sequence[Source], due_in_us: Mapping[Stream, int]) -> None:
+    def note(self, asked: Sequence[Stream], due_in_us: Mapping[Stream, int]) -> None:
         """What the store said of those that were asked; who is not named has nothing that is due."""
         now = time.monotonic()
-        for stream in (source.stream for source in asked):
+        for stream in asked:
             due_at = now + due_in_us.get(stream, inf) / SECOND
             if due_at < self._due_at.get(stream, -inf) - STEP and stream not in self._announced:
                 self._due_at.clear()

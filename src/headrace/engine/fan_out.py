@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.outcome import Retry, Snoozed
 from headrace.core.position import Position, TopicReading
 from headrace.core.topics import LogEntry, Start
@@ -47,7 +47,7 @@ class FanOutReader(WorkerReader):
         self.consumer = consumer
         self.limit: SubscriptionLimit = limit
         self.topic = Stream("topic", topic)
-        self.source = Source(subscription.stream(topic))
+        self.stream = subscription.stream(topic)
         self.position = Position()
         self._read_all = False  # nothing was left behind the last that was read
         self._subscription = subscription
@@ -156,7 +156,7 @@ class FanOutReader(WorkerReader):
 
     def _put(self, entries: tuple[LogEntry, ...], now_us: int) -> None:
         claims = [
-            Claim(self.source.stream, entry.id, entry.body, None, now_us, expires_us=entry.expires_us)
+            Claim(self.stream, entry.id, entry.body, None, now_us, expires_us=entry.expires_us)
             for entry in entries
         ]
         self.limit.take(len(claims))

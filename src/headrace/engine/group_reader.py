@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Source
+from headrace.core.message import Stream
 from headrace.core.outcome import DONE, Done, Settlement, Verdict
 
 from .bundle import bundled
@@ -56,9 +56,9 @@ class GroupReader(QueueReader):
         # A slot carries as many as its handler takes at once.
         self._load = subscription.batch or 1
 
-    def add(self, source: Source) -> None:
+    def add(self, stream: Stream) -> None:
         """Read from this one too, beginning with the claim that may be waiting now."""
-        self.sources = [*self.sources, source]
+        self.streams = [*self.streams, stream]
         self.wake()
         self.room_made()
 
@@ -107,7 +107,7 @@ class GroupReader(QueueReader):
         return self.limit.finished
 
     def _plan(self, ahead: int) -> tuple[int, float]:
-        if not self.sources or self._must_not_ask():
+        if not self.streams or self._must_not_ask():
             return 0, 0.0
         if self._fairness.alone:
             slots, wait = super()._plan(0 if self.subscription.batch else ahead)

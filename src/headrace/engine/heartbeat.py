@@ -76,10 +76,8 @@ class Heartbeat:
         return BEAT_EVERY * random.uniform(0.9, 1.1)
 
     async def _send(self, *, leaving: bool = False) -> Standing:
-        readers = {self._worker: [source.stream for source in self._served.queues]} | {
-            reader.consumer: [source.stream for source in reader.sources]
-            for reader in self._readers
-            if reader.sources
+        readers = {self._worker: list(self._served.queues)} | {
+            reader.consumer: list(reader.streams) for reader in self._readers if reader.streams
         }
         return await self._backend.heartbeat(self._described(), readers, leaving=leaving)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.core.bounds import LONGEST_US
 from headrace.core.clock import SECOND, microseconds
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.signals import LeaseChanged
 
 from .emitter import Emitter
@@ -26,20 +26,20 @@ class Leases:
         self._served = served
         self._asked = self._shortest = microseconds(lease)
         self.shortest = self._shortest / SECOND  # in seconds
-        self._leases = dict.fromkeys((source.stream for source in served.claimed), self._shortest)
+        self._leases = dict.fromkeys(served.claimed, self._shortest)
         self._on_change: list[Callable[[], None]] = []
 
     async def ask_for(self, backend: StreamRouter, emitter: Emitter) -> None:
         """Make the queues claimable under this lease; where it was another, it now holds for all."""
-        for source in self._served.queues:
-            await self.add(source, backend, emitter)
+        for stream in self._served.queues:
+            await self.add(stream, backend, emitter)
 
-    async def add(self, source: Source, backend: StreamRouter, emitter: Emitter) -> None:
+    async def add(self, stream: Stream, backend: StreamRouter, emitter: Emitter) -> None:
         """The same for one that comes later."""
-        previous = await with_retries(lambda: backend.ensure(source, self._asked))
-        self._leases.setdefault(source.stream, self._asked)
+        previous = await with_retries(lambda: backend.ensure(stream, self._asked))
+        self._leases.setdefault(stream, self._asked)
         if previous is not None:
-            emitter.emit(LeaseChanged(source.stream.name, previous / SECOND, self._asked / SECOND))
+            emitter.emit(LeaseChanged(stream.name, previous / SECOND, self._asked / SECOND))
 
     def on_change(self, heard: Callable[[], None]) -> None:
         """Call this when the shortest lease has become another."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.core.claim import Claim
-from headrace.core.message import Source
+from headrace.core.message import Stream
 
 from .emitter import Emitter
 from .finished import FinishedRun
@@ -62,13 +62,13 @@ class QueueReader(WorkerReader):
     def __init__(
         self,
         parts: ReaderParts,
-        sources: Sequence[Source],
+        streams: Sequence[Stream],
         *,
         consumer: str,
         processes: Processes | None = None,
     ) -> None:
         self.consumer = consumer
-        self.sources = sources
+        self.streams = streams
         self.childless = False  # a claim is under way that wants no child work
         self._backend = parts.backend
         self._slots = parts.slots
@@ -155,7 +155,7 @@ class QueueReader(WorkerReader):
         self.due_for_more = self.childless = children == 0
         try:
             return await self._backend.claim(
-                self.sources,
+                self.streams,
                 consumer=self.consumer,
                 limit=limit,
                 suspects=suspects,

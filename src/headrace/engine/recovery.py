@@ -76,14 +76,14 @@ class LeaseRecovery:
         return gap > LONG_GAP * lease or (self._refused and gap >= lease / 2)
 
     def _announce(self, recovery: Recovery) -> None:
-        signal = recovered_event(recovery) if recovery.source.stream.kind == "group" else recovered(recovery)
+        signal = recovered_event(recovery) if recovery.stream.kind == "group" else recovered(recovery)
         if signal is not None:
             self._emitter.emit(signal)
 
 
 def recovered(recovery: Recovery) -> Signal | None:
     """What is said of a job that was taken from a worker that is gone."""
-    names = recovery.id, recovery.task, recovery.source.stream.name
+    names = recovery.id, recovery.task, recovery.stream.name
     if recovery.status is JobStatus.DEAD:
         return JobDied(*names, **_death(recovery))
     if recovery.status is JobStatus.QUEUED:
@@ -93,7 +93,7 @@ def recovered(recovery: Recovery) -> Signal | None:
 
 def recovered_event(recovery: Recovery) -> Signal | None:
     """The same of an event."""
-    stream = recovery.source.stream
+    stream = recovery.stream
     names = recovery.id, recovery.task, stream.topic, stream.group
     if recovery.status is JobStatus.DEAD:
         return EventDied(*names, **_death(recovery))

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.clock import SECOND
 from headrace.core.decoding import DECODE_ERRORS
-from headrace.core.message import EXPIRED_MARK_US, Message, Source, Stream
+from headrace.core.message import EXPIRED_MARK_US, Message, Stream
 from headrace.core.rotation import Rotation
 from headrace.core.schedule import Firing, Schedule, decode_schedule, due, message_at, next_after
 from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, Timetable, advance, establish
@@ -33,14 +33,14 @@ class ScheduleRunner:
     def __init__(
         self,
         backend: StreamRouter,
-        sources: Sequence[Source],
+        streams: Sequence[Stream],
         declared: Iterable[Schedule],
         *,
         emitter: Emitter,
         mark_us: int = EXPIRED_MARK_US,
     ) -> None:
         self._backend = backend
-        self._streams = tuple(source.stream for source in sources)
+        self._streams = tuple(streams)
         self._declared = {
             (stream, each.name): each
             for each in declared

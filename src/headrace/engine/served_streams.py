@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 
 
 class ServedStreams:
     """It grows when a subscription with a pattern finds a topic."""
 
     def __init__(self, queues: Sequence[str]) -> None:
-        self.queues = tuple(Source(Stream("queue", name)) for name in queues)
+        self.queues = tuple(Stream("queue", name) for name in queues)
         self.groups: list[Stream] = []
-        self.topics: list[Source] = []  # where delayed events wait
+        self.topics: list[Stream] = []  # where delayed events wait
         self.claimed = list(self.queues)  # queues and groups: what is claimed from, and recovered
 
-    def add_group(self, source: Source) -> None:
-        self.claimed.append(source)
-        self.groups.append(source.stream)
+    def add_group(self, stream: Stream) -> None:
+        self.claimed.append(stream)
+        self.groups.append(stream)
 
-    def add_topic(self, topic: Source) -> None:
+    def add_topic(self, topic: Stream) -> None:
         if topic not in self.topics:
             self.topics.append(topic)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import TypeVar
 
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.topics import BEGINNING, Start
 
 from .fan_out import FanOutReader
@@ -132,16 +132,15 @@ class Subscriptions:
         else:
             await self._join(subscription, stream, start)
         self._joined.add(stream)
-        self._served.add_topic(Source(Stream("topic", topic)))
+        self._served.add_topic(Stream("topic", topic))
 
     async def _join(self, subscription: Subscription, stream: Stream, start: Start) -> None:
         await self._ask(lambda: self._backend.join(stream, start, ordered=subscription.ordered))
-        source = Source(stream)
-        await self._parts.leases.add(source, self._backend, self._parts.emitter)
-        self._served.add_group(source)
+        await self._parts.leases.add(stream, self._backend, self._parts.emitter)
+        self._served.add_group(stream)
         reader = self._groups[subscription]
-        self._readers.add(reader, [source])
-        reader.add(source)
+        self._readers.add(reader, [stream])
+        reader.add(stream)
 
     async def _begin_fan_out(self, subscription: Subscription, topic: str, start: Start) -> None:
         reader = FanOutReader(
@@ -155,7 +154,7 @@ class Subscriptions:
         )
         await self._ask(reader.find_place)
         self.fan_outs.append(reader)
-        self._readers.add(reader, [reader.source])
+        self._readers.add(reader, [reader.stream])
         if self._reading:
             reader.start()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from headrace.core.claim import Claim
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 
 from .finished import FinishedRun
 from .subscription_limit import SubscriptionLimit
@@ -22,7 +22,7 @@ class WorkerReader(ABC):
     #: The name under which it claims.
     consumer: str
     #: What it claims from.
-    sources: Sequence[Source] = ()
+    streams: Sequence[Stream] = ()
     #: How many of its messages may be in flight; None: as many as there are slots.
     limit: SubscriptionLimit | None = None
     #: Whether what waits for a slot may be handed back. Another worker gets it then.
@@ -68,25 +68,25 @@ class WorkerReader(ABC):
 
 
 class WorkerReaders:
-    """All readers of a worker. Each registers, and with it the sources that it reads."""
+    """All readers of a worker. Each registers, and with it the streams that it reads."""
 
     def __init__(self) -> None:
         self.limited = False  # whether a reader counts what is in flight, and hears of every settlement
         self._readers: list[WorkerReader] = []
         self._only: WorkerReader | None = None  # the reader, where there is one
-        self._by_source: dict[Source, WorkerReader] = {}
+        self._by_stream: dict[Stream, WorkerReader] = {}
         self._known: dict[int, tuple[Stream, WorkerReader | None]] = {}
 
     def __iter__(self) -> Iterator[WorkerReader]:
         return iter(self._readers)
 
-    def add(self, reader: WorkerReader, sources: Iterable[Source]) -> None:
-        """This reader claims from these sources. A reader may be added again with more of them."""
+    def add(self, reader: WorkerReader, streams: Iterable[Stream]) -> None:
+        """This reader claims from these streams. A reader may be added again with more of them."""
         if reader not in self._readers:
             self._readers.append(reader)
         self._only = reader if len(self._readers) == 1 else None
         self.limited = self.limited or reader.limit is not None
-        self._by_source.update(dict.fromkeys(sources, reader))
+        self._by_stream.update(dict.fromkeys(streams, reader))
         self._known.clear()
 
     def of(self, claim: Claim) -> WorkerReader | None:
@@ -97,7 +97,7 @@ class WorkerReaders:
         if found is None or found[0] is not stream:
             if len(self._known) >= MOST_STREAMS:
                 self._known.clear()
-            found = self._known[id(stream)] = stream, self._by_source.get(Source(claim.whole))
+            found = self._known[id(stream)] = stream, self._by_stream.get(claim.whole)
         return found[1]
 
     def split(self, finished: list[FinishedRun]) -> Iterable[tuple[WorkerReader | None, list[FinishedRun]]]:

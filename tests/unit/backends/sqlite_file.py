@@ -15,13 +15,13 @@ from headrace.core.backend import Answer
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock
 from headrace.core.ids import new_id
-from headrace.core.message import NORMAL, Batch, Message, Source, Stream
+from headrace.core.message import NORMAL, Batch, Message, Stream
 
 T = TypeVar("T")
 
 NAMESPACE = "headrace"
 STREAM = Stream("queue", "work")
-SOURCE = Source(STREAM)
+SOURCE = STREAM
 
 
 def message(
@@ -62,7 +62,7 @@ class SqliteFile:
             self.append(*[message(delay_us=delay_us) for _ in range(1000)])
 
     def claim(
-        self, limit: int = 100, *, suspects: int = 1, turn: int = 1, source: Source = SOURCE
+        self, limit: int = 100, *, suspects: int = 1, turn: int = 1, source: Stream = SOURCE
     ) -> list[Claim]:
         request = Request([source], "worker-1", limit, suspects, turn)
         return self.transact(lambda transaction: claim(transaction, request))

@@ -16,13 +16,13 @@ from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Message, Stream
 from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Done, Kept, Settlement
 from tests.waiting import wait_until
 
 STREAM = Stream("queue", "work")
-SOURCE = Source(STREAM)
+SOURCE = STREAM
 
 
 def batch(*messages: Message, number: int = 1, producer: str = "producer") -> Batch:

@@ -13,12 +13,12 @@ from headrace.backends.memory.backend import MemoryBackend
 from headrace.backends.memory.log import Log
 from headrace.backends.memory.store import Store
 from headrace.core.clock import MovableClock
-from headrace.core.message import Batch, Message, Source, Stream, group_stream
+from headrace.core.message import Batch, Message, Stream, group_stream
 from headrace.core.outcome import DONE, Settlement
 from headrace.core.topics import BEGINNING, NEW, Start, TopicRules
 
 TOPIC = Stream("topic", "orders")
-BILLING = Source(group_stream("orders", "billing"))
+BILLING = group_stream("orders", "billing")
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ async def test_a_trimmed_event_is_forgotten(backend: MemoryBackend, store: Store
 
 
 async def test_a_removed_group_is_a_name_and_nothing_more(backend: MemoryBackend, store: Store) -> None:
-    await backend.join(BILLING.stream, BEGINNING)
+    await backend.join(BILLING, BEGINNING)
     await publish(backend, 1, "a", "b")
     await backend.claim([BILLING], consumer="worker", limit=1, suspects=1, wait=0)
-    shelf = weakref.ref(store.shelves[BILLING.stream])
-    await backend.remove_stream(BILLING.stream)
+    shelf = weakref.ref(store.shelves[BILLING])
+    await backend.remove_stream(BILLING)
     gc.collect()
     assert shelf() is None
 
@@ -60,53 +60,53 @@ async def test_a_removed_group_is_a_name_and_nothing_more(backend: MemoryBackend
 async def test_whoever_asks_for_a_removed_group_brings_nothing_back(
     backend: MemoryBackend, store: Store
 ) -> None:
-    await backend.join(BILLING.stream, BEGINNING)
+    await backend.join(BILLING, BEGINNING)
     await publish(backend, 1, "a")
     claims = await backend.claim([BILLING], consumer="worker", limit=1, suspects=1, wait=0)
-    await backend.remove_stream(BILLING.stream)
+    await backend.remove_stream(BILLING)
     await backend.settle([Settlement(claims[0], DONE)])
     await backend.claim([BILLING], consumer="worker", limit=1, suspects=1, wait=0.01)
     await backend.reclaim([BILLING], limit=1)
-    await backend.counts(BILLING.stream)
-    await backend.tend([BILLING.stream], limit=1)
-    assert BILLING.stream not in store.shelves
+    await backend.counts(BILLING)
+    await backend.tend([BILLING], limit=1)
+    assert BILLING not in store.shelves
     assert store.topic(TOPIC).bells == set()
 
 
 async def test_readers_and_claims_leave_no_bell_behind(backend: MemoryBackend, store: Store) -> None:
-    await backend.join(BILLING.stream, NEW)
+    await backend.join(BILLING, NEW)
     await backend.read(TOPIC, 0, consumer="reader", limit=1, wait=0.001)
     waiting = [
         asyncio.ensure_future(backend.read(TOPIC, 0, consumer="reader", limit=1, wait=10)),
         asyncio.ensure_future(backend.claim([BILLING], consumer="worker", limit=1, suspects=1, wait=10)),
     ]
     await asyncio.sleep(0)
-    assert len(store.topic(TOPIC).bells) == len(store.group(BILLING.stream).bells) == 1
+    assert len(store.topic(TOPIC).bells) == len(store.group(BILLING).bells) == 1
     for task in waiting:
         task.cancel()
     await asyncio.wait(waiting)
-    assert store.topic(TOPIC).bells == store.group(BILLING.stream).bells == set()
+    assert store.topic(TOPIC).bells == store.group(BILLING).bells == set()
     assert not any(backend._waiting.values())
 
 
 async def test_the_keys_of_an_ordered_group_are_forgotten(backend: MemoryBackend, store: Store) -> None:
-    await backend.join(BILLING.stream, BEGINNING, ordered=True)
+    await backend.join(BILLING, BEGINNING, ordered=True)
     for number, key in enumerate("abcabc"):
         await publish(backend, number + 1, f"{key}-{number}", key=key)
     while claims := await backend.claim([BILLING], consumer="worker", limit=2, suspects=1, wait=0):
         await backend.settle([Settlement(claim, DONE) for claim in claims])
-    group = store.group(BILLING.stream)
+    group = store.group(BILLING)
     assert (group.parking._holders, group.parking._lines, len(group.parking)) == ({}, {}, 0)
     assert group.entries == {}
 
 
 async def test_groups_share_the_bytes_of_an_event(backend: MemoryBackend, store: Store) -> None:
-    groups = [Source(group_stream("orders", name)) for name in ("billing", "mail")]
+    groups = [group_stream("orders", name) for name in ("billing", "mail")]
     for group in groups:
-        await backend.join(group.stream, BEGINNING)
+        await backend.join(group, BEGINNING)
     await publish(backend, 1, "a")
     await backend.claim(groups, consumer="worker", limit=2, suspects=1, wait=0)
-    first, second = (store.group(group.stream).entries["a"].message for group in groups)
+    first, second = (store.group(group).entries["a"].message for group in groups)
     assert first is second
 
 

@@ -30,7 +30,7 @@ from headrace.backends.sqlite.transaction import Transaction
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream, group_stream
+from headrace.core.message import Batch, Message, Stream, group_stream
 from headrace.core.outcome import DONE, Done, Kept, Settlement
 from headrace.core.topics import BEGINNING, TopicRules
 from tests.unit.backends.sqlite_file import NAMESPACE, SOURCE, STREAM, SqliteFile, message
@@ -38,7 +38,7 @@ from tests.unit.backends.sqlite_file import NAMESPACE, SOURCE, STREAM, SqliteFil
 HOUR = 3600 * SECOND
 
 TOPIC = Stream("topic", "orders")
-GROUP, ORDERED = Source(group_stream("orders", "billing")), Source(group_stream("orders", "index"))
+GROUP, ORDERED = group_stream("orders", "billing"), group_stream("orders", "index")
 NUMBERS = count(1)
 
 #: All that touch messages or events; the other tables are small.
@@ -155,7 +155,7 @@ def fill_topic(file: SqliteFile, count: int) -> None:
     for group in (GROUP, ORDERED):
         file.transact(
             lambda transaction, group=group: groups.join(  # type: ignore[misc]
-                transaction, group.stream, BEGINNING, ordered=group is ORDERED
+                transaction, group, BEGINNING, ordered=group is ORDERED
             )
         )
     for _ in range(count // 1000):
@@ -174,7 +174,7 @@ def trim(file: SqliteFile) -> None:
 
     def run(transaction: Transaction) -> None:
         log.arrange(transaction, TOPIC, TopicRules(retention_us=SECOND, strict=False))
-        assert retention.tend(transaction, [GROUP.stream], 100, {}).trimmed == 100
+        assert retention.tend(transaction, [GROUP], 100, {}).trimmed == 100
 
     file.clock.advance(7200)
     file.transact(run)
@@ -209,7 +209,7 @@ def promote(file: SqliteFile) -> None:
         lambda file: settle_all(file, file.claim(10, source=ORDERED), DONE),
         lambda file: is_something_ready(file.connection, NAMESPACE, [GROUP], suspects=True),
         lambda file: topic_records.count(file.connection, NAMESPACE, TOPIC, file.clock.now_us()),
-        lambda file: topic_records.count(file.connection, NAMESPACE, ORDERED.stream, file.clock.now_us()),
+        lambda file: topic_records.count(file.connection, NAMESPACE, ORDERED, file.clock.now_us()),
         lambda file: log.read(file.connection, NAMESPACE, TOPIC, 1000, limit=100, now_us=1),
         trim,
     ],

@@ -15,7 +15,7 @@ from headrace.backends.sqlite.transaction import Transaction, resolve
 from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
-from headrace.core.message import FRESH, Source, Trouble
+from headrace.core.message import FRESH, Trouble
 from headrace.core.outcome import (
     DONE,
     Cancelled,
@@ -243,6 +243,6 @@ def test_counts_agree_with_the_rows_whatever_was_done(file: SqliteFile, seed: in
 
 def test_streams_of_two_namespaces_in_one_file_are_kept_apart(file: SqliteFile) -> None:
     file.append(message("here"))
-    elsewhere = resolve(file.connection, "elsewhere", [Source(STREAM)])
+    elsewhere = resolve(file.connection, "elsewhere", [STREAM])
     assert elsewhere == []
     assert records.look(file.connection, "elsewhere", STREAM, "here", file.clock.now_us()) is None

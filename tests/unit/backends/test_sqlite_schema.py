@@ -19,7 +19,7 @@ from headrace.backends.sqlite.steering import read_lease
 from headrace.backends.sqlite.transaction import Transaction
 from headrace.core.errors import ConfigurationError
 from headrace.core.lease import Lease
-from headrace.core.message import Batch, Message, Source, Stream, group_stream
+from headrace.core.message import Batch, Message, Stream, group_stream
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_file_from_before_topics_keeps_its_jobs_and_takes_events(connection: C
     connection.begin()
     transaction = Transaction(connection, namespace="n", now_us=8, waited_for=False)
     publish(transaction, Batch(Stream("topic", "t"), "producer", 1, [Message("e", "placed", b"")]))
-    sources = [Source(Stream("queue", "s")), Source(group_stream("t", "g"))]
+    sources = [Stream("queue", "s"), group_stream("t", "g")]
     claims = claim(transaction, Request(sources, "worker-1", 9, 1, 1))
     transaction.finish()
     connection.commit()

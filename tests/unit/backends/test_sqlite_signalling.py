@@ -15,12 +15,12 @@ from headrace.backends.sqlite.backend import SqliteBackend
 from headrace.core.backend import Backend
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Message, Stream
 from headrace.core.record import JobStatus
 from tests.waiting import wait_until
 
 STREAM = Stream("queue", "work")
-SOURCE = Source(STREAM)
+SOURCE = STREAM
 
 #: Seconds after which nobody looks by himself, and in which a signal has long been heard.
 EVER, SOON = 3600.0, 10.0

@@ -21,7 +21,7 @@ from headrace.backends.sqlite.watch import Listener
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Message, Stream
 from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.core.record import WorkerInfo
@@ -29,7 +29,7 @@ from tests.heartbeats import beat
 from tests.waiting import wait_until, wait_until_sync
 
 STREAM = Stream("queue", "work")
-SOURCE = Source(STREAM)
+SOURCE = STREAM
 LEASE_US = 30 * SECOND
 
 

@@ -22,7 +22,7 @@ from headrace.backends.sqlite.watch import ReadBell
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
 from headrace.core.ids import new_id
-from headrace.core.message import FRESH, Batch, Message, Source, Stream, Trouble, group_stream
+from headrace.core.message import FRESH, Batch, Message, Stream, Trouble, group_stream
 from headrace.core.outcome import (
     DONE,
     Cancelled,
@@ -42,7 +42,7 @@ from tests.waiting import wait_until
 
 TOPIC = Stream("topic", "orders")
 GROUP = group_stream("orders", "billing")
-SOURCE = Source(GROUP)
+SOURCE = GROUP
 FAILED = FRESH.failed(Trouble(1, "failed", "worker-1", "oops"))
 FAILURE = Failure("ValueError", "oops")
 
@@ -179,7 +179,7 @@ def test_times_in_the_log_never_fall(shop: Shop) -> None:
     shop.publish(event("e2"))
     shop.publish(event("e3", delay=1))
     shop.file.clock.advance(2)
-    shop.file.transact(lambda transaction: recovery.promote(transaction, [Source(TOPIC)], 100))
+    shop.file.transact(lambda transaction: recovery.promote(transaction, [TOPIC], 100))
     times = [row[0] for row in shop.file.connection.rows("SELECT at_us FROM headrace_events ORDER BY event")]
     assert len(times) == 3
     assert times == sorted(times)
@@ -337,7 +337,7 @@ async def test_a_group_that_has_drawn_everything_and_a_reader_do_not_lock_the_fi
         reading = await backend.read(TOPIC, 0, consumer="reader", limit=9, wait=0)
         assert [entry.id for entry in reading.entries] == [held.id]
         assert (await backend.read(TOPIC, 1, consumer="reader", limit=9, wait=0.1)).entries == ()
-        assert (await backend.promote([Source(TOPIC), SOURCE], limit=9)).count == 0
+        assert (await backend.promote([TOPIC, SOURCE], limit=9)).count == 0
         assert (await backend.counts(GROUP)).running == 1
         assert [record.scheduled for record in await backend.topics()] == [1]
     writer.undo()

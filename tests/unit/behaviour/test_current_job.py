@@ -9,7 +9,7 @@ import pytest
 
 from headrace import App, HeadraceError, JobStatus, RetryPolicy, current_job
 from headrace.core.clock import MovableClock, microseconds
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from tests.unit.behaviour.work import LONG, drain, pass_time, until
 
 
@@ -128,7 +128,7 @@ async def test_a_job_whose_worker_was_lost_is_redelivered_on_its_next_attempt(
         return current_job().attempt, current_job().redelivered
 
     job = await see.enqueue()
-    source = Source(Stream("queue", "default"))
+    source = Stream("queue", "default")
     await app._home.backend.ensure(source, microseconds(LONG))
     (claim,) = await app._home.backend.claim(
         [source], consumer="a worker that dies", limit=1, suspects=0, wait=0

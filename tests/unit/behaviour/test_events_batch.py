@@ -21,7 +21,7 @@ from headrace import (
 from headrace.core.backend import Renewal
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock
-from headrace.core.message import Source, State, group_stream
+from headrace.core.message import State, group_stream
 from headrace.engine import slots as slots_module
 from headrace.engine import worker as worker_module
 from headrace.engine.batches import HOPELESS
@@ -237,7 +237,7 @@ async def test_a_batch_that_crashed_once_comes_back_as_a_batch(app: App, clock: 
     async with app.worker(lease=LONG):
         pass
     await placed(orders, *range(200))
-    backend, source = app._home.backend, Source(group_stream("orders", "index"))
+    backend, source = app._home.backend, group_stream("orders", "index")
     await backend.claim([source], consumer="a worker that dies", limit=200, suspects=0, wait=0)
     clock.advance(LONG + 1)
     await backend.reclaim([source], limit=200)

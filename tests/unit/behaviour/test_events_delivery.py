@@ -28,7 +28,7 @@ from headrace.core.backend import Promoted
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock
 from headrace.core.event import EventEnvelope
-from headrace.core.message import ENVELOPE_VERSION, Source, encode_envelope
+from headrace.core.message import ENVELOPE_VERSION, Stream, encode_envelope
 from headrace.core.outcome import Settlement, Verdict
 from headrace.engine.registry import CallNext
 from tests.unit.behaviour.orders import (
@@ -661,7 +661,7 @@ async def test_a_burst_waits_for_delayed_events_that_are_due(
     async def audit(order: OrderPlaced) -> None:
         seen.append(order.order_id)
 
-    async def late(sources: Sequence[Source], *, limit: int) -> Promoted:
+    async def late(sources: Sequence[Stream], *, limit: int) -> Promoted:
         nonlocal calls
         calls += 1
         return Promoted(0, 100_000) if calls == 1 else await promote(sources, limit=limit)

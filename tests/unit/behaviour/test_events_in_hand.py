@@ -9,7 +9,7 @@ import pytest
 from headrace import App, Delivery, Worker
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock
-from headrace.core.message import Source, group_stream
+from headrace.core.message import group_stream
 from headrace.engine import prefetch_return as prefetch_return_module
 from headrace.engine.group_reader import GroupReader
 from tests.unit.behaviour.orders import OrderPlaced, counts, orders_of, placed, until_done
@@ -87,7 +87,7 @@ async def test_of_those_that_have_crashed_twice_one_is_handled_at_a_time_in_all_
         pass
     await placed(orders, 1, 2)
     store = app._home.backend
-    sources = [Source(group_stream("orders", group)) for group in groups]
+    sources = [group_stream("orders", group) for group in groups]
     for _ in range(2):  # twice somebody takes them, and is never seen again
         clock.advance(61)
         await store.reclaim(sources, limit=8)

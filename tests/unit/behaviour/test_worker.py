@@ -26,7 +26,7 @@ from headrace import (
 from headrace.core.backend import Renewal
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock, microseconds
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.outcome import Outcome, Settlement, Verdict
 from headrace.core.record import Counts
 from headrace.engine import prefetch_return as prefetch_return_module
@@ -509,7 +509,7 @@ async def test_jobs_that_crashed_twice_are_run_one_at_a_time(app: App, clock: Mo
 
 async def crash(app: App, clock: MovableClock, count: int) -> None:
     """Have a worker take so many jobs and die."""
-    backend, sources = app._home.backend, [Source(Stream("queue", "default"))]
+    backend, sources = app._home.backend, [Stream("queue", "default")]
     await backend.ensure(sources[0], microseconds(LONG))
     await backend.claim(sources, consumer="a worker that dies", limit=count, suspects=0, wait=0)
     clock.advance(LONG + 1)

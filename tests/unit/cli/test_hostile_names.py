@@ -17,7 +17,6 @@ from headrace.core.message import (
     FRESH,
     Batch,
     Message,
-    Source,
     Stream,
     Trouble,
     encode_envelope,
@@ -49,7 +48,7 @@ async def tamper(url: str, place: str) -> None:
         queue, topic = Stream("queue", place), Stream("topic", place)
         body = encode_envelope(_envelope(EVIL))
         await store.append(Batch(queue, "p", 1, [Message(LETTER, EVIL, body)]))
-        [claim] = await store.claim([Source(queue)], consumer=EVIL, limit=1, suspects=0, wait=0)
+        [claim] = await store.claim([queue], consumer=EVIL, limit=1, suspects=0, wait=0)
         state = FRESH.failed(Trouble(1, "failed", EVIL, EVIL))
         dead = Dead(state, DeadReason.INVALID, Failure(EVIL, EVIL, EVIL))
         await store.settle([Settlement(claim, dead)])

@@ -12,7 +12,7 @@ from headrace import RetryPolicy, signals
 from headrace.core.claim import Claim
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.ids import new_id
-from headrace.core.message import ENVELOPE_VERSION, Batch, Envelope, Message, Source, Stream, encode_envelope
+from headrace.core.message import ENVELOPE_VERSION, Batch, Envelope, Message, Stream, encode_envelope
 from headrace.engine.bundle import FinishedBundle
 from headrace.engine.emitter import Emitter
 from headrace.engine.executor import Executor
@@ -32,7 +32,7 @@ from headrace.engine.streams import StreamRouter
 from headrace.engine.worker_readers import WorkerReaders
 from tests.routers import open_router
 
-SOURCE = Source(Stream("queue", "work"))
+SOURCE = Stream("queue", "work")
 LEASE = 30.0
 
 
@@ -117,7 +117,7 @@ class Bench:
     async def append(self, task: str = "task", count: int = 1, *, delay: float = 0) -> list[str]:
         self._number += 1
         messages = [message(task, delay) for _ in range(count)]
-        await self.backend.append(Batch(SOURCE.stream, "producer", self._number, messages))
+        await self.backend.append(Batch(SOURCE, "producer", self._number, messages))
         return [each.id for each in messages]
 
     async def claims(self, task: str = "task", count: int = 1) -> list[Claim]:

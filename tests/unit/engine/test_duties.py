@@ -11,7 +11,7 @@ from headrace import signals
 from headrace.core.backend import Promoted, Reclaimed
 from headrace.core.clock import microseconds
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Source
+from headrace.core.message import Stream
 from headrace.engine import promotion as promotion_module
 from headrace.engine.claim_control import ClaimControl
 from headrace.engine.heartbeat import Heartbeat
@@ -54,7 +54,7 @@ async def desk(bench: Bench) -> Desk:
 
 
 async def queued(bench: Bench) -> int:
-    return (await bench.backend.counts(SOURCE.stream)).queued
+    return (await bench.backend.counts(SOURCE)).queued
 
 
 # --- promotion ----------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ async def test_something_due_sooner_ends_the_sleep(
     monkeypatch.setattr(promotion_module, "PROMOTE_FALLBACK", 3600.0)
     promote, looks = bench.backend.promote, 0
 
-    async def watched(sources: Sequence[Source], *, limit: int) -> Promoted:
+    async def watched(sources: Sequence[Stream], *, limit: int) -> Promoted:
         nonlocal looks
         looks += 1
         return await promote(sources, limit=limit)
@@ -159,7 +159,7 @@ class Outage:
         monkeypatch.setattr(bench.backend, "reclaim", self._watched)
 
     async def _watched(
-        self, sources: Sequence[Source], *, limit: int, every_us: int, after_outage: bool
+        self, sources: Sequence[Stream], *, limit: int, every_us: int, after_outage: bool
     ) -> Reclaimed:
         if self.away:
             raise BackendUnavailable("away")
@@ -228,7 +228,7 @@ async def test_the_step_of_a_clock_is_announced(bench: Bench, desk: Desk) -> Non
 async def test_a_worker_announces_itself_and_hears_what_is_paused(bench: Bench, desk: Desk) -> None:
     bench.in_flight.take(buffered := await bench.claims())
     desk.slots.put(buffered)
-    await bench.backend.pause(SOURCE.stream, paused=True)
+    await bench.backend.pause(SOURCE, paused=True)
     await bench.backend.ensure(SOURCE, microseconds(LEASE / 2))
     pause = await desk.heartbeat._beat()
     assert pause is not None
@@ -241,7 +241,7 @@ async def test_a_worker_announces_itself_and_hears_what_is_paused(bench: Bench, 
 
 
 async def test_after_another_lease_reclaim_goes_by_that(bench: Bench, desk: Desk) -> None:
-    bench.leases.changed({SOURCE.stream: microseconds(LEASE / 10)})
+    bench.leases.changed({SOURCE: microseconds(LEASE / 10)})
     pause = await desk.recovery._reclaim()
     assert pause is not None
     assert pause <= LEASE / 10 / 5 * 1.5

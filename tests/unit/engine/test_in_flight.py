@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.core.claim import Claim
-from headrace.core.message import Source, Stream, group_stream
+from headrace.core.message import Stream, group_stream
 from headrace.core.outcome import DONE, Dead, DeadReason, Released
 from headrace.engine.bundle import FinishedBundle, bundled
 from headrace.engine.finished import FinishedRun
@@ -16,7 +16,7 @@ from headrace.engine.in_flight import InFlight
 from headrace.engine.worker_readers import WorkerReader, WorkerReaders
 from tests.unit.engine.bench import SOURCE, Bench
 
-EVENTS = Source(group_stream("orders", "billing"))
+EVENTS = group_stream("orders", "billing")
 
 
 class Reader(WorkerReader):
@@ -59,11 +59,11 @@ def in_flight(bench: Bench) -> InFlight:
     return bench.in_flight
 
 
-def claim(source: Source = SOURCE) -> Claim:
-    return Claim(source.stream, "id", b"", None, claimed_us=1)
+def claim(source: Stream = SOURCE) -> Claim:
+    return Claim(source, "id", b"", None, claimed_us=1)
 
 
-def finished(source: Source = SOURCE) -> FinishedRun:
+def finished(source: Stream = SOURCE) -> FinishedRun:
     return FinishedRun(claim(source), DONE)
 
 
@@ -91,7 +91,7 @@ async def test_each_reader_hears_of_its_own_and_the_sequence_stays(
     jobs, events = Reader(), Reader()
     readers.add(jobs, [SOURCE])
     readers.add(events, [EVENTS])
-    stranger = finished(Source(Stream("queue", "of nobody")))
+    stranger = finished(Stream("queue", "of nobody"))
     first, second, third = finished(), finished(EVENTS), finished()
     in_flight.finish([first, second, third, stranger])
     assert (jobs.heard, events.heard) == ([[first], [third]], [[second]])

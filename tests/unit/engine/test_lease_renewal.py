@@ -122,7 +122,7 @@ async def test_what_was_lost_is_reported_on_the_event_loop(bench: Bench) -> None
 async def test_a_cancellation_is_reported_while_the_lease_is_kept(bench: Bench) -> None:
     watch = Watch(bench)
     bench.held.take(claims := await bench.claims())
-    assert await bench.backend.cancel(SOURCE.stream, claims[0].id, mark_us=1) is CancelAnswer.TOLD
+    assert await bench.backend.cancel(SOURCE, claims[0].id, mark_us=1) is CancelAnswer.TOLD
     watch.keeper.start()
     await wait_until(lambda: watch.reported)
     assert watch.reported[0] == (claims[0], Renewal.CANCELLED)
@@ -220,7 +220,7 @@ async def test_another_lease_renews_all_that_is_held_at_once_and_then_at_its_pac
     watch = Watch(bench, lease=3600)
     bench.held.take(claims := await bench.claims(count=2))
     watch.keeper.start()
-    watch.shortest.changed({SOURCE.stream: microseconds(SHORT)})
+    watch.shortest.changed({SOURCE: microseconds(SHORT)})
     await wait_until(lambda: len(watch.leases.rounds) >= 4)
     await watch.keeper.stop()
     assert watch.leases.rounds[0] == claims
@@ -231,7 +231,7 @@ async def test_what_could_not_be_renewed_at_once_is_tried_again_before_it_is_due
     watch.leases.away = True
     bench.held.take(claims := await bench.claims())
     watch.keeper.start()
-    watch.shortest.changed({SOURCE.stream: microseconds(1800)})
+    watch.shortest.changed({SOURCE: microseconds(1800)})
     await wait_until(lambda: bench.heard)
     watch.leases.away = False
     watch.keeper._woken.set()

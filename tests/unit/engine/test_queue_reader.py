@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from headrace.core.claim import Claim
-from headrace.core.message import Batch, Source
+from headrace.core.message import Batch, Stream
 from headrace.core.outcome import DONE
 from headrace.engine import queue_reader as queue_reader_module
 from headrace.engine.finished import FinishedRun
@@ -37,7 +37,7 @@ class Desk:
 
     async def _watched(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -114,7 +114,7 @@ async def test_a_claim_that_wants_no_child_work_ends_when_a_child_is_free(
     free = 0
     desk.fetcher._free_children = lambda: free  # type: ignore[method-assign]
     work = msgspec.structs.replace(message("task"), child=True)
-    await desk.bench.backend.append(Batch(SOURCE.stream, "another producer", 1, [work]))
+    await desk.bench.backend.append(Batch(SOURCE, "another producer", 1, [work]))
     step = asyncio.ensure_future(desk.fetcher._step())
     await wait_until(lambda: desk.fetcher.childless)
     desk.fetcher.room_made()

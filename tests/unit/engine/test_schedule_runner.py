@@ -20,7 +20,7 @@ from headrace.engine.schedule_runner import BEATEN, LOOK, LOOK_IDLE, ScheduleRun
 from tests.heartbeats import beat
 from tests.unit.engine.bench import SOURCE, Bench
 
-STREAM = SOURCE.stream
+STREAM = SOURCE
 
 
 def schedule(timing: Timing, name: str = "tidy", queue: str = "work") -> Schedule:

@@ -11,7 +11,7 @@ from headrace import BackendUnavailable, JobStatus, signals
 from headrace.core.claim import Claim
 from headrace.core.errors import RequestRefused
 from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Message, Stream
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.engine.finished import FinishedRun
 from headrace.engine.settler import BATCH
@@ -19,7 +19,7 @@ from tests.routers import open_router
 from tests.settling import Settling
 from tests.waiting import wait_until
 
-SOURCE = Source(Stream("queue", "work"))
+SOURCE = Stream("queue", "work")
 
 
 class Desk:
@@ -60,7 +60,7 @@ class Desk:
     async def claims(self, count: int) -> list[Claim]:
         self._number += 1
         messages = [Message(new_id(), "send", b"") for _ in range(count)]
-        await self.backend.append(Batch(SOURCE.stream, "producer", self._number, messages))
+        await self.backend.append(Batch(SOURCE, "producer", self._number, messages))
         return await self.backend.claim([SOURCE], consumer="worker", limit=count, suspects=0, wait=0)
 
     async def finish(self, count: int = 1) -> list[Claim]:
@@ -161,7 +161,7 @@ async def test_one_that_cannot_be_written_is_given_up_and_the_others_are_written
     assert list(verdicts) == claims
     assert verdicts.pop(claims[2]) is Verdict.LOST
     assert set(verdicts.values()) == {Verdict.KEPT}
-    record = await desk.backend.look(SOURCE.stream, claims[2].id)
+    record = await desk.backend.look(SOURCE, claims[2].id)
     assert record is not None
     assert record.status is JobStatus.RUNNING
     (error,) = [signal for signal in desk.heard if isinstance(signal, signals.BackendError)]

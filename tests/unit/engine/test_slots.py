@@ -144,7 +144,7 @@ async def test_suspects_go_before_what_is_buffered(bench: Bench) -> None:
     innocent = await bench.claims(count=2)
     trouble = Trouble(1, "crashed", "worker")
     crashed = FRESH.crashed(trouble).crashed(trouble)
-    suspect = Claim(SOURCE.stream, "suspect", b"", 0, claimed_us=0, state=crashed)
+    suspect = Claim(SOURCE, "suspect", b"", 0, claimed_us=0, state=crashed)
     slots.put(innocent)
     slots.put([suspect])
     assert list(slots.ready) == [suspect, *innocent]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace import App, ConfigurationError, JobStatus, RetryPolicy
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.testing import Clock, Kit
 from tests.waiting import wait_until
 
@@ -93,7 +93,7 @@ async def test_a_job_that_runs_does_not_lose_its_lease_when_time_is_moved(app: A
         job = await work.enqueue()
         await started.wait()
         kit.clock.advance(3600)
-        reclaimed = await kit._store.reclaim([Source(Stream("queue", "default"))], limit=10)
+        reclaimed = await kit._store.reclaim([Stream("queue", "default")], limit=10)
         assert reclaimed.recovered == ()
         go_on.set()
         assert await job.result(timeout=10) == "done"

@@ -27,7 +27,7 @@ from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock, ClockWatch
 from headrace.core.errors import BackendUnavailable
 from headrace.core.examination import Finding, ok
-from headrace.core.message import Batch, Source, Stream
+from headrace.core.message import Batch, Stream
 from headrace.core.orders import Order, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
@@ -86,9 +86,9 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def ensure(self, source: Source, lease_us: int) -> int | None:
+    async def ensure(self, source: Stream, lease_us: int) -> int | None:
         with self._lock:
-            return self._store.ensure(source.stream, lease_us, self._now_us())
+            return self._store.ensure(source, lease_us, self._now_us())
 
     async def remove_stream(self, stream: Stream) -> bool:
         with self._lock:
@@ -100,7 +100,7 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
 
     async def claim(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -117,7 +117,7 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
                 if self._was_woken(consumer) or claims or left <= 0:
                     return claims
                 # Hung up under the same lock, so that nothing can arrive in between unnoticed.
-                hung = self._hang_bell([source.stream for source in sources], consumer)
+                hung = self._hang_bell(list(sources), consumer)
             await self._heard(hung, left)
 
     def _was_woken(self, consumer: str) -> bool:
@@ -163,17 +163,17 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, sources: Sequence[Source], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         with self._lock:
             now_us = self._now_us()
             stepped_us = self._watch.step_us(now_us, self._watch.elapsed_us())
             if stepped_us or after_outage:
-                self._store.restart_leases([source.stream for source in sources], now_us)
+                self._store.restart_leases(list(sources), now_us)
             reclaimed = self._store.reclaim(sources, limit, now_us)
             return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
 
-    async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
+    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
         with self._lock:
             return self._store.promote(sources, limit, self._now_us())
 

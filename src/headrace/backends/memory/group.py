@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from headrace.core.claim import Claim, size_of
 from headrace.core.deferred_keys import DeferredKeys
-from headrace.core.message import NORMAL, Source, Stream
+from headrace.core.message import NORMAL, Stream
 from headrace.core.orders import Order
 from headrace.core.record import JobStatus, Record
 from headrace.core.topics import BEGINNING, Ordering, Start, may_park
@@ -148,9 +148,9 @@ class GroupShelf(Shelf):
     # --- drawing -----------------------------------------------------------------------------------------
 
     def take(
-        self, source: Source, lane: int, limit: int, room: int, consumer: str, now_us: int
+        self, stream: Stream, lane: int, limit: int, room: int, consumer: str, now_us: int
     ) -> list[Claim]:
-        claims = super().take(source, lane, limit, room, consumer, now_us)
+        claims = super().take(stream, lane, limit, room, consumer, now_us)
         room -= size_of(claims)
         if lane == DRAWING and len(claims) < limit and room > 0:
             for _ in range(limit - len(claims)):
@@ -158,7 +158,7 @@ class GroupShelf(Shelf):
                 if entry is None:
                     break
                 self.lanes.put(DRAWING, entry)
-            claims += super().take(source, lane, limit - len(claims), room, consumer, now_us)
+            claims += super().take(stream, lane, limit - len(claims), room, consumer, now_us)
         return claims
 
     def _draw(self) -> Entry | None:

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.backend import CRASH_LIMIT, CRASHED, Answer, CancelAnswer, Recovery, Renewal, ReplayAnswer
 from headrace.core.claim import Claim, Report
 from headrace.core.errors import Moved
-from headrace.core.message import EXPIRED_MARK_US, FRESH, Batch, Message, Source, Trouble
+from headrace.core.message import EXPIRED_MARK_US, FRESH, Batch, Message, Stream, Trouble
 from headrace.core.orders import CancelOrder, LeaseOrder, PauseOrder
 from headrace.core.outcome import (
     DONE,
@@ -128,11 +128,10 @@ class Shelf(Stock):
     # --- out and back ------------------------------------------------------------------------------------
 
     def take(
-        self, source: Source, lane: int, limit: int, room: int, consumer: str, now_us: int
+        self, stream: Stream, lane: int, limit: int, room: int, consumer: str, now_us: int
     ) -> list[Claim]:
         """At most `limit`, and no more once they have `room` bytes."""
         claims: list[Claim] = []
-        stream = source.stream
         running, numbers = self.running, self._numbers
         for entry in self.lanes.take(lane, limit, room):
             message = entry.message
@@ -245,7 +244,7 @@ class Shelf(Stock):
         for entry in self.running.values():
             entry.leased_us = min(entry.leased_us, now_us)
 
-    def recover(self, source: Source, limit: int, now_us: int) -> list[Recovery]:
+    def recover(self, source: Stream, limit: int, now_us: int) -> list[Recovery]:
         if self._is_ahead(now_us):
             self.restart_leases(now_us)
         if not self.overdue(now_us):
@@ -267,7 +266,7 @@ class Shelf(Stock):
         first = next(iter(self.running.values()), None)
         return first is not None and first.leased_us + self.lease.at(now_us) <= now_us
 
-    def _recover(self, source: Source, entry: Entry, now_us: int) -> Recovery:
+    def _recover(self, source: Stream, entry: Entry, now_us: int) -> Recovery:
         state = entry.state.crashed(Trouble(now_us, "crashed", entry.worker)).logged(entry.log)
         worker = entry.worker
         if entry.cancelled_for_us is not None:

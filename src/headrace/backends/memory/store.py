@@ -16,7 +16,7 @@ from headrace.core.backend import CLAIM_BYTES, Promoted, Reclaimed, Recovery
 from headrace.core.claim import Claim, size_of
 from headrace.core.lanes import first_of, is_child_work_first, is_from_bottom
 from headrace.core.layout import Layout
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.orders import Order, ScheduleOrder, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import WORKER_TTL_US, WorkerInfo
@@ -229,14 +229,14 @@ class Store:
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    def take(self, sources: Sequence[Source], wanted: ClaimLimits, consumer: str, now_us: int) -> list[Claim]:
+    def take(self, sources: Sequence[Stream], wanted: ClaimLimits, consumer: str, now_us: int) -> list[Claim]:
         shelves = self._open_shelves(sources, wanted.turn, now_us)
         with_children = [each for each in shelves if each[1].lanes.held_children] if wanted.children else []
         children = wanted.children
 
         room = CLAIM_BYTES
 
-        def take_from(shelves: list[tuple[Source, Shelf]], lane: int, limit: int) -> list[Claim]:
+        def take_from(shelves: list[tuple[Stream, Shelf]], lane: int, limit: int) -> list[Claim]:
             nonlocal room
             claims: list[Claim] = []
             for source, shelf in shelves:
@@ -269,9 +269,9 @@ class Store:
             claims += take(lane, wanted.limit - len(claims))
         return claims
 
-    def _open_shelves(self, sources: Sequence[Source], turn: int, now_us: int) -> list[tuple[Source, Shelf]]:
+    def _open_shelves(self, sources: Sequence[Stream], turn: int, now_us: int) -> list[tuple[Stream, Shelf]]:
         first = first_of(len(sources), turn)
-        shelves = [(source, self.shelf(source.stream)) for source in (*sources[first:], *sources[:first])]
+        shelves = [(source, self.shelf(source)) for source in (*sources[first:], *sources[:first])]
         for _, shelf in shelves:
             if isinstance(shelf, GroupShelf) and not shelf.joined:
                 shelf.note_member(now_us, wants_order=None)
@@ -290,15 +290,15 @@ class Store:
         for stream in streams:
             self.shelf(stream).restart_leases(now_us)
 
-    def reclaim(self, sources: Sequence[Source], limit: int, now_us: int) -> Reclaimed:
+    def reclaim(self, sources: Sequence[Stream], limit: int, now_us: int) -> Reclaimed:
         recovered: list[Recovery] = []
         for source in sources:
-            recovered += self.shelf(source.stream).recover(source, limit - len(recovered), now_us)
-        more = any(self.shelf(source.stream).overdue(now_us) for source in sources)
+            recovered += self.shelf(source).recover(source, limit - len(recovered), now_us)
+        more = any(self.shelf(source).overdue(now_us) for source in sources)
         return Reclaimed(tuple(recovered), more)
 
-    def promote(self, sources: Sequence[Source], limit: int, now_us: int) -> Promoted:
-        shelves = [self.shelf(source.stream) for source in sources]
+    def promote(self, sources: Sequence[Stream], limit: int, now_us: int) -> Promoted:
+        shelves = [self.shelf(source) for source in sources]
         for promoted in range(limit + 1):
             due = [(due_us, shelf) for shelf in shelves if (due_us := shelf.agenda.first_us()) is not None]
             if not due:

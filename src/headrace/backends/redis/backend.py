@@ -12,7 +12,7 @@ from headrace.core.claim import Claim, Report
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotDurable
 from headrace.core.layout import decode_layout
-from headrace.core.message import Batch, Source, Stream
+from headrace.core.message import Batch, Stream
 from headrace.core.orders import MissedOrder, Order, PauseOrder, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import WORKER_TTL_US, Record, WorkerInfo
@@ -73,7 +73,7 @@ class RedisBackend(
         self._readers: dict[str, Reader | Readers] = {}
         self._tails: dict[str, Tail] = {}
         self._paused: set[Stream] = set()
-        self._ensured: dict[Stream, tuple[Source, int]] = {}
+        self._ensured: dict[Stream, tuple[Stream, int]] = {}
         self._notices = Notices()
         self._turns = count(1)
         self._looks: Rotation[Stream] = Rotation()
@@ -158,12 +158,12 @@ class RedisBackend(
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def ensure(self, source: Source, lease_us: int) -> int | None:
+    async def ensure(self, source: Stream, lease_us: int) -> int | None:
         await self._store.demand("worker")
-        self._store.keep(source.stream)
-        await self._list(source.stream)
-        previous = await self._store.run(self._store.queue(source.stream).call(ENSURE, lease_us))
-        self._ensured[source.stream] = (source, lease_us)
+        self._store.keep(source)
+        await self._list(source)
+        previous = await self._store.run(self._store.queue(source).call(ENSURE, lease_us))
+        self._ensured[source] = (source, lease_us)
         return int(previous) if previous and previous.isdigit() and int(previous) != lease_us else None
 
     async def append(self, batch: Batch) -> list[Answer]:
@@ -218,7 +218,7 @@ class RedisBackend(
 
     async def claim(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -226,7 +226,7 @@ class RedisBackend(
         children: int | None = None,
         wait: float,
     ) -> list[Claim]:
-        queues = [self._store.queue(source.stream) for source in sources]
+        queues = [self._store.queue(source) for source in sources]
         reader = self._reader(consumer)
         return await reader.claim(
             wanted(
@@ -270,15 +270,15 @@ class RedisBackend(
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, sources: Sequence[Source], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         return await self._recoverer.reclaim(sources, limit, every_us, after_outage=after_outage)
 
-    async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
+    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
         promoted = 0
         waits: dict[Queue, int] = {}
         troubles: list[BackendUnavailable] = []
-        queues = [self._store.queue(source.stream) for source in sources]
+        queues = [self._store.queue(source) for source in sources]
         while queues and promoted < limit:
             # Many at once: where a queue has many parts, one round trip after the other would be late.
             some = queues[: min(PROMOTE_AT_ONCE, limit - promoted)]

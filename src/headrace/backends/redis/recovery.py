@@ -14,7 +14,7 @@ from headrace.core.clock import SECOND, ClockWatch
 from headrace.core.decoding import DECODE_ERRORS, text_of
 from headrace.core.errors import BackendUnavailable
 from headrace.core.lease import DEFAULT_LEASE
-from headrace.core.message import Source, State, Stream, Trouble, encode_state
+from headrace.core.message import State, Stream, Trouble, encode_state
 from headrace.core.outcome import DeadReason
 from headrace.core.record import JobStatus
 
@@ -74,8 +74,8 @@ class Recoverer:
         self._store = store
         self._turns = Turns(store)
         self._looking = asyncio.Lock()
-        self._sources: Sequence[Source] = ()
-        self._left: list[Source] = []  # to be looked at in this scan
+        self._sources: Sequence[Stream] = ()
+        self._left: list[Stream] = []  # to be looked at in this scan
         self._places: dict[Stream, tuple[int, bytes]] = {}
         self._every_us = 0
         self._after_outage = False
@@ -86,14 +86,14 @@ class Recoverer:
         self._until_time = 1  # scans until the server is asked what time it is
 
     async def reclaim(
-        self, sources: Sequence[Source], limit: int, every_us: int, *, after_outage: bool
+        self, sources: Sequence[Stream], limit: int, every_us: int, *, after_outage: bool
     ) -> Reclaimed:
         # Several workers of one process share this.
         async with self._looking:
             return await self._reclaim(sources, limit, every_us, after_outage=after_outage)
 
     async def _reclaim(
-        self, sources: Sequence[Source], limit: int, every_us: int, *, after_outage: bool
+        self, sources: Sequence[Stream], limit: int, every_us: int, *, after_outage: bool
     ) -> Reclaimed:
         self._left = [] if after_outage else [source for source in self._left if source in sources]
         if not self._left and not await self._begin(sources, every_us, after_outage=after_outage):
@@ -101,7 +101,7 @@ class Recoverer:
         recovered = await self._look(limit)
         return Reclaimed(tuple(recovered), bool(self._left), stepped_us=self._seen_step())
 
-    async def _begin(self, sources: Sequence[Source], every_us: int, *, after_outage: bool) -> bool:
+    async def _begin(self, sources: Sequence[Stream], every_us: int, *, after_outage: bool) -> bool:
         """Begin a scan; False: another worker makes one."""
         if not sources:
             return True
@@ -120,7 +120,7 @@ class Recoverer:
             if not left and self._turns.trouble is not None:
                 raise self._turns.trouble  # nothing of this look has got through
         # Those that were away come last: each may take a while, and the others are to be looked at in time.
-        self._left = sorted(left, key=lambda source: source.stream in self._away)
+        self._left = sorted(left, key=lambda source: source in self._away)
         self._note_if_late(self._began_us)
         return True
 
@@ -133,29 +133,29 @@ class Recoverer:
             looked_at += 1
             try:
                 recovered += await self._step(source, limit - len(recovered))
-                self._away.pop(source.stream, None)
+                self._away.pop(source, None)
             except BackendUnavailable as error:
-                self._places.pop(source.stream, None)
-                self._store.pass_over(self._store.queue(source.stream), error)
+                self._places.pop(source, None)
+                self._store.pass_over(self._store.queue(source), error)
                 self._note_trouble()
                 troubles.append(error)
-            if source.stream in self._places:
+            if source in self._places:
                 break
             self._left.pop(0)
         if troubles and len(troubles) == looked_at:
             raise troubles[0]
         return recovered
 
-    async def _step(self, source: Source, limit: int) -> list[Recovery]:
-        queue, asked_us = self._store.queue(source.stream), self._store.elapsed_us()
+    async def _step(self, source: Stream, limit: int) -> list[Recovery]:
+        queue, asked_us = self._store.queue(source), self._store.elapsed_us()
         is_empty = not await self._store.command("HLEN", queue.keys.ids)
         # First connect, if need be: the id must be that of the run which gets the call.
         run_id = "" if is_empty else await self._store.run_id(queue)
         self._note_if_late(asked_us)
         if is_empty:
-            self._places.pop(source.stream, None)
+            self._places.pop(source, None)
             return []  # one command for a stream that is empty, as most are most of the time
-        found = await self._overdue(queue, run_id, limit, after_outage=self._is_after_outage(source.stream))
+        found = await self._overdue(queue, run_id, limit, after_outage=self._is_after_outage(source))
         if found.stepped_us:
             # All streams must hear of it now: the next look will not see it any more.
             self._stepped_us, self._after_outage = found.stepped_us, True
@@ -165,7 +165,7 @@ class Recoverer:
             await self._rebase(queue)
             return []
         if found.lane:
-            self._places[source.stream] = (found.lane, found.after)
+            self._places[source] = (found.lane, found.after)
         return await self._take(queue, source, found.lease_ms, found.messages)
 
     async def _overdue(self, queue: Queue, run_id: str, limit: int, *, after_outage: bool) -> Found:
@@ -188,7 +188,7 @@ class Recoverer:
     def _note_trouble(self) -> None:
         """A stream could not be looked at. All that are left wait for it, and were last looked at before."""
         for source in self._left:
-            self._away.setdefault(source.stream, self._began_us - self._every_us)
+            self._away.setdefault(source, self._began_us - self._every_us)
 
     def _note_if_late(self, asked_us: int) -> None:
         """The same when an answer was so long in coming that a server must have stood still."""
@@ -207,13 +207,13 @@ class Recoverer:
         since_us = self._away.get(stream, inf)
         return self._after_outage or self._store.elapsed_us() - since_us >= self._half_lease_us
 
-    async def _has_stepped(self, source: Source) -> bool:
+    async def _has_stepped(self, source: Stream) -> bool:
         """Whether the server's clock was set. Each look at a stream that is not empty tells as well: this is
         for those who only wait. On a cluster there is no clock that all have in common."""
         self._until_time = (self._until_time or TIME_EVERY) - 1
         if self._store.is_cluster or self._until_time:
             return self._stepped_us != 0
-        run_id = await self._store.run_id(self._store.queue(source.stream))
+        run_id = await self._store.run_id(self._store.queue(source))
         asked_us = self._store.elapsed_us()
         seconds, microseconds = await self._store.command("TIME")
         self._store.learn_time(seconds, microseconds)
@@ -230,7 +230,7 @@ class Recoverer:
         return stepped_us
 
     async def _take(
-        self, queue: Queue, source: Source, lease_ms: int, overdue: list[Overdue]
+        self, queue: Queue, source: Stream, lease_ms: int, overdue: list[Overdue]
     ) -> list[Recovery]:
         if not overdue:
             return []

@@ -8,7 +8,7 @@ from math import inf
 
 from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.record import WORKER_TTL_US
 
 from .faults import is_out_of_memory
@@ -49,21 +49,21 @@ class Turns:
         #: Why the turn could not be asked for.
         self.trouble: BackendUnavailable | None = None
 
-    async def are_empty(self, sources: Sequence[Source]) -> bool:
+    async def are_empty(self, sources: Sequence[Stream]) -> bool:
         """Whether there is nothing in any of the streams, so that nobody need take the turn. One command, but
         on a cluster, where no command may ask about all."""
         if self._store.is_cluster:
             return False
-        keys = [self._store.queue(source.stream).keys.ids for source in sources]
+        keys = [self._store.queue(source).keys.ids for source in sources]
         if await self._store.command("EXISTS", *keys):
             return False
         self._had_at = self._store.elapsed_us()  # to have looked at all is as good as a turn
         self._looks_at_all = []
         return True
 
-    async def take(self, sources: Sequence[Source], every_us: int) -> bool:
+    async def take(self, sources: Sequence[Stream], every_us: int) -> bool:
         """Whether it is ours."""
-        key = self._store.keys.turn([source.stream for source in sources])
+        key = self._store.keys.turn(list(sources))
         held_ms = max(1, round(every_us * HELD_SHARE / 1000))
         self.trouble = None
         try:
@@ -71,7 +71,7 @@ class Turns:
             [reply] = await self._store.commands(words, tolerates=is_out_of_memory)
         except BackendUnavailable as error:
             # On a cluster the node of this key says nothing of the others.
-            self._store.pass_over(self._store.queue(sources[0].stream), error)
+            self._store.pass_over(self._store.queue(sources[0]), error)
             self.trouble, reply = error, b"OK"
         if reply is None:
             return False
@@ -84,7 +84,7 @@ class Turns:
         self._had_at = now_us
         return True
 
-    async def streams(self, sources: Sequence[Source], known: Container[Stream]) -> list[Source]:
+    async def streams(self, sources: Sequence[Stream], known: Container[Stream]) -> list[Stream]:
         """Those to look at in this turn, among them `known` ones of which something is the matter."""
         assert self._had_at is not None
         if len(self._looks_at_all) == 2 and self._had_at < self._looks_at_all[0]:
@@ -97,17 +97,17 @@ class Turns:
         # A long lease runs out only after nobody remembers who had it.
         self._gone |= dict.fromkeys(await self._left_by_the_gone(sources), self._had_at + self._long_us)
         self._gone = {stream: until for stream, until in self._gone.items() if until >= self._had_at}
-        urgent = [source for source in sources if source.stream in self._gone or source.stream in known]
+        urgent = [source for source in sources if source in self._gone or source in known]
         some = islice(chain(sources[self._next :], sources), FEW)
         self._next = (self._next + FEW) % len(sources)
         return list(dict.fromkeys([*urgent, *some]))
 
-    async def _left_by_the_gone(self, sources: Sequence[Source]) -> set[Stream]:
+    async def _left_by_the_gone(self, sources: Sequence[Stream]) -> set[Stream]:
         """The streams of workers that no longer announce themselves."""
         try:
             workers: list[bytes] = await self._store.command("HGETALL", self._store.keys.workers)
         except BackendUnavailable as error:
-            self._store.pass_over(self._store.queue(sources[0].stream), error)
+            self._store.pass_over(self._store.queue(sources[0]), error)
             return set()
         latest_us = self._store.now_us() + WORKER_TTL_US - GONE_AFTER
         streams: set[Stream] = set()

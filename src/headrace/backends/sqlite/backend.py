@@ -26,7 +26,7 @@ from headrace.core.backend import (
 )
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import Clock, ClockWatch
-from headrace.core.message import Batch, Source, Stream
+from headrace.core.message import Batch, Stream
 from headrace.core.orders import Order, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
@@ -101,8 +101,8 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def ensure(self, source: Source, lease_us: int) -> int | None:
-        stream = source.stream
+    async def ensure(self, source: Stream, lease_us: int) -> int | None:
+        stream = source
 
         def stands(connection: Connection) -> Answered[int | None] | None:
             same = steering.read_lease(connection, self._namespace, stream).us == lease_us
@@ -128,7 +128,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
 
     async def claim(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -157,7 +157,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
         return []
 
     async def _try_to_claim(
-        self, session: Session, request: Request, sources: Sequence[Source]
+        self, session: Session, request: Request, sources: Sequence[Stream]
     ) -> list[Claim]:
         request = msgspec.structs.replace(request, sources=sources)
 
@@ -202,13 +202,13 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, sources: Sequence[Source], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         watch = self._clock_watch
         self._stepped_us += watch.step_us(self._clock.now_us(), watch.elapsed_us())
         restart = after_outage or self._stepped_us != 0
 
-        async def reclaim(sources: Sequence[Source]) -> Reclaimed:
+        async def reclaim(sources: Sequence[Stream]) -> Reclaimed:
             def nothing(connection: Connection) -> Answered[Reclaimed] | None:
                 now_us = self._clock.now_us()
                 overdue = recovery.is_something_overdue(connection, self._namespace, sources, now_us)
@@ -225,8 +225,8 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
         stepped_us, self._stepped_us = self._stepped_us, 0
         return recovery.reclaimed(answers, stepped_us)
 
-    async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
-        async def promote(sources: Sequence[Source]) -> Promoted:
+    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
+        async def promote(sources: Sequence[Stream]) -> Promoted:
             def nothing(connection: Connection) -> Answered[Promoted] | None:
                 due_us, now_us = recovery.next_due(connection, self._namespace, sources), self._clock.now_us()
                 later = due_us is None or due_us > now_us

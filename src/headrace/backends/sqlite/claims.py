@@ -11,7 +11,7 @@ from headrace.core.backend import CLAIM_BYTES
 from headrace.core.claim import Claim
 from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.lanes import first_of, is_child_work_first, is_from_bottom
-from headrace.core.message import FRESH, Source, State, Stream, decode_state
+from headrace.core.message import FRESH, State, Stream, decode_state
 
 from . import queries
 from .connection import Connection
@@ -32,7 +32,7 @@ class Request(msgspec.Struct, frozen=True):
     """What a worker asks for. `turn` counts the claims of this process; `wishes` says which groups it wants
     to be ordered."""
 
-    sources: Sequence[Source]
+    sources: Sequence[Stream]
     consumer: str
     limit: int
     suspects: int
@@ -44,13 +44,13 @@ class Request(msgspec.Struct, frozen=True):
 def is_something_ready(
     connection: Connection,
     namespace: str,
-    sources: Sequence[Source],
+    sources: Sequence[Stream],
     *,
     suspects: bool,
     children: bool = True,
 ) -> bool:
     """Whether a claim would find something; asked first, since an empty claim must not lock the file."""
-    wanted = listed(source.stream for source in sources)
+    wanted = listed(sources)
     first = SUSPECT if suspects else RETURNED
     if connection.value(queries.IS_SOMETHING_READY, (namespace, wanted, first, int(children))):
         return True
@@ -67,8 +67,8 @@ def claim(transaction: Transaction, request: Request) -> list[Claim]:
     return _hand_out(transaction, streams, seqs, request.consumer) if seqs else []
 
 
-def _groups(sources: Sequence[Source]) -> list[Stream]:
-    return [source.stream for source in sources if source.stream.kind == "group"]
+def _groups(sources: Sequence[Stream]) -> list[Stream]:
+    return [source for source in sources if source.kind == "group"]
 
 
 def _open_streams(transaction: Transaction, request: Request) -> list[OpenStream]:
@@ -121,7 +121,7 @@ def _hand_out(
     transaction: Transaction, streams: list[OpenStream], seqs: list[int], consumer: str
 ) -> list[Claim]:
     connection, now_us = transaction.connection, transaction.now_us
-    names = {stream.number: stream.source.stream for stream in streams}
+    names = {stream.number: stream.source for stream in streams}
     number = new_number()
     array = listed(seqs)
     connection.change(queries.LEASE, (array, now_us, number, _worker(transaction, consumer)))

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from headrace.core.clock import Clock
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 
 from .connection import Connection
 from .faults import Damaged
@@ -63,7 +63,7 @@ class Desk:
         return await self._use().write(step)
 
     async def _apart(
-        self, sources: Sequence[Source], run: Callable[[Sequence[Source]], Awaitable[T]]
+        self, sources: Sequence[Stream], run: Callable[[Sequence[Stream]], Awaitable[T]]
     ) -> AsyncIterator[T]:
         """The answer for all sources together, or, where somebody has damaged one, for each by itself."""
         try:

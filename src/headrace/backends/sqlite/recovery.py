@@ -8,7 +8,7 @@ from typing import Final
 from headrace.core.backend import CRASH_LIMIT, CRASHED, Promoted, Reclaimed, Recovery
 from headrace.core.clock import SECOND
 from headrace.core.job_log import decode_log
-from headrace.core.message import PRODUCER_TTL_US, Source, Trouble
+from headrace.core.message import PRODUCER_TTL_US, Stream, Trouble
 from headrace.core.outcome import DeadReason
 from headrace.core.record import WORKER_TTL_US
 
@@ -32,13 +32,13 @@ NAME_TTL: Final = 86_400 * SECOND
 
 
 def is_something_overdue(
-    connection: Connection, namespace: str, sources: Sequence[Source], now_us: int
+    connection: Connection, namespace: str, sources: Sequence[Stream], now_us: int
 ) -> bool:
     streams = resolve(connection, namespace, sources)
     return bool(connection.value(queries.IS_SOMETHING_OVERDUE, (_overdue(streams, now_us), now_us)))
 
 
-def restart_leases(transaction: Transaction, sources: Sequence[Source]) -> None:
+def restart_leases(transaction: Transaction, sources: Sequence[Stream]) -> None:
     """Nothing is reclaimed for one lease from now, whatever the clock was before."""
     now_us = transaction.now_us
     for stream in resolve(transaction.connection, transaction.namespace, sources):
@@ -47,7 +47,7 @@ def restart_leases(transaction: Transaction, sources: Sequence[Source]) -> None:
         transaction.connection.change(queries.WRITE_LEASE, row)
 
 
-def reclaim(transaction: Transaction, sources: Sequence[Source], limit: int) -> Reclaimed:
+def reclaim(transaction: Transaction, sources: Sequence[Stream], limit: int) -> Reclaimed:
     connection, now_us = transaction.connection, transaction.now_us
     streams = {stream.number: stream for stream in resolve(connection, transaction.namespace, sources)}
     # The clock was set back: a lease must not hold for longer than one lease from now.
@@ -59,7 +59,7 @@ def reclaim(transaction: Transaction, sources: Sequence[Source], limit: int) -> 
     unread: list[int] = []  # the next claim of such a message sends it to the dead letters
     for seq, number, id, task, priority, cancel_us, key, worker, length, log_length in unlisted(rows):
         source = streams[number].source
-        subject = Subject(seq, source.stream, number, id, RUNNING, priority, 0, cancel_us, key)
+        subject = Subject(seq, source, number, id, RUNNING, priority, 0, cancel_us, key)
         trouble = Trouble(now_us, "crashed", worker or "")
         stored, log = unpack_state.take(length), decode_log(unpack_log.take(log_length))
         state = readable_state(stored)
@@ -80,7 +80,7 @@ def reclaim(transaction: Transaction, sources: Sequence[Source], limit: int) -> 
     ledger.write()
     if unread:
         connection.change(queries.RETURN_UNREAD, (listed(unread), now_us))
-        transaction.news.ready.update(source.stream for source in sources)
+        transaction.news.ready.update(sources)
     return Reclaimed(tuple(recovered), more=len(recovered) + len(unread) == limit)
 
 
@@ -97,7 +97,7 @@ def _overdue(streams: Iterable[OpenStream], now_us: int) -> str:
 # --- due times --------------------------------------------------------------------------------------------
 
 
-def next_due(connection: Connection, namespace: str, sources: Sequence[Source]) -> int | None:
+def next_due(connection: Connection, namespace: str, sources: Sequence[Stream]) -> int | None:
     """When the next scheduled or retrying message is due."""
     numbers = [stream.number for stream in resolve(connection, namespace, sources)]
     due_us: int | None = connection.value(queries.NEXT_DUE, (listed(numbers),))
@@ -114,7 +114,7 @@ def all_promoted(answers: Sequence[Promoted]) -> Promoted:
     return Promoted(sum(answer.count for answer in answers), min(waits, default=None))
 
 
-def promote(transaction: Transaction, sources: Sequence[Source], limit: int) -> Promoted:
+def promote(transaction: Transaction, sources: Sequence[Stream], limit: int) -> Promoted:
     connection, now_us = transaction.connection, transaction.now_us
     due: list[Due] = []
     for stream in resolve(connection, transaction.namespace, sources):
@@ -123,21 +123,21 @@ def promote(transaction: Transaction, sources: Sequence[Source], limit: int) -> 
             due += [(at_us, seq, stream, place) for at_us, seq in unlisted(found)]
     due = sorted(due, key=lambda row: row[:2])[:limit]
     _write_to_logs(transaction, due)
-    queued = [row for row in due if row[2].source.stream.kind != "topic"]
+    queued = [row for row in due if row[2].source.kind != "topic"]
     if queued:
         connection.change(queries.PROMOTE, (listed(seq for _, seq, _, _ in queued), now_us))
     for _, _, stream, place in queued:
         transaction.count(stream.number, place, -1)
         transaction.count(stream.number, FIRST_PRIORITY, 1)
-        transaction.news.ready.add(stream.source.stream)
+        transaction.news.ready.add(stream.source)
     return promoted(len(due), next_due(connection, transaction.namespace, sources), now_us)
 
 
 def _write_to_logs(transaction: Transaction, due: list[Due]) -> None:
     """Events that are due."""
-    for topic in dict.fromkeys(stream.source.stream for _, _, stream, _ in due):
+    for topic in dict.fromkeys(stream.source for _, _, stream, _ in due):
         if topic.kind == "topic":
-            seqs = [seq for _, seq, stream, _ in due if stream.source.stream == topic]
+            seqs = [seq for _, seq, stream, _ in due if stream.source == topic]
             write_due(transaction, topic, seqs)
 
 

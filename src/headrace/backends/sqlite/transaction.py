@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from headrace.core.lease import Lease
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.orders import DueOrder, Order
 
 from . import queries
@@ -115,15 +115,15 @@ class OpenStream(NamedTuple):
     """A stream that sources name, as it stands now."""
 
     number: int
-    source: Source
+    source: Stream
     lease: Lease
     paused: bool
     held_children: bool
 
 
-def resolve(connection: Connection, namespace: str, sources: Sequence[Source]) -> list[OpenStream]:
+def resolve(connection: Connection, namespace: str, sources: Sequence[Stream]) -> list[OpenStream]:
     """The streams of the sources, in their order; one that nobody made yet is left out."""
-    wanted = listed([source.stream for source in sources])
+    wanted = listed(list(sources))
     rows = unlisted(connection.value(queries.RESOLVE_STREAMS, (namespace, wanted)))
     return [
         OpenStream(number, sources[index], Lease.stored(*lease), bool(paused), bool(held_children))

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from headrace.core.clock import Clock
-from headrace.core.message import Source, Stream
+from headrace.core.message import Stream
 from headrace.core.orders import Order
 
 from . import upkeep_queries
@@ -56,7 +56,7 @@ class ClaimBell(Bell):
     def __init__(
         self,
         poke: Callable[[], None],
-        sources: Sequence[Source],
+        sources: Sequence[Stream],
         consumer: str,
         *,
         suspects: bool,
@@ -64,7 +64,7 @@ class ClaimBell(Bell):
     ) -> None:
         super().__init__(poke)
         self.sources = sources
-        self.streams = frozenset(source.stream for source in sources) | _topics(sources)
+        self.streams = frozenset(sources) | _topics(sources)
         self.consumer = consumer
         self.suspects = suspects
         self.children = children
@@ -89,9 +89,9 @@ class ReadBell(Bell):
         return is_behind(connection, namespace, self.topic, self.position)
 
 
-def _topics(sources: Sequence[Source]) -> frozenset[Stream]:
+def _topics(sources: Sequence[Stream]) -> frozenset[Stream]:
     """From whose logs groups of these sources draw."""
-    streams = (source.stream for source in sources)
+    streams = (source for source in sources)
     return frozenset(Stream("topic", stream.topic) for stream in streams if stream.kind == "group")
 
 
@@ -138,7 +138,7 @@ class Watch:
 
     @contextmanager
     def claiming(
-        self, sources: Sequence[Source], consumer: str, *, suspects: bool, children: bool
+        self, sources: Sequence[Stream], consumer: str, *, suspects: bool, children: bool
     ) -> Iterator[ClaimBell]:
         bell = ClaimBell(self._poke, sources, consumer, suspects=suspects, children=children)
         self._claims.add(bell)

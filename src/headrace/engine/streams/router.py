@@ -18,7 +18,7 @@ from headrace.core.backend import Answer, Backend, LeaseKeeper, Promoted, Reclai
 from headrace.core.claim import Claim, Report
 from headrace.core.errors import HeadraceError, Moved, NotDurable
 from headrace.core.layout import Layout, whole_stream
-from headrace.core.message import Batch, Source, Stream
+from headrace.core.message import Batch, Stream
 from headrace.core.orders import LayoutOrder, Order, Standing
 from headrace.core.outcome import Settlement, Verdict
 from headrace.core.record import WorkerInfo
@@ -92,10 +92,10 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def ensure(self, source: Source, lease_us: int) -> int | None:
-        self._layouts.served.add(source.stream)
-        plan = await self._layouts.plan(source.stream)
-        self._leases[source.stream] = lease_us
+    async def ensure(self, source: Stream, lease_us: int) -> int | None:
+        self._layouts.served.add(source)
+        plan = await self._layouts.plan(source)
+        self._leases[source] = lease_us
         previous = await self.store.ensure(source, lease_us)
         if plan is not None:
             await self._make_ready(plan)
@@ -108,7 +108,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
             return
         new = [part for part in plan.parts if part != plan.stream and self._ensured.get(part) != lease_us]
         for part in new:
-            await self.store.ensure(Source(part), lease_us)
+            await self.store.ensure(part, lease_us)
         if new:
             await self._splitting.follow_pause(plan.stream, new)
         self._ensured.update((part, lease_us) for part in new)
@@ -128,7 +128,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
 
     def claim(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -138,7 +138,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
     ) -> Coroutine[Any, Any, list[Claim]]:
         self._consumers.add(consumer)
         whole = self._layouts.whole
-        if all([source.stream in whole for source in sources]):
+        if all([source in whole for source in sources]):
             return self.store.claim(
                 sources, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
             )
@@ -148,7 +148,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
 
     async def _claim(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -170,10 +170,10 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
             for claim in claims
         ]
 
-    async def _claimable(self, sources: Sequence[Source]) -> list[Source]:
+    async def _claimable(self, sources: Sequence[Stream]) -> list[Stream]:
         """All parts of these, ready to be claimed from."""
         for source in sources:
-            plan = await self._layouts.plan(source.stream)
+            plan = await self._layouts.plan(source)
             if plan is not None:
                 await self._make_ready(plan)
         return await self._sources(sources)
@@ -194,14 +194,14 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, sources: Sequence[Source], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         reclaimed = await self.store.reclaim(
             await self._sources(sources), limit=limit, every_us=every_us, after_outage=after_outage
         )
         return recovered_of_whole(reclaimed)
 
-    async def promote(self, sources: Sequence[Source], *, limit: int) -> Promoted:
+    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
         return promoted_of_whole(await self.store.promote(await self._sources(sources), limit=limit))
 
     async def prune(self, *, limit: int) -> int:
@@ -229,7 +229,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
     async def _with_parts(self, streams: Sequence[Stream]) -> list[Stream]:
         """These and their parts. Pause and lease of a stream are known under its own name, also where only
         its parts have messages."""
-        parts = [place.stream for place in await self._sources(map(Source, streams))]
+        parts = list(await self._sources(streams))
         return list(dict.fromkeys((*streams, *parts)))
 
     def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
@@ -241,11 +241,11 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
 
         return self.store.listen(hear_of_whole)
 
-    async def _sources(self, sources: Iterable[Source]) -> list[Source]:
+    async def _sources(self, sources: Iterable[Stream]) -> list[Stream]:
         """All parts, as a worker knows them: it hears of changes, and asks with its beats."""
-        places: list[Source] = []
+        places: list[Stream] = []
         for source in sources:
-            plan = await self._layouts.plan(source.stream)
+            plan = await self._layouts.plan(source)
             places += [source] if plan is None else plan.sources
         return places
 

@@ -8,7 +8,7 @@ from zlib import crc32
 import msgspec
 
 from headrace.core.layout import Generation, Layout, part_stream, parts_of
-from headrace.core.message import Message, Source, Stream
+from headrace.core.message import Message, Stream
 
 
 def hash_of(text: str) -> int:
@@ -41,8 +41,8 @@ class Plan(msgspec.Struct, frozen=True):
         return parts_of(self.stream, self.layout.current)
 
     @property
-    def sources(self) -> list[Source]:
-        return [Source(part) for part in self.parts]
+    def sources(self) -> list[Stream]:
+        return list(self.parts)
 
     def likely(self, id: str) -> Stream:
         """Where a message of this id is, unless it has a key or was there before the last change."""

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.core.backend import Promoted, Reclaimed, Recovery
 from headrace.core.layout import whole_stream
-from headrace.core.message import Source, Stream, group_stream
+from headrace.core.message import Stream, group_stream
 from headrace.core.orders import (
     CancelOrder,
     DueOrder,
@@ -55,8 +55,8 @@ def recovered_of_whole(reclaimed: Reclaimed) -> Reclaimed:
 
 
 def _recovery(recovery: Recovery) -> Recovery:
-    source = Source(whole_stream(recovery.source.stream))
-    return msgspec.structs.replace(recovery, source=source)
+    source = whole_stream(recovery.stream)
+    return msgspec.structs.replace(recovery, stream=source)
 
 
 def standing_of_whole(standing: Standing) -> Standing:

@@ -11,7 +11,7 @@ from headrace.backends.memory.store import Store
 from headrace.core.backend import Answer
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND, MovableClock
-from headrace.core.message import Batch, Message, Source, Stream, UniqueKey, group_stream
+from headrace.core.message import Batch, Message, Stream, UniqueKey, group_stream
 from headrace.core.outcome import Done, Outcome, Settlement, Verdict
 from headrace.core.position import Position, TopicReading
 from headrace.core.topics import BEGINNING, GroupRecord, Start, TopicRecord
@@ -50,14 +50,14 @@ class PartedOrders:
     ) -> Stream:
         group = group_stream("orders", name)
         await self.processes[by].join(group, start, ordered=ordered)
-        await self.processes[by].ensure(Source(group), LEASE_US)
+        await self.processes[by].ensure(group, LEASE_US)
         return group
 
     async def claim(
         self, group: Stream, limit: int = 100, *, by: int = 0, wait: float = 0, consumer: str | None = None
     ) -> list[Claim]:
         return await self.processes[by].claim(
-            [Source(group)], consumer=consumer or f"worker-{by}", limit=limit, suspects=limit, wait=wait
+            [group], consumer=consumer or f"worker-{by}", limit=limit, suspects=limit, wait=wait
         )
 
     async def claim_ids(self, group: Stream, limit: int = 100, *, by: int = 0) -> list[str]:
@@ -80,7 +80,7 @@ class PartedOrders:
         return finished
 
     async def promote(self, *groups: Stream) -> int:
-        sources = [Source(TOPIC), *map(Source, groups)]
+        sources = [TOPIC, *groups]
         return (await self.backend.promote(sources, limit=100)).count
 
     async def read(

@@ -15,14 +15,14 @@ from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotDurable
 from headrace.core.ids import new_id
 from headrace.core.layout import PARTS_MOST, Generation, Layout, part_stream, parts_of
-from headrace.core.message import Batch, Message, Source, Stream, UniqueKey
+from headrace.core.message import Batch, Message, Stream, UniqueKey
 from headrace.core.outcome import Done, Settlement
 from headrace.engine.streams import StreamRouter
 from tests.layouts import propose, seal
 from tests.waiting import wait_until
 
 QUEUE = Stream("queue", "emails")
-SOURCE = Source(QUEUE)
+SOURCE = QUEUE
 
 
 class Shaky(MemoryBackend):

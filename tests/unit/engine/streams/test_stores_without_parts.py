@@ -13,7 +13,7 @@ from headrace.core.backend import Backend, PartitionedStore
 from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.layout import WHOLE
-from headrace.core.message import Batch, Message, Source, Stream
+from headrace.core.message import Batch, Message, Stream
 from headrace.core.outcome import Done, Settlement
 from headrace.core.topics import BEGINNING
 from headrace.engine.streams import StreamRouter
@@ -40,9 +40,9 @@ def router() -> StreamRouter:
 
 
 async def test_its_streams_are_used_as_they_are(router: StreamRouter) -> None:
-    await router.ensure(Source(QUEUE), microseconds(30))
+    await router.ensure(QUEUE, microseconds(30))
     await router.append(Batch(QUEUE, "producer", 1, [Message("job", "greet", b"")]))
-    [claim] = await router.claim([Source(QUEUE)], consumer="worker", limit=9, suspects=9, wait=0)
+    [claim] = await router.claim([QUEUE], consumer="worker", limit=9, suspects=9, wait=0)
     assert (claim.id, claim.stream, claim.whole) == ("job", QUEUE, QUEUE)
     await router.settle([Settlement(claim, Done())])
     assert (await router.counts(QUEUE)).running == 0

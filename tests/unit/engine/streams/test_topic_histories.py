@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.core.claim import Claim
 from headrace.core.clock import SECOND
-from headrace.core.message import Message, Source, Stream
+from headrace.core.message import Message, Stream
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Released, Retry, Verdict
 from tests.unit.engine.streams.parted_orders import PartedOrders
 
@@ -110,12 +110,12 @@ class History:
         """Time passes: what is due is due, and what nobody has renewed is taken away."""
         self.orders.clock.advance(seconds)
         backend = self.orders.processes[process]
-        sources = [Source(group.stream) for group in self.groups]
+        sources = [group.stream for group in self.groups]
         await backend.promote(sources, limit=1000)
         recovered = (await backend.reclaim(sources, limit=1000)).recovered
         for group in self.groups:
             for each in recovered:
-                if each.source.stream == group.stream:
+                if each.stream == group.stream:
                     del group.held[each.id]
                     if each.status.over:
                         group.over.add(each.id)

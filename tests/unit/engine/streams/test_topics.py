@@ -10,7 +10,7 @@ from headrace.core.backend import Renewal
 from headrace.core.clock import SECOND, microseconds
 from headrace.core.errors import UnknownEvent
 from headrace.core.layout import WHOLE
-from headrace.core.message import Source, UniqueKey, group_stream
+from headrace.core.message import UniqueKey, group_stream
 from headrace.core.outcome import Retry, Verdict
 from headrace.core.topics import BEGINNING, NEW, Start, Tended, TopicRules
 from tests.unit.engine.streams.parted_orders import TOPIC, PartedOrders, ids_of
@@ -182,10 +182,10 @@ async def test_a_group_has_one_lease_and_one_pause(orders: PartedOrders) -> None
     await orders.backend.pause(group, paused=False)
     assert len(await orders.claim(group)) == 12
     orders.clock.advance(29)
-    assert (await orders.backend.reclaim([Source(group)], limit=100)).recovered == ()
+    assert (await orders.backend.reclaim([group], limit=100)).recovered == ()
     orders.clock.advance(2)
-    recovered = (await orders.backend.reclaim([Source(group)], limit=100)).recovered
-    assert {each.source.stream for each in recovered} == {group}
+    recovered = (await orders.backend.reclaim([group], limit=100)).recovered
+    assert {each.stream for each in recovered} == {group}
     assert len(recovered) == 12
 
 

@@ -16,7 +16,7 @@ from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import new_id
 from headrace.core.layout import Generation, generation_of, part_stream, parts_of, whole_stream
-from headrace.core.message import FRESH, Batch, Message, Source, Stream, UniqueKey, group_stream
+from headrace.core.message import FRESH, Batch, Message, Stream, UniqueKey, group_stream
 from headrace.core.orders import CancelOrder, DueOrder, Order, PauseOrder
 from headrace.core.outcome import Dead, DeadReason, Done, Failure, Settlement
 from headrace.core.record import Counts, JobStatus, WorkerInfo
@@ -27,7 +27,7 @@ from tests.heartbeats import beat
 from tests.waiting import wait_until
 
 QUEUE = Stream("queue", "emails")
-SOURCE = Source(QUEUE)
+SOURCE = QUEUE
 DAY = 24 * 3600.0
 
 
