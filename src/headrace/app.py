@@ -11,7 +11,8 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
 
 from headrace.admin import Admin
-from headrace.backends import chosen_url, open_backend
+from headrace.backends import chosen_backend, chosen_url
+from headrace.core.backend import Backend
 from headrace.core.checks import unknown_option
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.codec import Codec, checked_codec
@@ -62,14 +63,16 @@ Durability = Literal["default", "relaxed", "replicated", "fsync"]
 class App:
     """Tasks, a store, and the workers that run the one on the other.
 
-    The URL and the options are checked here; the store is opened on first use and closed by `async with app:`
-    or `await app.close()`, after which it may be opened again.
+    The store is named by a URL, or given as `store=`: one of your own, see `headrace.store`. The URL and the
+    options are checked here; the store is opened on first use and closed by `async with app:` or `await
+    app.close()`, after which it may be opened again.
     """
 
     def __init__(
         self,
         url: str | None = None,
         *,
+        store: Backend | None = None,
         namespace: str = "headrace",
         lifespan: Callable[[App], AbstractAsyncContextManager[Any]]
         | Callable[[], AbstractAsyncContextManager[Any]]
@@ -86,26 +89,26 @@ class App:
     ) -> None:
         for name in unknown:
             raise unknown_option("App()", name, _options_of(App.__init__))
-        self.url = chosen_url(url)
-        self._clock = clock or SystemClock()
+        self.url = chosen_url(url) if store is None or url is not None else None
+        clock = clock or SystemClock()
         self._max_payload = positive_number("max_payload", max_payload, unit="bytes")
         self._result_ttl = seconds("result_ttl", result_ttl)
-        backend = open_backend(
+        backend = chosen_backend(
             self.url,
+            store,
             namespace=checked_name("namespace", namespace),
             durability=durability,
-            clock=self._clock,
+            clock=clock,
         )
         self._emitter = Emitter()
         bound = None if lifespan is None else bound_lifespan(lifespan, self)
         self._registry = Registry(bound, checked_lines(job_logs))
-        self._home = Home(backend)
+        self._home = Home(backend, clock)
         self._home.before_close(self._emitter.settle)
         self._jobs = Jobs(
             home=self._home,
             registry=self._registry,
             emitter=self._emitter,
-            clock=self._clock,
             codec=checked_codec(codec),
             max_payload=self._max_payload,
             queue_limit=None if queue_limit is None else positive_number("queue_limit", queue_limit),
@@ -116,7 +119,6 @@ class App:
             home=self._home,
             registry=self._registry,
             emitter=self._emitter,
-            clock=self._clock,
             codec=codec,
             max_payload=self._max_payload,
             retry=checked_retry(retry),
@@ -131,10 +133,10 @@ class App:
         log_signals(self._emitter.on)
 
     def __repr__(self) -> str:
-        return f"<App on {self.store}>"
+        return f"<App on {self.description}>"
 
     @property
-    def store(self) -> str:
+    def description(self) -> str:
         """The store in a few words, without a password."""
         return self._home.backend.description
 

@@ -170,7 +170,7 @@ def find_job(app: App, id: str, place: Place) -> JobInfo:
     """What the store knows of a job, or of an event in hand; a failure when it is nothing."""
     info = app.sync.admin.job(id, **place.options)
     if info is None:
-        where = f"in {place.words}" if place != Place() else f"in {app.store}"
+        where = f"in {place.words}" if place != Place() else f"in {app.description}"
         noun = "event" if place.topic else "job"
         raise click.ClickException(
             f"{where} nothing is known of {noun} {id}: it never was, or is over and forgotten"

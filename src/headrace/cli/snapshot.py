@@ -38,7 +38,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 def snapshot(app: App) -> Snapshot:
     """How things stand now."""
     admin = app.sync.admin
-    return Snapshot(app.store, datetime.now(UTC), admin.queues(), admin.topics(), admin.workers())
+    return Snapshot(app.description, datetime.now(UTC), admin.queues(), admin.topics(), admin.workers())
 
 
 async def look(app: App) -> Snapshot:
@@ -46,7 +46,7 @@ async def look(app: App) -> Snapshot:
     admin = app.admin
     with impatience():
         return Snapshot(
-            app.store,
+            app.description,
             datetime.now(UTC),
             await admin.queues(),
             await admin.topics(),

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from headrace.core.backend import Backend
+from headrace.core.clock import AppClock, Clock, SystemClock
 from headrace.core.errors import AppClosed, BackendUnavailable
 
 from .loop_thread import LoopThread
@@ -37,12 +38,15 @@ _homes: weakref.WeakSet[Home] = weakref.WeakSet()
 class Home:
     """Opens the store on first use, and closes it wherever it is open."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, clock: Clock | None = None) -> None:
         self._main = backend  # the first session has it, any other a twin
+        self._own_clock = clock or SystemClock()
+        self.clock = AppClock(self._own_clock)
         self._sessions: dict[asyncio.AbstractEventLoop, Session] = {}
-        self._thread: LoopThread | None = None
         self._short_lived = False  # a loop has ended without closing the app: the next may do so too
         self._left: list[Backend] = []  # stores of such loops, which are still to be closed
+        self.declared_topics: set[str] = set()  # those whose rules the store has
+        self._thread: LoopThread | None = None
         self._closed = 0  # how often the app was closed
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._lock = threading.Lock()
@@ -77,6 +81,20 @@ class Home:
     @property
     def has_thread(self) -> bool:
         return self._thread is not None
+
+    @contextmanager
+    def swapped(self, backend: Backend, clock: Clock) -> Iterator[None]:
+        """Use another store and another clock for a while, on loops that end before this does. The app's own
+        store is neither opened nor touched meanwhile. For tests."""
+        own = self._main, self._sessions, self._left, self._short_lived, self.declared_topics
+        self._main, self._sessions, self._left, self._short_lived = backend, {}, [], False
+        self.declared_topics = set()
+        self.clock.follow(clock)
+        try:
+            yield
+        finally:
+            self._main, self._sessions, self._left, self._short_lived, self.declared_topics = own
+            self.clock.follow(self._own_clock)
 
     def before_close(self, closer: Callable[[], Awaitable[None]]) -> None:
         """Await `closer` on every loop where the store is about to be closed."""

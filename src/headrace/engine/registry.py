@@ -7,6 +7,7 @@ import inspect
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -147,6 +148,15 @@ class Registry:
     def use(self, middleware: Middleware) -> None:
         """Wrap every run; the first added is the outermost."""
         self._middleware.append(middleware)
+
+    @contextmanager
+    def wrapped_by(self, middleware: Middleware) -> Iterator[None]:
+        """Wrap every run for a while, outside all other middleware. For tests."""
+        self._middleware.insert(0, middleware)
+        try:
+            yield
+        finally:
+            self._middleware.remove(middleware)
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self.handlers.values())

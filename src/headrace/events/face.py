@@ -9,7 +9,6 @@ from itertools import count
 from typing import Any
 
 from headrace.core.backend import Answer
-from headrace.core.clock import Clock
 from headrace.core.codec import Codec
 from headrace.core.duration import Duration
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable, QueueFull
@@ -44,7 +43,6 @@ class Events:
         home: Home,
         registry: Registry,
         emitter: Emitter,
-        clock: Clock,
         codec: Codec | None,
         max_payload: int,
         retry: RetryPolicy | RetryFunction,
@@ -53,7 +51,6 @@ class Events:
         self._home = home
         self._registry = registry
         self._emitter = emitter
-        self._clock = clock
         self._codec = codec
         self._max_payload = max_payload
         self._retry = retry
@@ -61,7 +58,6 @@ class Events:
         self.around: SendingWrapper | None = None  # whoever traces what is sent
         self._topics: dict[str, Topic[Any]] = {}
         self._handled: list[Handled] = []
-        self._arranged: set[str] = set()
         self._fan_outs = count(1)
 
     # --- declaring ---------------------------------------------------------------------------------------
@@ -97,7 +93,7 @@ class Events:
             wanted=wanted,
             schema_version=options.schema_version,
             window_us=options.window_us,
-            clock=self._clock,
+            clock=self._home.clock,
             codec=self._codec,
             max_payload=self._max_payload,
             inherit=self._inherit,
@@ -248,10 +244,10 @@ class Events:
     ) -> list[Answer]:
         since = time.monotonic() if since is None else since
         stream = Stream("topic", topic.name)
-        if topic.name not in self._arranged:
+        if topic.name not in self._home.declared_topics:
             left = since + PATIENCE - time.monotonic()
             await patiently(lambda: self._home.backend.arrange(stream, topic.rules), within=max(0.0, left))
-            self._arranged.add(topic.name)
+            self._home.declared_topics.add(topic.name)
         answers = await self._home.producer.append(stream, messages, None, since)
         if EventPublished in self._emitter.wanted:
             for message, answer in zip(messages, answers, strict=True):

@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeVar
 from msgspec import UNSET
 
 from headrace.core.backend import Answer
-from headrace.core.clock import Clock
 from headrace.core.codec import Codec
 from headrace.core.errors import ConfigurationError, NotDurable, QueueFull, UnknownTask
 from headrace.core.message import Message, Stream
@@ -49,7 +48,6 @@ class Jobs:
         home: Home,
         registry: Registry,
         emitter: Emitter,
-        clock: Clock,
         codec: Codec | None,
         max_payload: int,
         queue_limit: int | None,
@@ -66,7 +64,7 @@ class Jobs:
         self.around: SendingWrapper | None = None  # whoever traces what is sent
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._declared: dict[str, Declared] = {}
-        self._letters = Letters(clock=clock, max_payload=max_payload, mark_ttl=result_ttl)
+        self._letters = Letters(clock=home.clock, max_payload=max_payload, mark_ttl=result_ttl)
         self.lookup = JobLookup(home=home, declared=self._declared, codec=codec, mark_ttl=result_ttl)
 
     def declare(

@@ -45,7 +45,7 @@ class Letters:
     """Writes messages: encodes once, checks the size, carries the options given for this call."""
 
     def __init__(self, *, clock: Clock, max_payload: int, mark_ttl: float) -> None:
-        self._now_us = clock.now_us
+        self._clock = clock
         self._mark_us = microseconds(mark_ttl)
         self._max_payload = max_payload
 
@@ -72,7 +72,7 @@ class Letters:
 
     def _plain(self, declared: Declared, payload: bytes) -> Message:
         id, task = new_id(), declared.options.name
-        envelope = Envelope(ENVELOPE_VERSION, id, task, self._now_us(), None, None, payload)
+        envelope = Envelope(ENVELOPE_VERSION, id, task, self._clock.now_us(), None, None, payload)
         body = encode_envelope(envelope)
         return Message(id, task, body, declared.priority, fresh=True, child=declared.child)
 
@@ -93,7 +93,7 @@ class Letters:
         task, options = declared.options, call.options
         id = new_id() if options.job_id is UNSET else options.job_id
         headers = None if options.headers is UNSET else options.headers
-        now_us = self._now_us()
+        now_us = self._clock.now_us()
         envelope = Envelope(
             ENVELOPE_VERSION, id, task.name, now_us, headers, _overrides(options, now_us), payload
         )

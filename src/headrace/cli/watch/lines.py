@@ -28,7 +28,7 @@ async def text_lines(app: App, every: float) -> None:
                 for concern in concerns(seen.queues, seen.topics, seen.workers, looking.findings):
                     echo(f"! {concern.text}")
             else:
-                echo(f"{app.store}\n\n! {seen}")
+                echo(f"{app.description}\n\n! {seen}")
             echo()
             sys.stdout.flush()
             await _rest(every)
@@ -39,7 +39,7 @@ async def json_lines(app: App, every: float) -> None:
     async with _looking(app) as looking:
         while True:
             seen = await _look(looking)
-            away = {"store": app.store, "at": datetime.now(UTC), "error": str(seen)}
+            away = {"store": app.description, "at": datetime.now(UTC), "error": str(seen)}
             echo(json_line(document(seen) if isinstance(seen, Snapshot) else away))
             sys.stdout.flush()
             await _rest(every)

@@ -40,7 +40,7 @@ class Live:
         self._app = app
         self._screen = screen
         self._every = every
-        self._panel = Panel(app.store)
+        self._panel = Panel(app.description)
         self._keyboard = Keyboard()
         self._looking = Looking(app)
         self._steering = Steering(app, self._panel)

@@ -21,7 +21,7 @@ Enqueue = Callable[..., Any]
 
 def carry_out(app: App, wish: Pause | Replay) -> Panel:
     """The panel afterwards."""
-    panel = Panel(app.store)
+    panel = Panel(app.description)
     app.sync._portal.run(Steering(app, panel).carry_out, wish)
     assert panel.busy == ""
     return panel
@@ -72,7 +72,7 @@ def test_dead_letters_are_replayed_in_steps_and_how_far_is_told(
         return await replay(**which)
 
     monkeypatch.setattr(app.admin, "replay", watched)
-    panel = Panel(app.store)
+    panel = Panel(app.description)
     app.sync._portal.run(Steering(app, panel).carry_out, Replay(Place("mails"), 5))
     assert panel.said == "5 dead letters of mails replayed"
     assert told == [(f"replaying mails: {done} of 5", done / 5) for done in (0, 2, 4)]
