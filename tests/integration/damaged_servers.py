@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace.backends import open_backend
-from tests.contract.stand import inner_of
+from headrace.testing.contract.stand import inner_of
 from tests.servers import HOST, Server, ask
 
 from .damage import PASSED, fill

@@ -29,7 +29,7 @@ from headrace.core.outcome import (
 from headrace.core.record import JobStatus, WorkerInfo
 from headrace.core.topics import BEGINNING, NEW, Start, TopicRules
 from headrace.core.traffic import Tally
-from tests.contract.stand import inner_of
+from headrace.testing.contract.stand import inner_of
 
 HOUR = 3600 * SECOND
 
