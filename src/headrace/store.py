@@ -29,6 +29,7 @@ from headrace.core.errors import (
     ChangesRefused,
     ConfigurationError,
     Moved,
+    NotConfirmed,
     RequestRefused,
 )
 from headrace.core.examination import Finding, Level
@@ -127,6 +128,7 @@ __all__ = [
     "Message",
     "MissedOrder",
     "Moved",
+    "NotConfirmed",
     "Order",
     "Outcome",
     "Page",

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from headrace.backends.redis import drawing, scripts
+from headrace.backends.redis.entries import Token
 from headrace.backends.redis.keys import is_permanent
 from headrace.core.backend import Answer, DeadFilter
 from headrace.core.claim import Claim
@@ -372,7 +373,7 @@ async def test_a_token_from_before_a_removal_never_fits_again(events: Events) ->
     store = events.backend._store
     facts = await store.command("XINFO", "STREAM", store.queue(GROUP.stream).keys.lanes[3])
     last = dict(zip(facts[::2], facts[1::2], strict=True))[b"last-generated-id"]
-    assert int(last.split(b"-")[0]) > int(claim.token.entry.split(b"-")[0])
+    assert int(last.split(b"-")[0]) > int(cast(Token, claim.token).entry.split(b"-")[0])
 
 
 async def test_nothing_but_what_stays_is_left(events: Events) -> None:

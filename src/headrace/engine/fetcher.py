@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import Required, TypedDict
 
 from headrace.core.backend import Backend
 from headrace.core.claim import Claim
@@ -38,6 +39,21 @@ LOOK_CROWDED = 0.05
 
 #: Outcomes not yet written above which nothing more is claimed: the store does not keep up.
 UNWRITTEN_MOST = 5000
+
+
+class FetcherOptions(TypedDict, total=False):
+    """What every fetcher takes, by the names of the parameters below."""
+
+    backend: Required[Backend]
+    sources: Required[Sequence[Source]]
+    consumer: Required[str]
+    slots: Required[Slots]
+    holdings: Required[Holdings]
+    unwritten: Required[Callable[[], int]]
+    emitter: Required[Emitter]
+    too_many: Callable[[list[Claim]], None]
+    lease: Callable[[], float]
+    children: Callable[[], int | None]
 
 
 class Fetcher:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil
-from typing import Any
+from typing import Unpack
 
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
@@ -12,7 +12,7 @@ from headrace.core.message import Source
 from headrace.core.outcome import DONE, Settlement, Verdict
 
 from .bundle import bundled
-from .fetcher import Fetcher
+from .fetcher import Fetcher, FetcherOptions
 from .permits import Permits
 from .shares import Shares
 from .subscription import Subscription
@@ -31,9 +31,9 @@ class GroupFetcher(Fetcher):
         *,
         shares: Shares,
         refuse: Callable[[Claim], bool],
-        **parts: Any,
+        **options: Unpack[FetcherOptions],
     ) -> None:
-        super().__init__(**parts)
+        super().__init__(**options)
         self.subscription = subscription
         self.permits = permits
         self.unacknowledged: list[Claim] = []  # to be settled before they are handled

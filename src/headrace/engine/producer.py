@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.backend import Answer, Backend
-from headrace.core.errors import BackendUnavailable, NotDurable
+from headrace.core.errors import BackendUnavailable, NotConfirmed
 from headrace.core.message import Batch, Message, Stream
 
 from .identity import new_identity
@@ -301,7 +301,7 @@ class Producer:
             lane.answered_at, lane.trouble = time.monotonic(), None
             if len(answers) != len(batch.messages):  # a bug in a store: better heard of than waited for
                 raise RuntimeError(f"{len(batch.messages)} messages were appended, {len(answers)} answered")
-        except NotDurable as error:
+        except NotConfirmed as error:
             lane.answered_at = time.monotonic()
             _fail_each(parts, error)
             return
@@ -317,7 +317,7 @@ class Producer:
         while True:
             try:
                 return await self._backend.append(batch)
-            except NotDurable:
+            except NotConfirmed:
                 raise  # it was taken: there is nothing to send again
             except BackendUnavailable as error:
                 uncertain = uncertain or error.uncertain
@@ -402,10 +402,10 @@ def _answer_each(parts: list[tuple[_Request, list[Message]]], answers: list[Answ
     return position
 
 
-def _fail_each(parts: list[tuple[_Request, list[Message]]], error: NotDurable) -> None:
+def _fail_each(parts: list[tuple[_Request, list[Message]]], error: NotConfirmed) -> None:
     """Tell each caller which of its own messages were taken."""
     position = 0
     for request, part in parts:
-        request.answers += error.job[position : position + len(part)]
+        request.answers += error.answers[position : position + len(part)]
         position += len(part)
-        request.fail(NotDurable(str(error), job=request.answers))
+        request.fail(NotConfirmed(str(error), answers=request.answers))

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.core.backend import Answer
 from headrace.core.codec import Codec
 from headrace.core.duration import Duration
-from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable, QueueFull
+from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed, NotDurable, QueueFull
 from headrace.core.message import Message, Stream, group_stream
 from headrace.core.names import checked_name
 from headrace.core.retry import RetryFunction, RetryPolicy
@@ -169,9 +169,8 @@ class Events:
         await self._home.opened()
         try:
             [answer] = await self._home.call(self._append, topic, [message], since)
-        except NotDurable as error:
-            error.job = error.job[0].id
-            raise
+        except NotConfirmed as error:
+            raise NotDurable(str(error), event=error.answers[0].id) from error
         outcome = _outcome(answer)
         if isinstance(outcome, Refused):
             raise outcome.error
@@ -231,7 +230,7 @@ class Events:
         messages = [each for each in page if isinstance(each, Message)]
         try:
             answers = iter(await self._append(topic, messages) if messages else [])
-        except NotDurable as error:
+        except NotConfirmed as error:
             outcomes = iter(_not_durable(error, len(messages)))
             return [next(outcomes) if isinstance(each, Message) else each for each in page]
         except Exception as error:
@@ -271,9 +270,9 @@ def _gone(outcomes: list[Outcome]) -> BackendUnavailable | None:
     return next((error for error in errors if type(error) is BackendUnavailable), None)
 
 
-def _not_durable(error: NotDurable, count: int) -> list[Outcome]:
+def _not_durable(error: NotConfirmed, count: int) -> list[Outcome]:
     """Those that were taken say so, each with its own id; of the others nothing is known."""
-    taken: list[Outcome] = [Refused(NotDurable(str(error), job=answer.id)) for answer in error.job]
+    taken: list[Outcome] = [Refused(NotDurable(str(error), event=answer.id)) for answer in error.answers]
     return taken + [Refused(BackendUnavailable(str(error), uncertain=True))] * (count - len(taken))
 
 

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from headrace.core.backend import Answer
 from headrace.core.codec import Codec
-from headrace.core.errors import ConfigurationError, NotDurable, QueueFull, UnknownTask
+from headrace.core.errors import ConfigurationError, NotConfirmed, NotDurable, QueueFull, UnknownTask
 from headrace.core.message import Message, Stream
 from headrace.core.retry import RetryFunction, RetryPolicy
 from headrace.core.sending import SendingWrapper
@@ -183,10 +183,10 @@ class Jobs:
         producer = producer or self._home.producer
         try:
             [answer] = await producer.append(stream, [message], self._queue_limit, since)
-        except NotDurable as error:
-            error.job = self._job(stream, message.task, error.job[0], keeps)
-            self._announce([error.job])
-            raise
+        except NotConfirmed as error:
+            taken = [self._job(stream, message.task, answer, keeps) for answer in error.answers]
+            self._announce(taken)
+            raise NotDurable(str(error), accepted=taken) from error
         if answer.verdict == "full":
             raise self._full(stream, [], answer.why)
         job = self._job(stream, message.task, answer, keeps)
@@ -241,8 +241,8 @@ class Jobs:
     def _raise_if_refused(
         self, stream: Stream, answers: list[Answer] | BaseException, accepted: list[Job[Any]]
     ) -> None:
-        if isinstance(answers, NotDurable):
-            answers.job = accepted
+        if isinstance(answers, NotConfirmed):
+            raise NotDurable(str(answers), accepted=accepted) from answers
         if isinstance(answers, BaseException):
             raise answers
         for answer in answers:
@@ -281,9 +281,8 @@ class Jobs:
 
 def _taken(answers: list[Answer] | BaseException) -> list[Answer]:
     """What the store said to the messages that it has seen."""
-    if isinstance(answers, NotDurable):
-        taken: list[Answer] = answers.job
-        return taken
+    if isinstance(answers, NotConfirmed):
+        return answers.answers
     return [] if isinstance(answers, BaseException) else answers
 
 

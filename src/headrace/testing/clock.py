@@ -59,7 +59,7 @@ class Clock(MovableClock):
             follower.stir()
 
     @contextmanager
-    def followed_by(self, follower: Follower) -> Iterator[None]:
+    def _followed_by(self, follower: Follower) -> Iterator[None]:
         """Tell `follower` of every move meanwhile."""
         self._followers.append(follower)
         try:

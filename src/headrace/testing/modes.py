@@ -32,7 +32,7 @@ def memory(app: App, *, clock: Clock | None = None) -> Iterator[Kit]:
     clock = clock or Clock()
     kit = Kit(app, clock)
     with (
-        clock.followed_by(kit._store),
+        clock._followed_by(kit._store),
         app._home.swapped(kit._store, clock),
         app._registry.wrapped_by(kit._attend),
     ):

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headrace.core.backend import Answer, Backend, CancelAnswer, LeaseKeeper, Promoted, Reclaimed
 from headrace.core.claim import Claim, Report
-from headrace.core.errors import HeadraceError, Moved, NotDurable
+from headrace.core.errors import HeadraceError, Moved, NotConfirmed
 from headrace.core.layout import Layout, whole_stream
 from headrace.core.message import Batch, Message, Source, Stream
 from headrace.core.orders import LayoutOrder, Order, Standing
@@ -113,7 +113,7 @@ class Partitioned(PartitionedTopics, PartitionedInspector, PartitionedScheduling
             return await self._inner.append(batch)
         except Moved as moved:
             return await self._sender.take_over(batch, moved)
-        except NotDurable:
+        except NotConfirmed:
             raise
         except BaseException:
             self._sender.note_unanswered(batch)

@@ -1,0 +1,113 @@
+"""Whatever a public method takes or returns can be imported from a public module, for annotations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from types import FunctionType, GenericAlias, ModuleType
+from typing import Any, get_args, get_origin, get_overloads, get_type_hints
+
+import pytest
+
+import headrace
+import headrace.admin
+import headrace.events
+import headrace.jobs
+import headrace.signals
+import headrace.store
+import headrace.sync
+import headrace.testing
+from headrace.engine.subscription import Subscription
+
+MODULES: list[ModuleType] = [
+    headrace,
+    headrace.admin,
+    headrace.events,
+    headrace.jobs,
+    headrace.signals,
+    headrace.store,
+    headrace.sync,
+    headrace.testing,
+]
+
+#: Names that are imported for type checkers alone.
+FOR_CHECKERS = {
+    "Answer": headrace.store.Answer,
+    "App": headrace.App,
+    "Job": headrace.Job,
+    "Run": headrace.Run,
+    "Subscription": Subscription,
+}
+
+#: A run is the engine's own; this is what middleware may use of it.
+OF_A_RUN = {"id", "task", "queue", "attempt", "args", "kwargs", "headers"}
+
+#: Methods that are called by Python itself.
+SPECIAL = {"__aenter__", "__aiter__", "__anext__", "__call__", "__enter__", "__iter__", "__next__"}
+
+
+def test_everything_in_the_annotations_of_the_public_api_is_public() -> None:
+    public = {value for module in MODULES for value in exported(module) if isinstance(value, type)}
+    hidden = {
+        f"{found.__module__}.{found.__name__}": where
+        for each in public
+        for where, found in classes_in(each)
+        if found not in public and not found.__name__.startswith("_")
+    }
+    assert hidden == {}
+
+
+@pytest.mark.parametrize("name", ["admin", "schedules", "sync"])
+def test_the_parts_of_an_app_are_public(name: str) -> None:
+    kind = type(getattr(headrace.App("memory://"), name))
+    assert kind in {value for module in MODULES for value in exported(module)}
+
+
+def exported(module: ModuleType) -> list[Any]:
+    return [getattr(module, name) for name in module.__all__]
+
+
+def classes_in(public: type) -> Iterator[tuple[str, type]]:
+    """The classes of headrace in the annotations of a class, and where each is."""
+    for base in public.__mro__:
+        if not base.__module__.startswith("headrace"):
+            continue
+        for name, annotation in hints_of(base).items():
+            if is_visible(public, name):
+                yield from ((f"{public.__name__}.{name}", found) for found in classes_of(annotation))
+        for name, member in vars(base).items():
+            if is_visible(public, name):
+                for function in functions_of(member):
+                    for annotation in hints_of(function).values():
+                        where = f"{public.__name__}.{name}"
+                        yield from ((where, found) for found in classes_of(annotation))
+
+
+def is_visible(public: type, name: str) -> bool:
+    if public is headrace.Run:
+        return name in OF_A_RUN
+    # What makes an object takes parts of the engine, except for the one object that a user makes.
+    return not name.startswith("_") or name in SPECIAL or (public is headrace.App and name == "__init__")
+
+
+def functions_of(member: object) -> list[Callable[..., Any]]:
+    member = member.fget if isinstance(member, property) else member
+    member = getattr(member, "__func__", member)
+    if not isinstance(member, FunctionType):
+        return []
+    return [*get_overloads(member)] or [inspect.unwrap(member)]
+
+
+def hints_of(owner: Any) -> dict[str, Any]:
+    return get_type_hints(owner, localns=FOR_CHECKERS)
+
+
+def classes_of(annotation: Any) -> Iterator[type]:
+    """The classes of headrace in an annotation, however deep."""
+    origin = get_origin(annotation)
+    for each in (origin, annotation) if not isinstance(annotation, GenericAlias) else (origin,):
+        if isinstance(each, type) and each.__module__.startswith("headrace"):
+            yield each
+    for argument in get_args(annotation):
+        for each in argument if isinstance(argument, list | tuple) else [argument]:
+            yield from classes_of(each)
