@@ -89,7 +89,7 @@ class App:
     ) -> None:
         for name in unknown:
             raise unknown_option("App()", name, _options_of(App.__init__))
-        self.url = chosen_url(url) if store is None or url is not None else None
+        self.url: str | None = chosen_url(url) if store is None or url is not None else None
         clock = clock or SystemClock()
         self._max_payload = positive_number("max_payload", max_payload, unit="bytes")
         self._result_ttl = seconds("result_ttl", result_ttl)
@@ -125,11 +125,11 @@ class App:
             inherit=inherited,
         )
         portal = Portal(self._home)
-        self.admin = Admin(
+        self.admin: Admin = Admin(
             self._home, self._registry, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec
         )
-        self.schedules = Schedules(self._home, self._registry, self._jobs)
-        self.sync = Sync(portal, self._jobs, self._events, self.admin, self.schedules)
+        self.schedules: Schedules = Schedules(self._home, self._registry, self._jobs)
+        self.sync: Sync = Sync(portal, self._jobs, self._events, self.admin, self.schedules)
         log_signals(self._emitter.on)
 
     def __repr__(self) -> str:

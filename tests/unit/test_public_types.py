@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FunctionType, GenericAlias, ModuleType
 from typing import Any, get_args, get_origin, get_overloads, get_type_hints
 
@@ -111,3 +116,31 @@ def classes_of(annotation: Any) -> Iterator[type]:
     for argument in get_args(annotation):
         for each in argument if isinstance(argument, list | tuple) else [argument]:
             yield from classes_of(each)
+
+
+@pytest.mark.more
+@pytest.mark.timeout(300)
+def test_a_type_checker_knows_the_type_of_everything_public(tmp_path: Path) -> None:
+    """Pyright asks every module of the package; here what users can import is looked at."""
+    own = Path(sys.executable).parent
+    command = [str(own / "pyright"), "--verifytypes", "headrace", "--ignoreexternal", "--outputjson"]
+    environment = {**os.environ, "PATH": f"{own}{os.pathsep}{os.environ['PATH']}"}
+    # Elsewhere, since it would take the folder of the project for the package.
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    symbols = json.loads(found.stdout)["typeCompleteness"]["symbols"]
+    imported = {f"{module.__name__}.{name}" for module in MODULES for name in module.__all__}
+    defined = {
+        f"{value.__module__}.{value.__name__}"
+        for module in MODULES
+        for value in exported(module)
+        if isinstance(value, type)
+    }
+    unknown = {symbol["name"] for symbol in symbols if not symbol["isTypeKnown"]}
+    assert "headrace.App" in {symbol["name"] for symbol in symbols}
+    assert {name for name in unknown if is_of(name, imported | defined)} == set()
+
+
+def is_of(name: str, public: set[str]) -> bool:
+    """Whether it is a public class or a visible member of one."""
+    owner, _, member = name.rpartition(".")
+    return name in public or (owner in public and not member.startswith("_"))

@@ -56,7 +56,7 @@ class MovableClock:
     somebody had set the clock."""
 
     def __init__(self) -> None:
-        self.offset_us = 0
+        self.offset_us: int = 0
         self._stepped_us = 0
 
     def now_us(self) -> int:
@@ -66,7 +66,10 @@ class MovableClock:
         return _elapsed_ns() // 1000 + self.offset_us - self._stepped_us
 
     def advance(self, seconds: float) -> None:
-        self.offset_us += round(seconds * SECOND)
+        self.advance_us(round(seconds * SECOND))
+
+    def advance_us(self, us: int) -> None:
+        self.offset_us += us
 
     def step(self, seconds: float) -> None:
         self._stepped_us += round(seconds * SECOND)

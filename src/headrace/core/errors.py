@@ -88,7 +88,7 @@ class NotDurable(BackendUnavailable):
 
     def __init__(self, message: str, *, accepted: Sequence[Job[Any]] = (), event: str | None = None) -> None:
         super().__init__(message, uncertain=True)
-        self.accepted = list(accepted)
+        self.accepted: list[Job[Any]] = list(accepted)
         self.event = event
 
     @property
@@ -102,7 +102,7 @@ class NotConfirmed(BackendUnavailable):
 
     def __init__(self, message: str, *, answers: Sequence[Answer]) -> None:
         super().__init__(message, uncertain=True)
-        self.answers = list(answers)
+        self.answers: list[Answer] = list(answers)
 
 
 class RequestRefused(BackendUnavailable):
@@ -120,7 +120,7 @@ class Moved(HeadraceError):
 
     def __init__(self, message: str, *, answers: Sequence[Answer | None] = ()) -> None:
         super().__init__(message)
-        self.answers = list(answers)
+        self.answers: list[Answer | None] = list(answers)
         self.undurable: NotConfirmed | None = None
 
 
@@ -130,7 +130,7 @@ class QueueFull(HeadraceError):
 
     def __init__(self, message: str, *, accepted: Sequence[Job[Any]] = ()) -> None:
         super().__init__(message)
-        self.accepted = list(accepted)
+        self.accepted: list[Job[Any]] = list(accepted)
 
 
 class PayloadError(HeadraceError):

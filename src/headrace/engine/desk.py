@@ -18,7 +18,7 @@ class Desk:
     """Belongs to a worker and its event loop."""
 
     def __init__(self, judge: Judge, put: Callable[[Finished], None]) -> None:
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._judge = judge
         self._put = put
         self._waiting: dict[Claim, asyncio.Future[None]] = {}

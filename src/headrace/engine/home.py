@@ -41,7 +41,7 @@ class Home:
     def __init__(self, backend: Backend, clock: Clock | None = None) -> None:
         self._main = backend  # the first session has it, any other a twin
         self._own_clock = clock or SystemClock()
-        self.clock = AppClock(self._own_clock)
+        self.clock: AppClock = AppClock(self._own_clock)
         self._sessions: dict[asyncio.AbstractEventLoop, Session] = {}
         self._short_lived = False  # a loop has ended without closing the app: the next may do so too
         self._left: list[Backend] = []  # stores of such loops, which are still to be closed

@@ -54,7 +54,7 @@ class Judge:
         self._consumer = consumer
         self._clock_us = clock_us
         self._max_payload = max_payload
-        self.mark_us = microseconds(mark_ttl)
+        self.mark_us: int = microseconds(mark_ttl)
 
     def returned(self, run: Run, value: object) -> Outcome:
         """The handler came to its end."""

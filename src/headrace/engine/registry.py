@@ -79,8 +79,8 @@ class Registry:
         self.subscriptions: list[Subscription] = []
         self._served: dict[Stream, Subscription | None] = {}
         self._serving: dict[int, tuple[Source, Subscription | None]] = {}
-        self.find = self.handlers.get
-        self.has_children = False  # whether any of its tasks runs in a child process
+        self.find: Callable[[str], Handler | None] = self.handlers.get
+        self.has_children: bool = False  # whether any of its tasks runs in a child process
         self.running: weakref.WeakSet[object] = weakref.WeakSet()  # workers, which have read all this
 
     def refuse_while_running(self, what: str) -> None:

@@ -25,14 +25,14 @@ class Session:
         self, backend: Backend, *, left: Sequence[Backend], closers: Iterable[Callable[[], Awaitable[None]]]
     ) -> None:
         self.backend = backend
-        self.producer = Producer(backend)
-        self.loop = asyncio.get_running_loop()
-        self.ready = False  # open, and not closing
+        self.producer: Producer = Producer(backend)
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.ready: bool = False  # open, and not closing
         self.entered = 0  # how often by `async with app`, and not left yet
         self.residents: set[Resident] = set()
         self._left = left  # stores of event loops that are gone: closed before this one is opened
         self._closers = closers
-        self.closing = False  # or closed
+        self.closing: bool = False  # or closed
         self._opening: asyncio.Task[None] | None = None
         self._openers = 0  # who wait for it to be open
 

@@ -78,7 +78,7 @@ class Worker:
         emitter: Emitter,
         subscriptions: Sequence[Subscription] = (),
     ) -> None:
-        self.id = new_identity()
+        self.id: str = new_identity()
         self.options = options
         self._home = home
         self._registry = registry

@@ -27,7 +27,7 @@ class Delivery(Generic[T]):
     __slots__ = ("_desk", "_run", "event")
 
     def __init__(self, event: Event[T], run: Run, desk: Desk) -> None:
-        self.event = event
+        self.event: Event[T] = event
         self._run = run
         self._desk = desk
 

@@ -167,7 +167,7 @@ class Topic(_Subscribable[T]):
     def __init__(
         self, options: TopicOptions, wanted: Any, *, letters: EventLetters, publisher: Publisher
     ) -> None:
-        self.name = options.name
+        self.name: str = options.name
         self.options = options
         self.wanted = wanted
         self._letters = letters

@@ -65,7 +65,9 @@ class Jobs:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._declared: dict[str, Declared] = {}
         self._letters = Letters(clock=home.clock, max_payload=max_payload, mark_ttl=result_ttl)
-        self.lookup = JobLookup(home=home, declared=self._declared, codec=codec, mark_ttl=result_ttl)
+        self.lookup: JobLookup = JobLookup(
+            home=home, declared=self._declared, codec=codec, mark_ttl=result_ttl
+        )
 
     def declare(
         self, function: Callable[..., Any], given: Mapping[str, Any], local_names: Mapping[str, Any]

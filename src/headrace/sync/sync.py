@@ -43,8 +43,8 @@ class Sync:
         self._portal = portal
         self._jobs = jobs
         self._events = events
-        self.admin = SyncAdmin(portal, admin)
-        self.schedules = SyncSchedules(portal, schedules)
+        self.admin: SyncAdmin = SyncAdmin(portal, admin)
+        self.schedules: SyncSchedules = SyncSchedules(portal, schedules)
 
     def enqueue(self, call: Call[R]) -> Job[R]:
         """Store one job: `app.sync.enqueue(add.call(2, 3))`."""

@@ -54,7 +54,7 @@ class Clock(MovableClock):
         """As `advance`, in microseconds."""
         for follower in self._followers:
             follower.brace(us)
-        self.offset_us += us
+        super().advance_us(us)
         for follower in self._followers:
             follower.stir()
 
