@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
 from headrace.core.backend import Backend
 from headrace.core.clock import AppClock, Clock, SystemClock
@@ -27,7 +27,9 @@ from .patience import patiently
 from .producer import Producer
 from .session import Resident, Session
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 #: Seconds between two looks whether a loop that is to close its session is still there.
 LOOK = 0.05
@@ -100,19 +102,21 @@ class Home:
         """Await `closer` on every loop where the store is about to be closed."""
         self._closers.append(closer)
 
-    async def call(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+    async def call(
+        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Run `function` where the store is open, and bring back what it returns."""
         session = self._session()
         if session is None:
-            return await _answer(self.submit(self.call, function, *args, **kwargs))
+            return await _answer(self.submit(lambda: self.call(function, *args, **kwargs)))
         if not session.ready:
             await session.opened()
         return await function(*args, **kwargs)
 
     async def repeat(
         self,
-        function: Callable[..., Coroutine[Any, Any, T]],
-        *args: Any,
+        function: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
         within: float | None = None,
         waits: bool = False,
         trouble: Callable[[BackendUnavailable], None] | None = None,
@@ -132,7 +136,7 @@ class Home:
         """Repeat one verb of the store: `home.ask(lambda store: store.workers())`."""
         return await self.repeat(self._ask, verb)
 
-    async def carry_out(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    async def carry_out(self, function: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> T:
         """The same for what must not be repeated as a whole: only the opening of the store is."""
         await self.opened()
         return await self.call(function, *args)
@@ -144,7 +148,9 @@ class Home:
             with _nothing_sent():
                 await self.repeat(_nothing)
 
-    def submit(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(
+        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
         """Run `function` on the loop of our own thread."""
         with self._lock:
             if self._thread is None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from headrace.core.errors import AppClosed, ConfigurationError
 from headrace.engine.home import Home
 from headrace.engine.loop_thread import LoopThread
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -20,7 +21,7 @@ class Portal:
     def __init__(self, home: Home) -> None:
         self._home = home
 
-    def run(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+    def run(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` there and wait for what it returns."""
         self._check()
         try:
