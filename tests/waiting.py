@@ -1,44 +1,7 @@
-"""The only way in which tests wait: until something is so, or fail and say what was not."""
+"""The only way in which tests wait. It is defined where the contract suite needs it too."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import time
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from headrace.testing.waiting import wait_until, wait_until_sync
 
-#: Seconds between two looks.
-POLL_INTERVAL: Final = 0.005
-
-#: What was waited for, or a function that tells how things stand when it did not come.
-Message: TypeAlias = str | Callable[[], str]
-
-
-async def wait_until(
-    condition: Callable[[], object | Awaitable[object]], timeout: float = 10, message: Message = ""
-) -> None:
-    """Return as soon as the condition, a plain or an async function, is true."""
-    deadline = time.monotonic() + timeout
-    while not await _value(condition):
-        _check(deadline, timeout, message)
-        await asyncio.sleep(POLL_INTERVAL)
-
-
-def wait_until_sync(condition: Callable[[], object], timeout: float = 10, message: Message = "") -> None:
-    """The same for tests without an event loop."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        _check(deadline, timeout, message)
-        time.sleep(POLL_INTERVAL)  # between two looks: whoever waits has no event loop to leave it to
-
-
-async def _value(condition: Callable[[], object | Awaitable[object]]) -> object:
-    value = condition()
-    return await value if inspect.isawaitable(value) else value
-
-
-def _check(deadline: float, timeout: float, message: Message) -> None:
-    if time.monotonic() >= deadline:
-        told = message() if callable(message) else message
-        raise AssertionError(f"not within {timeout:g} s: {told or 'the condition'}")
+__all__ = ["wait_until", "wait_until_sync"]

@@ -28,6 +28,7 @@ from headrace.core.info import JobInfo, JobProgress
 from headrace.core.record import DeadLetter, JobStatus, Page, WorkerInfo
 from headrace.core.retry import RetryPolicy
 from headrace.core.secret import Secret
+from headrace.core.sending import Sending
 from headrace.engine.dependencies import Depends
 from headrace.engine.registry import CallNext
 from headrace.engine.run import Run
@@ -85,6 +86,7 @@ __all__ = [
     "Run",
     "ScheduleInfo",
     "Secret",
+    "Sending",
     "Snooze",
     "Task",
     "Topic",

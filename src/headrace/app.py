@@ -10,7 +10,8 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, ParamSpec, TypeVar, Unpack, overload
 
 from headrace.admin import Admin
-from headrace.backends import chosen_url, open_store
+from headrace.backends import chosen_store, chosen_url
+from headrace.core.backend import Backend
 from headrace.core.checks import unknown_option
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.codec import Codec, checked_codec
@@ -60,14 +61,16 @@ Durability = Literal["default", "relaxed", "replicated", "fsync"]
 class App:
     """Tasks, a store, and the workers that run the one on the other.
 
-    The URL and the options are checked here; the store is opened on first use and closed by `async with app:`
-    or `await app.close()`, after which it may be opened again.
+    The store is named by a URL, or given as `store=`: one of your own, see `headrace.store`. The URL and the
+    options are checked here; the store is opened on first use and closed by `async with app:` or `await
+    app.close()`, after which it may be opened again.
     """
 
     def __init__(
         self,
         url: str | None = None,
         *,
+        store: Backend | None = None,
         namespace: str = "headrace",
         lifespan: Callable[[App], AbstractAsyncContextManager[Any]]
         | Callable[[], AbstractAsyncContextManager[Any]]
@@ -84,26 +87,26 @@ class App:
     ) -> None:
         for name in unknown:
             raise unknown_option("App()", name, _options_of(App.__init__))
-        self.url = chosen_url(url)
-        self._clock = clock or SystemClock()
+        self.url: str | None = chosen_url(url) if store is None or url is not None else None
+        clock = clock or SystemClock()
         self._max_payload = positive_number("max_payload", max_payload, unit="bytes")
         self._result_ttl = seconds("result_ttl", result_ttl)
-        store = open_store(
+        chosen = chosen_store(
             self.url,
+            store,
             namespace=checked_name("namespace", namespace),
             durability=durability,
-            clock=self._clock,
+            clock=clock,
         )
         self._emitter = Emitter()
         bound = None if lifespan is None else bound_lifespan(lifespan, self)
         self._registry = Registry(bound, checked_lines(job_logs))
-        self._home = AppLoop(StreamRouter(store))
+        self._home = AppLoop(StreamRouter(chosen), clock)
         self._home.before_close(self._emitter.settle)
         parts = AppParts(
             app_loop=self._home,
             registry=self._registry,
             emitter=self._emitter,
-            clock=self._clock,
             codec=checked_codec(codec),
             max_payload=self._max_payload,
             retry=checked_retry(retry),
@@ -115,18 +118,18 @@ class App:
         )
         self._events = Events(parts)
         portal = Portal(self._home)
-        self.admin = Admin(
+        self.admin: Admin = Admin(
             self._home, self._registry, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec
         )
-        self.schedules = Schedules(self._home, self._registry, self._jobs)
-        self.sync = Sync(portal, self._jobs, self._events, self.admin, self.schedules)
+        self.schedules: Schedules = Schedules(self._home, self._registry, self._jobs)
+        self.sync: Sync = Sync(portal, self._jobs, self._events, self.admin, self.schedules)
         log_signals(self._emitter.on)
 
     def __repr__(self) -> str:
-        return f"<App on {self.store}>"
+        return f"<App on {self.description}>"
 
     @property
-    def store(self) -> str:
+    def description(self) -> str:
         """The store in a few words, without a password."""
         return self._home.backend.description
 

@@ -17,7 +17,7 @@ def test_one_logs_in_and_out(stand: Stand, browser: Any) -> None:
     tab = Tab(browser)
     tab.page.goto(f"{stand.guarded}/dead")
     assert tab.page.url.endswith("/login")
-    assert stand.sample.app.store not in tab.page.content()
+    assert stand.sample.app.description not in tab.page.content()
     tab.page.get_by_label("Password").fill("wrong")
     tab.page.get_by_role("button", name="Log in").click()
     tab.page.get_by_text("The password is wrong").wait_for()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.backends import open_store
 from headrace.backends.redis import reader
-from headrace.core.clock import MovableClock
+from headrace.backends.redis.backend import RedisBackend
+from headrace.core.backend import Backend
 from headrace.core.ids import new_id
+from headrace.testing.contract import StoreUnderTest
 from tests.constellations import Cluster, Watched
-from tests.contract.orders import Orders
-from tests.contract.stand import Stand
-from tests.contract.tidy import check_that_nothing_is_left
-from tests.routers import open_router
+from tests.contract.forgotten import check_forgotten
 from tests.servers import Fleet, rows
 
 LOCAL_STORES = ("memory", "sqlite")
@@ -119,19 +119,18 @@ def store_url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str
 
 
 @pytest.fixture
-async def stand(store: str, store_url: str) -> AsyncIterator[Stand]:
-    # Servers are shared by all tests of a session, so each test has a namespace of its own.
-    clock, namespace = MovableClock(), new_id()
-    parts = PARTS if store.startswith(SPLIT) else 1
-    stand = Stand(lambda: open_router(store_url, namespace=namespace, clock=clock), clock, parts=parts)
-    try:
-        await stand.open()
-        yield stand
-        await check_that_nothing_is_left(stand)
-    finally:
-        await stand.close()
+def store_under_test(store: str, store_url: str) -> StoreUnderTest:
+    return StoreUnderTest(
+        lambda namespace, clock: open_store(store_url, namespace=namespace, clock=clock),
+        name=store.removeprefix(SPLIT).partition("-")[0],
+        parts=PARTS if store.startswith(SPLIT) else 1,
+        any_integer=store.removeprefix(SPLIT) == "memory",
+        server_clock=store_url.startswith("redis"),
+        age_leases=_age_leases,
+        check_forgotten=check_forgotten,
+    )
 
 
-@pytest.fixture
-def orders(stand: Stand) -> Orders:
-    return Orders(stand)
+async def _age_leases(store: Backend, seconds: float) -> None:
+    if isinstance(store, RedisBackend):
+        await store._age_pending(seconds)

@@ -38,7 +38,7 @@ from headrace.core.topics import BEGINNING
 from headrace.core.traffic import Tally
 from headrace.dashboard import asgi
 from headrace.engine.streams import StreamRouter
-from tests.heartbeats import beat
+from headrace.testing.contract.heartbeats import beat
 from tests.routers import open_router
 from tests.waiting import wait_until
 

@@ -31,8 +31,8 @@ from headrace.core.scheduling import advance, establish
 from headrace.core.topics import BEGINNING, NEW, Start, TopicRules
 from headrace.core.traffic import Tally
 from headrace.engine.streams import StreamRouter
-from tests.contract.stand import inner_of
-from tests.heartbeats import beat, leave
+from headrace.testing.contract.heartbeats import beat, leave
+from headrace.testing.contract.stand import inner_of
 
 HOUR = 3600 * SECOND
 

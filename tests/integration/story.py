@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from headrace import App, Job, JobStatus, RetryPolicy, Snooze, Unrecoverable, current_job
 from headrace.backends import open_store
+from headrace.backends.redis.entries import Token
 from headrace.backends.redis.keys import GROUP
 from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
@@ -136,9 +137,10 @@ class Story:
 
     async def _run_out(self, ghost: Any, claim: Claim) -> None:
         """As if a lease had passed since."""
-        lane = ghost._store.queue(claim.stream).keys.lanes[claim.token.lane - 1]
+        token = cast(Token, claim.token)
+        lane = ghost._store.queue(claim.stream).keys.lanes[token.lane - 1]
         idle = ("IDLE", round(2000 * LEASE), "JUSTID")
-        await ghost._store.command("XCLAIM", lane, GROUP, "ghost", 0, claim.token.entry, *idle)
+        await ghost._store.command("XCLAIM", lane, GROUP, "ghost", 0, token.entry, *idle)
 
     async def _plain(self) -> None:
         note = self._tasks["note"]

@@ -17,8 +17,8 @@ from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message
 from headrace.core.topics import BEGINNING, TopicRules
 from headrace.engine.streams import StreamRouter
+from headrace.testing.contract.stand import inner_of
 from tests.constellations import Cluster, Watched
-from tests.contract.stand import inner_of
 from tests.layouts import propose, seal
 from tests.routers import open_router
 from tests.servers import HOST, Server

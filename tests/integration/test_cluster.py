@@ -9,11 +9,13 @@ import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from headrace import App
 from headrace.backends.redis import connection, nodes, reader, readers
+from headrace.backends.redis.entries import Token
 from headrace.backends.redis.keys import GROUP
 from headrace.backends.redis.permissions import rules_for
 from headrace.backends.redis.slots import slot_of
@@ -546,7 +548,7 @@ async def claimed(bench: Bench, queue: str) -> Claim:
 
 async def untouched_for(bench: Bench, claim: Claim) -> float:
     """Seconds since it was claimed or renewed."""
-    store, token = bench.backend._store, claim.token
+    store, token = bench.backend._store, cast(Token, claim.token)
     lane = store.queue(claim.stream).keys.lanes[token.lane - 1]
     [row] = await store.command("XPENDING", lane, GROUP, token.entry, token.entry, 1)
     milliseconds: int = row[2]

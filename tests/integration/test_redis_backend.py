@@ -9,19 +9,21 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from headrace.backends import open_store
 from headrace.backends.redis import connection, reader, scripts
 from headrace.backends.redis.backend import RedisBackend
+from headrace.backends.redis.entries import Token
 from headrace.backends.redis.inspector import Seen, encode_seen
 from headrace.backends.redis.keys import NORMAL_LANE, is_permanent
 from headrace.backends.redis.reader import Reader
 from headrace.core.backend import Answer, DeadFilter, Reclaimed, Recovery, Renewal, ReplayAnswer, Wanted
 from headrace.core.claim import Report
 from headrace.core.clock import SECOND
-from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable
+from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed
 from headrace.core.ids import new_id
 from headrace.core.message import HIGH, Batch, Message, Stream, Trouble, UniqueKey
 from headrace.core.orders import Order, PauseOrder
@@ -39,8 +41,8 @@ from headrace.core.outcome import (
     Verdict,
 )
 from headrace.core.record import JobStatus, WorkerInfo
+from headrace.testing.contract.heartbeats import beat, leave
 from tests.constellations import QUICKLY, text_of
-from tests.heartbeats import beat, leave
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import Server, require, rows
@@ -380,7 +382,7 @@ async def test_an_entry_that_a_new_group_hands_out_again_is_fenced(
     [first] = await bench.claim(consumer="first")
     _destroy_groups(bench, redis_server)
     [second] = await bench.claim(consumer="second")
-    assert first.token.entry == second.token.entry
+    assert cast(Token, first.token).entry == cast(Token, second.token).entry
     assert await bench.settle(Released(), first) == [Verdict.LOST]
     leases = bench.backend.lease_keeper()
     assert await leases.renew([first, second]) == [Renewal.LOST, Renewal.KEPT]
@@ -710,7 +712,7 @@ async def test_replicated_means_that_a_replica_has_it(tmp_path: Path) -> None:
         await backend.open()
         try:
             alone, together = (Batch(STREAM, "p", number, [Message(new_id(), "", b"")]) for number in (1, 2))
-            with pytest.raises(NotDurable) as caught:
+            with pytest.raises(NotConfirmed) as caught:
                 await backend.append(alone)
             assert caught.value.uncertain
             assert (await backend.counts(STREAM)).queued == 1

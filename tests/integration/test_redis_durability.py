@@ -17,7 +17,7 @@ from headrace.backends.redis import appending, scripts
 from headrace.backends.redis.backend import RedisBackend
 from headrace.backends.redis.connection import Link
 from headrace.core.backend import Backend
-from headrace.core.errors import BackendUnavailable, Moved
+from headrace.core.errors import BackendUnavailable, Moved, NotConfirmed
 from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message
 from tests.constellations import QUICKLY
@@ -59,6 +59,7 @@ async def test_the_error_carries_the_job_which_may_still_run(app: App) -> None:
         await add.enqueue(1, 2)
     job = caught.value.job
     assert isinstance(job, Job)
+    assert caught.value.accepted == [job]
     assert (job.task, await job.status()) == (add.name, JobStatus.QUEUED)
     async with app.worker(grace=0):
         assert await job.result(timeout=10) == 3
@@ -73,7 +74,7 @@ async def test_each_of_many_callers_is_told_of_its_own_job(app: App) -> None:
     results = await asyncio.gather(
         *(add.with_(job_id=id).enqueue(1, 2) for id in ids), return_exceptions=True
     )
-    told = [error.job.id for error in results if isinstance(error, NotDurable)]
+    told = [error.job.id for error in results if isinstance(error, NotDurable) and error.job]
     assert told == ids
 
 
@@ -84,7 +85,7 @@ async def test_of_many_calls_the_jobs_that_were_taken_are_told(app: App) -> None
 
     with pytest.raises(NotDurable) as caught:
         await app.enqueue_many([add.call(1, 2), add.with_(queue="other").call(3, 4)])
-    assert [(job.task, job.queue) for job in caught.value.job] == [
+    assert [(job.task, job.queue) for job in caught.value.accepted] == [
         (add.name, "default"),
         (add.name, "other"),
     ]
@@ -107,7 +108,7 @@ async def test_a_batch_that_is_sent_again_on_a_new_connection_is_not_confirmed_b
                 proxy.lose_reply(to=scripts.APPEND.digest)
                 with pytest.raises(BackendUnavailable):
                     await backend.append(batch)
-                with pytest.raises(NotDurable):
+                with pytest.raises(NotConfirmed):
                     await backend.append(batch)
                 os.kill(replica.pid, signal.SIGCONT)
                 await wait_until(lambda: _confirms(backend, batch), timeout=20)
@@ -131,7 +132,7 @@ async def test_as_many_replicas_confirm_it_as_the_server_demands(primary: Server
         try:
             await backend.append(Batch(STREAM, "p", 1, [Message(new_id(), "", b"")]))
             os.kill(second.pid, signal.SIGSTOP)  # it still counts as one that follows
-            with pytest.raises(NotDurable, match="not all 2 replicas"):
+            with pytest.raises(NotConfirmed, match="not all 2 replicas"):
                 await backend.append(Batch(STREAM, "p", 2, [Message(new_id(), "", b"")]))
         finally:
             os.kill(second.pid, signal.SIGCONT)
@@ -176,7 +177,7 @@ async def test_a_server_that_becomes_a_replica_leaves_it_to_its_successor(
         _demote(primary)
     with pytest.raises(BackendUnavailable, match="another server has taken over") as caught:
         await adding
-    assert not isinstance(caught.value, NotDurable)
+    assert not isinstance(caught.value, NotConfirmed)
     assert (caught.value.uncertain, caught.value.transient) == (True, True)
     assert isinstance(backend._append_way, Link)
     assert backend._append_way.wire is None  # the next one may lead elsewhere
@@ -201,7 +202,7 @@ def _replication(server: Server) -> bytes:
 async def _confirms(backend: Backend, batch: Batch) -> bool:
     try:
         await backend.append(batch)
-    except NotDurable:
+    except NotConfirmed:
         return False
     return True
 
@@ -218,7 +219,7 @@ async def test_what_was_taken_before_a_part_was_sealed_is_confirmed_like_the_res
         with pytest.raises(Moved) as caught:
             await replicated.append(Batch(STREAM, "producer", 1, messages))
         assert [answer is None for answer in caught.value.answers] == [*[False] * appending.ITEMS, True]
-        assert isinstance(caught.value.undurable, NotDurable)
+        assert isinstance(caught.value.undurable, NotConfirmed)
     finally:
         await replicated.close()
         await default.close()

@@ -15,8 +15,8 @@ from headrace.core.message import HIGH, LOW, Message
 from headrace.core.outcome import DONE
 from headrace.core.record import WorkerInfo
 from headrace.core.scheduling import advance, establish
+from headrace.testing.contract.heartbeats import beat
 from tests.constellations import text_of
-from tests.heartbeats import beat
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import Server
 from tests.waiting import wait_until

@@ -19,7 +19,7 @@ from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.core.record import WorkerInfo
-from tests.heartbeats import beat
+from headrace.testing.contract.heartbeats import beat
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, opened
 from tests.servers import Server
 from tests.waiting import wait_until

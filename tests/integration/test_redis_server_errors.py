@@ -20,7 +20,7 @@ from headrace.core.outcome import DONE, Verdict
 from headrace.core.record import WorkerInfo
 from headrace.core.scheduling import Swapped, advance, establish, pause, remove, resume
 from headrace.signals import BackendError
-from tests.heartbeats import beat
+from headrace.testing.contract.heartbeats import beat
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import HOST, Server, also, require, rows
 from tests.waiting import wait_until

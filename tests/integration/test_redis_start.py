@@ -23,7 +23,7 @@ from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Retry, Verdict
 from headrace.core.record import JobStatus, WorkerInfo
 from headrace.core.scheduling import establish
-from tests.heartbeats import beat, leave
+from headrace.testing.contract.heartbeats import beat, leave
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.integration.workshop import Workshop
 from tests.servers import HOST, Server, also, require

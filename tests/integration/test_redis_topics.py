@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from headrace.backends.redis import drawing, scripts
+from headrace.backends.redis.entries import Token
 from headrace.backends.redis.keys import is_permanent
 from headrace.core.backend import Answer, DeadFilter
 from headrace.core.claim import Claim
@@ -20,7 +21,7 @@ from headrace.core.ids import new_id
 from headrace.core.message import Batch, Message, Stream, group_stream
 from headrace.core.outcome import DONE, Dead, DeadReason, Failure, Settlement
 from headrace.core.topics import BEGINNING, DRAWN_AHEAD, NEW, GroupRecord, Start
-from tests.heartbeats import leave
+from headrace.testing.contract.heartbeats import leave
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, Bench, opened
 from tests.servers import Server, require, rows
@@ -374,7 +375,7 @@ async def test_a_token_from_before_a_removal_never_fits_again(events: Events) ->
     [lane] = [key for key in await events.keys() if key.endswith("/s:normal")]
     facts = await events.bench.command("XINFO", "STREAM", lane)
     last = dict(zip(facts[::2], facts[1::2], strict=True))[b"last-generated-id"]
-    assert int(last.split(b"-")[0]) > int(claim.token.entry.split(b"-")[0])
+    assert int(last.split(b"-")[0]) > int(cast(Token, claim.token).entry.split(b"-")[0])
 
 
 async def test_nothing_but_what_stays_is_left(events: Events) -> None:

@@ -52,6 +52,7 @@ NAMES = [
     "Run",
     "ScheduleInfo",
     "Secret",
+    "Sending",
     "Snooze",
     "Task",
     "Topic",
@@ -174,9 +175,12 @@ def test_every_signal_there_is_is_public() -> None:
 def test_what_an_error_holds_is_evidence() -> None:
     unavailable = headrace.BackendUnavailable("away", uncertain=True)
     assert (unavailable.uncertain, unavailable.transient) == (True, False)
-    not_durable = headrace.NotDurable("not on the replica", job="job")
-    assert (not_durable.job, not_durable.uncertain) == ("job", True)
-    assert headrace.QueueFull("full", accepted=("a",)).accepted == ["a"]
+    job = headrace.App("memory://").job("a")
+    not_durable = headrace.NotDurable("not on the replica", accepted=[job])
+    assert (not_durable.job, not_durable.accepted, not_durable.uncertain) == (job, [job], True)
+    event = headrace.NotDurable("not on the replica", event="b")
+    assert (event.job, event.accepted, event.event) == (None, [], "b")
+    assert headrace.QueueFull("full", accepted=(job,)).accepted == [job]
     failed = headrace.JobFailed("dead", error_type="ValueError", error="no", traceback="…")
     assert (failed.error_type, failed.error, failed.traceback) == ("ValueError", "no", "…")
     assert issubclass(headrace.ResultTimeout, TimeoutError)

@@ -13,6 +13,8 @@ from headrace.core.errors import ConfigurationError
 #: Where jobs are kept when nothing else is said: in the working directory, durable.
 DEFAULT_URL = "sqlite:///headrace.db"
 
+DEFAULT_NAMESPACE, DEFAULT_DURABILITY = "headrace", "default"
+
 #: Scheme → module, and the extra that brings what the module needs.
 SCHEMES = {
     "memory": ("headrace.backends.memory", None),
@@ -50,6 +52,23 @@ def chosen_url(given: object) -> str:
     if not isinstance(url, str):
         raise ConfigurationError(f"a store's URL is a text such as {DEFAULT_URL!r}, not {url!r}")
     return url
+
+
+def chosen_store(url: str | None, store: object, *, namespace: str, durability: str, clock: Clock) -> Backend:
+    """The store of an app: the one that it was given, or the one that its URL names, not yet connected."""
+    if store is None:
+        return open_store(chosen_url(url), namespace=namespace, durability=durability, clock=clock)
+    if url is not None:
+        raise ConfigurationError("give an app a URL or a store=, not both")
+    if not isinstance(store, Backend):
+        raise ConfigurationError(f"store= takes a store (see headrace.store), not {store!r}")
+    for name, value, default in (
+        ("namespace", namespace, DEFAULT_NAMESPACE),
+        ("durability", durability, DEFAULT_DURABILITY),
+    ):
+        if value != default:
+            raise ConfigurationError(f"{name}= goes with a URL: a store that is given as store= has its own")
+    return store
 
 
 def open_store(

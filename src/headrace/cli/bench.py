@@ -67,7 +67,7 @@ def bench(target: str | None, url: str | None, durability: str, as_json: bool) -
       headrace bench shop:app --json
     """
     place = _url(target, url)
-    store = App(place, durability=cast(Durability, durability)).store
+    store = App(place, durability=cast(Durability, durability)).description
     with beside(place) as own:
         result = _measured(own, cast(Durability, durability))
     if as_json:
@@ -80,7 +80,14 @@ def bench(target: str | None, url: str | None, durability: str, as_json: bool) -
 def _url(target: str | None, url: str | None) -> str:
     if target is None:
         return url or DEFAULT_URL
-    return target if "://" in target else locate(target).url
+    return target if "://" in target else _url_of(target)
+
+
+def _url_of(target: str) -> str:
+    found = locate(target).url
+    if found is None:
+        raise ConfigurationError(f"{target} has a store of its own (store=), which has no URL to measure")
+    return found
 
 
 def _measured(url: str, durability: Durability) -> BenchResult:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -15,14 +14,14 @@ class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What a worker holds until it settles it or its lease runs out.
 
     `stream` and `token` are as the store filled them in. `token` is the fence: it belongs to this one
-    hand-out of the message, and only the store that made it knows how to read it. `claimed_us` is the store's
-    clock at that moment.
+    hand-out of the message, and only the store that made it reads it. It may be any value that can be
+    compared. `claimed_us` is the store's clock at that moment.
     """
 
     stream: Stream
     id: str
     body: bytes
-    token: Any
+    token: object
     claimed_us: int
     state: State = FRESH
     priority: int = NORMAL

@@ -34,12 +34,29 @@ class SystemClock:
         return _elapsed_ns() // 1000
 
 
+class AppClock:
+    """The clock of an app, which all of its parts share. A test makes it follow another one.
+
+    Its readings are attributes, not methods that pass the call on: every job that is enqueued reads it.
+    """
+
+    __slots__ = ("elapsed_us", "now_us")
+
+    def __init__(self, clock: Clock) -> None:
+        self.follow(clock)
+
+    def follow(self, clock: Clock) -> None:
+        """Show from now on what `clock` shows."""
+        self.now_us: Callable[[], int] = clock.now_us
+        self.elapsed_us: Callable[[], int] = clock.elapsed_us
+
+
 class MovableClock:
     """The machine's clock plus an offset that a test changes: `advance` as if time had passed, `step` as if
     somebody had set the clock."""
 
     def __init__(self) -> None:
-        self.offset_us = 0
+        self.offset_us: int = 0
         self._stepped_us = 0
 
     def now_us(self) -> int:
@@ -49,7 +66,10 @@ class MovableClock:
         return _elapsed_ns() // 1000 + self.offset_us - self._stepped_us
 
     def advance(self, seconds: float) -> None:
-        self.offset_us += round(seconds * SECOND)
+        self.advance_us(round(seconds * SECOND))
+
+    def advance_us(self, us: int) -> None:
+        self.offset_us += us
 
     def step(self, seconds: float) -> None:
         self._stepped_us += round(seconds * SECOND)

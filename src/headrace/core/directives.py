@@ -10,7 +10,7 @@ class RetryLater(Exception):
 
     def __init__(self, delay: Duration, why: str = "") -> None:
         super().__init__(why or f"asked to be retried in {delay}")
-        self.delay = seconds("delay", delay)
+        self.delay: float = seconds("delay", delay)
 
 
 class Snooze(Exception):
@@ -18,7 +18,7 @@ class Snooze(Exception):
 
     def __init__(self, delay: Duration, why: str = "") -> None:
         super().__init__(why or f"snoozed for {delay}")
-        self.delay = seconds("delay", delay)
+        self.delay: float = seconds("delay", delay)
 
 
 class Unrecoverable(Exception):

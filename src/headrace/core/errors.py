@@ -6,7 +6,8 @@ HeadraceError
 ├── AppClosed                the app is closing or closed under the caller
 ├── BackendUnavailable       the store cannot be reached or cannot write (.uncertain: it may have taken it)
 │   ├── ChangesRefused       it answers, but takes no changes until somebody makes room
-│   ├── NotDurable           stored, but not as safely as was asked (.job)
+│   ├── NotDurable           stored, but not as safely as was asked (.job, .accepted)
+│   ├── NotConfirmed         the same, between stores and the engine (.answers)
 │   └── RequestRefused       for what stands in the request; between stores and the engine
 ├── Moved                    a part of a stream is sealed; between stores and what spreads messages over parts
 ├── QueueFull                the queue refused more (.accepted: what it took of the batch)
@@ -27,7 +28,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.jobs.job import Job
+
+    from .backend import Answer
 
 
 class HeadraceError(Exception):
@@ -74,12 +80,29 @@ def after_a_part(done: object) -> Iterator[None]:
 
 
 class NotDurable(BackendUnavailable):
-    """The store took the job but could not confirm the durability asked for; `job` may still run. Of an
-    `enqueue_many` it is the list of those that were taken. (A store says it with its answers instead.)"""
+    """The store took it but could not confirm the durability asked for. What was taken may still run.
 
-    def __init__(self, message: str, *, job: Any) -> None:
+    `accepted` holds the jobs of this call that were taken, `job` is the first of them. `event` is the id of
+    an event that was taken.
+    """
+
+    def __init__(self, message: str, *, accepted: Sequence[Job[Any]] = (), event: str | None = None) -> None:
         super().__init__(message, uncertain=True)
-        self.job = job
+        self.accepted: list[Job[Any]] = list(accepted)
+        self.event = event
+
+    @property
+    def job(self) -> Job[Any] | None:
+        return self.accepted[0] if self.accepted else None
+
+
+class NotConfirmed(BackendUnavailable):
+    """A store took the messages of a batch, and gave these answers, but could not confirm the durability that
+    was asked for. Nobody outside of stores and engine meets this."""
+
+    def __init__(self, message: str, *, answers: Sequence[Answer]) -> None:
+        super().__init__(message, uncertain=True)
+        self.answers: list[Answer] = list(answers)
 
 
 class RequestRefused(BackendUnavailable):
@@ -95,19 +118,19 @@ class Moved(HeadraceError):
     meets this.
     """
 
-    def __init__(self, message: str, *, answers: Sequence[Any] = ()) -> None:
+    def __init__(self, message: str, *, answers: Sequence[Answer | None] = ()) -> None:
         super().__init__(message)
-        self.answers = list(answers)
-        self.undurable: NotDurable | None = None
+        self.answers: list[Answer | None] = list(answers)
+        self.undurable: NotConfirmed | None = None
 
 
 class QueueFull(HeadraceError):
     """The queue's limit is reached, or the store has no room for more; `accepted` holds the jobs of this call
     that were taken before it was."""
 
-    def __init__(self, message: str, *, accepted: Sequence[Any] = ()) -> None:
+    def __init__(self, message: str, *, accepted: Sequence[Job[Any]] = ()) -> None:
         super().__init__(message)
-        self.accepted = list(accepted)
+        self.accepted: list[Job[Any]] = list(accepted)
 
 
 class PayloadError(HeadraceError):

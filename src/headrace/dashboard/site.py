@@ -110,7 +110,7 @@ class Site:
             "root": root_of(request),
             "address": _address(request),
             "flash": "",
-            "store": self.app.store,
+            "store": self.app.description,
             "read_only": self.read_only,
             "has_login": self._has_login,
             "now": now,

@@ -15,8 +15,9 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
+from headrace.core.clock import AppClock, Clock, SystemClock
 from headrace.core.errors import AppClosed, BackendUnavailable
 
 from .loop_thread import LoopThread
@@ -26,7 +27,9 @@ from .producer import Producer
 from .retrying import OnError, with_retries
 from .streams import StreamRouter
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 #: Seconds between two checks that a loop which closes its store still runs.
 CHECK_EVERY = 0.05
@@ -38,12 +41,15 @@ class AppLoop:
     """Runs calls on an event loop that has the store open. It opens the store on first use, and closes it on
     every loop."""
 
-    def __init__(self, backend: StreamRouter) -> None:
+    def __init__(self, backend: StreamRouter, clock: Clock | None = None) -> None:
         self._main = backend  # the store of the first loop; other loops get twins of it
+        self._own_clock = clock or SystemClock()
+        self.clock: AppClock = AppClock(self._own_clock)
         self._open: dict[asyncio.AbstractEventLoop, OpenStore] = {}
         self._thread: LoopThread | None = None
         self._short_lived = False  # a loop ended without closing the app, so the next one may too
         self._left: list[StreamRouter] = []  # stores of such loops, not closed yet
+        self.declared_topics: set[str] = set()  # topics whose rules the store has
         self._closed = 0  # how often the app was closed
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._lock = threading.Lock()
@@ -80,23 +86,39 @@ class AppLoop:
         """Whether the app has started its own thread."""
         return self._thread is not None
 
+    @contextmanager
+    def swapped(self, backend: StreamRouter, clock: Clock) -> Iterator[None]:
+        """Use another store and another clock for a while, on loops that end before this does. The app's own
+        store is neither opened nor touched meanwhile. For tests."""
+        own = self._main, self._open, self._left, self._short_lived, self.declared_topics
+        self._main, self._open, self._left, self._short_lived = backend, {}, [], False
+        self.declared_topics = set()
+        self.clock.follow(clock)
+        try:
+            yield
+        finally:
+            self._main, self._open, self._left, self._short_lived, self.declared_topics = own
+            self.clock.follow(self._own_clock)
+
     def before_close(self, closer: Callable[[], Awaitable[None]]) -> None:
         """Await `closer` on every loop where the store is about to be closed."""
         self._closers.append(closer)
 
-    async def call(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
+    async def call(
+        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Run `function` on a loop that has the store open, and return its result."""
         opened = self._store()
         if opened is None:
-            return await _answer(self.submit(self.call, function, *args, **kwargs))
+            return await _answer(self.submit(lambda: self.call(function, *args, **kwargs)))
         if not opened.ready:
             await opened.opened()
         return await function(*args, **kwargs)
 
     async def repeat(
         self,
-        function: Callable[..., Coroutine[Any, Any, T]],
-        *args: Any,
+        function: Callable[[*Ts], Coroutine[Any, Any, T]],
+        *args: *Ts,
         within: float | None = None,
         waits: bool = False,
         on_error: OnError | None = None,
@@ -117,7 +139,7 @@ class AppLoop:
         """Call one verb of the store, with retries: `app_loop.ask(lambda store: store.workers())`."""
         return await self.repeat(self._ask, verb)
 
-    async def carry_out(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    async def carry_out(self, function: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> T:
         """Run `function` as `call` does, once. Only the opening of the store is repeated."""
         await self.opened()
         return await self.call(function, *args)
@@ -129,7 +151,9 @@ class AppLoop:
             with _nothing_sent():
                 await self.repeat(_nothing)
 
-    def submit(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(
+        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
         """Run `function` on the loop of the app's own thread."""
         with self._lock:
             if self._thread is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.clock import Clock
 from headrace.core.codec import Codec
 from headrace.core.retry import RetryFunction, RetryPolicy
 
@@ -19,7 +18,6 @@ class AppParts(msgspec.Struct, frozen=True):
     app_loop: AppLoop
     registry: Registry
     emitter: Emitter
-    clock: Clock
     codec: Codec | None
     max_payload: int
     retry: RetryPolicy | RetryFunction

@@ -18,7 +18,7 @@ class ManualAcks:
     """The acknowledgements that handlers make themselves. Belongs to a worker and its event loop."""
 
     def __init__(self, policy: OutcomePolicy, in_flight: InFlight) -> None:
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._policy = policy
         self._in_flight = in_flight
         self._waiting: dict[Claim, asyncio.Future[None]] = {}

@@ -22,14 +22,14 @@ class OpenStore:
         closers: Iterable[Callable[[], Awaitable[None]]],
     ) -> None:
         self.backend = backend
-        self.producer = Producer(backend)
-        self.loop = asyncio.get_running_loop()
-        self.ready = False  # open, and not closing
+        self.producer: Producer = Producer(backend)
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.ready: bool = False  # open, and not closing
         self.entered = 0  # `async with app` blocks on this loop that are not left yet
         self.users: set[Callable[[], Awaitable[None]]] = set()  # how to stop workers and tails on this loop
         self._left = left  # stores of event loops that are gone: closed before this one is opened
         self._closers = closers
-        self.closing = False  # or closed
+        self.closing: bool = False  # or closed
         self._opening: asyncio.Task[None] | None = None
         self._openers = 0  # callers that wait for the opening
 

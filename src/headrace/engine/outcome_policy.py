@@ -53,7 +53,7 @@ class OutcomePolicy:
         self._worker = worker
         self._clock_us = held.store_clock_us
         self._max_payload = options.max_payload
-        self.mark_us = microseconds(options.mark_ttl)
+        self.mark_us: int = microseconds(options.mark_ttl)
 
     def returned(self, run: Run, value: object) -> Outcome:
         """The handler came to its end."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Iterable
 
 from headrace.core.backend import Answer
-from headrace.core.errors import BackendUnavailable, NotDurable
+from headrace.core.errors import BackendUnavailable, NotConfirmed
 from headrace.core.message import Batch, Message, Stream
 
 from .identity import new_identity
@@ -183,7 +183,7 @@ class Producer:
             lane.answered_at, lane.error = time.monotonic(), None
             if len(answers) != len(batch.messages):  # a bug in the store: do not wait for ever
                 raise RuntimeError(f"{len(batch.messages)} messages were appended, {len(answers)} answered")
-        except NotDurable as error:
+        except NotConfirmed as error:
             lane.answered_at = time.monotonic()
             _fail_each(parts, error)
             return
@@ -199,7 +199,7 @@ class Producer:
         while True:
             try:
                 return await self._backend.append(batch)
-            except NotDurable:
+            except NotConfirmed:
                 raise  # the store has taken the batch, so it is not sent again
             except BackendUnavailable as error:
                 uncertain = uncertain or error.uncertain
@@ -259,10 +259,10 @@ def _answer_each(parts: BatchParts, answers: list[Answer], position: int) -> int
     return position
 
 
-def _fail_each(parts: BatchParts, error: NotDurable) -> None:
+def _fail_each(parts: BatchParts, error: NotConfirmed) -> None:
     """Raise the error in each caller, with the answers for its own messages."""
     position = 0
     for request, part in parts:
-        request.answers += error.job[position : position + len(part)]
+        request.answers += error.answers[position : position + len(part)]
         position += len(part)
-        request.fail(NotDurable(str(error), job=request.answers))
+        request.fail(NotConfirmed(str(error), answers=request.answers))

@@ -7,6 +7,7 @@ import inspect
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -79,8 +80,8 @@ class Registry:
         self.subscriptions: list[Subscription] = []
         self._served: dict[Stream, Subscription | None] = {}
         self._serving: dict[int, tuple[Stream, Subscription | None]] = {}
-        self.find = self.handlers.get
-        self.has_children = False  # whether any of its tasks runs in a child process
+        self.find: Callable[[str], Handler | None] = self.handlers.get
+        self.has_children: bool = False  # whether any of its tasks runs in a child process
         self.running: weakref.WeakSet[object] = weakref.WeakSet()  # workers, which have read all this
 
     def refuse_while_running(self, what: str) -> None:
@@ -149,6 +150,15 @@ class Registry:
     def use(self, middleware: Middleware) -> None:
         """Wrap every run; the first added is the outermost."""
         self._middleware.append(middleware)
+
+    @contextmanager
+    def wrapped_by(self, middleware: Middleware) -> Iterator[None]:
+        """Wrap every run for a while, outside all other middleware. For tests."""
+        self._middleware.insert(0, middleware)
+        try:
+            yield
+        finally:
+            self._middleware.remove(middleware)
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self.handlers.values())

@@ -68,7 +68,7 @@ class Held:
         loop = asyncio.get_running_loop()
         self._entered: asyncio.Future[Any] = loop.create_future()
         self._leave: asyncio.Future[BaseException | None] = loop.create_future()
-        self.task = loop.create_task(self._hold())
+        self.task: asyncio.Task[None] = loop.create_task(self._hold())
 
     async def value(self) -> Any:
         """What the context manager gave; its error, if it could not be entered."""

@@ -209,4 +209,4 @@ def _printable(text: str) -> str:
     return text.replace("\0", " ")
 
 
-current_run = cast("ContextVar[Run]", under_way)
+current_run: ContextVar[Run] = cast("ContextVar[Run]", under_way)

@@ -20,7 +20,7 @@ class RunLog:
 
     def __init__(self, most: int, changed: Callable[[], None] | None = None) -> None:
         self.most = most
-        self.unwritten = False  # something has come since it was last asked for
+        self.unwritten: bool = False  # something has come since it was last asked for
         self._changed = changed
         self._lock = threading.RLock()
         self._lines: deque[LogLine] = deque()

@@ -44,7 +44,7 @@ class Worker:
         emitter: Emitter,
         subscriptions: Sequence[Subscription] = (),
     ) -> None:
-        self.id = new_identity()
+        self.id: str = new_identity()
         self.options = options
         self.subscriptions = subscriptions
         self._home = home

@@ -1,1 +1,10 @@
-"""Events: topics, subscriptions and deliveries. A layer over the engine that does not know jobs."""
+"""Events: topics, subscriptions and deliveries. A layer over the engine that does not know jobs.
+
+Here are the types that the methods of `Topic` take and return, for annotations.
+"""
+
+from headrace.events.encoder import EventDraft
+from headrace.events.options import TopicOptions
+from headrace.events.topic import Fed, FedOptions, Subscribe, SubscribeBatch
+
+__all__ = ["EventDraft", "Fed", "FedOptions", "Subscribe", "SubscribeBatch", "TopicOptions"]

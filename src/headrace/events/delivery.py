@@ -28,7 +28,7 @@ class Delivery(Generic[T]):
     __slots__ = ("_acks", "_run", "event")
 
     def __init__(self, event: Event[T], run: Run, acks: ManualAcks) -> None:
-        self.event = event
+        self.event: Event[T] = event
         self._run = run
         self._acks = acks
 

@@ -69,7 +69,7 @@ class EventEncoder:
         self._kind = getattr(wanted, "__name__", "event") if wanted is not Any else "event"
         self._schema_version = schema_version
         self._window_us = window_us
-        self._now_us = clock.now_us
+        self._clock = clock
         self._codec = codec
         self._max_payload = max_payload
 
@@ -104,7 +104,7 @@ class EventEncoder:
             ENVELOPE_VERSION,
             new_id(),
             _text("kind", draft.kind) or self._kind_of(draft.payload),
-            self._now_us(),
+            self._clock.now_us(),
             headers,
             None,
             payload,

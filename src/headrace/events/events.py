@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, Unpack
 
 from headrace.core.backend import Answer
-from headrace.core.errors import BackendUnavailable, ConfigurationError, NotDurable, QueueFull
+from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed, NotDurable, QueueFull
 from headrace.core.message import Message, Stream, group_stream
 from headrace.core.names import checked_name
 from headrace.core.sending import TRACEPARENT, Sending, SendingWrapper
@@ -37,14 +37,12 @@ class Events:
         self._app_loop = parts.app_loop
         self._registry = parts.registry
         self._emitter = parts.emitter
-        self._clock = parts.clock
         self._codec = parts.codec
         self._max_payload = parts.max_payload
         self._retry = parts.retry
         self.around: SendingWrapper | None = None  # entered around every sending, for tracing
         self._topics: dict[str, Topic[Any]] = {}
         self._readers: list[EventReader] = []
-        self._declared: set[str] = set()  # topics whose rules the store has
         self._fan_outs = count(1)
 
     # --- declaring ---------------------------------------------------------------------------------------
@@ -61,7 +59,7 @@ class Events:
             wanted=wanted,
             schema_version=options.schema_version,
             window_us=options.window_us,
-            clock=self._clock,
+            clock=self._app_loop.clock,
             codec=self._codec,
             max_payload=self._max_payload,
         )
@@ -136,9 +134,8 @@ class Events:
         await self._app_loop.opened()
         try:
             [answer] = await self._app_loop.call(self._append, topic, [message], since)
-        except NotDurable as error:
-            error.job = error.job[0].id
-            raise
+        except NotConfirmed as error:
+            raise NotDurable(str(error), event=error.answers[0].id) from error
         outcome = _outcome(answer)
         if isinstance(outcome, Refused):
             raise outcome.error
@@ -195,7 +192,7 @@ class Events:
         messages = [each for each in page if isinstance(each, Message)]
         try:
             answers = iter(await self._append(topic, messages) if messages else [])
-        except NotDurable as error:
+        except NotConfirmed as error:
             outcomes = iter(_not_durable(error, len(messages)))
             return [next(outcomes) if isinstance(each, Message) else each for each in page]
         except Exception as error:
@@ -208,12 +205,12 @@ class Events:
     ) -> list[Answer]:
         since = time.monotonic() if since is None else since
         stream = Stream("topic", topic.name)
-        if topic.name not in self._declared:
+        if topic.name not in self._app_loop.declared_topics:
             left = since + RETRY_TIME - time.monotonic()
             await with_retries(
                 lambda: self._app_loop.backend.arrange(stream, topic.options.rules), within=max(0.0, left)
             )
-            self._declared.add(topic.name)
+            self._app_loop.declared_topics.add(topic.name)
         answers = await self._app_loop.producer.append(stream, messages, None, since)
         if EventPublished in self._emitter.wanted:
             for message, answer in zip(messages, answers, strict=True):
@@ -243,9 +240,11 @@ def _gone(outcomes: list[PublishOutcome]) -> BackendUnavailable | None:
     return next((error for error in errors if type(error) is BackendUnavailable), None)
 
 
-def _not_durable(error: NotDurable, count: int) -> list[PublishOutcome]:
+def _not_durable(error: NotConfirmed, count: int) -> list[PublishOutcome]:
     """Each event that was taken has a `NotDurable` with its id. For the others the outcome is uncertain."""
-    taken: list[PublishOutcome] = [Refused(NotDurable(str(error), job=answer.id)) for answer in error.job]
+    taken: list[PublishOutcome] = [
+        Refused(NotDurable(str(error), event=answer.id)) for answer in error.answers
+    ]
     return taken + [Refused(BackendUnavailable(str(error), uncertain=True))] * (count - len(taken))
 
 

@@ -17,7 +17,6 @@ from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.event import decode_event
 from headrace.core.hints import hints_of
-from headrace.core.message import Envelope
 from headrace.core.retry import RetryFunction, RetryPolicy
 from headrace.engine.dependencies import asked_of_callers, needs_of
 from headrace.engine.manual_acks import ManualAcks
@@ -81,15 +80,19 @@ class EventReader:
     def fit(self, run: Run, acks: ManualAcks) -> tuple[Any, ...]:
         """The argument for a run; `InvalidPayload` when the bytes do not fit the type."""
         run.settled = self._settled
-        payload = self._payload(run.envelope)
+        payload = self._payload(run.envelope.payload)
         if self.form == "payload":
             return (payload,)
         claim = run.claim
         event = event_of(decode_event(claim.body), claim.whole.topic, payload, claim.expires_us)
         return (event,) if self.form == "event" else (Delivery(event, run, acks),)
 
-    def _payload(self, envelope: Envelope) -> Any:
-        data = unwrapped(envelope.payload, self._codec)
+    def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a handler that takes the payload alone."""
+        return (self._payload(payload),), {}
+
+    def _payload(self, payload: bytes) -> Any:
+        data = unwrapped(payload, self._codec)
         try:
             return self._decoder.decode(data)
         except DECODE_ERRORS as error:
@@ -142,7 +145,7 @@ def handler_of(
         queue="",
         function=provided(function, needs) if needs else function,
         run_in="loop" if is_async else "thread",
-        decode=_not_decoded,
+        decode=reader.decode,
         encode=values.encode,
         decode_result=values.decoder(Any).decode,
         retry=retry,
@@ -151,10 +154,6 @@ def handler_of(
         fit=reader.fit,
         batch=batch,
     )
-
-
-def _not_decoded(payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    raise AssertionError("the argument of a subscription is made by `fit`")
 
 
 def _inner(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -141,7 +141,7 @@ class Topic(_Subscribable[T]):
     def __init__(
         self, options: TopicOptions, wanted: Any, *, encoder: EventEncoder, publisher: Publisher
     ) -> None:
-        self.name = options.name
+        self.name: str = options.name
         self.options = options
         self.wanted = wanted
         self.encoder = encoder

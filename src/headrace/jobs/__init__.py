@@ -1,1 +1,21 @@
-"""Jobs: tasks, calls, and what becomes of them. A layer over the engine that does not know events."""
+"""Jobs: tasks, calls, and what becomes of them. A layer over the engine that does not know events.
+
+Here are the types that the methods of `App`, `Task` and `Job` take and return, for annotations.
+"""
+
+from headrace.core.schedule import Timing
+from headrace.jobs.options import CallOptions, CallOverrides, TaskOptions
+from headrace.jobs.schedules import ScheduleDecorator, Schedules
+from headrace.jobs.task import AsyncTask, SyncTask, TaskDecorator
+
+__all__ = [
+    "AsyncTask",
+    "CallOptions",
+    "CallOverrides",
+    "ScheduleDecorator",
+    "Schedules",
+    "SyncTask",
+    "TaskDecorator",
+    "TaskOptions",
+    "Timing",
+]

@@ -59,7 +59,7 @@ class Arguments:
         self._function = function
         self._local_names = local_names
         signature = inspect.signature(function)
-        self.signature = asked_of_callers(signature)
+        self.signature: inspect.Signature = asked_of_callers(signature)
         # Whether the arguments hold secrets or models; None: not known yet
         self._secret: bool | None = None
         self._models = False

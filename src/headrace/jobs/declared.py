@@ -15,9 +15,13 @@ from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.message import PRIORITIES, Stream
 from headrace.core.names import PATTERN
 from headrace.engine.main_module import MainModule
+from headrace.engine.registry import Decode
 
 from .arguments import Arguments
 from .options import TaskOptions
+
+#: Arguments to the bytes that are stored.
+Encode = Callable[[tuple[Any, ...], dict[str, Any]], bytes]
 
 
 class Declared:
@@ -29,14 +33,14 @@ class Declared:
         self.options = options
         self.arguments = arguments
         self.result_ttl = result_ttl
-        self.stream = Stream("queue", options.queue)
-        self.priority = PRIORITIES[options.priority]
-        self.child = options.run_in == "process"
-        self.plain = not options.unique and not options.expires
+        self.stream: Stream = Stream("queue", options.queue)
+        self.priority: int = PRIORITIES[options.priority]
+        self.child: bool = options.run_in == "process"
+        self.plain: bool = not options.unique and not options.expires
         self._codec = codec
         # From arguments to the bytes that are stored, and back.
-        self.encode = arguments.encode if codec is None else self._encode_wrapped
-        self.decode = arguments.decode if codec is None else self._decode_wrapped
+        self.encode: Encode = arguments.encode if codec is None else self._encode_wrapped
+        self.decode: Decode = arguments.decode if codec is None else self._decode_wrapped
 
     def encode_result(self, value: object) -> bytes:
         encoded = values.encode(value)

@@ -46,7 +46,7 @@ class JobEncoder:
     """Makes messages: encodes the arguments once, checks the size and applies the options of the call."""
 
     def __init__(self, *, clock: Clock, max_payload: int, mark_ttl: float) -> None:
-        self._now_us = clock.now_us
+        self._clock = clock
         self._mark_us = microseconds(mark_ttl)
         self._max_payload = max_payload
 
@@ -74,7 +74,7 @@ class JobEncoder:
 
     def _plain(self, declared: Declared, payload: bytes) -> Message:
         id, task = new_id(), declared.options.name
-        envelope = Envelope(ENVELOPE_VERSION, id, task, self._now_us(), None, None, payload)
+        envelope = Envelope(ENVELOPE_VERSION, id, task, self._clock.now_us(), None, None, payload)
         body = encode_envelope(envelope)
         return Message(id, task, body, declared.priority, fresh=True, child=declared.child)
 
@@ -95,7 +95,7 @@ class JobEncoder:
         task, options = declared.options, call.options
         id = new_id() if options.job_id is UNSET else options.job_id
         headers = None if options.headers is UNSET else options.headers
-        now_us = self._now_us()
+        now_us = self._clock.now_us()
         envelope = Envelope(
             ENVELOPE_VERSION, id, task.name, now_us, headers, _overrides(options, now_us), payload
         )

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import UNSET
 
 from headrace.core.backend import Answer
-from headrace.core.errors import ConfigurationError, NotDurable, QueueFull, UnknownTask
+from headrace.core.errors import ConfigurationError, NotConfirmed, NotDurable, QueueFull, UnknownTask
 from headrace.core.message import Message, Stream
 from headrace.core.sending import SendingWrapper
 from headrace.core.signals import JobEnqueued
@@ -50,8 +50,10 @@ class Jobs:
         self.around: SendingWrapper | None = None  # entered around every sending, for tracing
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._declared: dict[str, Declared] = {}
-        self._encoder = JobEncoder(clock=parts.clock, max_payload=parts.max_payload, mark_ttl=result_ttl)
-        self.lookup = JobLookup(
+        self._encoder = JobEncoder(
+            clock=parts.app_loop.clock, max_payload=parts.max_payload, mark_ttl=result_ttl
+        )
+        self.lookup: JobLookup = JobLookup(
             app_loop=parts.app_loop, declared=self._declared, codec=parts.codec, mark_ttl=result_ttl
         )
 
@@ -169,10 +171,10 @@ class Jobs:
         producer = producer or self._app_loop.producer
         try:
             [answer] = await producer.append(stream, [message], self._queue_limit, since)
-        except NotDurable as error:
-            error.job = self._job(stream, message.task, error.job[0], keeps)
-            self._announce([error.job])
-            raise
+        except NotConfirmed as error:
+            taken = [self._job(stream, message.task, answer, keeps) for answer in error.answers]
+            self._announce(taken)
+            raise NotDurable(str(error), accepted=taken) from error
         if answer.verdict == "full":
             raise self._full(stream, [], answer.why)
         job = self._job(stream, message.task, answer, keeps)
@@ -228,8 +230,8 @@ class Jobs:
     def _raise_if_refused(
         self, stream: Stream, answers: list[Answer] | BaseException, accepted: list[Job[Any]]
     ) -> None:
-        if isinstance(answers, NotDurable):
-            answers.job = accepted
+        if isinstance(answers, NotConfirmed):
+            raise NotDurable(str(answers), accepted=accepted) from answers
         if isinstance(answers, BaseException):
             raise answers
         for answer in answers:
@@ -268,9 +270,8 @@ class Jobs:
 
 def _taken(answers: list[Answer] | BaseException) -> list[Answer]:
     """The answers of the store to the messages that it has taken."""
-    if isinstance(answers, NotDurable):
-        taken: list[Answer] = answers.job
-        return taken
+    if isinstance(answers, NotConfirmed):
+        return answers.answers
     return [] if isinstance(answers, BaseException) else answers
 
 

@@ -61,7 +61,7 @@ class Task(Generic[P, R]):
         if signature is not None:  # some parameters are dependencies, which callers do not give
             self.__signature__ = signature
         self.__doc__ = function.__doc__
-        self.__name__ = getattr(function, "__name__", options.name)
+        self.__name__: str = getattr(function, "__name__", options.name)
         self.__qualname__ = getattr(function, "__qualname__", options.name)
         self.__module__ = function.__module__
 

@@ -6,7 +6,7 @@ it is enqueued. `headrace.testing.plugin` brings the same to pytest as fixtures.
 
 from .clock import Clock
 from .enqueued import EnqueuedJob
-from .kit import Kit, SyncKit
+from .kit import DrainOptions, Kit, SyncKit
 from .modes import memory, run_inline
 
-__all__ = ["Clock", "EnqueuedJob", "Kit", "SyncKit", "memory", "run_inline"]
+__all__ = ["Clock", "DrainOptions", "EnqueuedJob", "Kit", "SyncKit", "memory", "run_inline"]

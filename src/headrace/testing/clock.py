@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -52,13 +54,15 @@ class Clock(MovableClock):
         """As `advance`, in microseconds."""
         for follower in self._followers:
             follower.brace(us)
-        self.offset_us += us
+        super().advance_us(us)
         for follower in self._followers:
             follower.stir()
 
-    def follow(self, follower: Follower) -> None:
-        """Tell `follower` of every move from now on."""
+    @contextmanager
+    def _followed_by(self, follower: Follower) -> Iterator[None]:
+        """Tell `follower` of every move meanwhile."""
         self._followers.append(follower)
-
-    def leave(self, follower: Follower) -> None:
-        self._followers.remove(follower)
+        try:
+            yield
+        finally:
+            self._followers.remove(follower)

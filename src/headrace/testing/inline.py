@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -16,7 +16,6 @@ from .caller import Caller
 from .drain import LOOK
 from .failures import raise_first
 from .kit import Kit
-from .stage import replaced
 from .working import working
 
 R = TypeVar("R")
@@ -27,8 +26,8 @@ def inline(kit: Kit, *, raise_errors: bool) -> Iterator[None]:
     """Let the verbs that enqueue wait for the end of what they enqueued."""
     verbs = Inline(kit, raise_errors=raise_errors)
     with (
-        replaced(kit.app._jobs, enqueue=verbs.enqueue, enqueue_many=verbs.enqueue_many),
-        replaced(kit.app.sync, enqueue=verbs.enqueue_sync, enqueue_many=verbs.enqueue_many_sync),
+        _overridden(kit.app._jobs, enqueue=verbs.enqueue, enqueue_many=verbs.enqueue_many),
+        _overridden(kit.app.sync, enqueue=verbs.enqueue_sync, enqueue_many=verbs.enqueue_many_sync),
     ):
         yield
 
@@ -94,6 +93,19 @@ class Inline:
                     await self._store.hasten(stream, id)
                 case _:
                     return  # over, or it asked itself to be run again later
+
+
+@contextmanager
+def _overridden(owner: object, **verbs: Callable[..., Any]) -> Iterator[None]:
+    """Let `owner` have other methods meanwhile."""
+    before = {name: vars(owner)[name] for name in verbs if name in vars(owner)}  # by an outer block
+    vars(owner).update(verbs)
+    try:
+        yield
+    finally:
+        for name in verbs:
+            del vars(owner)[name]
+        vars(owner).update(before)
 
 
 def _on_a_loop() -> bool:

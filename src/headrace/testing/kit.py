@@ -48,7 +48,7 @@ class Kit:
     def __init__(self, app: App, clock: Clock) -> None:
         self.app = app
         self.clock = clock
-        self.sync = SyncKit(self)
+        self.sync: SyncKit = SyncKit(self)
         self._store = KitStore(clock, app._registry.subscriptions)
         self._errors: dict[str, BaseException] = {}
 

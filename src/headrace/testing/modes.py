@@ -12,7 +12,6 @@ from headrace.core.errors import ConfigurationError
 from .clock import Clock
 from .inline import inline
 from .kit import Kit
-from .stage import staged
 from .store import KitRouter
 
 _kits: WeakKeyDictionary[App, Kit] = WeakKeyDictionary()
@@ -26,16 +25,24 @@ def memory(app: App, *, clock: Clock | None = None) -> Iterator[Kit]:
     """
     if app in _kits:
         raise ConfigurationError(f"{app!r} stands on a test's store already; use the kit that memory() gave")
+    if app._home.in_use:
+        raise ConfigurationError(
+            f"{app!r} is open: begin before it is first used, or close it first, with `await app.close()` "
+            "or `app.sync.close()`"
+        )
     clock = clock or Clock()
     kit = Kit(app, clock)
-    clock.follow(kit._store)
-    try:
-        with staged(app, KitRouter(kit._store), clock, kit._attend):
-            _kits[app] = kit
+    with (
+        clock._followed_by(kit._store),
+        app._home.swapped(KitRouter(kit._store), clock),
+        app._registry.wrapped_by(kit._attend),
+    ):
+        _kits[app] = kit
+        try:
             yield kit
-    finally:
-        _kits.pop(app, None)
-        clock.leave(kit._store)
+        finally:
+            _kits.pop(app, None)
+            _leave_loops(app)
 
 
 @contextmanager
@@ -50,6 +57,13 @@ def run_inline(app: App, *, raise_errors: bool = True) -> Iterator[Kit]:
         kit = _kits.get(app) or stack.enter_context(memory(app))
         stack.enter_context(inline(kit, raise_errors=raise_errors))
         yield kit
+
+
+def _leave_loops(app: App) -> None:
+    """Let go of the test's event loops. The thread that the app started meanwhile ends."""
+    app._home.forget_loops()
+    if app._home.has_thread:
+        app.sync.close()
 
 
 def kit_of(app: App) -> Kit | None:

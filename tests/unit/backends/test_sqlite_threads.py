@@ -25,7 +25,7 @@ from headrace.core.message import Batch, Message, Stream
 from headrace.core.orders import Order, PauseOrder
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.core.record import WorkerInfo
-from tests.heartbeats import beat
+from headrace.testing.contract.heartbeats import beat
 from tests.waiting import wait_until, wait_until_sync
 
 STREAM = Stream("queue", "work")

@@ -12,8 +12,8 @@ from headrace.core.clock import SECOND, MovableClock
 from headrace.core.errors import BackendUnavailable
 from headrace.core.record import WorkerInfo
 from headrace.engine.streams import StreamRouter
+from headrace.testing.contract.heartbeats import beat
 from tests.examined import OK, WARN, examined
-from tests.heartbeats import beat
 from tests.unit.behaviour.work import drain
 
 

@@ -68,7 +68,7 @@ async def test_a_worker_says_what_it_serves_and_what_it_did(app: App, heard: lis
     worker = app.worker(queues=["default"], concurrency=7, lease=20, grace=3)
     await worker.run(burst=True)
     (started,) = of(signals.WorkerStarted, heard)
-    assert started == signals.WorkerStarted(worker.id, ("default",), 7, 20.0, app.store)
+    assert started == signals.WorkerStarted(worker.id, ("default",), 7, 20.0, app.description)
     assert of(signals.WorkerStopping, heard) == [signals.WorkerStopping(worker.id, 0, 3.0)]
     assert of(signals.WorkerStopped, heard) == [signals.WorkerStopped(worker.id, 3, 0)]
 

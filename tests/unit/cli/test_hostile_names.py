@@ -27,7 +27,7 @@ from headrace.core.record import RunningJob, WorkerInfo
 from headrace.core.schedule import Schedule, Template, Timing, encode_schedule
 from headrace.core.scheduling import add as add_schedule
 from headrace.core.topics import BEGINNING, TopicRules
-from tests.heartbeats import beat
+from headrace.testing.contract.heartbeats import beat
 from tests.unit.cli.conftest import Shell
 
 #: A colour, the title of a window, C1's own introducer, DEL, a text turned around, a joiner that nobody sees.

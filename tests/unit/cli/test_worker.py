@@ -98,7 +98,7 @@ def test_a_topic_that_nothing_is_subscribed_to_is_refused(shop: Any) -> None:
 def test_the_banner_says_what_is_served_and_how_to_stop(shop: Any) -> None:
     result = run("worker", "cli_shop:app", "--burst", "--concurrency", "7", "--grace", "3", "--lease", "120")
     assert "cli_shop:app, 2 tasks" in result.stderr
-    assert shop.app.store in result.stderr
+    assert shop.app.description in result.stderr
     assert "default, mails" in result.stderr
     assert "orders/billing, returns/billing" in result.stderr
     assert "7 on " in result.stderr

@@ -17,7 +17,7 @@ from headrace.core.schedule import CatchUp, Schedule, Template, Timing, encode_s
 from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, Swapped, add, establish, pause, resume
 from headrace.engine import schedule_precedence
 from headrace.engine.schedule_runner import BEATEN, LOOK, LOOK_IDLE, ScheduleRunner
-from tests.heartbeats import beat
+from headrace.testing.contract.heartbeats import beat
 from tests.unit.engine.bench import SOURCE, Bench
 
 STREAM = SOURCE

@@ -15,8 +15,8 @@ from headrace.core.message import Batch, Message, Stream
 from headrace.core.outcome import DONE, Settlement, Verdict
 from headrace.engine.finished import FinishedRun
 from headrace.engine.settler import BATCH
+from headrace.testing.contract.settling import Settling
 from tests.routers import open_router
-from tests.settling import Settling
 from tests.waiting import wait_until
 
 SOURCE = Stream("queue", "work")

@@ -347,8 +347,8 @@ def test_middleware_must_be_a_function(app: App) -> None:
 
 
 def test_an_app_says_where_it_keeps_its_jobs(app: App) -> None:
-    assert repr(app) == f"<App on {app.store}>"
-    assert "memory" in app.store
+    assert repr(app) == f"<App on {app.description}>"
+    assert "memory" in app.description
 
 
 async def test_only_calls_of_the_apps_own_tasks_are_enqueued(app: App) -> None:

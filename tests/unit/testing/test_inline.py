@@ -26,7 +26,7 @@ async def test_enqueue_runs_the_job_and_returns_it_finished(app: App) -> None:
         assert await job.result() == 5
         assert await (await app.enqueue(add.call(1, 1))).result() == 2
         kit.assert_enqueued(add, count=2)
-    assert app.store == "memory (private)"
+    assert app.description == "memory (private)"
 
 
 async def test_enqueue_many_runs_them_in_order(app: App) -> None:

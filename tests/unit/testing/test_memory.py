@@ -37,9 +37,9 @@ async def test_jobs_are_stored_and_run_in_memory_and_the_real_store_is_not_even_
         job = await real.enqueue(call(real, 21))
         await kit.drain()
         assert await job.result() == 42
-        assert real.store == "memory (test)"
+        assert real.description == "memory (test)"
     assert list(tmp_path.iterdir()) == []
-    assert "real.db" in real.store
+    assert "real.db" in real.description
 
 
 async def test_afterwards_the_app_uses_its_own_store_again(real: App) -> None:
@@ -63,7 +63,7 @@ async def test_a_test_that_fails_gives_the_app_back_too(real: App) -> None:
 
     with pytest.raises(ZeroDivisionError):
         await a_test()
-    assert "real.db" in real.store
+    assert "real.db" in real.description
     with memory(real) as kit:
         assert kit.enqueued() == []
 

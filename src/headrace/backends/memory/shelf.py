@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice, takewhile
+from typing import cast
 
 import msgspec
 
@@ -190,7 +191,7 @@ class Shelf(Stock):
     def _taken_from_another(self, claim: Claim) -> Entry | None:
         """What a late success still finds queued, or running elsewhere, taken out of there."""
         entry = self.entries.get(claim.id)
-        if entry is None or claim.token < entry.number:
+        if entry is None or cast(int, claim.token) < entry.number:
             return None
         if entry.status is _RUNNING:
             return self.running.pop(entry.token)

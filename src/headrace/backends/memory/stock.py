@@ -40,7 +40,7 @@ class Stock:
         self.entries: dict[str, Entry] = {}  # waiting, running or dead; the oldest first
         self.lanes = Lanes()
         self.agenda = Agenda()
-        self.running: dict[int, Entry] = {}  # by token; the longest since renewal first
+        self.running: dict[object, Entry] = {}  # by token; the longest since renewal first
         self.dead: dict[str, Entry] = {}  # the latest death last
         self.marks = Marks()
         self.keys = Keys()

@@ -10,7 +10,7 @@ from itertools import count
 from headrace.core.backend import Answer, CancelAnswer, LeaseKeeper, PartitionedStore, Promoted, Reclaimed
 from headrace.core.claim import Claim, Report
 from headrace.core.clock import SECOND
-from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotDurable
+from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotConfirmed
 from headrace.core.layout import decode_layout
 from headrace.core.message import Batch, Stream
 from headrace.core.orders import MissedOrder, Order, PauseOrder, Standing
@@ -197,11 +197,11 @@ class RedisBackend(
 
     async def _unconfirmed(
         self, queue: Queue, wire: Wire | None, answers: list[Answer | None]
-    ) -> NotDurable | None:
+    ) -> NotConfirmed | None:
         """What is to be said of those that were taken before the part was sealed; None: nothing."""
         try:
             await self._confirm(queue, wire, [answer for answer in answers if answer is not None])
-        except NotDurable as error:
+        except NotConfirmed as error:
             return error
         return None
 

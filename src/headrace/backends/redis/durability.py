@@ -8,7 +8,7 @@ import msgspec
 from hiredis import ReplyError
 
 from headrace.core.backend import Answer
-from headrace.core.errors import ConfigurationError, NotDurable
+from headrace.core.errors import ConfigurationError, NotConfirmed
 
 from .connection import Wire, Word, pack
 from .faults import can_heal, leads_elsewhere, lost, redirection_of
@@ -71,7 +71,7 @@ def confirmation_of(durability: str) -> Confirmation | None:
 
 
 async def confirm(confirmation: Confirmation, wire: Wire, key: bytes, answers: list[Answer]) -> None:
-    """Wait until what was written is safe; `NotDurable` when it is not in time.
+    """Wait until what was written is safe; `NotConfirmed` when it is not in time.
 
     It must be the connection that the append went over: another may lead to a server that never had it, since
     it took over in between.
@@ -92,7 +92,7 @@ async def confirm(confirmation: Confirmation, wire: Wire, key: bytes, answers: l
         if confirmation.by_replicas and wire.replicas > 1:
             missing = f"not all {wire.replicas} replicas that it demands have confirmed it within 2 s"
         what = f"the store has taken the job, which may run, but {missing} ({why})"
-        raise NotDurable(f"{what}: {confirmation.advice}", job=answers)
+        raise NotConfirmed(f"{what}: {confirmation.advice}", answers=answers)
 
 
 def _was_replaced(reply: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from headrace.core.backend import LeaseKeeper, Renewal
 from headrace.core.claim import Claim
@@ -12,6 +13,7 @@ from headrace.core.lease import DEFAULT_LEASE
 from headrace.core.message import Stream
 
 from .connection import Word
+from .entries import Token
 from .notices import Notices
 from .queue import Call
 from .scripts import RENEW
@@ -58,7 +60,7 @@ class RedisLeaseKeeper(LeaseKeeper):
     def _call(self, stream: Stream, claims: list[Claim], *, after_outage: bool) -> Call:
         words: list[Word] = [DEFAULT_LEASE if after_outage else ""]
         for claim in claims:
-            token = claim.token
+            token = cast(Token, claim.token)
             words += (claim.id, token.lane, token.entry, token.consumer)
         return self._store.queue(stream).call(RENEW, *words)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from hiredis import ReplyError
@@ -23,6 +23,7 @@ from headrace.core.message import Stream
 from .blocking import BlockingRead
 from .connection import Wire, pack
 from .drawing import Drawer
+from .entries import Token
 from .faults import can_heal, is_out_of_memory
 from .hand_outs import HandOuts
 from .keys import BOTTOM_UP, CHILD_LANES, GROUP, IN_ORDER, NORMAL_LANE, RETURNED, SUSPECTS, TOP_DOWN
@@ -364,7 +365,7 @@ class Reader:
         self._hit = queue
         if len(reply) == 1 and lane == NORMAL_LANE and not self._paused:
             claims = self._handouts.claims(queue, lane, reply[0][1])
-            if not claims[0].token.unique:
+            if not cast(Token, claims[0].token).unique:
                 return claims
         else:
             claims = self._claims_at(lanes, reply)
@@ -424,7 +425,7 @@ class Reader:
         surplus: list[Claim] = []
         suspects, children = wanted.suspects, wanted.children
         for claim in claims:
-            suspect = claim.token.lane in SUSPECTS
+            suspect = cast(Token, claim.token).lane in SUSPECTS
             fits = len(taken) < wanted.limit and suspects >= suspect and children >= claim.child
             if fits and claim.stream not in self._paused:
                 taken.append(claim)
@@ -437,7 +438,7 @@ class Reader:
 
     async def hand_back(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
-            token, queue = claim.token, self._store.queue(claim.stream)
+            token, queue = cast(Token, claim.token), self._store.queue(claim.stream)
             place = (claim.id, token.lane, token.entry, token.consumer)
             try:
                 await self._store.run(queue.call(AGAIN, *place, "L", 0, 1, ""))
@@ -446,10 +447,11 @@ class Reader:
 
     async def _release_started(self, claims: list[Claim]) -> None:
         for claim in claims:
-            if claim.token.unique.startswith(b"s"):
+            token = cast(Token, claim.token)
+            if token.unique.startswith(b"s"):
                 queue = self._store.queue(claim.stream)
                 try:
-                    await self._store.run(queue.call(STARTED, claim.id, claim.token.unique))
+                    await self._store.run(queue.call(STARTED, claim.id, token.unique))
                 except BackendUnavailable:
                     pass  # It is released when the message ends.
 

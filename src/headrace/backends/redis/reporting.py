@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 from headrace.core.claim import Report
 from headrace.core.job_log import encode_log
 from headrace.core.message import Stream
 
 from .connection import Word
+from .entries import Token
 from .queue import Call, Queue
 from .scripts import REPORT
 
@@ -41,6 +43,6 @@ def _chunks(reports: Sequence[Report]) -> Iterator[list[Word]]:
 
 
 def _words(report: Report, log: bytes) -> tuple[Word, ...]:
-    claim, token = report.claim, report.claim.token
+    claim, token = report.claim, cast(Token, report.claim.token)
     fraction = "-" if report.fraction is None else repr(report.fraction)
     return claim.id, token.lane, token.entry, token.consumer, fraction, report.text, log

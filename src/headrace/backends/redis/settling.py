@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -87,7 +87,7 @@ class Settling:
 
     def add(self, index: int, settlement: Settlement) -> None:
         claim, outcome = settlement.claim, settlement.outcome
-        token: Token = claim.token
+        token = cast(Token, claim.token)
         if type(outcome) is Done and token.plain:
             section = self._section(token.lane, outcome.kept is not None)
             section.indices.append(index)

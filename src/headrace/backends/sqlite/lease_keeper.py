@@ -17,6 +17,7 @@ from . import queries
 from .connection import Connection
 from .parcel import listed, unlisted
 from .schema import bring_up_to_date
+from .settlements import token_of
 
 #: Milliseconds to wait for the write lock. The keeper comes again long before a lease runs out.
 BUSY_TIMEOUT: Final = 2000
@@ -47,12 +48,12 @@ class SqliteLeaseKeeper(LeaseKeeper):
         connection = self._connection
         connection.open()
         connection.begin()
-        seqs = listed(claim.token[0] for claim in claims)
+        seqs = listed(token_of(claim).seq for claim in claims)
         rows = unlisted(connection.value(queries.READ_RUNNING, (seqs,)))
         running = {(seq, number): cancelled for seq, number, cancelled in rows}
-        answers = [_answer(running.get(claim.token)) for claim in claims]
+        answers = [_answer(running.get(token_of(claim))) for claim in claims]
         kept = [
-            claim.token[0]
+            token_of(claim).seq
             for claim, answer in zip(claims, answers, strict=True)
             if answer is not Renewal.LOST
         ]

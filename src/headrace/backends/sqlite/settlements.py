@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from headrace.core.bounds import checked_span_us
 from headrace.core.claim import Claim, Report
@@ -41,6 +41,11 @@ class Token(NamedTuple):
     claim: int
 
 
+def token_of(claim: Claim) -> Token:
+    """The token of a claim that this store made."""
+    return cast(Token, claim.token)
+
+
 def parts_of(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
     """Portions for one transaction each. A settlement is a step of its own, so they may be divided."""
     part: list[Settlement] = []
@@ -69,7 +74,7 @@ def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[
     ledger = Ledger(transaction)
     held = _read(transaction, [settlement.claim for settlement in settlements])
     verdicts = [
-        _judge(ledger, held.get(settlement.claim.token[0]), settlement, transaction.now_us)
+        _judge(ledger, held.get(token_of(settlement.claim).seq), settlement, transaction.now_us)
         for settlement in settlements
     ]
     ledger.write()
@@ -79,7 +84,7 @@ def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[
 def report(transaction: Transaction, reports: Sequence[Report]) -> None:
     logs = Parcel()
     rows = listed(
-        (*report.claim.token, report.fraction, report.text, *logs.put(encode_log(report.log) or None))
+        (*token_of(report.claim), report.fraction, report.text, *logs.put(encode_log(report.log) or None))
         for report in reports
     )
     transaction.connection.change(queries.REPORT, (rows, transaction.now_us, logs.content()))
@@ -87,7 +92,7 @@ def report(transaction: Transaction, reports: Sequence[Report]) -> None:
 
 def _read(transaction: Transaction, claims: list[Claim]) -> dict[int, Subject]:
     """The messages as the file has them now."""
-    streams = {claim.token[0]: claim.stream for claim in claims}
+    streams = {token_of(claim).seq: claim.stream for claim in claims}
     rows = unlisted(transaction.connection.value(queries.READ_HELD, (listed(streams),)))
     return {
         seq: Subject(seq, streams[seq], number, id, place, priority, claim, cancel_us, unique_key)
@@ -109,7 +114,7 @@ def _judge(ledger: Ledger, subject: Subject | None, settlement: Settlement, now_
             ttl_us, state = checked_span_us(kept.ttl_us), outcome.state
             ledger.end(subject, SUCCEEDED, ttl_us=ttl_us, result=kept.value, note=kept.note, state=state)
         return _KEPT
-    if subject is None or subject.place != RUNNING or subject.claim != settlement.claim.token[1]:
+    if subject is None or subject.place != RUNNING or subject.claim != token_of(settlement.claim).claim:
         return _LOST
     _enter(ledger, subject, outcome, now_us)
     return _KEPT

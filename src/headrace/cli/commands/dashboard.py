@@ -95,7 +95,7 @@ async def _serve(app: App, server: uvicorn.Server, door: socket.socket) -> None:
     async with app:
         host, port = door.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        echo(f"{app.store} at http://{shown}:{port}/ (Ctrl-C ends it)")
+        echo(f"{app.description} at http://{shown}:{port}/ (Ctrl-C ends it)")
         await server.serve(sockets=[door])
 
 

@@ -35,9 +35,9 @@ def doctor(app: App, as_json: bool) -> None:
     """
     findings = _findings(app)
     if as_json:
-        show_json({"store": app.store, "findings": [msgspec.to_builtins(each) for each in findings]})
+        show_json({"store": app.description, "findings": [msgspec.to_builtins(each) for each in findings]})
     else:
-        _show(app.store, findings)
+        _show(app.description, findings)
     if any(finding.level is Level.FAIL for finding in findings):
         raise SystemExit(1)
 

@@ -173,7 +173,7 @@ def find_job(app: App, id: str, place: Place) -> JobInfo:
     """What the store knows of a job, or of an event that a group holds. An unknown id is an error."""
     info = app.sync.admin.job(id, **place.options)
     if info is None:
-        where = f"in {place.words}" if place != Place() else f"in {app.store}"
+        where = f"in {place.words}" if place != Place() else f"in {app.description}"
         noun = "event" if place.topic else "job"
         raise click.ClickException(
             f"there is no {noun} {id} {where}: the id is wrong, or the {noun} has ended and is no longer kept"

@@ -38,7 +38,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 def snapshot(app: App) -> Snapshot:
     """Read the store once."""
     admin = app.sync.admin
-    return Snapshot(app.store, datetime.now(UTC), admin.queues(), admin.topics(), admin.workers())
+    return Snapshot(app.description, datetime.now(UTC), admin.queues(), admin.topics(), admin.workers())
 
 
 async def look(app: App) -> Snapshot:
@@ -47,7 +47,7 @@ async def look(app: App) -> Snapshot:
     admin = app.admin
     with without_retries():
         return Snapshot(
-            app.store,
+            app.description,
             datetime.now(UTC),
             await admin.queues(),
             await admin.topics(),

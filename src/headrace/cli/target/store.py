@@ -155,7 +155,7 @@ def _default(namespace: str | None) -> App:
 def _shared(app: App) -> App:
     if app.url == "memory://":
         raise ConfigurationError("the app is on memory://, which only the process that made it can see")
-    if app.url.startswith("memory://"):
+    if app.url is not None and app.url.startswith("memory://"):
         echo(f"note: {app.url} is this process's own; other processes do not see it", err=True)
     return app
 

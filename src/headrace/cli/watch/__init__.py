@@ -65,7 +65,7 @@ def _print_document(app: App, found: Snapshot | BackendUnavailable) -> None:
     if isinstance(found, Snapshot):
         echo(json_line(snapshot_document(found)))
     else:
-        echo(json_line({"store": app.store, "at": datetime.now(UTC), "error": str(found)}))
+        echo(json_line({"store": app.description, "at": datetime.now(UTC), "error": str(found)}))
 
 
 def _print_block(app: App, found: Snapshot | BackendUnavailable, findings: list[Finding]) -> None:
@@ -77,7 +77,7 @@ def _print_block(app: App, found: Snapshot | BackendUnavailable, findings: list[
         for problem in diagnose(workloads(found.queues, found.topics), found.workers):
             echo(f"! {problem.text}")
     else:
-        echo(f"{app.store}\n\n! {found}")
+        echo(f"{app.description}\n\n! {found}")
     echo()
 
 

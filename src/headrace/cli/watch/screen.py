@@ -70,7 +70,7 @@ class WatchScreen:
         self._app = app
         self._terminal = terminal
         self._every = every
-        self._state = WatchState(app.store)
+        self._state = WatchState(app.description)
         self._keyboard = Keyboard()
         self._recent = RecentFindings(app.admin.doctor)
         self._look_now = asyncio.Event()

@@ -216,7 +216,7 @@ def _banner(app: App, target: str, worker: Worker) -> None:
     strange = [queue for queue in options.queues if queue not in declared]
     lines = (
         ("app", f"{target}, {_count(len(list(app.tasks)), 'task')}"),
-        ("store", app.store),
+        ("store", app.description),
         ("queues", ", ".join(options.queues) or "none"),
         *((("note", f"no task is declared for {', '.join(strange)}"),) if strange else ()),
         *((("events", ", ".join(map(str, worker.subscriptions))),) if worker.subscriptions else ()),

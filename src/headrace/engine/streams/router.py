@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from headrace.core.backend import Answer, Backend, LeaseKeeper, Promoted, Reclaimed
 from headrace.core.claim import Claim, Report
-from headrace.core.errors import HeadraceError, Moved, NotDurable
+from headrace.core.errors import HeadraceError, Moved, NotConfirmed
 from headrace.core.layout import Layout, whole_stream
 from headrace.core.message import Batch, Stream
 from headrace.core.orders import LayoutOrder, Order, Standing
@@ -120,7 +120,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
             return await self.store.append(batch)
         except Moved as moved:
             return await self._sender.take_over(batch, moved)
-        except NotDurable:
+        except NotConfirmed:
             raise
         except BaseException:
             self._sender.note_unanswered(batch)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from headrace.core.backend import Answer, Backend, Wanted
-from headrace.core.errors import BackendUnavailable, Moved, NotDurable
+from headrace.core.errors import BackendUnavailable, Moved, NotConfirmed
 from headrace.core.message import Batch, Stream
 
 from .layouts import KnownLayouts
@@ -31,7 +31,7 @@ class Sending:
         self.answers: list[Answer | None] = [None] * len(batch.messages)
         self.todo: dict[Stream, list[int]] = {}
         self.generation = 0
-        self.undurable: NotDurable | None = None
+        self.undurable: NotConfirmed | None = None
 
     @property
     def unanswered(self) -> list[int]:
@@ -102,7 +102,7 @@ class Sender:
             self._ask_again(batch.stream)
         answers = [answer for answer in sending.answers if answer is not None]
         if sending.undurable is not None:
-            raise NotDurable(str(sending.undurable), job=answers)
+            raise NotConfirmed(str(sending.undurable), answers=answers)
         return answers
 
     def _remember(self, sending: Sending) -> None:
@@ -132,8 +132,8 @@ class Sender:
             )
         except Moved as moved:
             sending.undurable, answers = moved.undurable or sending.undurable, moved.answers
-        except NotDurable as error:
-            sending.undurable, answers = error, error.job
+        except NotConfirmed as error:
+            sending.undurable, answers = error, error.answers
         sending.answered(part, answers)
 
     async def _newer_plan(self, sending: Sending) -> Plan:

@@ -12,7 +12,7 @@ from headrace.backends.memory.backend import MemoryBackend
 from headrace.backends.memory.store import Store
 from headrace.core.backend import Answer, Wanted
 from headrace.core.clock import MovableClock, microseconds
-from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotDurable
+from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotConfirmed
 from headrace.core.ids import new_id
 from headrace.core.layout import PARTS_MOST, Generation, Layout, part_stream, parts_of
 from headrace.core.message import Batch, Message, Stream, UniqueKey
@@ -43,7 +43,7 @@ class Shaky(MemoryBackend):
         if self.after(batch):
             raise BackendUnavailable("the answer is lost", uncertain=True, transient=True)
         if self.undurable:
-            raise NotDurable("not on two", job=answers)
+            raise NotConfirmed("not on two", answers=answers)
         return answers
 
 
@@ -208,9 +208,9 @@ async def test_what_is_not_durable_is_told_of_all_parts_together(one: Process) -
     await one.backend.split(QUEUE, 3)
     one.inner.undurable = True
     batch = one.batch(*fresh(20))
-    with pytest.raises(NotDurable) as caught:
+    with pytest.raises(NotConfirmed) as caught:
         await one.backend.append(batch)
-    assert [answer.id for answer in caught.value.job] == [message.id for message in batch.messages]
+    assert [answer.id for answer in caught.value.answers] == [message.id for message in batch.messages]
 
 
 @pytest.mark.parametrize("parts", [None, 3], ids=["whole", "split"])
@@ -229,13 +229,13 @@ async def test_what_was_taken_before_a_seal_and_is_not_durable_is_told_in_the_en
         await StreamRouter(one.inner).split(QUEUE, 2)
         answers = [Answer(each.id) if each is first else None for each in batch.messages]
         moved = Moved("sealed", answers=answers)
-        moved.undurable = NotDurable("not on two", job=[Answer(first.id)])
+        moved.undurable = NotConfirmed("not on two", answers=[Answer(first.id)])
         raise moved
 
     monkeypatch.setattr(one.inner, "append", sealed_between)
-    with pytest.raises(NotDurable) as caught:
+    with pytest.raises(NotConfirmed) as caught:
         await one.backend.append(one.batch(first, *others))
-    assert [answer.id for answer in caught.value.job] == [each.id for each in (first, *others)]
+    assert [answer.id for answer in caught.value.answers] == [each.id for each in (first, *others)]
     assert len(await one.drain()) == 21
 
 

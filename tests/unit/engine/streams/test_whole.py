@@ -23,7 +23,7 @@ from headrace.core.record import Counts, JobStatus, WorkerInfo
 from headrace.core.scheduling import advance, establish
 from headrace.engine.streams import StreamRouter
 from headrace.engine.streams.routing import hash_of
-from tests.heartbeats import beat
+from headrace.testing.contract.heartbeats import beat
 from tests.waiting import wait_until
 
 QUEUE = Stream("queue", "emails")

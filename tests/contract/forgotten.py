@@ -1,0 +1,92 @@
+"""What the stores of headrace must have forgotten once all messages are over: a look into their data."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import apsw
+
+from headrace.backends.redis.backend import RedisBackend
+from headrace.backends.redis.connection import pack
+from headrace.backends.redis.keys import GROUP, LANES, is_permanent
+from headrace.backends.sqlite.backend import SqliteBackend
+from headrace.core.backend import Backend
+from headrace.core.message import Stream
+from headrace.testing.contract.heartbeats import leave
+
+#: The tables of messages and of what belongs to one.
+SQLITE_TABLES: Final = ("messages", "unique_keys", "producers", "progress")
+
+
+async def check_forgotten(store: Backend) -> None:
+    if isinstance(store, RedisBackend):
+        await _check_redis(store)
+    elif isinstance(store, SqliteBackend):
+        _check_sqlite(store)
+
+
+def _check_sqlite(backend: SqliteBackend) -> None:
+    connection = apsw.Connection(str(backend._path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        for table in SQLITE_TABLES:
+            assert connection.execute(f"SELECT * FROM headrace_{table}").fetchall() == [], f"in {table}"
+    finally:
+        connection.close()
+
+
+# --- Redis -----------------------------------------------------------------------------------------------
+
+
+async def _check_redis(backend: RedisBackend) -> None:
+    store = backend._store
+    for stream in await backend.streams():
+        await _check_consumers(backend, stream)
+    keys = await _keys(backend)
+    times = await store.commands(*[("PTTL", key) for key in keys]) if keys else []
+    lasting = [key.decode() for key, time in zip(keys, times, strict=True) if time == -1]
+    assert [key for key in lasting if not is_permanent(key)] == []
+    if keys:
+        # So that the server stays small over many tests.
+        await store.commands(*[("UNLINK", key) for key in keys])
+
+
+async def _keys(backend: RedisBackend) -> list[bytes]:
+    """Of the namespace, on every server that has some."""
+    keys: list[bytes] = []
+    for link in await backend._store.servers():
+        [found] = await link.ask(pack(("KEYS", f"*{backend._store.namespace}*")))
+        keys += found
+    return keys
+
+
+async def _check_consumers(backend: RedisBackend, stream: Stream) -> None:
+    """Nothing waits or is held in any lane; and whoever leaves, leaves no name."""
+    keys = backend._store.queue(stream).keys
+    for name, key in zip(LANES, keys.lanes, strict=True):
+        entries, pending = await _inside(backend, key)
+        assert (entries, pending) == (0, 0), f"left in the lane {name} of {stream.name}"
+    for consumer in await _consumers(backend, stream):
+        await leave(backend, consumer, stream)
+    assert await _consumers(backend, stream) == set()
+
+
+async def _inside(backend: RedisBackend, key: bytes) -> tuple[int, int]:
+    length = await backend._store.command("XLEN", key)
+    return length, sum(group[b"pending"] for group in await _rows(backend, "GROUPS", key))
+
+
+async def _consumers(backend: RedisBackend, stream: Stream) -> set[str]:
+    return {
+        row[b"name"].decode()
+        for key in backend._store.queue(stream).keys.lanes
+        if await _rows(backend, "GROUPS", key)
+        for row in await _rows(backend, "CONSUMERS", key, GROUP)
+    }
+
+
+async def _rows(backend: RedisBackend, *words: Any) -> list[dict[bytes, Any]]:
+    """An answer of XINFO; nothing of a stream that was never made."""
+    if not await backend._store.command("EXISTS", words[1]):
+        return []
+    rows = await backend._store.command("XINFO", *words)
+    return [dict(zip(row[::2], row[1::2], strict=True)) for row in rows]
