@@ -101,10 +101,16 @@ class TopicPair:
     def claim(self, name: str, process: int, limit: int) -> list[HandOut]:
         group = self.model.groups[name]
         source, consumer = self.source(name), f"worker-{process}"
-        claims = self.run(
-            self.backends[process].claim([source], consumer=consumer, limit=limit, suspects=limit, wait=0)
-        )
-        assert len(claims) <= limit
+        claims: list[Claim] = []
+        # A claim may bring fewer than there are: only an empty one says that there are no more.
+        while left := limit - len(claims):
+            some = self.run(
+                self.backends[process].claim([source], consumer=consumer, limit=left, suspects=left, wait=0)
+            )
+            assert len(some) <= left
+            claims += some
+            if not some:
+                break
         self._check_turns(group, [claim.id for claim in claims])
         handed: list[HandOut] = [(name, claim, self.next_number()) for claim in claims]
         for _, claim, number in handed:
