@@ -4,7 +4,24 @@ Here are the types that the methods of `Topic` take and return, for annotations.
 """
 
 from headrace.events.encoder import EventDraft
-from headrace.events.options import TopicOptions
+from headrace.events.options import (
+    BatchSettings,
+    EventOptions,
+    SubscriptionSettings,
+    TopicOptions,
+    TopicSettings,
+)
 from headrace.events.topic import Fed, FedOptions, Subscribe, SubscribeBatch
 
-__all__ = ["EventDraft", "Fed", "FedOptions", "Subscribe", "SubscribeBatch", "TopicOptions"]
+__all__ = [
+    "BatchSettings",
+    "EventDraft",
+    "EventOptions",
+    "Fed",
+    "FedOptions",
+    "Subscribe",
+    "SubscribeBatch",
+    "SubscriptionSettings",
+    "TopicOptions",
+    "TopicSettings",
+]

@@ -4,7 +4,7 @@ Here are the types that the methods of `App`, `Task` and `Job` take and return, 
 """
 
 from headrace.core.schedule import Timing
-from headrace.jobs.options import CallOptions, CallOverrides, TaskOptions
+from headrace.jobs.options import CallOptions, CallOverrides, TaskOptions, TaskSettings
 from headrace.jobs.schedules import ScheduleDecorator, Schedules
 from headrace.jobs.task import AsyncTask, SyncTask, TaskDecorator
 
@@ -17,5 +17,6 @@ __all__ = [
     "SyncTask",
     "TaskDecorator",
     "TaskOptions",
+    "TaskSettings",
     "Timing",
 ]
