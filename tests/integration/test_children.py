@@ -54,6 +54,12 @@ async def test_the_timeout_counts_from_the_start_of_the_function() -> None:
         assert len(await finished(jobs)) == 12
 
 
+async def test_the_timeout_reaches_the_middleware_after_the_child_has_answered(tmp_path: Path) -> None:
+    async with program.app, program.app.worker(children=1):
+        task = program.where.with_(timeout=0.5, retry=ONCE, headers={"linger": str(tmp_path / "lingers")})
+        assert await (await task.enqueue()).wait(timeout=20) is JobStatus.DEAD
+
+
 async def test_a_run_whose_function_never_began_still_has_its_timeout() -> None:
     async with program.app, program.app.worker(children=1):
         task = program.secret_of.with_(timeout=0.05, retry=ONCE, headers={"instead": "yes"})

@@ -182,8 +182,17 @@ class Run(msgspec.Struct, eq=False):
         if reason == "lost" or self.interruption not in ("cancelled", "lost"):
             self.interruption = reason
         self.kill_children()
-        if self._slot is not None and not self.in_thread:
-            self._slot.task.cancel(f"headrace: {reason}")
+        self._cancel_slot()
+
+    def _cancel_slot(self, _: object = None) -> None:
+        """Cancel what waits on the event loop: the handler or its middleware. Nothing can stop a thread: when
+        it has ended, the next await of the middleware is cancelled."""
+        if self._slot is None or self.ended:
+            return
+        if self._future is not None and not self._future.done():
+            self._future.add_done_callback(self._cancel_slot)
+        else:
+            self._slot.task.cancel(f"headrace: {self._asked}")
 
     def kill_children(self) -> None:
         """End what it has under way in child processes, whoever still waits for that."""
@@ -197,6 +206,8 @@ class Run(msgspec.Struct, eq=False):
     def abandon(self) -> None:
         """Stop waiting for a thread that did not end in time."""
         if self._future is not None and not self._future.done():
+            # The middleware gets `Abandoned` instead of a cancellation, and may clean up after it.
+            self._future.remove_done_callback(self._cancel_slot)
             self._future.set_exception(Abandoned())
 
 

@@ -7,9 +7,10 @@ import threading
 
 import pytest
 
-from headrace import App, JobCancelled, JobStatus, RetryLater, RetryPolicy, Snooze, current_job, signals
+from headrace import App, JobCancelled, JobStatus, RetryLater, RetryPolicy, Run, Snooze, current_job, signals
 from headrace.core.backend import Renewal
 from headrace.core.clock import MovableClock
+from headrace.engine.registry import CallNext
 from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, pass_time, until
 from tests.waiting import wait_until, wait_until_sync
 
@@ -168,6 +169,23 @@ async def test_whatever_a_cancelled_handler_raises_it_is_cancelled(app: App, err
     job = await hang.enqueue()
     async with app.worker():
         await inside.wait()
+        await job.cancel()
+        assert await job.wait(timeout=10) is JobStatus.CANCELLED
+
+
+async def test_what_a_thread_was_told_ends_the_middleware_after_it(app: App) -> None:
+    @app.use
+    async def hang(run: Run, call_next: CallNext) -> object:
+        await call_next(run)
+        return await asyncio.Event().wait()
+
+    @app.task(name="see")
+    def see() -> None:
+        wait_until_sync(lambda: current_job().cancelled)
+
+    job = await see.enqueue()
+    async with app.worker(grace=0):
+        await until(job, JobStatus.RUNNING)
         await job.cancel()
         assert await job.wait(timeout=10) is JobStatus.CANCELLED
 

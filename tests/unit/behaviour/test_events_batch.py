@@ -13,6 +13,7 @@ from headrace import (
     Event,
     RetryLater,
     RetryPolicy,
+    Run,
     Snooze,
     Unrecoverable,
     current_job,
@@ -26,6 +27,7 @@ from headrace.engine import slots as slots_module
 from headrace.engine import worker as worker_module
 from headrace.engine.batches import HOPELESS
 from headrace.engine.bundle import bundled
+from headrace.engine.registry import CallNext
 from tests.unit.behaviour.orders import (
     OrderPlaced,
     counts,
@@ -37,7 +39,7 @@ from tests.unit.behaviour.orders import (
     until_done,
 )
 from tests.unit.behaviour.work import LONG, drain, of
-from tests.waiting import wait_until
+from tests.waiting import wait_until, wait_until_sync
 
 
 async def test_a_list_at_a_time_in_order(app: App) -> None:
@@ -343,6 +345,27 @@ async def test_the_lost_lease_of_one_does_not_end_the_list_but_that_of_all_does(
         gate.set()
         await until_done(app, "index")
     assert len(of(signals.LeaseLost, heard)) == 1
+
+
+async def test_leases_lost_in_a_thread_end_the_middleware_after_it(app: App) -> None:
+    orders = orders_of(app)
+
+    @app.use
+    async def hang(run: Run, call_next: CallNext) -> object:
+        await call_next(run)
+        return await asyncio.Event().wait()
+
+    @orders.subscribe(group="index", batch=10, start="beginning")
+    def index(events: list[OrderPlaced]) -> None:
+        wait_until_sync(lambda: current_job().cancelled)
+
+    await placed(orders, *range(3))
+    async with app.worker(lease=LONG, grace=0) as worker:
+        parts = worker._parts
+        await wait_until(lambda: parts.held.running)
+        [run] = parts.held.running.values()
+        parts.claim_control.handle_renewals([(claim, Renewal.LOST) for claim in parts.held._since])
+        await wait_until(lambda: run.ended)
 
 
 async def test_a_lost_event_is_taken_out_of_a_buffered_list(app: App) -> None:

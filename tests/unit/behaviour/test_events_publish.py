@@ -221,6 +221,19 @@ async def test_many_are_published_and_handled(app: App) -> None:
     outcomes = await orders.publish_many(OrderPlaced(each) for each in range(1234))
     assert all(isinstance(each, Published) for each in outcomes)
     await drain(app)
+    assert sorted(numbers(seen)) == list(range(1234))
+
+
+async def test_many_of_one_key_are_handled_in_order_where_that_is_asked_for(app: App) -> None:
+    orders = orders_of(app)
+    seen: list[OrderPlaced] = []
+
+    @orders.subscribe(group="billing", ordered=True, start="beginning")
+    async def bill(event: OrderPlaced) -> None:
+        seen.append(event)
+
+    await placed(orders, *range(1234), key="customer-3")
+    await drain(app)
     assert numbers(seen) == list(range(1234))
 
 

@@ -281,3 +281,27 @@ async def test_it_cannot_take_a_thread_left_behind_at_shutdown_for_a_success(
     gate.set()
     assert await job.status() is JobStatus.QUEUED
     assert of(signals.JobSucceeded, heard) == []
+
+
+async def test_it_may_clean_up_after_a_thread_left_behind_at_shutdown(app: App) -> None:
+    gate, inside, cleaned = threading.Event(), threading.Event(), list[bool]()
+
+    @app.use
+    async def clean_up(run: Run, call_next: CallNext) -> object:
+        try:
+            return await call_next(run)
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            cleaned.append(True)
+
+    @app.task(name="hang")
+    def hang() -> None:
+        inside.set()
+        gate.wait(10)
+
+    await hang.enqueue()
+    async with app.worker(grace=0):
+        await wait_until(inside.is_set)
+    gate.set()
+    assert cleaned == [True]

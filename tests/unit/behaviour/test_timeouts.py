@@ -222,3 +222,31 @@ async def test_the_deadline_is_the_same_whoever_asks_and_whenever(app: App) -> N
         assert first == second
         assert first is not None
         assert timedelta(seconds=60) <= first - began < timedelta(seconds=70)
+
+
+async def hang_afterwards(run: Run, call_next: CallNext) -> object:
+    """Middleware that never comes to its end after the function, also where the function raised."""
+    try:
+        return await call_next(run)
+    finally:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("error", [None, ValueError("too late")])
+async def test_the_timeout_of_an_overdue_thread_reaches_its_middleware(
+    app: App, error: Exception | None
+) -> None:
+    app.use(hang_afterwards)
+
+    @app.task(name="overdue", timeout=SHORT, retry=RetryPolicy.none())
+    def overdue() -> int:
+        wait_until_sync(lambda: current_job().cancelled)
+        if error is not None:
+            raise error
+        return 1
+
+    jobs = [await overdue.enqueue(), await overdue.enqueue()]
+    async with app.worker(concurrency=1, grace=0):
+        for job in jobs:
+            await job.wait(timeout=10)
+    assert [[each.what for each in (await job.info()).trail] for job in jobs] == [["timed out"]] * 2

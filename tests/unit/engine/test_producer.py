@@ -187,11 +187,11 @@ async def test_what_will_not_pass_is_told_at_once(desk: Desk) -> None:
 async def test_after_a_lost_answer_every_later_trouble_is_uncertain(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shorten_retries(monkeypatch)
     desk.lose_answers = 1
 
     async def lost_then_away(batch: Batch) -> list[Answer]:
         if desk.batches:
+            monkeypatch.setattr(producer_lane, "RETRY_TIME", 0)  # there is no time for another try
             raise BackendUnavailable("cannot connect", transient=True)
         return await desk._watched(batch)
 
