@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import App
-from headrace.backends.redis.scripts import CLAIM
+from headrace.stores.redis.scripts import CLAIM
 from tests.servers import Server, require
 
 #: Entries that the slow log keeps: more than are made.

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from headrace.engine.traffic_counter import TrafficCounter
+from headrace.engine.settling.traffic_counter import TrafficCounter
 
 from .case import loop_factory
 from .measures import Bench

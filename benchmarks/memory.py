@@ -20,13 +20,10 @@ from typing import Protocol
 
 import apsw
 
-from headrace.backends import open_store
-from headrace.core.backend import Backend
-from headrace.core.claim import Claim, Report
-from headrace.core.clock import SECOND
-from headrace.core.ids import new_id
-from headrace.core.job_log import JobLog, LogLine
-from headrace.core.message import (
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.job_log import JobLog, LogLine
+from headrace.core.messages.message import (
     FRESH,
     Batch,
     Envelope,
@@ -37,11 +34,24 @@ from headrace.core.message import (
     encode_envelope,
     group_stream,
 )
-from headrace.core.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement
-from headrace.core.record import WorkerInfo
-from headrace.core.scheduling import establish
-from headrace.core.topics import BEGINNING, TopicRules
-from headrace.core.traffic import Tally
+from headrace.core.messages.outcome import (
+    DONE,
+    Dead,
+    DeadReason,
+    Done,
+    Failure,
+    Kept,
+    Outcome,
+    Retry,
+    Settlement,
+)
+from headrace.core.records.record import WorkerInfo
+from headrace.core.records.traffic import Tally
+from headrace.core.runtime.clock import SECOND
+from headrace.core.schedules.schedule_record import establish
+from headrace.core.store import Backend
+from headrace.core.topics.topic import BEGINNING, TopicRules
+from headrace.stores import open_store
 from tests.servers import Server, available
 from tests.waiting import wait_until
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import hiredis
 import msgspec
 
-from headrace.core.message import Envelope, decode_envelope, encode_envelope
+from headrace.core.messages.message import Envelope, decode_envelope, encode_envelope
 
 STREAM, GROUP, CONSUMER = b"raw", b"g", b"c"
 

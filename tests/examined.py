@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace import App
-from headrace.core.examination import Finding, Level
+from headrace.core.records.findings import Finding, Level
 
 OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
 

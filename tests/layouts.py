@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.core.backend import Backend
-from headrace.core.layout import Layout
-from headrace.core.message import Stream
+from headrace.core.messages.message import Stream
+from headrace.core.rules.layout import Layout
+from headrace.core.store import Backend
 from headrace.engine.streams.layouts import StoredLayouts
 
 

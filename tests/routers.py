@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.backends import open_store
-from headrace.core.clock import Clock
+from headrace.core.runtime.clock import Clock
 from headrace.engine.streams import StreamRouter
+from headrace.stores import open_store
 
 
 def open_router(url: str, *, namespace: str = "headrace", clock: Clock | None = None) -> StreamRouter:

@@ -1,11 +1,6 @@
 """Background jobs and events for Python on one engine."""
 
 from headrace import signals
-from headrace.admin import EventInfo, GroupInfo, QueueInfo, Replayed, TopicInfo
-from headrace.app import App
-from headrace.core.batch_result import BatchResult
-from headrace.core.codec import Codec
-from headrace.core.directives import RetryLater, Snooze, Unrecoverable
 from headrace.core.errors import (
     AlreadySettled,
     AppClosed,
@@ -24,14 +19,17 @@ from headrace.core.errors import (
     UnknownEvent,
     UnknownTask,
 )
-from headrace.core.info import JobInfo, JobProgress
-from headrace.core.record import DeadLetter, JobStatus, Page, WorkerInfo
-from headrace.core.retry import RetryPolicy
-from headrace.core.secret import Secret
-from headrace.core.sending import Sending
-from headrace.engine.dependencies import Depends
+from headrace.core.messages.batch_result import BatchResult
+from headrace.core.messages.directives import RetryLater, Snooze, Unrecoverable
+from headrace.core.messages.retry import RetryPolicy
+from headrace.core.messages.sending import Sending
+from headrace.core.records.job_info import JobInfo, JobProgress
+from headrace.core.records.record import DeadLetter, JobStatus, Page, WorkerInfo
+from headrace.core.values.codec import Codec
+from headrace.core.values.secret import Secret
 from headrace.engine.registry import CallNext
-from headrace.engine.run import Run
+from headrace.engine.running.injection.dependencies import Depends
+from headrace.engine.running.run import Run
 from headrace.engine.worker import Worker
 from headrace.events.delivery import Delivery
 from headrace.events.event import Duplicate, Event, Published, Refused
@@ -41,6 +39,9 @@ from headrace.jobs.job import Job
 from headrace.jobs.queue import Queue
 from headrace.jobs.schedules import ScheduleInfo
 from headrace.jobs.task import Call, Task
+
+from .admin import EventInfo, GroupInfo, QueueInfo, Replayed, TopicInfo
+from .app import App
 
 __version__ = "0.1.0.dev0"
 

@@ -9,32 +9,30 @@ from inspect import signature
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, ParamSpec, TypeVar, Unpack, overload
 
-from headrace.admin import Admin
-from headrace.backends import chosen_store, chosen_url
-from headrace.core.backend import Backend
-from headrace.core.checks import unknown_option
-from headrace.core.clock import Clock, SystemClock
-from headrace.core.codec import Codec, checked_codec
-from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError
-from headrace.core.hints import names_in_sight
-from headrace.core.job_log import checked_lines
-from headrace.core.names import checked_name
-from headrace.core.number import positive_number
-from headrace.core.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
-from headrace.core.schedule import CatchUp, Timing
-from headrace.core.sending import SendingWrapper
-from headrace.core.shown_options import shows_options
+from headrace.core.messages.job_log import checked_lines
+from headrace.core.messages.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
+from headrace.core.messages.sending import SendingWrapper
+from headrace.core.runtime.clock import Clock, SystemClock
+from headrace.core.schedules.schedule import CatchUp, Timing
 from headrace.core.signals import Signal
-from headrace.engine.app_loop import AppLoop
-from headrace.engine.app_parts import AppParts
+from headrace.core.store import Backend
+from headrace.core.values.annotations import names_in_sight
+from headrace.core.values.checks import unknown_option
+from headrace.core.values.codec import Codec, checked_codec
+from headrace.core.values.durations import Duration, positive_seconds, seconds
+from headrace.core.values.names import checked_name
+from headrace.core.values.shown_options import shows_options
+from headrace.core.values.whole_numbers import positive_number
+from headrace.engine.app_loop.app_loop import AppLoop
+from headrace.engine.app_loop.app_parts import AppParts
 from headrace.engine.emitter import Emitter
-from headrace.engine.leases import SHORTEST_LEASE
+from headrace.engine.intake.served_names import chosen_queues, chosen_subscriptions
 from headrace.engine.options import WorkerOptions
 from headrace.engine.registry import Middleware, Registry
-from headrace.engine.resources import bound_lifespan
-from headrace.engine.served import chosen_queues, chosen_subscriptions
+from headrace.engine.running.injection.resources import bound_lifespan
 from headrace.engine.streams import StreamRouter
+from headrace.engine.upkeep.leases import SHORTEST_LEASE
 from headrace.engine.worker import Worker
 from headrace.events.events import Events
 from headrace.events.options import TopicSettings, topic_options
@@ -46,7 +44,10 @@ from headrace.jobs.queue import Queue, declared_queue
 from headrace.jobs.schedules import ScheduleDecorator, Schedules, timing_of
 from headrace.jobs.task import AsyncTask, Call, SyncTask, Task, TaskDecorator
 from headrace.observability.logs import log_signals
-from headrace.sync import Portal, Sync
+
+from .admin import Admin
+from .stores import chosen_store, chosen_url
+from .sync import Portal, Sync
 
 P = ParamSpec("P")
 R = TypeVar("R")

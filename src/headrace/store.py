@@ -5,7 +5,59 @@ happens when a lease is gone. Everything else here is what its verbs take and an
 `headrace.testing.contract` tests a store against all of it.
 """
 
-from headrace.core.backend import (
+from headrace.core.errors import (
+    BackendUnavailable,
+    ChangesRefused,
+    ConfigurationError,
+    Moved,
+    NotConfirmed,
+    RequestRefused,
+)
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.job_log import JobLog, LogLine
+from headrace.core.messages.message import Batch, Message, State, Stream, StreamKind, Trouble, UniqueKey
+from headrace.core.messages.outcome import (
+    Cancelled,
+    Dead,
+    DeadReason,
+    Done,
+    Expired,
+    Failure,
+    Kept,
+    Outcome,
+    Released,
+    Retry,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+from headrace.core.records.control import (
+    CancelOrder,
+    DueOrder,
+    LayoutOrder,
+    LeaseOrder,
+    MissedOrder,
+    Order,
+    PauseOrder,
+    ScheduleOrder,
+    Standing,
+)
+from headrace.core.records.findings import Finding, Level
+from headrace.core.records.record import (
+    Counts,
+    DeadLetter,
+    JobStatus,
+    Page,
+    Progress,
+    Record,
+    RunningJob,
+    WorkerInfo,
+)
+from headrace.core.records.traffic import Tally, TrafficRecord
+from headrace.core.rules.layout import WHOLE, Generation, Layout
+from headrace.core.runtime.clock import Clock, SystemClock
+from headrace.core.schedules.schedule_record import ScheduleRecord, ScheduleSwap, Swapped, Timetable
+from headrace.core.store import (
     BRIEF_MARK_US,
     CLAIM_BYTES,
     CRASH_LIMIT,
@@ -23,59 +75,8 @@ from headrace.core.backend import (
     ReplayAnswer,
     Wanted,
 )
-from headrace.core.backend import Backend as Store
-from headrace.core.claim import Claim, Report
-from headrace.core.clock import Clock, SystemClock
-from headrace.core.errors import (
-    BackendUnavailable,
-    ChangesRefused,
-    ConfigurationError,
-    Moved,
-    NotConfirmed,
-    RequestRefused,
-)
-from headrace.core.examination import Finding, Level
-from headrace.core.job_log import JobLog, LogLine
-from headrace.core.layout import WHOLE, Generation, Layout
-from headrace.core.message import Batch, Message, State, Stream, StreamKind, Trouble, UniqueKey
-from headrace.core.orders import (
-    CancelOrder,
-    DueOrder,
-    LayoutOrder,
-    LeaseOrder,
-    MissedOrder,
-    Order,
-    PauseOrder,
-    ScheduleOrder,
-    Standing,
-)
-from headrace.core.outcome import (
-    Cancelled,
-    Dead,
-    DeadReason,
-    Done,
-    Expired,
-    Failure,
-    Kept,
-    Outcome,
-    Released,
-    Retry,
-    Settlement,
-    Snoozed,
-    Verdict,
-)
-from headrace.core.record import (
-    Counts,
-    DeadLetter,
-    JobStatus,
-    Page,
-    Progress,
-    Record,
-    RunningJob,
-    WorkerInfo,
-)
-from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, Swapped, Timetable
-from headrace.core.topics import (
+from headrace.core.store import Backend as Store
+from headrace.core.topics.topic import (
     GroupRecord,
     LogEntry,
     Reading,
@@ -84,7 +85,6 @@ from headrace.core.topics import (
     TopicRecord,
     TopicRules,
 )
-from headrace.core.traffic import Tally, TrafficRecord
 
 __all__ = [
     "BRIEF_MARK_US",

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from headrace.backends import open_store
-from headrace.backends.redis import reader
-from headrace.backends.redis.backend import RedisBackend
-from headrace.core.backend import Backend
-from headrace.core.ids import new_id
+from headrace.core.messages.ids import new_id
+from headrace.core.store import Backend
+from headrace.stores import open_store
+from headrace.stores.redis.intake import reader
+from headrace.stores.redis.store import RedisBackend
 from headrace.testing.contract import StoreUnderTest
 from tests.constellations import Cluster, Watched
 from tests.contract.forgotten import check_forgotten

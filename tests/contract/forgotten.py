@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import apsw
 
-from headrace.backends.redis.backend import RedisBackend
-from headrace.backends.redis.connection import pack
-from headrace.backends.redis.keys import GROUP, LANES, is_permanent
-from headrace.backends.sqlite.backend import SqliteBackend
-from headrace.core.backend import Backend
-from headrace.core.message import Stream
+from headrace.core.messages.message import Stream
+from headrace.core.store import Backend
+from headrace.stores.redis.client.connection import pack
+from headrace.stores.redis.keys import GROUP, LANES, is_permanent
+from headrace.stores.redis.store import RedisBackend
+from headrace.stores.sqlite.store import SqliteBackend
 from headrace.testing.contract.heartbeats import leave
 
 #: The tables of messages and of what belongs to one.

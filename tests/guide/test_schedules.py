@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from headrace import App, ConfigurationError
-from headrace.core.clock import MovableClock
+from headrace.core.runtime.clock import MovableClock
 from tests.waiting import wait_until
 
 

@@ -14,10 +14,9 @@ from click.testing import CliRunner
 
 from headrace import App, HeadraceError, signals
 from headrace.cli.main import cli
-from headrace.core.claim import Claim, Report
-from headrace.core.clock import MovableClock, microseconds
-from headrace.core.event import EventEnvelope
-from headrace.core.message import (
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.event_envelope import EventEnvelope
+from headrace.core.messages.message import (
     ENVELOPE_VERSION,
     FRESH,
     Batch,
@@ -29,13 +28,14 @@ from headrace.core.message import (
     encode_envelope,
     group_stream,
 )
-from headrace.core.outcome import Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement
-from headrace.core.record import DeadLetter, RunningJob, WorkerInfo
-from headrace.core.schedule import Schedule, Template, Timing, encode_schedule
-from headrace.core.scheduling import add as add_schedule
-from headrace.core.scheduling import establish
-from headrace.core.topics import BEGINNING
-from headrace.core.traffic import Tally
+from headrace.core.messages.outcome import Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement
+from headrace.core.records.record import DeadLetter, RunningJob, WorkerInfo
+from headrace.core.records.traffic import Tally
+from headrace.core.runtime.clock import MovableClock, microseconds
+from headrace.core.schedules.schedule import Schedule, Template, Timing, encode_schedule
+from headrace.core.schedules.schedule_record import add as add_schedule
+from headrace.core.schedules.schedule_record import establish
+from headrace.core.topics.topic import BEGINNING
 from headrace.dashboard import asgi
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.heartbeats import beat

@@ -17,9 +17,9 @@ from pathlib import Path
 import msgspec
 
 from headrace import App, RetryPolicy
-from headrace.engine.pipe import Returned, frame
 from headrace.engine.registry import CallNext
-from headrace.engine.run import Run
+from headrace.engine.running.children.protocol import Returned, frame
+from headrace.engine.running.run import Run
 
 #: A program that a function starts and leaves behind. It never ends by itself: the test looks who ends it.
 LINGERS = (sys.executable, "-c", "import time; time.sleep(3600)")

@@ -10,13 +10,13 @@ from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.backends import open_store
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.outcome import Outcome, Settlement, Verdict
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.messages.outcome import Outcome, Settlement, Verdict
+from headrace.core.runtime.clock import SECOND
+from headrace.stores import open_store
 from tests.servers import HOST, Reply, ask
 from tests.waiting import wait_until
 

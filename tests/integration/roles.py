@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
-from headrace.core.backend import CancelAnswer, DeadFilter, Renewal, Wanted
-from headrace.core.claim import Claim, Report
-from headrace.core.clock import SECOND
-from headrace.core.ids import new_id
-from headrace.core.message import FRESH, Batch, Message, Stream, Trouble, UniqueKey, group_stream
-from headrace.core.outcome import (
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import FRESH, Batch, Message, Stream, Trouble, UniqueKey, group_stream
+from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
     Dead,
@@ -26,10 +24,12 @@ from headrace.core.outcome import (
     Snoozed,
     Verdict,
 )
-from headrace.core.record import JobStatus, WorkerInfo
-from headrace.core.scheduling import advance, establish
-from headrace.core.topics import BEGINNING, NEW, Start, TopicRules
-from headrace.core.traffic import Tally
+from headrace.core.records.record import JobStatus, WorkerInfo
+from headrace.core.records.traffic import Tally
+from headrace.core.runtime.clock import SECOND
+from headrace.core.schedules.schedule_record import advance, establish
+from headrace.core.store import CancelAnswer, DeadFilter, Renewal, Wanted
+from headrace.core.topics.topic import BEGINNING, NEW, Start, TopicRules
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.heartbeats import beat, leave
 from headrace.testing.contract.stand import inner_of

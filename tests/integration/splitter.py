@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 
-from headrace.backends import open_store
-from headrace.core.layout import parts_of
-from headrace.core.message import Stream
+from headrace.core.messages.message import Stream
+from headrace.core.rules.layout import parts_of
+from headrace.stores import open_store
 from tests.layouts import adopt, propose, seal
 
 

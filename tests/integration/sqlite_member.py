@@ -10,10 +10,10 @@ import asyncio
 import os
 import sys
 
-from headrace.core.clock import SECOND
-from headrace.core.message import group_stream
-from headrace.core.outcome import DONE, Settlement
-from headrace.core.topics import BEGINNING
+from headrace.core.messages.message import group_stream
+from headrace.core.messages.outcome import DONE, Settlement
+from headrace.core.runtime.clock import SECOND
+from headrace.core.topics.topic import BEGINNING
 from tests.routers import open_router
 
 #: Seconds. Nobody here renews: a member that is not killed settles at once.

@@ -10,10 +10,10 @@ import os
 import sys
 from itertools import count
 
-from headrace.core.clock import SECOND
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.outcome import Done, Kept, Settlement
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.messages.outcome import Done, Kept, Settlement
+from headrace.core.runtime.clock import SECOND
 from headrace.engine.streams import StreamRouter
 from tests.routers import open_router
 

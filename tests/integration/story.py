@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from headrace import App, Job, JobStatus, RetryPolicy, Snooze, Unrecoverable, current_job
-from headrace.backends import open_store
-from headrace.backends.redis.entries import Token
-from headrace.backends.redis.keys import GROUP
-from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Stream
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
+from headrace.stores import open_store
+from headrace.stores.redis.entries import Token
+from headrace.stores.redis.keys import GROUP
 from tests.routers import open_router
 from tests.waiting import wait_until
 

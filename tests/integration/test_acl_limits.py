@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from headrace.backends.redis.permissions import Role, rules_for
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.stores.redis.health.permissions import Role, rules_for
 from tests.routers import open_router
 from tests.servers import HOST, Server, ServerError, ask, require, rows
 from tests.waiting import wait_until_sync

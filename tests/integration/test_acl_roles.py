@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from headrace import App, JobStatus
-from headrace.backends.redis.permissions import CLUSTERED, ROLES, WATCHED, Role, rules_for
-from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError
-from headrace.core.examination import Level
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message
-from headrace.core.topics import BEGINNING, TopicRules
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message
+from headrace.core.records.findings import Level
+from headrace.core.runtime.clock import SECOND
+from headrace.core.topics.topic import BEGINNING, TopicRules
 from headrace.engine.streams import StreamRouter
+from headrace.stores.redis.health.permissions import CLUSTERED, ROLES, WATCHED, Role, rules_for
 from headrace.testing.contract.stand import inner_of
 from tests.constellations import Cluster, Watched
 from tests.layouts import propose, seal

@@ -17,13 +17,13 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from headrace.core.claim import Claim
-from headrace.core.message import Envelope, Stream
-from headrace.engine.child_process import ChildDied, ChildProcess, Status
-from headrace.engine.delegation import Delegation
-from headrace.engine.pipe import Raised, Returned
-from headrace.engine.processes import Processes
-from headrace.engine.run import Run
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Envelope, Stream
+from headrace.engine.running.children.child_call import Delegation
+from headrace.engine.running.children.pool import Processes
+from headrace.engine.running.children.process import ChildDied, ChildProcess, Status
+from headrace.engine.running.children.protocol import Raised, Returned
+from headrace.engine.running.run import Run
 from tests.waiting import wait_until, wait_until_sync
 
 from . import misbehaving_program as program

@@ -14,18 +14,19 @@ from typing import cast
 import pytest
 
 from headrace import App
-from headrace.backends.redis import connection, nodes, reader, readers
-from headrace.backends.redis.entries import Token
-from headrace.backends.redis.keys import GROUP
-from headrace.backends.redis.permissions import rules_for
-from headrace.backends.redis.slots import slot_of
-from headrace.core.backend import Renewal
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.outcome import DONE, Settlement, Verdict
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.messages.outcome import DONE, Settlement, Verdict
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import Renewal
+from headrace.stores.redis.client import cluster_nodes, connection
+from headrace.stores.redis.client.cluster_slots import slot_of
+from headrace.stores.redis.entries import Token
+from headrace.stores.redis.health.permissions import rules_for
+from headrace.stores.redis.intake import cluster_readers, reader
+from headrace.stores.redis.keys import GROUP
 from tests.constellations import CALM, Cluster, follows, text_of
 from tests.integration.redis_bench import STREAM, Bench, opened
 from tests.routers import open_router
@@ -84,13 +85,13 @@ class Answers:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[str] = []
-        original = nodes.Nodes._is_to_be_sent_again
+        original = cluster_nodes.Nodes._is_to_be_sent_again
 
-        def look(these: nodes.Nodes, errand: nodes.Errand) -> bool:
+        def look(these: cluster_nodes.Nodes, errand: cluster_nodes.Errand) -> bool:
             self.seen.append(str(errand.reply).partition(" ")[0])
             return original(these, errand)
 
-        monkeypatch.setattr(nodes.Nodes, "_is_to_be_sent_again", look)
+        monkeypatch.setattr(cluster_nodes.Nodes, "_is_to_be_sent_again", look)
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ async def test_jobs_of_queues_on_several_nodes_are_done(shared: Cluster) -> None
 async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers, "LOOK", 30)  # no look finds what nobody was told of
+    monkeypatch.setattr(cluster_readers, "LOOK", 30)  # no look finds what nobody was told of
     sources = [Stream("queue", name) for name in ("work", "a", "b", "c", "d")]
     for source in sources:
         await bench.backend.ensure(source, 15 * SECOND)
@@ -154,7 +155,7 @@ async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(
 async def test_who_waits_looks_at_a_queue_with_one_command(
     shared: Cluster, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers, "LOOK", 0.05)
+    monkeypatch.setattr(cluster_readers, "LOOK", 0.05)
     sources = [Stream("queue", name) for name in ("work", "a", "b")]
     for source in sources:
         await bench.backend.ensure(source, 15 * SECOND)
@@ -173,8 +174,8 @@ async def test_what_was_queued_unheard_is_found_by_the_next_look(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when another has looked meanwhile, who may not take it, and has left a name."""
-    monkeypatch.setattr(readers, "LOOK", 0.2)
-    monkeypatch.setattr(readers.Readers, "ready", lambda *_: None)
+    monkeypatch.setattr(cluster_readers, "LOOK", 0.2)
+    monkeypatch.setattr(cluster_readers.Readers, "ready", lambda *_: None)
     source = Stream("queue", "work")
     await bench.backend.ensure(source, 15 * SECOND)
     waiting = asyncio.create_task(
@@ -218,7 +219,7 @@ async def test_a_queue_that_is_not_claimed_from_any_more_keeps_no_connection(
     [reader] = bench.backend._readers["worker"]._readers.values()
     wire = reader._link.wire
     for unused, closed in ((50.0, False), (-1.0, True)):
-        monkeypatch.setattr(readers, "UNUSED", unused)
+        monkeypatch.setattr(cluster_readers, "UNUSED", unused)
         await bench.backend.claim([new], consumer="worker", limit=1, suspects=1, wait=0)
         assert wire.closed is closed
     monkeypatch.undo()
@@ -312,7 +313,7 @@ async def test_a_slot_that_nobody_serves_is_waited_for_and_then_told(
     owner.command("CLUSTER", "DELSLOTS", slot)
     try:
         with monkeypatch.context() as brief:
-            brief.setattr(nodes, "PATIENCE", 0.1)
+            brief.setattr(cluster_nodes, "PATIENCE", 0.1)
             with pytest.raises(BackendUnavailable) as caught:
                 await bench.add()
         assert caught.value.transient

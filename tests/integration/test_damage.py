@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from headrace import App, JobStatus
-from headrace.core.clock import MovableClock
+from headrace.core.runtime.clock import MovableClock
 from tests.integration.damage import HEALTHY, PASSED, Shop, Value, check, dead_letters, run
 from tests.integration.damaged_files import Cell, SqliteFile
 from tests.integration.damaged_servers import RedisStore, Spot

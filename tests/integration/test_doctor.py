@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from headrace import App
-from headrace.backends.redis import examination, health
-from headrace.backends.redis.address import parse_address
-from headrace.backends.redis.connection import Link
-from headrace.backends.redis.examination import examine_server
-from headrace.backends.redis.permissions import Role, rules_for
-from headrace.core.ids import new_id
+from headrace.core.messages.ids import new_id
+from headrace.stores.redis.client.address import parse_address
+from headrace.stores.redis.client.connection import Link
+from headrace.stores.redis.health import diagnosis, examination
+from headrace.stores.redis.health.examination import examine_server
+from headrace.stores.redis.health.permissions import Role, rules_for
 from tests.constellations import SLOTS, Cluster, Watched
 from tests.examined import FAIL, OK, WARN, Findings, examine, examined
 from tests.servers import HOST, Server, require
@@ -170,7 +170,7 @@ async def test_replicas_are_counted_and_those_behind_are_named(
         assert directly.level("replication") == FAIL
         assert f"{HOST}:{server.port}" in directly["replication"].text
 
-        monkeypatch.setattr(health, "LAG", -1)
+        monkeypatch.setattr(diagnosis, "LAG", -1)
         found = await examine(server.url)
         assert found.level("replication") == WARN
         assert f"{HOST}:{replica.port}" in found["replication"].text

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.message import group_stream
+from headrace.core.messages.message import group_stream
 from tests.servers import also
 
 from .event_program import GROUPS, EventProgram, Story, flood_log

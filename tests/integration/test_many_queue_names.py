@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import App
-from headrace.core.ids import new_id
+from headrace.core.messages.ids import new_id
 from tests.servers import Fleet, also
 
 #: Names from which on it forgets, and how many there are in all.

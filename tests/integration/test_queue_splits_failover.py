@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from headrace import App, BackendUnavailable
-from headrace.core.layout import Generation, parts_of
-from headrace.core.message import Stream
+from headrace.core.messages.message import Stream
+from headrace.core.rules.layout import Generation, parts_of
 from tests.constellations import Cluster, Watched
 from tests.servers import Server
 from tests.waiting import wait_until

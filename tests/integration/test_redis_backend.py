@@ -13,21 +13,11 @@ from typing import cast
 
 import pytest
 
-from headrace.backends import open_store
-from headrace.backends.redis import connection, reader, scripts
-from headrace.backends.redis.backend import RedisBackend
-from headrace.backends.redis.entries import Token
-from headrace.backends.redis.inspector import Seen, encode_seen
-from headrace.backends.redis.keys import NORMAL_LANE, is_permanent
-from headrace.backends.redis.reader import Reader
-from headrace.core.backend import Answer, DeadFilter, Reclaimed, Recovery, Renewal, ReplayAnswer, Wanted
-from headrace.core.claim import Report
-from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed
-from headrace.core.ids import new_id
-from headrace.core.message import HIGH, Batch, Message, Stream, Trouble, UniqueKey
-from headrace.core.orders import Order, PauseOrder
-from headrace.core.outcome import (
+from headrace.core.messages.claim import Report
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import HIGH, Batch, Message, Stream, Trouble, UniqueKey
+from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
     Dead,
@@ -40,7 +30,19 @@ from headrace.core.outcome import (
     Settlement,
     Verdict,
 )
-from headrace.core.record import JobStatus, WorkerInfo
+from headrace.core.records.control import Order, PauseOrder
+from headrace.core.records.record import JobStatus, WorkerInfo
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import Answer, DeadFilter, Reclaimed, Recovery, Renewal, ReplayAnswer, Wanted
+from headrace.stores import open_store
+from headrace.stores.redis import scripts
+from headrace.stores.redis.client import connection
+from headrace.stores.redis.entries import Token
+from headrace.stores.redis.intake import reader
+from headrace.stores.redis.intake.reader import Reader
+from headrace.stores.redis.keys import NORMAL_LANE, is_permanent
+from headrace.stores.redis.store import RedisBackend
+from headrace.stores.redis.verbs.looking import Seen, encode_seen
 from headrace.testing.contract.heartbeats import beat, leave
 from tests.constellations import QUICKLY, text_of
 from tests.integration.proxy import Proxy

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from headrace import App, Job, JobStatus, NotDurable
-from headrace.backends import open_store
-from headrace.backends.redis import appending, scripts
-from headrace.backends.redis.backend import RedisBackend
-from headrace.backends.redis.connection import Link
-from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable, Moved, NotConfirmed
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message
+from headrace.core.store import Backend
+from headrace.stores import open_store
+from headrace.stores.redis import scripts
+from headrace.stores.redis.client.connection import Link
+from headrace.stores.redis.store import RedisBackend
+from headrace.stores.redis.verbs import append
 from tests.constellations import QUICKLY
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import STREAM
@@ -209,7 +210,7 @@ async def _confirms(backend: Backend, batch: Batch) -> bool:
 
 async def test_what_was_taken_before_a_part_was_sealed_is_confirmed_like_the_rest(primary: Server) -> None:
     """A large batch goes in chunks, and the seal came between two of them."""
-    messages = [Message(new_id(), "greet", b"", fresh=True) for _ in range(appending.ITEMS + 1)]
+    messages = [Message(new_id(), "greet", b"", fresh=True) for _ in range(append.ITEMS + 1)]
     default, replicated = open_store(primary.url), open_store(primary.url, durability="replicated")
     await default.open()
     await replicated.open()
@@ -218,7 +219,7 @@ async def test_what_was_taken_before_a_part_was_sealed_is_confirmed_like_the_res
         await seal(default, STREAM)
         with pytest.raises(Moved) as caught:
             await replicated.append(Batch(STREAM, "producer", 1, messages))
-        assert [answer is None for answer in caught.value.answers] == [*[False] * appending.ITEMS, True]
+        assert [answer is None for answer in caught.value.answers] == [*[False] * append.ITEMS, True]
         assert isinstance(caught.value.undurable, NotConfirmed)
     finally:
         await replicated.close()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace import JobStatus
-from headrace.backends.redis import scripts
-from headrace.backends.redis.keys import GROUP, LANES
+from headrace.stores.redis import scripts
+from headrace.stores.redis.keys import GROUP, LANES
 from tests.servers import Server, also
 
 from .load import Load

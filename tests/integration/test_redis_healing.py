@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.backends.redis import notices
-from headrace.core.clock import SECOND
-from headrace.core.ids import new_id
-from headrace.core.message import HIGH, LOW, Message
-from headrace.core.outcome import DONE
-from headrace.core.record import WorkerInfo
-from headrace.core.scheduling import advance, establish
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import HIGH, LOW, Message
+from headrace.core.messages.outcome import DONE
+from headrace.core.records.record import WorkerInfo
+from headrace.core.runtime.clock import SECOND
+from headrace.core.schedules.schedule_record import advance, establish
+from headrace.stores.redis import notices
 from headrace.testing.contract.heartbeats import beat
 from tests.constellations import text_of
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from headrace import App
-from headrace.backends import open_store
-from headrace.core.backend import Renewal
-from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message
-from headrace.core.outcome import DONE, Settlement, Verdict
-from headrace.core.record import WorkerInfo
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message
+from headrace.core.messages.outcome import DONE, Settlement, Verdict
+from headrace.core.records.record import WorkerInfo
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import Renewal
+from headrace.stores import open_store
 from headrace.testing.contract.heartbeats import beat
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, opened
 from tests.servers import Server

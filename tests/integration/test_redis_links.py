@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headrace.backends.redis import announcements, connection
-from headrace.backends.redis.address import Address
-from headrace.core.backend import Renewal
 from headrace.core.errors import BackendUnavailable
-from headrace.core.orders import Order, PauseOrder
+from headrace.core.records.control import Order, PauseOrder
+from headrace.core.store import Renewal
+from headrace.stores.redis.client import connection
+from headrace.stores.redis.client.address import Address
+from headrace.stores.redis.verbs import announcements
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, STREAM, Bench, opened
 from tests.servers import HOST, Fleet, Server

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message
-from headrace.engine.promotion import PROMOTE_BATCH
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message
+from headrace.engine.upkeep.promotion import PROMOTE_BATCH
 from tests.integration.redis_bench import SOURCE, STREAM, Bench, opened
 from tests.servers import Fleet, Server
 

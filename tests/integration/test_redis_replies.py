@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from headrace.backends.redis import scripts
-from headrace.core.ids import new_id
+from headrace.core.messages.ids import new_id
+from headrace.stores.redis import scripts
 from tests.servers import Fleet
 
 from .proxy import Proxy

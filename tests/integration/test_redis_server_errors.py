@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from headrace import App, JobStatus, QueueFull, RetryPolicy
-from headrace.backends import open_store
-from headrace.core.backend import Renewal
 from headrace.core.errors import BackendUnavailable
-from headrace.core.ids import new_id
-from headrace.core.message import Message
-from headrace.core.outcome import DONE, Verdict
-from headrace.core.record import WorkerInfo
-from headrace.core.scheduling import Swapped, advance, establish, pause, remove, resume
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Message
+from headrace.core.messages.outcome import DONE, Verdict
+from headrace.core.records.record import WorkerInfo
+from headrace.core.schedules.schedule_record import Swapped, advance, establish, pause, remove, resume
+from headrace.core.store import Renewal
 from headrace.signals import BackendError
+from headrace.stores import open_store
 from headrace.testing.contract.heartbeats import beat
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.servers import HOST, Server, also, require, rows
@@ -139,7 +139,7 @@ async def test_a_claim_that_waits_on_a_server_that_becomes_a_replica_is_told(
 async def test_connections_to_a_replica_are_given_up_also_the_subscription(
     server: Server, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.backends.redis.connection.RECONNECT_MOST", 0.0)
+    monkeypatch.setattr("headrace.stores.redis.client.connection.RECONNECT_MOST", 0.0)
     subscription = bench.backend._announcements._link.wire
     store = bench.backend._store.link.wire
     server.command("REPLICAOF", *NOWHERE)

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from headrace.backends import open_store
-from headrace.backends.redis import notices
-from headrace.backends.redis.permissions import rules_for
-from headrace.core.backend import Backend, DeadFilter, Renewal
 from headrace.core.errors import BackendUnavailable, ConfigurationError
-from headrace.core.ids import new_id
-from headrace.core.message import Message, Trouble, UniqueKey
-from headrace.core.orders import Order, PauseOrder
-from headrace.core.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Retry, Verdict
-from headrace.core.record import JobStatus, WorkerInfo
-from headrace.core.scheduling import establish
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Message, Trouble, UniqueKey
+from headrace.core.messages.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Retry, Verdict
+from headrace.core.records.control import Order, PauseOrder
+from headrace.core.records.record import JobStatus, WorkerInfo
+from headrace.core.schedules.schedule_record import establish
+from headrace.core.store import Backend, DeadFilter, Renewal
+from headrace.stores import open_store
+from headrace.stores.redis import notices
+from headrace.stores.redis.health.permissions import rules_for
 from headrace.testing.contract.heartbeats import beat, leave
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.integration.workshop import Workshop

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headrace.backends.redis import topics
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.topics import BEGINNING
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.topics.topic import BEGINNING
+from headrace.stores.redis.topics import topic_verbs
 from tests.integration.redis_bench import LONG, Bench, opened
 from tests.servers import Server
 from tests.waiting import wait_until
@@ -38,7 +38,7 @@ async def _publish(bench: Bench, number: int) -> None:
 async def test_the_connection_of_one_who_reads_no_more_is_given_up(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topics, "TAIL_KEPT", 0.0)
+    monkeypatch.setattr(topic_verbs, "TAIL_KEPT", 0.0)
     await _publish(bench, 1)
     others = await _connections(bench)
     for number in range(5):
@@ -62,7 +62,7 @@ async def test_the_connection_of_one_who_reads_no_more_is_given_up(
 
 
 async def test_the_connection_of_one_who_waits_is_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "TAIL_KEPT", 0.0)
+    monkeypatch.setattr(topic_verbs, "TAIL_KEPT", 0.0)
     await _publish(bench, 1)
     waiting = asyncio.create_task(bench.backend.read(TOPIC, 1, consumer="waiting", limit=10, wait=LONG))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.backends import open_store
-from headrace.core.backend import Renewal
-from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable, ConfigurationError
+from headrace.core.messages.claim import Claim
+from headrace.core.store import Renewal
+from headrace.stores import open_store
 from tests.integration.certificates import Authority
 from tests.integration.redis_bench import LONG, opened
 from tests.servers import HOST, PORTS, Server, free_port, require

@@ -10,17 +10,18 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.backends.redis import drawing, scripts
-from headrace.backends.redis.entries import Token
-from headrace.backends.redis.keys import is_permanent
-from headrace.core.backend import Answer, DeadFilter
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream, group_stream
-from headrace.core.outcome import DONE, Dead, DeadReason, Failure, Settlement
-from headrace.core.topics import BEGINNING, DRAWN_AHEAD, NEW, GroupRecord, Start
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream, group_stream
+from headrace.core.messages.outcome import DONE, Dead, DeadReason, Failure, Settlement
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import Answer, DeadFilter
+from headrace.core.topics.topic import BEGINNING, DRAWN_AHEAD, NEW, GroupRecord, Start
+from headrace.stores.redis import scripts
+from headrace.stores.redis.entries import Token
+from headrace.stores.redis.intake import drawing
+from headrace.stores.redis.keys import is_permanent
 from headrace.testing.contract.heartbeats import leave
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, Bench, opened

@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from headrace.core.clock import SECOND
-from headrace.core.ids import derived_id
-from headrace.core.message import Stream
-from headrace.core.scheduling import ScheduleRecord
+from headrace.core.messages.ids import derived_id
+from headrace.core.messages.message import Stream
+from headrace.core.runtime.clock import SECOND
+from headrace.core.schedules.schedule_record import ScheduleRecord
 from tests.servers import also
 
 from .workshop import Workshop

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from headrace import App, JobStatus
-from headrace.backends import open_store
-from headrace.backends.redis import connection
-from headrace.backends.redis.backend import RedisBackend
-from headrace.core.backend import LeaseKeeper, Renewal
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable, ConfigurationError
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import LeaseKeeper, Renewal
+from headrace.stores import open_store
+from headrace.stores.redis.client import connection
+from headrace.stores.redis.store import RedisBackend
 from tests.constellations import MASTER, Watched
 from tests.integration.redis_bench import SOURCE, STREAM
 from tests.servers import HOST, Server, ServerError

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 import pytest
 
-from headrace.backends.redis import announcements
-from headrace.backends.redis.slots import Slots
-from headrace.core.outcome import DONE, Verdict
-from headrace.core.record import JobStatus
+from headrace.core.messages.outcome import DONE, Verdict
+from headrace.core.records.record import JobStatus
+from headrace.stores.redis.client.cluster_slots import Slots
+from headrace.stores.redis.verbs import announcements
 from tests.constellations import MASTER, SILENCE, Cluster, Watched, follows, text_of
 from tests.network import Network
 from tests.servers import HOST, Server

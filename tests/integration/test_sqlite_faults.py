@@ -18,19 +18,19 @@ from pathlib import Path
 import apsw
 import pytest
 
-from headrace.backends import open_store
-from headrace.backends.sqlite import connection as connections
-from headrace.backends.sqlite.backend import SqliteBackend
-from headrace.backends.sqlite.connection import JOURNAL_SIZE_LIMIT
-from headrace.core.backend import Backend, Renewal
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.orders import Order, PauseOrder
-from headrace.core.outcome import DONE, Settlement, Verdict
-from headrace.core.record import JobStatus
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.messages.outcome import DONE, Settlement, Verdict
+from headrace.core.records.control import Order, PauseOrder
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import Backend, Renewal
+from headrace.stores import open_store
+from headrace.stores.sqlite.connection import connection as connections
+from headrace.stores.sqlite.connection.connection import JOURNAL_SIZE_LIMIT
+from headrace.stores.sqlite.store import SqliteBackend
 from tests.servers import missing
 from tests.waiting import wait_until
 

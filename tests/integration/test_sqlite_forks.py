@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from headrace.backends import open_store
-from headrace.backends.sqlite import connection as connection_module
-from headrace.backends.sqlite.connection import Connection
 from headrace.core.errors import BackendUnavailable
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.stores import open_store
+from headrace.stores.sqlite.connection import connection as connection_module
+from headrace.stores.sqlite.connection.connection import Connection
 
 STREAM = Stream("queue", "work")
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from headrace.backends import open_store
-from headrace.backends.sqlite.backend import SqliteBackend
-from headrace.core.backend import Answer, Backend
-from headrace.core.clock import SECOND, SystemClock
 from headrace.core.errors import BackendUnavailable
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.outcome import DONE, Settlement
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.messages.outcome import DONE, Settlement
+from headrace.core.runtime.clock import SECOND, SystemClock
+from headrace.core.store import Answer, Backend
+from headrace.stores import open_store
+from headrace.stores.sqlite.store import SqliteBackend
 from tests.waiting import wait_until
 
 STREAM = Stream("queue", "work")
@@ -58,7 +58,7 @@ class WatchedFile(apsw.VFSFile):
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[WatchedDisk]:
-    monkeypatch.setattr("headrace.backends.sqlite.commit_times.SHORT", 1)  # also on a busy machine
+    monkeypatch.setattr("headrace.stores.sqlite.threads.commit_times.SHORT", 1)  # also on a busy machine
     default = apsw.vfs_names()[0]
     disk = WatchedDisk(default)
     yield disk
@@ -100,7 +100,7 @@ async def test_on_a_slow_disk_the_event_loop_does_not_wait(
     backend: Backend, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await append_until_the_event_loop_writes(backend, disk)
-    monkeypatch.setattr("headrace.backends.sqlite.commit_times.SHORT", 0.05)
+    monkeypatch.setattr("headrace.stores.sqlite.threads.commit_times.SHORT", 0.05)
     disk.seconds = 0.5
     await backend.append(batch())  # shows that it is slow
     await backend.append(batch())

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.backends import open_store
-from headrace.core.backend import Backend
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Batch, Message, Stream, group_stream
-from headrace.core.topics import BEGINNING, NEW
+from headrace.core.messages.message import Batch, Message, Stream, group_stream
+from headrace.core.store import Backend
+from headrace.core.topics.topic import BEGINNING, NEW
+from headrace.stores import open_store
 from tests.integration.sqlite_member import ORDERED, PLAIN
 from tests.waiting import wait_until
 
@@ -26,9 +26,9 @@ TOPIC = Stream("topic", "orders")
 #: Publishes one event when it is told to.
 PUBLISH = """
 import asyncio, sys
-from headrace.backends import open_store
+from headrace.stores import open_store
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Batch, Message, Stream
+from headrace.core.messages.message import Batch, Message, Stream
 
 async def main():
     backend = open_store(sys.argv[1])

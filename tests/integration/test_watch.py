@@ -15,8 +15,8 @@ import pytest
 
 from headrace import JobStatus
 from headrace.admin import QueueInfo
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
 from tests.routers import open_router
 
 from .terminal import environment, on_terminal

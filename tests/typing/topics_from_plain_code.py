@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_type
 
 from headrace import App, Duplicate, EventInfo, GroupInfo, Page, Published, Refused, TopicInfo
-from headrace.core.record import DeadLetter
+from headrace.core.records.record import DeadLetter
 
 app = App("memory://")
 orders = app.topic("orders", int)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace import App, ConfigurationError
-from headrace.backends import open_store
-from headrace.core.ids import new_id
+from headrace.core.messages.ids import new_id
+from headrace.stores import open_store
 from tests.waiting import wait_until
 
 

@@ -9,24 +9,24 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.backend import CancelAnswer, ReplayAnswer, Wanted
-from headrace.core.clock import microseconds
-from headrace.core.codec import Codec
-from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, InvalidPayload
-from headrace.core.examination import Finding
-from headrace.core.info import JobInfo, job_info, newest_first
-from headrace.core.layout import checked_partitions
-from headrace.core.message import GIVEN_KEY, Stream, decode_envelope, encode_envelope, group_stream
-from headrace.core.names import checked_name
-from headrace.core.number import positive_number
-from headrace.core.outcome import DeadReason
-from headrace.core.record import DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.starts import StartAt, start_of
-from headrace.core.traffic import KEPT_MINUTES
-from headrace.engine.app_loop import AppLoop
+from headrace.core.messages.message import GIVEN_KEY, Stream, decode_envelope, encode_envelope, group_stream
+from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.findings import Finding
+from headrace.core.records.job_info import JobInfo, job_info, newest_first
+from headrace.core.records.record import DeadLetter, JobStatus, Page, Record, WorkerInfo
+from headrace.core.records.traffic import KEPT_MINUTES
+from headrace.core.rules.layout import checked_partitions
+from headrace.core.runtime.clock import microseconds
+from headrace.core.store import CancelAnswer, ReplayAnswer, Wanted
+from headrace.core.topics.start import StartAt, start_of
+from headrace.core.values.codec import Codec
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.core.values.names import checked_name
+from headrace.core.values.whole_numbers import positive_number
+from headrace.engine.app_loop.app_loop import AppLoop
+from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.registry import Registry
-from headrace.engine.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 
 from .contents import Contents, contents_of

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.core.clock import datetime_of
-from headrace.core.codec import Codec
-from headrace.core.decoding import DECODE_ERRORS
-from headrace.core.event import decode_event
-from headrace.core.message import decode_envelope
-from headrace.core.record import Record, moment
-from headrace.core.secret import masked
-from headrace.core.topics import LogEntry
+from headrace.core.messages.event_envelope import decode_event
+from headrace.core.messages.message import decode_envelope
+from headrace.core.records.record import Record, moment
+from headrace.core.runtime.clock import datetime_of
+from headrace.core.topics.topic import LogEntry
+from headrace.core.values.codec import Codec
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.core.values.secret import masked
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 

@@ -8,13 +8,13 @@ from typing import cast
 
 import msgspec
 
-from headrace.core.backend import DeadFilter, ReplayAnswer
-from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, RequestRefused
-from headrace.core.message import Stream, StreamKind, decode_envelope
-from headrace.core.outcome import DeadReason
-from headrace.core.record import DeadLetter, Page
-from headrace.engine.retrying import with_retries
+from headrace.core.messages.message import Stream, StreamKind, decode_envelope
+from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.record import DeadLetter, Page
+from headrace.core.store import DeadFilter, ReplayAnswer
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 
 from .place import Place, attempt, rank

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from headrace.core.message import Stream, group_stream
-from headrace.core.record import Counts, WorkerInfo, moment
-from headrace.core.times import span
-from headrace.core.topics import GroupRecord
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.records.record import Counts, WorkerInfo, moment
+from headrace.core.topics.topic import GroupRecord
+from headrace.core.values.times import span
 
 from .info import QueueInfo, TopicInfo
 

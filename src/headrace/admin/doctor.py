@@ -7,11 +7,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from headrace.core.clock import datetime_of
 from headrace.core.errors import BackendUnavailable, HeadraceError, RequestRefused
-from headrace.core.examination import Finding, Level, ok, warn
-from headrace.core.message import Stream
-from headrace.core.record import Counts, JobStatus, WorkerInfo
+from headrace.core.messages.message import Stream
+from headrace.core.records.findings import Finding, Level, ok, warn
+from headrace.core.records.record import Counts, JobStatus, WorkerInfo
+from headrace.core.runtime.clock import datetime_of
 from headrace.engine.registry import Registry
 from headrace.engine.streams import StreamRouter
 

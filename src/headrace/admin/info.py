@@ -6,12 +6,12 @@ from datetime import datetime
 
 import msgspec
 
-from headrace.core.clock import SECOND
 from headrace.core.errors import ConfigurationError
-from headrace.core.message import Stream
-from headrace.core.record import Counts, moment
-from headrace.core.topics import GroupRecord, TopicRecord
-from headrace.core.traffic import TrafficRecord
+from headrace.core.messages.message import Stream
+from headrace.core.records.record import Counts, moment
+from headrace.core.records.traffic import TrafficRecord
+from headrace.core.runtime.clock import SECOND
+from headrace.core.topics.topic import GroupRecord, TopicRecord
 
 
 class QueueInfo(msgspec.Struct, frozen=True):

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.core.errors import ConfigurationError, RequestRefused
-from headrace.core.info import JobInfo
-from headrace.core.message import Stream, group_stream
-from headrace.core.names import found_name
-from headrace.core.record import DeadLetter, JobStatus, Record
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.records.job_info import JobInfo
+from headrace.core.records.record import DeadLetter, JobStatus, Record
+from headrace.core.values.names import found_name
 from headrace.engine.streams import StreamRouter
 
 T = TypeVar("T")

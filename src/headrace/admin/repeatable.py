@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from headrace.core.errors import BackendUnavailable
-from headrace.engine.retrying import with_retries
+from headrace.engine.app_loop.retrying import with_retries
 
 T = TypeVar("T")
 

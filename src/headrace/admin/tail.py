@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Self
 
-from headrace.core.codec import Codec
 from headrace.core.errors import AppClosed
-from headrace.core.ids import new_id
-from headrace.core.message import Stream
-from headrace.core.position import Position
-from headrace.core.topics import Start
-from headrace.engine.app_loop import AppLoop
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Stream
+from headrace.core.topics.position import Position
+from headrace.core.topics.topic import Start
+from headrace.core.values.codec import Codec
+from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.streams import StreamRouter
 
 from .contents import EventInfo, read_event

@@ -16,15 +16,13 @@ import click
 import msgspec
 
 from headrace.app import App, Durability
-from headrace.backends import DEFAULT_URL
-from headrace.cli.output.table import FittedTable
+from headrace.cli.output.render import console, echo, is_terminal, show, show_json
+from headrace.cli.output.table import Column, FittedTable
+from headrace.cli.target.locate import locate
+from headrace.cli.target.store import sqlite_file
+from headrace.cli.worker.event_loop import loop_factory
 from headrace.core.errors import ConfigurationError
-
-from .output.render import console, echo, is_terminal, show, show_json
-from .output.table import Column
-from .target.locate import locate
-from .target.store import sqlite_file
-from .worker.event_loop import loop_factory
+from headrace.stores import DEFAULT_URL
 
 #: The namespace of the jobs: they are never among the user's own.
 NAMESPACE = "headrace-bench"

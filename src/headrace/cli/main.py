@@ -8,24 +8,24 @@ import click
 from click.shell_completion import get_completion_class
 
 from headrace import __version__
+from headrace.cli.commands.dashboard import dashboard
+from headrace.cli.commands.dead import dead
+from headrace.cli.commands.doctor import doctor
+from headrace.cli.commands.enqueue import enqueue
+from headrace.cli.commands.jobs import cancel, jobs, retry
+from headrace.cli.commands.publish import publish
+from headrace.cli.commands.queues import pause, purge, resume, split
+from headrace.cli.commands.schedules import schedules
+from headrace.cli.commands.status import status
+from headrace.cli.commands.tail import tail
+from headrace.cli.commands.topics import topics
+from headrace.cli.commands.workers import workers
+from headrace.cli.output.render import echo, printable
+from headrace.cli.worker.command import worker
 from headrace.core.errors import ConfigurationError, HeadraceError
 
 from .bench import bench
-from .commands.dashboard import dashboard
-from .commands.dead import dead
-from .commands.doctor import doctor
-from .commands.enqueue import enqueue
-from .commands.jobs import cancel, jobs, retry
-from .commands.publish import publish
-from .commands.queues import pause, purge, resume, split
-from .commands.schedules import schedules
-from .commands.status import status
-from .commands.tail import tail
-from .commands.topics import topics
-from .commands.workers import workers
 from .demo import demo
-from .output.render import echo, printable
-from .worker.command import worker
 
 
 class CommandGroup(click.Group):

@@ -10,14 +10,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.hosts import LOOPBACK
+from headrace.core.runtime.hosts import LOOPBACK
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from headrace.app import App
-
-    from .access.access import Authenticate
+    from headrace.dashboard.access.access import Authenticate
 
 __all__ = ["asgi"]
 

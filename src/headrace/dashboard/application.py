@@ -15,12 +15,12 @@ from starlette.routing import Route
 from headrace.admin.doctor import RecentFindings
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, ConfigurationError
+from headrace.dashboard.access.access import LOGIN, METRICS, Access, AccessMiddleware, Authenticate
+from headrace.dashboard.access.proxies import TrustedProxies
+from headrace.dashboard.access.sessions import Sessions
+from headrace.dashboard.actions.actions import act
 
 from .access import login
-from .access.access import LOGIN, METRICS, Access, AccessMiddleware, Authenticate
-from .access.proxies import TrustedProxies
-from .access.sessions import Sessions
-from .actions.actions import act
 from .live import LivePages, live
 from .pages import dead, job, overview, queue, schedules, topics, workers
 from .site import Content, PageFunction, Site

@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
-from .access.access import Access, root_of
+from headrace.dashboard.access.access import Access, root_of
+
 from .site import Content, PageFunction, Site
 
 #: Seconds from one update to the next. After a slow update the pause is so many times as long as the update,

@@ -17,14 +17,14 @@ from starlette.responses import HTMLResponse, Response
 from headrace.admin.place import Place
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, HeadraceError
-from headrace.core.times import ago, span
-from headrace.engine.retrying import without_retries
+from headrace.core.values.times import ago, span
+from headrace.dashboard.access.access import path_of, root_of
+from headrace.dashboard.actions.flash import clear_flash, flash_of
+from headrace.dashboard.pages.plot import plot
+from headrace.engine.app_loop.retrying import without_retries
 
 from . import text
-from .access.access import path_of, root_of
-from .actions.flash import clear_flash, flash_of
 from .links import dead_link, job_link, place_link, query
-from .pages.plot import plot
 
 #: The sections of the dashboard, with their paths.
 SECTIONS: Final = (

@@ -6,46 +6,46 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.clock import microseconds
+from headrace.core.runtime.clock import microseconds
 from headrace.core.signals import ChildNotStarted, CleanupFailed, LeftTaskFailed
-from headrace.engine.streams import StreamRouter
+from headrace.engine.intake.fairness import SlotFairness
+from headrace.engine.intake.group_reader import EventParts
+from headrace.engine.intake.queue_reader import QueueReader, ReaderParts
+from headrace.engine.intake.served_streams import ServedStreams
+from headrace.engine.intake.subscriptions import Subscriptions
+from headrace.engine.intake.worker_readers import WorkerReaders
+from headrace.engine.running.children.pool import Processes
+from headrace.engine.running.executor import Executor
+from headrace.engine.running.failure import described
+from headrace.engine.running.injection.resources import Resources
+from headrace.engine.running.outcome_policy import OutcomePolicy
+from headrace.engine.running.preparation import RunPreparation
+from headrace.engine.running.slots import Slots
+from headrace.engine.settling.claim_control import ClaimControl
+from headrace.engine.settling.held_claims import HeldClaims
+from headrace.engine.settling.in_flight import InFlight
+from headrace.engine.settling.manual_acks import ManualAcks
+from headrace.engine.settling.settlement_signals import SettlementSignals
+from headrace.engine.settling.settler import Settler
+from headrace.engine.settling.traffic_counter import TrafficCounter
+from headrace.engine.upkeep.heartbeat import Heartbeat
+from headrace.engine.upkeep.lease_renewal import LeaseRenewal
+from headrace.engine.upkeep.leases import Leases
+from headrace.engine.upkeep.prefetch_return import PrefetchReturn
+from headrace.engine.upkeep.progress import ProgressWriter
+from headrace.engine.upkeep.promotion import Promotion
+from headrace.engine.upkeep.pruning import Pruning
+from headrace.engine.upkeep.recovery import LeaseRecovery
+from headrace.engine.upkeep.schedule_runner import ScheduleRunner
+from headrace.engine.upkeep.topic_keeping import TopicKeeping
 
-from .claim_control import ClaimControl
 from .control import ControlHandler
 from .emitter import Emitter
-from .executor import Executor
-from .failure import described
-from .fairness import SlotFairness
-from .group_reader import EventParts
-from .heartbeat import Heartbeat
-from .held_claims import HeldClaims
-from .in_flight import InFlight
-from .lease_renewal import LeaseRenewal
-from .leases import Leases
-from .manual_acks import ManualAcks
 from .options import WorkerOptions
-from .outcome_policy import OutcomePolicy
-from .prefetch_return import PrefetchReturn
-from .preparation import RunPreparation
-from .processes import Processes
-from .progress import ProgressWriter
-from .promotion import Promotion
-from .pruning import Pruning
-from .queue_reader import QueueReader, ReaderParts
-from .recovery import LeaseRecovery
 from .registry import Registry
-from .resources import Resources
-from .schedule_runner import ScheduleRunner
-from .served_streams import ServedStreams
 from .service import Part
-from .settlement_signals import SettlementSignals
-from .settler import Settler
-from .slots import Slots
+from .streams import StreamRouter
 from .subscription import Subscription
-from .subscriptions import Subscriptions
-from .topic_keeping import TopicKeeping
-from .traffic_counter import TrafficCounter
-from .worker_readers import WorkerReaders
 
 
 class WorkerPlan(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.orders import (
+from headrace.core.records.control import (
     CancelOrder,
     DueOrder,
     LayoutOrder,
@@ -12,12 +12,11 @@ from headrace.core.orders import (
     PauseOrder,
     ScheduleOrder,
 )
-
-from .claim_control import ClaimControl
-from .leases import Leases
-from .promotion import Promotion
-from .schedule_runner import ScheduleRunner
-from .worker_readers import WorkerReaders
+from headrace.engine.intake.worker_readers import WorkerReaders
+from headrace.engine.settling.claim_control import ClaimControl
+from headrace.engine.upkeep.leases import Leases
+from headrace.engine.upkeep.promotion import Promotion
+from headrace.engine.upkeep.schedule_runner import ScheduleRunner
 
 
 class ControlHandler:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from headrace.core.claim import Claim
 from headrace.core.errors import ConfigurationError
-from headrace.core.message import Stream
-from headrace.core.retry import RetryFunction, RetryPolicy
-from headrace.core.schedule import Schedule
-
-from .resources import Lifespan
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
+from headrace.core.messages.retry import RetryFunction, RetryPolicy
+from headrace.core.schedules.schedule import Schedule
+from headrace.engine.running.injection.resources import Lifespan
 
 if TYPE_CHECKING:
-    from .manual_acks import ManualAcks
-    from .run import Run
+    from headrace.engine.running.run import Run
+    from headrace.engine.settling.manual_acks import ManualAcks
+
     from .subscription import Subscription
 
 #: Streams that are recognised by their identity, before they are found anew.

@@ -6,8 +6,8 @@ import re
 from functools import cached_property
 from typing import Final, Literal
 
-from headrace.core.message import Stream, group_stream
-from headrace.core.topics import Start, TopicRules
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.topics.topic import Start, TopicRules
 
 from .registry import Handler
 

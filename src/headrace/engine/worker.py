@@ -8,21 +8,21 @@ from types import TracebackType
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.signals import BackendError, WorkerStarted, WorkerStopped, WorkerStopping
+from headrace.engine.app_loop.app_loop import AppLoop
+from headrace.engine.app_loop.store_wait import waiting_for_store
+from headrace.engine.producing.identity import new_identity
+from headrace.engine.running.interrupts import guard_tasks
+from headrace.engine.running.slots import STUBBORN
 
-from .app_loop import AppLoop
 from .build import WorkerParts, WorkerPlan, build
 from .carried_through import carried_through
 from .draining import until_drained
 from .emitter import Emitter
 from .first_of import first_of
-from .identity import new_identity
-from .interrupts import guard_tasks
 from .options import WorkerOptions
 from .process_signals import StopSignals
 from .registry import Registry
 from .shutdown import QUICK_ALL, QUICK_STEP, Shutdown
-from .slots import STUBBORN
-from .store_wait import waiting_for_store
 from .subscription import Subscription
 
 #: Seconds that the last writes of a stopping worker may take; what is not written by then is recovered.

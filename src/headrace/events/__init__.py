@@ -3,15 +3,15 @@
 Here are the types that the methods of `Topic` take and return, for annotations.
 """
 
-from headrace.events.encoder import EventDraft
-from headrace.events.options import (
+from .encoder import EventDraft
+from .options import (
     BatchSettings,
     EventOptions,
     SubscriptionSettings,
     TopicOptions,
     TopicSettings,
 )
-from headrace.events.topic import Fed, FedOptions, Subscribe, SubscribeBatch
+from .topic import Fed, FedOptions, Subscribe, SubscribeBatch
 
 __all__ = [
     "BatchSettings",

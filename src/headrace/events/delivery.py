@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
-from headrace.core.directives import RetryLater, Unrecoverable
-from headrace.core.duration import Duration
 from headrace.core.errors import ConfigurationError
-from headrace.engine.manual_acks import ManualAcks
-from headrace.engine.run import Run
+from headrace.core.messages.directives import RetryLater, Unrecoverable
+from headrace.core.values.durations import Duration
+from headrace.engine.running.run import Run
+from headrace.engine.settling.manual_acks import ManualAcks
 
 from .event import Event
 

@@ -9,24 +9,24 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from headrace.core import values
-from headrace.core.checks import can_be_sent, checked_headers, due_moment
-from headrace.core.clock import SECOND, Clock, microseconds
-from headrace.core.codec import Codec
-from headrace.core.decoding import DECODE_ERRORS
-from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError, InvalidPayload, PayloadTooLarge
-from headrace.core.event import EventEnvelope
-from headrace.core.ids import new_id
-from headrace.core.message import (
+from headrace.core.messages.event_envelope import EventEnvelope
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import (
     ENVELOPE_ROOM,
     ENVELOPE_VERSION,
     Message,
     UniqueKey,
     encode_envelope,
 )
-from headrace.core.number import positive_number
-from headrace.core.sending import TRACEPARENT
+from headrace.core.messages.sending import TRACEPARENT
+from headrace.core.runtime.clock import SECOND, Clock, microseconds
+from headrace.core.values import encoding
+from headrace.core.values.checks import can_be_sent, checked_headers, due_moment
+from headrace.core.values.codec import Codec
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.core.values.durations import Duration, positive_seconds, seconds
+from headrace.core.values.whole_numbers import positive_number
 
 T = TypeVar("T")
 
@@ -123,12 +123,12 @@ class EventEncoder:
         return self._kind if self._kind != "event" else type(payload).__name__
 
     def _payload(self, value: object) -> bytes:
-        encoded = values.encode(value)
+        encoded = encoding.encode(value)
         if self._secret:
             # Encoded once more through the type: a field may say that a plain value is a secret.
-            encoded = values.encode(self._checked(encoded))
+            encoded = encoding.encode(self._checked(encoded))
         elif self._wanted is not Any and not (self._is_class and type(value) is self._wanted):
-            values.check_kinds(value, self._checked(encoded))
+            encoding.check_kinds(value, self._checked(encoded))
         payload = encoded if self._codec is None else self._codec.encode(encoded)
         if len(payload) > self._max_payload:
             raise PayloadTooLarge(
@@ -147,11 +147,11 @@ class EventEncoder:
 
     @cached_property
     def _secret(self) -> bool:
-        return values.holds_secrets(self._wanted)
+        return encoding.holds_secrets(self._wanted)
 
     @cached_property
     def _decoder(self) -> msgspec.msgpack.Decoder[Any]:
-        return values.decoder(self._wanted)
+        return encoding.decoder(self._wanted)
 
     def _unique(self, draft: EventDraft[Any]) -> UniqueKey | None:
         if draft.idempotency_key is None:

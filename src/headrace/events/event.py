@@ -9,11 +9,11 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from headrace.core.clock import datetime_of
-from headrace.core.event import CONTENT_TYPE, EventEnvelope
-from headrace.core.record import moment
-from headrace.core.sending import TRACEPARENT
-from headrace.engine.tracing import CORRELATION_ID
+from headrace.core.messages.event_envelope import CONTENT_TYPE, EventEnvelope
+from headrace.core.messages.sending import TRACEPARENT
+from headrace.core.records.record import moment
+from headrace.core.runtime.clock import datetime_of
+from headrace.engine.producing.inherited import CORRELATION_ID
 
 T = TypeVar("T")
 

@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Unpack
 
-from headrace.core.backend import Answer
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed, NotDurable, QueueFull
-from headrace.core.message import Message, Stream, group_stream
-from headrace.core.names import checked_name
-from headrace.core.sending import TRACEPARENT, Sending, SendingWrapper
+from headrace.core.messages.message import Message, Stream, group_stream
+from headrace.core.messages.sending import TRACEPARENT, Sending, SendingWrapper
 from headrace.core.signals import EventPublished
-from headrace.core.topics import Start
-from headrace.engine.app_parts import AppParts
-from headrace.engine.retrying import RETRY_TIME, with_retries
+from headrace.core.store import Answer
+from headrace.core.topics.topic import Start
+from headrace.core.values.names import checked_name
+from headrace.engine.app_loop.app_parts import AppParts
+from headrace.engine.app_loop.retrying import RETRY_TIME, with_retries
+from headrace.engine.producing.inherited import inherited
 from headrace.engine.subscription import FAN_OUT_MARK, Subscription
-from headrace.engine.tracing import inherited
 
 from .encoder import EventDraft, EventEncoder, Inherited
 from .event import Duplicate, Published, PublishOutcome, Refused

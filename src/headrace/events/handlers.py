@@ -11,18 +11,18 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from headrace.core import values
-from headrace.core.codec import Codec, unwrapped
-from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, InvalidPayload
-from headrace.core.event import decode_event
-from headrace.core.hints import hints_of
-from headrace.core.retry import RetryFunction, RetryPolicy
-from headrace.engine.dependencies import asked_of_callers, needs_of
-from headrace.engine.manual_acks import ManualAcks
-from headrace.engine.provided import provided
+from headrace.core.messages.event_envelope import decode_event
+from headrace.core.messages.retry import RetryFunction, RetryPolicy
+from headrace.core.values import encoding
+from headrace.core.values.annotations import hints_of
+from headrace.core.values.codec import Codec, unwrapped
+from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.engine.registry import Handler
-from headrace.engine.run import Run
+from headrace.engine.running.injection.dependencies import asked_of_callers, needs_of
+from headrace.engine.running.injection.injection import provided
+from headrace.engine.running.run import Run
+from headrace.engine.settling.manual_acks import ManualAcks
 
 from .delivery import Delivery
 from .event import Event, event_of
@@ -117,7 +117,7 @@ class EventReader:
 
     @cached_property
     def _decoder(self) -> msgspec.msgpack.Decoder[Any]:
-        return values.decoder(self._payload_type)
+        return encoding.decoder(self._payload_type)
 
     @cached_property
     def _payload_type(self) -> Any:
@@ -146,8 +146,8 @@ def handler_of(
         function=provided(function, needs) if needs else function,
         run_in="loop" if is_async else "thread",
         decode=reader.decode,
-        encode=values.encode,
-        decode_result=values.decoder(Any).decode,
+        encode=encoding.encode,
+        decode_result=encoding.decoder(Any).decode,
         retry=retry,
         timeout=None,
         result_ttl=0.0,

@@ -8,17 +8,17 @@ from typing import Any, Literal, Never, TypedDict, cast, get_args
 
 import msgspec
 
-from headrace.core.checks import flag, unknown_option
-from headrace.core.clock import microseconds
-from headrace.core.duration import Duration, positive_seconds
 from headrace.core.errors import ConfigurationError
-from headrace.core.ids import is_made_id
-from headrace.core.layout import checked_partitions
-from headrace.core.names import PATTERN, checked_name
-from headrace.core.number import positive_number
-from headrace.core.retry import RetryFunction, RetryPolicy, checked_retry
-from headrace.core.starts import StartAt, start_of
-from headrace.core.topics import Start, TopicRules
+from headrace.core.messages.ids import is_made_id
+from headrace.core.messages.retry import RetryFunction, RetryPolicy, checked_retry
+from headrace.core.rules.layout import checked_partitions
+from headrace.core.runtime.clock import microseconds
+from headrace.core.topics.start import StartAt, start_of
+from headrace.core.topics.topic import Start, TopicRules
+from headrace.core.values.checks import flag, unknown_option
+from headrace.core.values.durations import Duration, positive_seconds
+from headrace.core.values.names import PATTERN, checked_name
+from headrace.core.values.whole_numbers import positive_number
 from headrace.engine.subscription import Acknowledgement
 
 #: How long events are kept by default.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 
-from headrace.core.checks import unknown_option
-from headrace.core.directives import Snooze
 from headrace.core.errors import ConfigurationError, QueueFull
-from headrace.core.hints import names_in_sight
-from headrace.core.shown_options import shows_options
-from headrace.core.starts import StartAt, start_of
-from headrace.core.topics import Start
+from headrace.core.messages.directives import Snooze
+from headrace.core.topics.start import StartAt, start_of
+from headrace.core.topics.topic import Start
+from headrace.core.values.annotations import names_in_sight
+from headrace.core.values.checks import unknown_option
+from headrace.core.values.shown_options import shows_options
 
 from .delivery import Delivery
 from .encoder import EventDraft, EventEncoder

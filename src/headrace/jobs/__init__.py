@@ -3,10 +3,11 @@
 Here are the types that the methods of `App`, `Task` and `Job` take and return, for annotations.
 """
 
-from headrace.core.schedule import Timing
-from headrace.jobs.options import CallOptions, CallOverrides, TaskOptions, TaskSettings
-from headrace.jobs.schedules import ScheduleDecorator, Schedules
-from headrace.jobs.task import AsyncTask, SyncTask, TaskDecorator
+from headrace.core.schedules.schedule import Timing
+
+from .options import CallOptions, CallOverrides, TaskOptions, TaskSettings
+from .schedules import ScheduleDecorator, Schedules
+from .task import AsyncTask, SyncTask, TaskDecorator
 
 __all__ = [
     "AsyncTask",

@@ -15,12 +15,12 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from headrace.core import values
-from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import InvalidPayload
-from headrace.core.hints import hints_of
-from headrace.core.values import encode_quickly
-from headrace.engine.dependencies import asked_of_callers
+from headrace.core.values import encoding
+from headrace.core.values.annotations import hints_of
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.core.values.encoding import encode_quickly
+from headrace.engine.running.injection.dependencies import asked_of_callers
 
 #: The first byte of a payload that is an array of one.
 ONLY_POSITIONAL = 0x91
@@ -29,7 +29,7 @@ _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 #: The payload of a call without arguments.
-NO_ARGUMENTS: Final = values.encode(((),))
+NO_ARGUMENTS: Final = encoding.encode(((),))
 
 #: How msgspec names the argument of a plain payload that is wrong.
 _PLACE = re.compile(r"`\$\[0\]\[(\d+)\]")
@@ -91,14 +91,14 @@ class Arguments:
                 return encode_quickly(parts)
             except Exception:
                 pass  # the error is raised below, with the name of the function
-        encode = values.encode_ordered if ordered else values.encode
+        encode = encoding.encode_ordered if ordered else encoding.encode
         try:
             payload = encode(parts)
         except InvalidPayload as error:
             raise InvalidPayload(f"{self._function.__qualname__}: {error}") from error.__cause__
         if self._secret is None:
-            self._secret = self._any_holds(values.holds_secrets)
-            self._models = self._any_holds(values.holds_models)
+            self._secret = self._any_holds(encoding.holds_secrets)
+            self._models = self._any_holds(encoding.holds_models)
         if self._models:
             self._check_kinds(args, kwargs, payload)
         if not self._secret:
@@ -144,7 +144,7 @@ class Arguments:
         except InvalidPayload:
             return  # the worker reports it
         try:
-            values.check_kinds((args, kwargs), arrived)
+            encoding.check_kinds((args, kwargs), arrived)
         except InvalidPayload as error:
             raise InvalidPayload(f"{self._function.__qualname__}: {error}") from None
 
@@ -158,12 +158,12 @@ class Arguments:
         ]
         strict = {"array_like": True, "forbid_unknown_fields": True}
         args = msgspec.defstruct("Args", fields, **strict)  # type: ignore[arg-type]
-        return values.decoder(msgspec.defstruct("Payload", [("args", args)], **strict))  # type: ignore[arg-type]
+        return encoding.decoder(msgspec.defstruct("Payload", [("args", args)], **strict))  # type: ignore[arg-type]
 
     @cached_property
     def _decoders(self) -> dict[str, msgspec.msgpack.Decoder[Any]]:
         parameters = self.signature.parameters
-        return {name: values.decoder(self._type(each)) for name, each in parameters.items()}
+        return {name: encoding.decoder(self._type(each)) for name, each in parameters.items()}
 
     def _type(self, parameter: Parameter) -> Any:
         return self.hints.get(parameter.name, Any)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.errors import HeadraceError
-from headrace.engine.run import Run, current_run
+from headrace.engine.running.run import Run, current_run
 
 
 def current_job() -> Run:

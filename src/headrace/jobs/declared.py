@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from headrace.core import values
-from headrace.core.codec import Codec, unwrapped
-from headrace.core.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, InvalidPayload
-from headrace.core.message import PRIORITIES, Stream
-from headrace.core.names import PATTERN
-from headrace.engine.main_module import MainModule
+from headrace.core.messages.message import PRIORITIES, Stream
+from headrace.core.values import encoding
+from headrace.core.values.codec import Codec, unwrapped
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.core.values.names import PATTERN
 from headrace.engine.registry import Decode
+from headrace.engine.running.children.main_module import MainModule
 
 from .arguments import Arguments
 from .options import TaskOptions
@@ -43,10 +43,10 @@ class Declared:
         self.decode: Decode = arguments.decode if codec is None else self._decode_wrapped
 
     def encode_result(self, value: object) -> bytes:
-        encoded = values.encode(value)
+        encoded = encoding.encode(value)
         if self._secret_result:
             # Encoded once more through the type: the type may say that a plain value is a secret.
-            encoded = values.encode(decoded(self._result_decoder, encoded, self.options.name))
+            encoded = encoding.encode(decoded(self._result_decoder, encoded, self.options.name))
         return self._wrap(encoded)
 
     def decode_result(self, result: bytes) -> Any:
@@ -64,11 +64,11 @@ class Declared:
 
     @cached_property
     def _secret_result(self) -> bool:
-        return values.holds_secrets(self.arguments.hints.get("return", Any))
+        return encoding.holds_secrets(self.arguments.hints.get("return", Any))
 
     @cached_property
     def _result_decoder(self) -> msgspec.msgpack.Decoder[Any]:
-        return values.decoder(self.arguments.hints.get("return", Any))
+        return encoding.decoder(self.arguments.hints.get("return", Any))
 
 
 def decoded(decoder: msgspec.msgpack.Decoder[Any], result: bytes, task: str) -> Any:

@@ -8,10 +8,9 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import UNSET
 
-from headrace.core.clock import SECOND, Clock, microseconds
 from headrace.core.errors import PayloadTooLarge
-from headrace.core.ids import new_id
-from headrace.core.message import (
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import (
     ENVELOPE_ROOM,
     ENVELOPE_VERSION,
     GIVEN_KEY,
@@ -22,7 +21,8 @@ from headrace.core.message import (
     UniqueKey,
     encode_envelope,
 )
-from headrace.core.options import Overrides
+from headrace.core.messages.overrides import Overrides
+from headrace.core.runtime.clock import SECOND, Clock, microseconds
 
 from .declared import Declared
 from .options import AS_DECLARED, CallOptions, UniqueUntil

@@ -7,7 +7,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from headrace.core.duration import Duration, seconds
 from headrace.core.errors import (
     JobCancelled,
     JobExpired,
@@ -15,8 +14,9 @@ from headrace.core.errors import (
     ResultNotKept,
     ResultTimeout,
 )
-from headrace.core.info import JobInfo, job_info
-from headrace.core.record import JobStatus, Record
+from headrace.core.records.job_info import JobInfo, job_info
+from headrace.core.records.record import JobStatus, Record
+from headrace.core.values.durations import Duration, seconds
 
 R = TypeVar("R")
 

@@ -10,16 +10,16 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import UNSET
 
-from headrace.core.backend import Answer
 from headrace.core.errors import ConfigurationError, NotConfirmed, NotDurable, QueueFull, UnknownTask
-from headrace.core.message import Message, Stream
-from headrace.core.sending import SendingWrapper
+from headrace.core.messages.message import Message, Stream
+from headrace.core.messages.sending import SendingWrapper
 from headrace.core.signals import JobEnqueued
-from headrace.engine.app_parts import AppParts
-from headrace.engine.dependencies import needs_of
-from headrace.engine.producer import Producer
-from headrace.engine.provided import provided
+from headrace.core.store import Answer
+from headrace.engine.app_loop.app_parts import AppParts
+from headrace.engine.producing.producer import Producer
 from headrace.engine.registry import Handler
+from headrace.engine.running.injection.dependencies import needs_of
+from headrace.engine.running.injection.injection import provided
 
 from .arguments import Arguments
 from .declared import Declared, default_name

@@ -7,18 +7,18 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core import values
-from headrace.core.backend import CancelAnswer
-from headrace.core.clock import microseconds
-from headrace.core.codec import Codec, unwrapped
 from headrace.core.errors import BackendUnavailable
-from headrace.core.record import JobStatus, Record
-from headrace.engine.app_loop import AppLoop
+from headrace.core.records.record import JobStatus, Record
+from headrace.core.runtime.clock import microseconds
+from headrace.core.store import CancelAnswer
+from headrace.core.values import encoding
+from headrace.core.values.codec import Codec, unwrapped
+from headrace.engine.app_loop.app_loop import AppLoop
 
 from .declared import Declared, decoded
 from .encoder import queue_stream
 
-_ANYTHING = values.decoder(Any)
+_ANYTHING = encoding.decoder(Any)
 
 #: Seconds by which a store that hangs may exceed the caller's timeout.
 OVERTIME = 1.0

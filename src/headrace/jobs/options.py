@@ -9,13 +9,13 @@ from typing import Any, Literal, TypedDict, cast, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from headrace.core.checks import can_be_sent, checked_headers, due_moment, flag, unknown_option
-from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError
-from headrace.core.ids import is_given_id
-from headrace.core.message import PRIORITIES, PriorityName
-from headrace.core.names import checked_name
-from headrace.core.retry import RetryFunction, RetryPolicy, checked_retry
+from headrace.core.messages.ids import is_given_id
+from headrace.core.messages.message import PRIORITIES, PriorityName
+from headrace.core.messages.retry import RetryFunction, RetryPolicy, checked_retry
+from headrace.core.values.checks import can_be_sent, checked_headers, due_moment, flag, unknown_option
+from headrace.core.values.durations import Duration, positive_seconds, seconds
+from headrace.core.values.names import checked_name
 
 #: Where a function runs. By default an `async def` runs on the event loop, and a plain function in a thread.
 RunIn = Literal["thread", "process"]

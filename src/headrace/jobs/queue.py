@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.layout import checked_partitions
-from headrace.core.message import Stream
-from headrace.core.names import checked_name
+from headrace.core.messages.message import Stream
+from headrace.core.rules.layout import checked_partitions
+from headrace.core.values.names import checked_name
 from headrace.engine.streams import StreamRouter
 
 

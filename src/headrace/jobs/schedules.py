@@ -10,15 +10,12 @@ from typing import Any, ParamSpec, Protocol, TypeVar, get_args, overload
 import msgspec
 from msgspec import UNSET
 
-from headrace.core.clock import SECOND, microseconds
-from headrace.core.decoding import DECODE_ERRORS
-from headrace.core.duration import Duration, positive_seconds, seconds
 from headrace.core.errors import ConfigurationError, InvalidPayload
-from headrace.core.ids import new_id
-from headrace.core.message import Stream, decode_envelope
-from headrace.core.names import checked_name
-from headrace.core.record import moment
-from headrace.core.schedule import (
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Stream, decode_envelope
+from headrace.core.records.record import moment
+from headrace.core.runtime.clock import SECOND, microseconds
+from headrace.core.schedules.schedule import (
     SHORTEST_US,
     CatchUp,
     Schedule,
@@ -30,8 +27,19 @@ from headrace.core.schedule import (
     message_of,
     upcoming,
 )
-from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, add, establish, pause, remove, resume
-from headrace.engine.app_loop import AppLoop
+from headrace.core.schedules.schedule_record import (
+    ScheduleRecord,
+    ScheduleSwap,
+    add,
+    establish,
+    pause,
+    remove,
+    resume,
+)
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.core.values.durations import Duration, positive_seconds, seconds
+from headrace.core.values.names import checked_name
+from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.registry import Registry
 
 from .job import Job
@@ -42,7 +50,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=Task[Any, Any])
 
-#: How a record changes, as core/scheduling.py has it.
+#: How a record changes, as core/schedules/schedule_record.py has it.
 Change = Callable[[ScheduleRecord], ScheduleSwap]
 
 

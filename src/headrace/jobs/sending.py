@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from msgspec import UNSET
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.sending import Sending
+from headrace.core.messages.sending import Sending
 
 from .task import Call
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, ove
 
 import msgspec
 
-from headrace.core.shown_options import shows_options
+from headrace.core.values.shown_options import shows_options
 
 from .job import Job
 from .options import AS_DECLARED, CallOptions, CallOverrides, TaskOptions

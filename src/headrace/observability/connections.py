@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from headrace.core.hosts import network_of
+from headrace.core.runtime.hosts import network_of
 
 
 class Connections:

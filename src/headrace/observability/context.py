@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from headrace.core.current import under_way
+from headrace.core.runtime.current_run import under_way
 
 #: The attributes that a record gets: id, task, queue and number of the attempt. For an event they are its id,
 #: its kind and `topic/group`.

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from headrace.core.record import QUIET_SECONDS
+from headrace.core.records.record import QUIET_SECONDS
 from headrace.core.signals import Signal, WorkerStarted, WorkerStopping
 
 from .port import PortAnswer

@@ -45,7 +45,7 @@ from headrace.core.signals import (
     WorkerStopped,
     WorkerStopping,
 )
-from headrace.core.times import span
+from headrace.core.values.times import span
 
 #: How a listener is added: `on(signal, listener)`.
 On = Callable[[type[Signal], Callable[[Signal], None]], object]

@@ -18,12 +18,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from headrace.core.claim import Claim
-from headrace.core.decoding import DECODE_ERRORS
-from headrace.core.directives import RetryLater, Snooze
 from headrace.core.errors import ConfigurationError
-from headrace.core.event import decode_event
-from headrace.core.sending import TRACEPARENT, Sending, SendingWrapper
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.directives import RetryLater, Snooze
+from headrace.core.messages.event_envelope import decode_event
+from headrace.core.messages.sending import TRACEPARENT, Sending, SendingWrapper
+from headrace.core.values.decoding import DECODE_ERRORS
 
 try:
     from opentelemetry import metrics, trace

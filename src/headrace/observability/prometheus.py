@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from headrace.core import signals
-from headrace.core.daemon_thread import in_daemon_thread
 from headrace.core.errors import ConfigurationError
+from headrace.core.runtime.daemon_thread import in_daemon_thread
 
 from .gauges import MOST, STATES, BoundedLabel, CountsSource, Gauges, StoreCounts
 

@@ -11,12 +11,13 @@ from headrace.admin.contents import Contents, EventInfo
 from headrace.admin.dead_letters import Replayed
 from headrace.admin.info import QueueInfo, TopicInfo, Traffic
 from headrace.admin.repeatable import Counted
-from headrace.core.examination import Finding
-from headrace.core.info import JobInfo
-from headrace.core.outcome import DeadReason
-from headrace.core.record import DeadLetter, JobStatus, Page, WorkerInfo
-from headrace.core.starts import StartAt
-from headrace.sync.portal import Portal
+from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.findings import Finding
+from headrace.core.records.job_info import JobInfo
+from headrace.core.records.record import DeadLetter, JobStatus, Page, WorkerInfo
+from headrace.core.topics.start import StartAt
+
+from .portal import Portal
 
 
 class SyncAdmin:

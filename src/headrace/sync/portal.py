@@ -8,8 +8,8 @@ from concurrent.futures import CancelledError
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from headrace.core.errors import AppClosed, ConfigurationError
-from headrace.engine.app_loop import AppLoop
-from headrace.engine.loop_thread import LoopThread
+from headrace.engine.app_loop.app_loop import AppLoop
+from headrace.engine.app_loop.loop_thread import LoopThread
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,12 +6,13 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from headrace.core.duration import Duration
-from headrace.core.schedule import CatchUp
+from headrace.core.schedules.schedule import CatchUp
+from headrace.core.values.durations import Duration
 from headrace.jobs.job import Job
 from headrace.jobs.schedules import ScheduleInfo, Schedules
 from headrace.jobs.task import Call
-from headrace.sync.portal import Portal
+
+from .portal import Portal
 
 
 class SyncSchedules:

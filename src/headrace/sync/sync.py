@@ -6,16 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar, Unpack
 
-from headrace.core.duration import Duration
-from headrace.core.info import JobInfo
-from headrace.core.record import JobStatus
-from headrace.core.shown_options import shows_options
+from headrace.core.records.job_info import JobInfo
+from headrace.core.records.record import JobStatus
+from headrace.core.values.durations import Duration
+from headrace.core.values.shown_options import shows_options
 from headrace.events.encoder import EventDraft
 from headrace.events.options import EventOptions
 from headrace.events.topic import Topic
 from headrace.jobs.job import Job
 from headrace.jobs.task import Call
-from headrace.sync.bridge import Bridge
+
+from .bridge import Bridge
 
 R = TypeVar("R")
 T = TypeVar("T")

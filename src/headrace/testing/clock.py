@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Protocol
 
-from headrace.core.clock import SECOND, MovableClock, microseconds
-from headrace.core.duration import Duration
-from headrace.core.duration import seconds as checked_seconds
 from headrace.core.errors import ConfigurationError
+from headrace.core.runtime.clock import SECOND, MovableClock, microseconds
+from headrace.core.values.durations import Duration
+from headrace.core.values.durations import seconds as checked_seconds
 
 
 class Follower(Protocol):

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from headrace.app import App
-from headrace.core.duration import Duration, seconds
-from headrace.core.message import Stream
-from headrace.core.record import Counts, JobStatus
-from headrace.engine.fan_out import FanOutReader
-from headrace.engine.served import chosen_queues
+from headrace.core.messages.message import Stream
+from headrace.core.records.record import Counts, JobStatus
+from headrace.core.values.durations import Duration, seconds
+from headrace.engine.intake.fan_out import FanOutReader
+from headrace.engine.intake.served_names import chosen_queues
 from headrace.engine.worker import Worker
 
 from .clock import Clock

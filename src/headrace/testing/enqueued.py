@@ -12,10 +12,10 @@ import msgspec
 
 from headrace.app import App
 from headrace.core.errors import HeadraceError, InvalidPayload, UnknownTask
-from headrace.core.message import PRIORITIES, PriorityName, decode_envelope
-from headrace.core.record import JobStatus, moment
-from headrace.core.secret import Secret
-from headrace.core.values import encode_ordered
+from headrace.core.messages.message import PRIORITIES, PriorityName, decode_envelope
+from headrace.core.records.record import JobStatus, moment
+from headrace.core.values.encoding import encode_ordered
+from headrace.core.values.secret import Secret
 from headrace.jobs.task import Call, Task
 
 from .store import Appended, KitStore

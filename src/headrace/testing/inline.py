@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from headrace.core.message import Stream
-from headrace.core.record import JobStatus
+from headrace.core.messages.message import Stream
+from headrace.core.records.record import JobStatus
 from headrace.jobs.job import Job
 from headrace.jobs.task import Call
 

@@ -10,9 +10,9 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import msgspec
 
 from headrace.app import App
-from headrace.core.duration import Duration
+from headrace.core.values.durations import Duration
 from headrace.engine.registry import CallNext, Handler
-from headrace.engine.run import Abandoned, Run
+from headrace.engine.running.run import Abandoned, Run
 from headrace.events.event import Event
 from headrace.events.topic import Topic
 from headrace.jobs.task import Call, Task

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.app import App
-from headrace.core import values
-from headrace.core.codec import unwrapped
-from headrace.core.event import decode_event
+from headrace.core.messages.event_envelope import decode_event
+from headrace.core.values import encoding
+from headrace.core.values.codec import unwrapped
 from headrace.events.event import Event, event_of
 
 from .enqueued import LISTED, shortened
@@ -20,7 +20,7 @@ def published_event(app: App, appended: Appended) -> Event[Any]:
     message, name = appended.message, appended.stream.name
     envelope = decode_event(message.body)
     topic = app._events.topics.get(name)
-    decoder = values.decoder(Any if topic is None else topic.wanted)
+    decoder = encoding.decoder(Any if topic is None else topic.wanted)
     payload = decoder.decode(unwrapped(envelope.payload, app._events._codec))
     began_us = appended.due_us or envelope.enqueued_us
     expires_us = began_us + message.lifetime_us if message.lifetime_us else 0

@@ -7,21 +7,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.backends.memory.backend import MemoryBackend
-from headrace.backends.memory.bell import Bell
-from headrace.backends.memory.store import Store
-from headrace.core.backend import Answer
-from headrace.core.clock import Clock
 from headrace.core.errors import ConfigurationError
-from headrace.core.layout import Layout
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.orders import DueOrder, ScheduleOrder
-from headrace.core.outcome import Dead, Done, Settlement, Verdict
-from headrace.core.record import JobStatus, Record
-from headrace.core.scheduling import ScheduleSwap, Swapped
-from headrace.core.topics import BEGINNING, NEW, Reading, Start
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.messages.outcome import Dead, Done, Settlement, Verdict
+from headrace.core.records.control import DueOrder, ScheduleOrder
+from headrace.core.records.record import JobStatus, Record
+from headrace.core.rules.layout import Layout
+from headrace.core.runtime.clock import Clock
+from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped
+from headrace.core.store import Answer
+from headrace.core.topics.topic import BEGINNING, NEW, Reading, Start
 from headrace.engine.streams import StreamRouter
 from headrace.engine.subscription import Subscription
+from headrace.stores.memory.shared_state import Store
+from headrace.stores.memory.store import MemoryBackend
+from headrace.stores.memory.waiter import Bell
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace import App, signals
-from headrace.core.clock import MovableClock
+from headrace.core.runtime.clock import MovableClock
 
 
 @pytest.fixture

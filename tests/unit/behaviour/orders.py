@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace import App, Event, Topic
-from headrace.core.backend import DeadFilter
-from headrace.core.message import Batch, Message, Stream, group_stream
-from headrace.core.record import Counts, DeadLetter
-from headrace.core.topics import GroupRecord
+from headrace.core.messages.message import Batch, Message, Stream, group_stream
+from headrace.core.records.record import Counts, DeadLetter
+from headrace.core.store import DeadFilter
+from headrace.core.topics.topic import GroupRecord
 from tests.waiting import wait_until
 
 

@@ -20,7 +20,7 @@ from headrace import (
     UnknownTask,
     current_job,
 )
-from headrace.core.clock import MovableClock
+from headrace.core.runtime.clock import MovableClock
 from tests.unit.behaviour.work import LONG, claimed_ahead, drain, until
 from tests.waiting import wait_until
 

@@ -21,7 +21,7 @@ from headrace import (
     UnknownEvent,
     Unrecoverable,
 )
-from headrace.core.clock import MovableClock
+from headrace.core.runtime.clock import MovableClock
 from tests.unit.behaviour.work import LONG, drain
 from tests.waiting import wait_until
 

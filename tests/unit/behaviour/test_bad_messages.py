@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from headrace import App, JobFailed, JobStatus, PayloadTooLarge, signals
-from headrace.core.clock import MovableClock
-from headrace.core.ids import new_id
-from headrace.core.message import ENVELOPE_VERSION, Batch, Envelope, Message, Stream, encode_envelope
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import ENVELOPE_VERSION, Batch, Envelope, Message, Stream, encode_envelope
+from headrace.core.runtime.clock import MovableClock
 from tests.unit.behaviour.work import LONG, drain, of, pass_time, until
 from tests.waiting import wait_until
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace import App, InvalidPayload, RetryPolicy
-from headrace.core.ids import new_id
-from headrace.core.message import Stream
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Stream
 from tests.unit.behaviour.work import drain
 
 

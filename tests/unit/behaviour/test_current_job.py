@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from headrace import App, HeadraceError, JobStatus, RetryPolicy, current_job
-from headrace.core.clock import MovableClock, microseconds
-from headrace.core.message import Stream
+from headrace.core.messages.message import Stream
+from headrace.core.runtime.clock import MovableClock, microseconds
 from tests.unit.behaviour.work import LONG, drain, pass_time, until
 
 

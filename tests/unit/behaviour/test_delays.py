@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from headrace import App, ConfigurationError, JobExpired, JobStatus, Snooze, signals
-from headrace.core.clock import MovableClock
-from headrace.core.message import Batch, Message, Stream
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.runtime.clock import MovableClock
 from tests.unit.behaviour.work import LONG, drain, of, pass_time, until
 from tests.waiting import wait_until
 

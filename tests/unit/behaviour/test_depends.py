@@ -22,8 +22,8 @@ from headrace import (
     current_job,
     signals,
 )
-from headrace.engine.dependencies import Need
-from headrace.engine.resources import Resources
+from headrace.engine.running.injection.dependencies import Need
+from headrace.engine.running.injection.resources import Resources
 from tests.unit.behaviour.work import drain, of
 from tests.waiting import wait_until
 
@@ -200,7 +200,7 @@ async def test_after_the_worker_there_is_nothing_to_be_had(app: App) -> None:
 
 
 async def test_leaving_in_a_hurry_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.engine.resources.HURRIED", 0)
+    monkeypatch.setattr("headrace.engine.running.injection.resources.HURRIED", 0)
 
     async def endless() -> AsyncIterator[int]:
         yield 1

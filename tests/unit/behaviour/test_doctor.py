@@ -8,9 +8,9 @@ import pytest
 
 from headrace import App, RetryPolicy
 from headrace.admin import diagnosis
-from headrace.core.clock import SECOND, MovableClock
 from headrace.core.errors import BackendUnavailable
-from headrace.core.record import WorkerInfo
+from headrace.core.records.record import WorkerInfo
+from headrace.core.runtime.clock import SECOND, MovableClock
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.heartbeats import beat
 from tests.examined import OK, WARN, examined

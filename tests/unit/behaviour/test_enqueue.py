@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from headrace import App, InvalidPayload, Job, JobStatus, QueueFull, signals
-from headrace.core.backend import Answer
-from headrace.core.message import Batch
+from headrace.core.messages.message import Batch
+from headrace.core.store import Answer
 from tests.unit.behaviour.work import drain, of, until
 
 

@@ -19,15 +19,15 @@ from headrace import (
     current_job,
     signals,
 )
-from headrace.core.backend import Renewal
-from headrace.core.claim import Claim
-from headrace.core.clock import MovableClock
-from headrace.core.message import State, group_stream
-from headrace.engine import slots as slots_module
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import State, group_stream
+from headrace.core.runtime.clock import MovableClock
+from headrace.core.store import Renewal
 from headrace.engine import worker as worker_module
-from headrace.engine.batches import HOPELESS
-from headrace.engine.bundle import bundled
 from headrace.engine.registry import CallNext
+from headrace.engine.running import slots as slots_module
+from headrace.engine.running.batches import HOPELESS
+from headrace.engine.running.bundle import bundled
 from tests.unit.behaviour.orders import (
     OrderPlaced,
     counts,

@@ -24,12 +24,12 @@ from headrace import (
     current_job,
     signals,
 )
-from headrace.core.backend import Promoted
-from headrace.core.claim import Claim
-from headrace.core.clock import MovableClock
-from headrace.core.event import EventEnvelope
-from headrace.core.message import ENVELOPE_VERSION, Stream, encode_envelope
-from headrace.core.outcome import Settlement, Verdict
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.event_envelope import EventEnvelope
+from headrace.core.messages.message import ENVELOPE_VERSION, Stream, encode_envelope
+from headrace.core.messages.outcome import Settlement, Verdict
+from headrace.core.runtime.clock import MovableClock
+from headrace.core.store import Promoted
 from headrace.engine.registry import CallNext
 from tests.unit.behaviour.orders import (
     OrderPlaced,
@@ -606,7 +606,7 @@ async def test_malformed_and_oversized_events_are_dead_with_their_bytes_and_the_
 
 
 async def smuggle_numbered(app: App, body: bytes, number: int) -> None:
-    from headrace.core.message import Batch, Message, Stream
+    from headrace.core.messages.message import Batch, Message, Stream
 
     batch = Batch(Stream("topic", "orders"), f"smuggler-{number}", 1, [Message(f"bad-{number}", "?", body)])
     await app._home.call(app._home.backend.append, batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from headrace import AlreadySettled, App, Delivery, Event, RetryPolicy, Snooze, signals
-from headrace.core.clock import MovableClock
+from headrace.core.runtime.clock import MovableClock
 from tests.unit.behaviour.orders import OrderPlaced, orders_of, placed
 from tests.unit.behaviour.work import LONG, drain, of
 from tests.waiting import wait_until

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from headrace import App, Delivery, Worker
-from headrace.core.claim import Claim
-from headrace.core.clock import MovableClock
-from headrace.core.message import group_stream
-from headrace.engine import prefetch_return as prefetch_return_module
-from headrace.engine.group_reader import GroupReader
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import group_stream
+from headrace.core.runtime.clock import MovableClock
+from headrace.engine.intake.group_reader import GroupReader
+from headrace.engine.upkeep import prefetch_return as prefetch_return_module
 from tests.unit.behaviour.orders import OrderPlaced, counts, orders_of, placed, until_done
 from tests.unit.behaviour.work import LONG
 from tests.waiting import wait_until

@@ -23,10 +23,10 @@ from headrace import (
     current_job,
     signals,
 )
-from headrace.core.backend import Answer
-from headrace.core.clock import MovableClock
-from headrace.core.message import Batch
-from headrace.engine import producer_lane
+from headrace.core.messages.message import Batch
+from headrace.core.runtime.clock import MovableClock
+from headrace.core.store import Answer
+from headrace.engine.producing import producer_lane
 from tests.unit.behaviour.orders import OrderPlaced, counts, numbers, orders_of, placed, until_done
 from tests.unit.behaviour.work import LONG, drain, of, pass_time
 from tests.waiting import wait_until

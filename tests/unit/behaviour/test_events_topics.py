@@ -9,9 +9,9 @@ from collections import defaultdict
 import pytest
 
 from headrace import App, ConfigurationError, Event, RetryPolicy, signals
-from headrace.core.clock import MovableClock
-from headrace.engine import subscriptions as subscriptions_module
-from headrace.engine import topic_keeping as topic_keeping_module
+from headrace.core.runtime.clock import MovableClock
+from headrace.engine.intake import subscriptions as subscriptions_module
+from headrace.engine.upkeep import topic_keeping as topic_keeping_module
 from tests.unit.behaviour.orders import OrderPlaced, counts, group_of, orders_of, placed
 from tests.unit.behaviour.work import LONG, drain, of
 from tests.waiting import wait_until

@@ -23,12 +23,12 @@ from headrace import (
     Snooze,
     current_job,
 )
-from headrace.core.clock import MovableClock
 from headrace.core.errors import BackendUnavailable
-from headrace.core.job_log import LINE_BYTES, LINES_MOST, LOG_BYTES
-from headrace.engine import progress
-from headrace.engine import slots as slots_module
+from headrace.core.messages.job_log import LINE_BYTES, LINES_MOST, LOG_BYTES
+from headrace.core.runtime.clock import MovableClock
 from headrace.engine import worker as worker_module
+from headrace.engine.running import slots as slots_module
+from headrace.engine.upkeep import progress
 from tests.unit.behaviour.work import LONG, drain, until
 from tests.waiting import wait_until
 

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from headrace import App, JobStatus, Worker, current_job, signals
-from headrace.backends.memory.backend import MemoryBackend
-from headrace.core.backend import LeaseKeeper
-from headrace.core.claim import Claim
-from headrace.core.clock import microseconds
-from headrace.core.lease import Lease
-from headrace.core.message import Stream
-from headrace.engine.lease_renewal import BEATS
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
+from headrace.core.rules.lease import Lease
+from headrace.core.runtime.clock import microseconds
+from headrace.core.store import LeaseKeeper
+from headrace.engine.upkeep.lease_renewal import BEATS
+from headrace.stores.memory.store import MemoryBackend
 from tests.unit.behaviour.work import of, until
 from tests.waiting import wait_until
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace import App, Job, JobStatus, NotDurable, Refused
-from headrace.backends.memory.backend import MemoryBackend
-from headrace.backends.memory.store import Store
-from headrace.core.backend import Answer
-from headrace.core.clock import SystemClock
 from headrace.core.errors import NotConfirmed
-from headrace.core.message import Batch
+from headrace.core.messages.message import Batch
+from headrace.core.runtime.clock import SystemClock
+from headrace.core.store import Answer
+from headrace.stores.memory.shared_state import Store
+from headrace.stores.memory.store import MemoryBackend
 
 
 class UnconfirmedStore(MemoryBackend):

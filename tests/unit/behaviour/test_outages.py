@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import App, AppClosed, BackendUnavailable, ConfigurationError, JobStatus, signals
-from headrace.engine import retrying, store_wait
+from headrace.engine.app_loop import retrying, store_wait
 from tests.unit.behaviour.work import of
 from tests.waiting import wait_until
 

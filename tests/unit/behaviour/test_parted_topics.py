@@ -8,10 +8,10 @@ from collections import defaultdict
 import pytest
 
 from headrace import App, ConfigurationError, Event, RetryPolicy, Unrecoverable
-from headrace.core.clock import MovableClock
-from headrace.core.layout import PARTS_MOST
-from headrace.core.message import Stream
-from headrace.core.topics import BEGINNING
+from headrace.core.messages.message import Stream
+from headrace.core.rules.layout import PARTS_MOST
+from headrace.core.runtime.clock import MovableClock
+from headrace.core.topics.topic import BEGINNING
 from tests.unit.behaviour.orders import OrderPlaced, orders_of, placed, until_done
 from tests.unit.behaviour.work import LONG, drain
 from tests.waiting import wait_until

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from headrace import App, HeadraceError, Job, JobProgress, JobStatus, RetryPolicy, current_job
-from headrace.core.claim import Report
-from headrace.core.clock import MovableClock
 from headrace.core.errors import BackendUnavailable
-from headrace.engine import progress
-from headrace.engine.run import PROGRESS_TEXT
+from headrace.core.messages.claim import Report
+from headrace.core.runtime.clock import MovableClock
+from headrace.engine.running.run import PROGRESS_TEXT
+from headrace.engine.upkeep import progress
 from headrace.signals import BackendError, Signal
 from tests.unit.behaviour.work import LONG, drain, of, until
 from tests.waiting import wait_until

@@ -22,8 +22,8 @@ from headrace import (
     ResultTimeout,
     RetryPolicy,
 )
-from headrace.core.clock import MovableClock
-from headrace.core.ids import new_id
+from headrace.core.messages.ids import new_id
+from headrace.core.runtime.clock import MovableClock
 from tests.unit.behaviour.work import drain, until
 
 

@@ -18,7 +18,7 @@ from headrace import (
     current_job,
     signals,
 )
-from headrace.core.clock import MovableClock
+from headrace.core.runtime.clock import MovableClock
 from tests.unit.behaviour.work import LONG, drain, of, pass_time, until
 from tests.waiting import wait_until
 

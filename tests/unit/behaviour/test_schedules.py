@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace import App, ConfigurationError, JobStatus, QueueFull, RetryPolicy, ScheduleInfo, signals
-from headrace.core.clock import MovableClock
-from headrace.core.message import Stream
+from headrace.core.messages.message import Stream
+from headrace.core.runtime.clock import MovableClock
 from headrace.testing import Kit, memory, run_inline
 from tests.waiting import wait_until
 

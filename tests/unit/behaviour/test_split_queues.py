@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from headrace import App, ConfigurationError, JobStatus, Queue, QueueInfo
-from headrace.core.examination import Finding, Level
-from headrace.core.ids import new_id
-from headrace.core.layout import part_stream
-from headrace.core.message import Stream
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Stream
+from headrace.core.records.findings import Finding, Level
+from headrace.core.rules.layout import part_stream
 
 
 @pytest.fixture

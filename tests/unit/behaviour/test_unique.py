@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from headrace import App, JobExpired, JobStatus, RetryPolicy
-from headrace.core.clock import MovableClock
-from headrace.core.ids import new_id
+from headrace.core.messages.ids import new_id
+from headrace.core.runtime.clock import MovableClock
 from tests.unit.behaviour.work import LONG, drain, until
 
 

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import App, RetryLater, RetryPolicy, Snooze, Unrecoverable, current_job, signals
-from headrace.core.current import under_way
-from headrace.engine.executor import Executor
+from headrace.core.runtime.current_run import under_way
+from headrace.engine.running.executor import Executor
 from tests.unit.behaviour.work import LONG
 
 log = logging.getLogger("shop")

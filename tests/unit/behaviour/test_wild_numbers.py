@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from headrace import App, ConfigurationError, JobStatus, RetryLater, RetryPolicy, Snooze
-from headrace.core.claim import Report
-from headrace.core.clock import MovableClock
-from headrace.core.duration import LONGEST
-from headrace.core.ids import new_id
-from headrace.core.message import ENVELOPE_VERSION, Batch, Message, Stream
-from headrace.core.schedule import Schedule, Template, Timing, encode_schedule
-from headrace.core.scheduling import add as add_schedule
+from headrace.core.messages.claim import Report
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import ENVELOPE_VERSION, Batch, Message, Stream
+from headrace.core.runtime.clock import MovableClock
+from headrace.core.schedules.schedule import Schedule, Template, Timing, encode_schedule
+from headrace.core.schedules.schedule_record import add as add_schedule
+from headrace.core.values.durations import LONGEST
 from tests.unit.behaviour.work import drain
 
 NAN, INFINITE = float("nan"), float("inf")

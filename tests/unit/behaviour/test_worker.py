@@ -23,16 +23,16 @@ from headrace import (
     current_job,
     signals,
 )
-from headrace.core.backend import Renewal
-from headrace.core.claim import Claim
-from headrace.core.clock import MovableClock, microseconds
-from headrace.core.message import Stream
-from headrace.core.outcome import Outcome, Settlement, Verdict
-from headrace.core.record import Counts
-from headrace.engine import prefetch_return as prefetch_return_module
-from headrace.engine import slots as slots_module
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
+from headrace.core.messages.outcome import Outcome, Settlement, Verdict
+from headrace.core.records.record import Counts
+from headrace.core.runtime.clock import MovableClock, microseconds
+from headrace.core.store import Renewal
 from headrace.engine import worker as worker_module
-from headrace.engine.outcome_policy import OutcomePolicy
+from headrace.engine.running import slots as slots_module
+from headrace.engine.running.outcome_policy import OutcomePolicy
+from headrace.engine.upkeep import prefetch_return as prefetch_return_module
 from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, pass_time, until
 from tests.waiting import wait_until
 

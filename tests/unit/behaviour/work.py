@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from headrace import App, Job, JobStatus, Worker, signals
-from headrace.core.claim import Claim
-from headrace.core.clock import MovableClock
+from headrace.core.messages.claim import Claim
+from headrace.core.runtime.clock import MovableClock
 from tests.waiting import wait_until
 
 S = TypeVar("S", bound=signals.Signal)

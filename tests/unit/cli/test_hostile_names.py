@@ -9,10 +9,9 @@ import time
 import msgspec
 import pytest
 
-from headrace.backends import open_store
-from headrace.core.event import EventEnvelope
-from headrace.core.ids import new_id
-from headrace.core.message import (
+from headrace.core.messages.event_envelope import EventEnvelope
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import (
     ENVELOPE_VERSION,
     FRESH,
     Batch,
@@ -22,11 +21,12 @@ from headrace.core.message import (
     encode_envelope,
     group_stream,
 )
-from headrace.core.outcome import Dead, DeadReason, Failure, Settlement
-from headrace.core.record import RunningJob, WorkerInfo
-from headrace.core.schedule import Schedule, Template, Timing, encode_schedule
-from headrace.core.scheduling import add as add_schedule
-from headrace.core.topics import BEGINNING, TopicRules
+from headrace.core.messages.outcome import Dead, DeadReason, Failure, Settlement
+from headrace.core.records.record import RunningJob, WorkerInfo
+from headrace.core.schedules.schedule import Schedule, Template, Timing, encode_schedule
+from headrace.core.schedules.schedule_record import add as add_schedule
+from headrace.core.topics.topic import BEGINNING, TopicRules
+from headrace.stores import open_store
 from headrace.testing.contract.heartbeats import beat
 from tests.unit.cli.conftest import Shell
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import ConfigurationError
-from headrace.core.clock import microseconds
-from headrace.core.duration import LONGEST, positive_seconds, seconds
+from headrace.core.runtime.clock import microseconds
+from headrace.core.values.durations import LONGEST, positive_seconds, seconds
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.ids import ALPHABET, derived_id, is_given_id, new_id
+from headrace.core.messages.ids import ALPHABET, derived_id, is_given_id, new_id
 
 
 def as_uuid(id: str) -> uuid.UUID:
@@ -84,7 +84,7 @@ def test_users_may_not_choose_ids_that_stores_trip_over(id: str) -> None:
 def test_a_forked_child_does_not_use_what_its_parent_has_drawn() -> None:
     program = (
         "import os\n"
-        "from headrace.core.ids import new_id\n"
+        "from headrace.core.messages.ids import new_id\n"
         "new_id()\n"
         "child = os.fork()\n"
         "os.write(1, ' '.join(new_id()[10:] for _ in range(20)).encode() + b' ')\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.lease import DEFAULT_LEASE, Lease
+from headrace.core.rules.lease import DEFAULT_LEASE, Lease
 
 
 def test_without_one_the_default_holds() -> None:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import RetryPolicy
-from headrace.core.bounds import LATEST_US
-from headrace.core.message import (
+from headrace.core.messages.message import (
     ENVELOPE_VERSION,
     FRESH,
     TRAIL_LENGTH,
@@ -21,8 +20,9 @@ from headrace.core.message import (
     encode_envelope,
     encode_state,
 )
-from headrace.core.number import LARGEST
-from headrace.core.options import Overrides
+from headrace.core.messages.overrides import Overrides
+from headrace.core.values.bounds import LATEST_US
+from headrace.core.values.whole_numbers import LARGEST
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 times = st.integers(0, LATEST_US)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace import ConfigurationError
-from headrace.core.names import checked_name
+from headrace.core.values.names import checked_name
 
 
 @pytest.mark.parametrize("name", ["default", "a", "shop.mails:send-all_2", "x" * 100, "7"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.position import Position, TopicReading
-from headrace.core.topics import LogEntry, Reading
+from headrace.core.topics.position import Position, TopicReading
+from headrace.core.topics.topic import LogEntry, Reading
 
 
 def _entry(number: int) -> LogEntry:

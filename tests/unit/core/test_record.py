@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace import JobStatus, Page
-from headrace.core.info import job_info
-from headrace.core.message import ENVELOPE_VERSION, FRESH, Envelope, Stream, Trouble, encode_envelope
-from headrace.core.outcome import DeadReason, Failure
-from headrace.core.record import Record, moment
+from headrace.core.messages.message import ENVELOPE_VERSION, FRESH, Envelope, Stream, Trouble, encode_envelope
+from headrace.core.messages.outcome import DeadReason, Failure
+from headrace.core.records.job_info import job_info
+from headrace.core.records.record import Record, moment
 
 STREAM = Stream("queue", "mails")
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import ConfigurationError, RetryPolicy
-from headrace.core.duration import LONGEST
-from headrace.core.retry import DEFAULT_RETRY
+from headrace.core.messages.retry import DEFAULT_RETRY
+from headrace.core.values.durations import LONGEST
 
 delays = st.floats(min_value=0, max_value=LONGEST)
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.clock import SECOND
 from headrace.core.errors import ConfigurationError
-from headrace.core.message import decode_envelope
-from headrace.core.schedule import (
+from headrace.core.messages.message import decode_envelope
+from headrace.core.runtime.clock import SECOND
+from headrace.core.schedules.schedule import (
     MOST_MISSED,
     STEP_BYTES,
     STEP_MOMENTS,

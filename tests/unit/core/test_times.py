@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.times import age_text, ago, parse_span, parse_start, parse_time, seconds_since, span
+from headrace.core.values.times import age_text, ago, parse_span, parse_start, parse_time, seconds_since, span
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import JobStatus
-from headrace.core.record import DeadLetter
+from headrace.core.records.record import DeadLetter
 from headrace.dashboard import asgi
 
 from .conftest import Visitor, tags_of, text_of

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from headrace import Secret
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.record import RunningJob, WorkerInfo
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.records.record import RunningJob, WorkerInfo
 from headrace.dashboard import asgi
 from headrace.dashboard.actions.actions import ACTIONS
 from headrace.dashboard.text import clean

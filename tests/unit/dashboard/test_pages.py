@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace import App, Snooze
-from headrace.core.clock import MovableClock
-from headrace.core.message import Stream
-from headrace.core.record import WorkerInfo
-from headrace.core.traffic import Tally
+from headrace.core.messages.message import Stream
+from headrace.core.records.record import WorkerInfo
+from headrace.core.records.traffic import Tally
+from headrace.core.runtime.clock import MovableClock
 from headrace.dashboard import asgi
 from headrace.dashboard.pages import search
 from headrace.dashboard.text import clock_time, exact

@@ -9,27 +9,27 @@ from typing import Any
 import msgspec
 
 from headrace import RetryPolicy, signals
-from headrace.core.claim import Claim
-from headrace.core.clock import MovableClock, microseconds
-from headrace.core.ids import new_id
-from headrace.core.message import ENVELOPE_VERSION, Batch, Envelope, Message, Stream, encode_envelope
-from headrace.engine.bundle import FinishedBundle
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import ENVELOPE_VERSION, Batch, Envelope, Message, Stream, encode_envelope
+from headrace.core.runtime.clock import MovableClock, microseconds
 from headrace.engine.emitter import Emitter
-from headrace.engine.executor import Executor
-from headrace.engine.finished import FinishedRun
-from headrace.engine.held_claims import HeldClaims
-from headrace.engine.in_flight import InFlight
-from headrace.engine.leases import Leases
-from headrace.engine.manual_acks import ManualAcks
+from headrace.engine.intake.served_streams import ServedStreams
+from headrace.engine.intake.worker_readers import WorkerReaders
 from headrace.engine.options import WorkerOptions
-from headrace.engine.outcome_policy import OutcomePolicy
-from headrace.engine.preparation import RunPreparation
-from headrace.engine.processes import Processes
 from headrace.engine.registry import Handler, Registry
-from headrace.engine.served_streams import ServedStreams
-from headrace.engine.slots import Slots
+from headrace.engine.running.bundle import FinishedBundle
+from headrace.engine.running.children.pool import Processes
+from headrace.engine.running.executor import Executor
+from headrace.engine.running.finished import FinishedRun
+from headrace.engine.running.outcome_policy import OutcomePolicy
+from headrace.engine.running.preparation import RunPreparation
+from headrace.engine.running.slots import Slots
+from headrace.engine.settling.held_claims import HeldClaims
+from headrace.engine.settling.in_flight import InFlight
+from headrace.engine.settling.manual_acks import ManualAcks
 from headrace.engine.streams import StreamRouter
-from headrace.engine.worker_readers import WorkerReaders
+from headrace.engine.upkeep.leases import Leases
 from tests.routers import open_router
 
 SOURCE = Stream("queue", "work")

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 import pytest
 
 from headrace import AppClosed, BackendUnavailable
-from headrace.engine.app_loop import AppLoop
+from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.streams import StreamRouter
 from tests.routers import open_router
 from tests.waiting import wait_until

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from headrace.engine.deadlines import SMALLEST_SWEEP, Deadlines
-from headrace.engine.run import Run
+from headrace.engine.running.deadlines import SMALLEST_SWEEP, Deadlines
+from headrace.engine.running.run import Run
 from tests.waiting import wait_until
 
 

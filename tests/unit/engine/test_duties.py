@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import pytest
 
 from headrace import signals
-from headrace.core.backend import Promoted, Reclaimed
-from headrace.core.clock import microseconds
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Stream
-from headrace.engine import promotion as promotion_module
-from headrace.engine.claim_control import ClaimControl
-from headrace.engine.heartbeat import Heartbeat
-from headrace.engine.promotion import PROMOTE_BATCH, PROMOTE_FALLBACK, Promotion
-from headrace.engine.pruning import Pruning
-from headrace.engine.recovery import RECLAIM_BATCH, LeaseRecovery
+from headrace.core.messages.message import Stream
+from headrace.core.runtime.clock import microseconds
+from headrace.core.store import Promoted, Reclaimed
+from headrace.engine.settling.claim_control import ClaimControl
+from headrace.engine.upkeep import promotion as promotion_module
+from headrace.engine.upkeep.heartbeat import Heartbeat
+from headrace.engine.upkeep.promotion import PROMOTE_BATCH, PROMOTE_FALLBACK, Promotion
+from headrace.engine.upkeep.pruning import Pruning
+from headrace.engine.upkeep.recovery import RECLAIM_BATCH, LeaseRecovery
 from tests.unit.engine.bench import LEASE, SOURCE, Bench
 from tests.waiting import wait_until
 

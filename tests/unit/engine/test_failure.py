@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.message import FRESH, Trouble, encode_state
-from headrace.core.outcome import Failure
-from headrace.engine.failure import ERROR_LENGTH, TRACEBACK_LENGTH, failure_of
+from headrace.core.messages.message import FRESH, Trouble, encode_state
+from headrace.core.messages.outcome import Failure
+from headrace.engine.running.failure import ERROR_LENGTH, TRACEBACK_LENGTH, failure_of
 
 
 class OutOfStock(Exception):

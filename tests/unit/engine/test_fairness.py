@@ -6,10 +6,10 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
-from headrace.core.claim import Claim
-from headrace.core.message import Stream, group_stream
-from headrace.core.topics import NEW
-from headrace.engine.fairness import SlotFairness
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.topics.topic import NEW
+from headrace.engine.intake.fairness import SlotFairness
 from headrace.engine.registry import Registry
 from headrace.engine.subscription import Subscription
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from headrace.core.claim import Claim
-from headrace.core.message import FRESH, State, Stream, Trouble
-from headrace.engine.held_claims import HeldClaims
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import FRESH, State, Stream, Trouble
+from headrace.engine.settling.held_claims import HeldClaims
 
 TROUBLE = Trouble(1, "crashed", "worker-1")
 CRASHED = FRESH.crashed(TROUBLE)

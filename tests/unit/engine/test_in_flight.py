@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.claim import Claim
-from headrace.core.message import Stream, group_stream
-from headrace.core.outcome import DONE, Dead, DeadReason, Released
-from headrace.engine.bundle import FinishedBundle, bundled
-from headrace.engine.finished import FinishedRun
-from headrace.engine.in_flight import InFlight
-from headrace.engine.worker_readers import WorkerReader, WorkerReaders
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.messages.outcome import DONE, Dead, DeadReason, Released
+from headrace.engine.intake.worker_readers import WorkerReader, WorkerReaders
+from headrace.engine.running.bundle import FinishedBundle, bundled
+from headrace.engine.running.finished import FinishedRun
+from headrace.engine.settling.in_flight import InFlight
 from tests.unit.engine.bench import SOURCE, Bench
 
 EVENTS = group_stream("orders", "billing")

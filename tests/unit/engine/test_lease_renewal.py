@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from headrace import signals
-from headrace.core.backend import CancelAnswer, LeaseKeeper, Renewal
-from headrace.core.claim import Claim
-from headrace.core.clock import microseconds
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Stream
-from headrace.core.outcome import DONE, Settlement
-from headrace.engine import lease_renewal as lease_renewal_module
-from headrace.engine.lease_renewal import LeaseRenewal
-from headrace.engine.leases import Leases
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
+from headrace.core.messages.outcome import DONE, Settlement
+from headrace.core.runtime.clock import microseconds
+from headrace.core.store import CancelAnswer, LeaseKeeper, Renewal
+from headrace.engine.upkeep import lease_renewal as lease_renewal_module
+from headrace.engine.upkeep.lease_renewal import LeaseRenewal
+from headrace.engine.upkeep.leases import Leases
 from tests.unit.engine.bench import LEASE, SOURCE, Bench
 from tests.waiting import wait_until, wait_until_sync
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.message import Stream
-from headrace.engine.leases import Leases
-from headrace.engine.served_streams import ServedStreams
+from headrace.core.messages.message import Stream
+from headrace.engine.intake.served_streams import ServedStreams
+from headrace.engine.upkeep.leases import Leases
 
 FIRST, SECOND, OTHER = (Stream("queue", name) for name in ("first", "second", "other"))
 

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from headrace import App, signals
-from headrace.core.claim import Claim
-from headrace.core.outcome import Released
-from headrace.engine import prefetch_return as prefetch_return_module
-from headrace.engine import queue_reader as queue_reader_module
-from headrace.engine.prefetch_return import HOARDED, PrefetchReturn
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.outcome import Released
+from headrace.engine.intake import queue_reader as queue_reader_module
+from headrace.engine.upkeep import prefetch_return as prefetch_return_module
+from headrace.engine.upkeep.prefetch_return import HOARDED, PrefetchReturn
 from tests.unit.engine.bench import Bench
 
 

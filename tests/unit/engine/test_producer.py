@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from headrace import BackendUnavailable
-from headrace.core.backend import Answer
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
-from headrace.engine import producer as producer_module
-from headrace.engine import producer_lane
-from headrace.engine.producer import Producer
-from headrace.engine.producer_lane import BATCH_BYTES, BATCH_MESSAGES
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.store import Answer
+from headrace.engine.producing import producer as producer_module
+from headrace.engine.producing import producer_lane
+from headrace.engine.producing.producer import Producer
+from headrace.engine.producing.producer_lane import BATCH_BYTES, BATCH_MESSAGES
 from headrace.engine.streams import StreamRouter
 from tests.routers import open_router
 from tests.waiting import wait_until

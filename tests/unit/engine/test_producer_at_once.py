@@ -9,11 +9,11 @@ from collections import Counter
 
 import pytest
 
-from headrace.core.backend import Answer
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
-from headrace.engine.producer import CROWD, Producer
-from headrace.engine.producer_lane import BATCH_MESSAGES
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.store import Answer
+from headrace.engine.producing.producer import CROWD, Producer
+from headrace.engine.producing.producer_lane import BATCH_MESSAGES
 from headrace.engine.streams import StreamRouter
 from tests.routers import open_router
 

@@ -10,12 +10,18 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from headrace.core.claim import Claim
-from headrace.core.message import Batch, Stream
-from headrace.core.outcome import DONE
-from headrace.engine import queue_reader as queue_reader_module
-from headrace.engine.finished import FinishedRun
-from headrace.engine.queue_reader import AHEAD_MOST, LOOK_CROWDED, UNWRITTEN_MOST, QueueReader, ReaderParts
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Batch, Stream
+from headrace.core.messages.outcome import DONE
+from headrace.engine.intake import queue_reader as queue_reader_module
+from headrace.engine.intake.queue_reader import (
+    AHEAD_MOST,
+    LOOK_CROWDED,
+    UNWRITTEN_MOST,
+    QueueReader,
+    ReaderParts,
+)
+from headrace.engine.running.finished import FinishedRun
 from tests.unit.engine.bench import LEASE, SOURCE, Bench, message
 from tests.waiting import wait_until
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import ConfigurationError, RetryPolicy
 from headrace.engine.registry import CallNext, Handler, Registry
-from headrace.engine.run import Run
+from headrace.engine.running.run import Run
 
 
 def handler(name: str, function: Callable[..., Any], queue: str = "default") -> Handler:

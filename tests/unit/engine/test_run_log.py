@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from headrace.core.job_log import LogLine
-from headrace.engine.run_log import RunLog
+from headrace.core.messages.job_log import LogLine
+from headrace.engine.running.job_log.run_log import RunLog
 
 
 class Intrusive(LogLine, frozen=True, gc=False):

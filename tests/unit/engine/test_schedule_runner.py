@@ -9,14 +9,22 @@ from typing import Any
 import pytest
 
 from headrace import signals
-from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import Stream
-from headrace.core.record import Record, WorkerInfo
-from headrace.core.schedule import CatchUp, Schedule, Template, Timing, encode_schedule, message_at
-from headrace.core.scheduling import ScheduleRecord, ScheduleSwap, Swapped, add, establish, pause, resume
-from headrace.engine import schedule_precedence
-from headrace.engine.schedule_runner import BEATEN, LOOK, LOOK_IDLE, ScheduleRunner
+from headrace.core.messages.message import Stream
+from headrace.core.records.record import Record, WorkerInfo
+from headrace.core.runtime.clock import SECOND
+from headrace.core.schedules.schedule import CatchUp, Schedule, Template, Timing, encode_schedule, message_at
+from headrace.core.schedules.schedule_record import (
+    ScheduleRecord,
+    ScheduleSwap,
+    Swapped,
+    add,
+    establish,
+    pause,
+    resume,
+)
+from headrace.engine.upkeep import schedule_precedence
+from headrace.engine.upkeep.schedule_runner import BEATEN, LOOK, LOOK_IDLE, ScheduleRunner
 from headrace.testing.contract.heartbeats import beat
 from tests.unit.engine.bench import SOURCE, Bench
 

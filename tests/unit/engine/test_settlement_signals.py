@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from headrace import signals
-from headrace.core.claim import Claim
-from headrace.core.message import FRESH, Stream, Trouble
-from headrace.core.outcome import (
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import FRESH, Stream, Trouble
+from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
     Dead,
@@ -23,8 +23,8 @@ from headrace.core.outcome import (
     Verdict,
 )
 from headrace.engine.emitter import Emitter
-from headrace.engine.finished import FinishedRun
-from headrace.engine.settlement_signals import SettlementSignals
+from headrace.engine.running.finished import FinishedRun
+from headrace.engine.settling.settlement_signals import SettlementSignals
 
 CLAIM = Claim(Stream("queue", "mails"), "id", b"", 1, claimed_us=1)
 NAMES = ("id", "send", "mails")

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import pytest
 
 from headrace import BackendUnavailable, JobStatus, signals
-from headrace.core.claim import Claim
 from headrace.core.errors import RequestRefused
-from headrace.core.ids import new_id
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.outcome import DONE, Settlement, Verdict
-from headrace.engine.finished import FinishedRun
-from headrace.engine.settler import BATCH
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.messages.outcome import DONE, Settlement, Verdict
+from headrace.engine.running.finished import FinishedRun
+from headrace.engine.settling.settler import BATCH
 from headrace.testing.contract.settling import Settling
 from tests.routers import open_router
 from tests.waiting import wait_until

@@ -8,13 +8,13 @@ import itertools
 import msgspec
 import pytest
 
-from headrace.core.claim import Claim
-from headrace.core.message import FRESH, Trouble, decode_envelope, encode_envelope
-from headrace.core.options import Overrides
-from headrace.core.outcome import Done
-from headrace.engine import slots as slots_module
-from headrace.engine.run import Run
-from headrace.engine.slots import Slots
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import FRESH, Trouble, decode_envelope, encode_envelope
+from headrace.core.messages.outcome import Done
+from headrace.core.messages.overrides import Overrides
+from headrace.engine.running import slots as slots_module
+from headrace.engine.running.run import Run
+from headrace.engine.running.slots import Slots
 from tests.unit.engine.bench import SOURCE, Bench
 from tests.waiting import wait_until
 

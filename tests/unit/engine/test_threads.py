@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.threads import Threads
+from headrace.engine.running.threads import Threads
 from tests.waiting import wait_until
 
 word: ContextVar[str] = ContextVar("word")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace import App, PayloadTooLarge, Task
-from headrace.core.message import Stream, are_alike, decode_envelope
+from headrace.core.messages.message import Stream, are_alike, decode_envelope
 
 
 @pytest.fixture

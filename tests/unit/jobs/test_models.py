@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretBytes, Secre
 from pydantic.alias_generators import to_camel
 
 from headrace import InvalidPayload, Secret
-from headrace.core.secret import masked
+from headrace.core.values.secret import masked
 from headrace.jobs.arguments import Arguments
 
 T = TypeVar("T")

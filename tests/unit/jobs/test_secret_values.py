@@ -15,8 +15,8 @@ import pydantic
 import pytest
 
 from headrace import InvalidPayload, Secret
-from headrace.core.secret import SECRET_CODE, masked
-from headrace.core.values import holds_secrets
+from headrace.core.values.encoding import holds_secrets
+from headrace.core.values.secret import SECRET_CODE, masked
 from headrace.jobs.arguments import Arguments
 
 WORD = "swordfish"

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import BackendUnavailable
 from headrace.core import signals
-from headrace.core.record import QUIET_SECONDS
+from headrace.core.records.record import QUIET_SECONDS
 from headrace.observability import health as health_module
 from headrace.observability.health import Health
 

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace import App, ConfigurationError, Snooze, Unrecoverable, signals
-from headrace.core.clock import MovableClock
+from headrace.core.runtime.clock import MovableClock
 from headrace.observability import gauges as gauges_module
 from headrace.observability import prometheus as prometheus_module
 from headrace.observability.gauges import BoundedLabel, Gauges

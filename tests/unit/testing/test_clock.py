@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace import App, ConfigurationError, JobStatus, RetryPolicy
-from headrace.core.message import Stream
+from headrace.core.messages.message import Stream
 from headrace.testing import Clock, Kit
 from tests.waiting import wait_until
 

@@ -13,7 +13,7 @@ DESCRIBES = "test_contract.py::suite::test_lifecycle::test_a_store_describes_its
 
 CONFTEST = """
     import pytest
-    from headrace.backends import open_store
+    from headrace.stores import open_store
     from headrace.testing.contract import StoreUnderTest
 
     @pytest.fixture({params})

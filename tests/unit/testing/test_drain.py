@@ -19,7 +19,7 @@ from headrace import (
     Unrecoverable,
     current_job,
 )
-from headrace.core.message import ENVELOPE_VERSION, Batch, Envelope, Message, Stream, encode_envelope
+from headrace.core.messages.message import ENVELOPE_VERSION, Batch, Envelope, Message, Stream, encode_envelope
 from headrace.testing import Kit, memory
 
 

@@ -14,7 +14,7 @@ from headrace.cli.output.render import echo
 from headrace.cli.target.store import on_store
 from headrace.cli.worker.event_loop import loop_factory
 from headrace.core.errors import ConfigurationError
-from headrace.core.hosts import LOOPBACK, is_loopback
+from headrace.core.runtime.hosts import LOOPBACK, is_loopback
 from headrace.dashboard import asgi
 
 if TYPE_CHECKING:

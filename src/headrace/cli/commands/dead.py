@@ -19,9 +19,9 @@ from headrace.cli.output.render import counted, echo, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import on_store, on_store_with
-from headrace.core.outcome import DeadReason
-from headrace.core.record import DeadLetter, JobStatus
-from headrace.core.times import ago
+from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.record import DeadLetter, JobStatus
+from headrace.core.values.times import ago
 from headrace.sync import SyncAdmin
 
 from .jobs import find_job, limit_option, only_one, tell_if_cut

@@ -14,7 +14,7 @@ from headrace.app import App
 from headrace.cli.output.render import counted, printable, show, show_json
 from headrace.cli.target.store import on_store
 from headrace.core.errors import HeadraceError
-from headrace.core.examination import Finding, Level, fail
+from headrace.core.records.findings import Finding, Level, fail
 
 _STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 

@@ -24,8 +24,8 @@ from headrace.core.errors import (
     ResultNotKept,
     ResultTimeout,
 )
-from headrace.core.message import PRIORITIES
-from headrace.core.record import JobStatus
+from headrace.core.messages.message import PRIORITIES
+from headrace.core.records.record import JobStatus
 from headrace.jobs.job import Job
 from headrace.jobs.task import Call, Task
 

@@ -15,9 +15,9 @@ from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.option_types import span_option
 from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import on_store, on_store_with
-from headrace.core.info import JobInfo, newest_first
-from headrace.core.record import JobStatus
-from headrace.core.times import age_text, ago, seconds_since
+from headrace.core.records.job_info import JobInfo, newest_first
+from headrace.core.records.record import JobStatus
+from headrace.core.values.times import age_text, ago, seconds_since
 from headrace.sync import SyncAdmin
 
 from .listing_group import ListingGroup

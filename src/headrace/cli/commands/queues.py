@@ -15,7 +15,7 @@ from headrace.cli.target.place import remark
 from headrace.cli.target.store import on_store_with
 from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
-from headrace.core.layout import checked_partitions
+from headrace.core.rules.layout import checked_partitions
 
 #: Seconds between two readings of the progress of a purge.
 LOOK = 0.2

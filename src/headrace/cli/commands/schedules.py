@@ -10,7 +10,7 @@ from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.render import clock_time, echo, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.store import on_store, on_store_with
-from headrace.core.times import ago
+from headrace.core.values.times import ago
 from headrace.jobs.schedules import ScheduleInfo
 
 from .listing_group import ListingGroup

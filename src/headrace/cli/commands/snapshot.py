@@ -13,9 +13,9 @@ from headrace.admin import QueueInfo, TopicInfo, Traffic
 from headrace.app import App
 from headrace.cli.output.render import number_text
 from headrace.cli.output.table import Column, FittedTable
-from headrace.core.record import WorkerInfo
-from headrace.core.times import age_text
-from headrace.engine.retrying import without_retries
+from headrace.core.records.record import WorkerInfo
+from headrace.core.values.times import age_text
+from headrace.engine.app_loop.retrying import without_retries
 
 from .topics import topics_table
 from .workers import summary, worker_document

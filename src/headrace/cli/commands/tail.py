@@ -27,7 +27,7 @@ from headrace.cli.target.place import remark
 from headrace.cli.target.store import on_store_with
 from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
-from headrace.core.times import START_FORMS
+from headrace.core.values.times import START_FORMS
 
 from .topics import known_group
 

@@ -17,7 +17,7 @@ from headrace.cli.target.place import remark
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
-from headrace.core.times import START_FORMS, age_text, ago, seconds_since
+from headrace.core.values.times import START_FORMS, age_text, ago, seconds_since
 
 from .listing_group import ListingGroup
 

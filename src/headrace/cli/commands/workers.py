@@ -12,8 +12,8 @@ from headrace.app import App
 from headrace.cli.output.render import counted, echo, meter, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.store import on_store
-from headrace.core.record import WorkerInfo, moment
-from headrace.core.times import age_text, ago
+from headrace.core.records.record import WorkerInfo, moment
+from headrace.core.values.times import age_text, ago
 
 #: Running jobs that are listed; `--json` has all that the workers name.
 SHOWN = 30

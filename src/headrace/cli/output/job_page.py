@@ -16,11 +16,11 @@ from headrace.admin.contents import named_arguments
 from headrace.admin.place import place_of
 from headrace.app import App
 from headrace.core.errors import PayloadError, ResultError
-from headrace.core.info import JobInfo
-from headrace.core.job_log import LogLine
-from headrace.core.message import Trouble
-from headrace.core.record import JobStatus, moment
-from headrace.core.times import ago, span
+from headrace.core.messages.job_log import LogLine
+from headrace.core.messages.message import Trouble
+from headrace.core.records.job_info import JobInfo
+from headrace.core.records.record import JobStatus, moment
+from headrace.core.values.times import ago, span
 
 from .render import (
     clock_time,

@@ -20,8 +20,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from headrace.core.info import JobProgress
-from headrace.core.record import JobStatus
+from headrace.core.records.job_info import JobProgress
+from headrace.core.records.record import JobStatus
 
 #: Columns of a table that goes to a file or a pipe: wide enough that nothing a program looks for is cut.
 PIPE_WIDTH = 250

@@ -9,7 +9,7 @@ from typing import TypeVar
 import click
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.times import parse_span, parse_start
+from headrace.core.values.times import parse_span, parse_start
 
 T = TypeVar("T")
 

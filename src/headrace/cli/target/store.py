@@ -17,9 +17,9 @@ import click
 import msgspec
 
 from headrace.app import App
-from headrace.backends import DEFAULT_URL
 from headrace.cli.output.render import echo
 from headrace.core.errors import ConfigurationError
+from headrace.stores import DEFAULT_URL
 
 from .locate import locate
 

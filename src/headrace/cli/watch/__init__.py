@@ -15,7 +15,7 @@ from headrace.app import App
 from headrace.cli.commands.snapshot import Snapshot, look, snapshot_document, snapshot_view
 from headrace.cli.output.render import clock_time, console, echo, is_terminal, json_line, show
 from headrace.core.errors import BackendUnavailable
-from headrace.core.examination import Finding
+from headrace.core.records.findings import Finding
 
 from .screen import Terminal, WatchScreen
 

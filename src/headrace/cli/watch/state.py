@@ -12,7 +12,7 @@ from headrace.admin import GroupInfo, QueueInfo, Traffic
 from headrace.admin.place import Place
 from headrace.cli.commands.snapshot import Snapshot
 from headrace.cli.output.render import counted
-from headrace.core.examination import Finding
+from headrace.core.records.findings import Finding
 
 #: Seconds without an answer of the store after which the screen says so.
 LATE: Final = 3.0

@@ -14,8 +14,8 @@ from headrace.admin.doctor import one_line
 from headrace.cli.commands.workers import summary, workers_table
 from headrace.cli.output.render import meter, number_text, short
 from headrace.cli.output.table import Column, FittedTable
-from headrace.core.examination import Level
-from headrace.core.times import age_text
+from headrace.core.records.findings import Level
+from headrace.core.values.times import age_text
 from headrace.dashboard.text import share
 
 from .state import WatchRow, WatchState, question, total

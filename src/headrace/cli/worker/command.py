@@ -16,9 +16,8 @@ from headrace import __version__
 from headrace.app import App
 from headrace.cli.output.render import echo
 from headrace.cli.target.locate import locate
-from headrace.cli.worker.process_monitor import ProcessMonitor
 from headrace.core.errors import ConfigurationError
-from headrace.core.times import span
+from headrace.core.values.times import span
 from headrace.engine.process_signals import StopSignals
 from headrace.engine.worker import Worker
 from headrace.observability.logs import log_every_job
@@ -26,6 +25,7 @@ from headrace.observability.logs import log_every_job
 from .event_loop import loop_factory
 from .logging import start_logging
 from .metrics_port import metrics_port
+from .process_monitor import ProcessMonitor
 from .supervisor import SUPERVISOR, Supervisor
 
 LEVELS = click.Choice(["debug", "info", "warning", "error"])

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from headrace.app import App
 from headrace.core import signals
 from headrace.core.errors import ConfigurationError
-from headrace.core.hosts import address_of, host_name, is_this_machine
-from headrace.engine.retrying import without_retries
+from headrace.core.runtime.hosts import address_of, host_name, is_this_machine
+from headrace.engine.app_loop.retrying import without_retries
 from headrace.engine.worker import Worker
 from headrace.observability.health import Health
 from headrace.observability.port import HostCheck, Port, PortAnswer, Route, text

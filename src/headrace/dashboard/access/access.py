@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.core.hosts import host_name, is_loopback, is_this_machine
+from headrace.core.runtime.hosts import host_name, is_loopback, is_this_machine
 
 from .proxies import TrustedProxies
 from .sessions import COOKIE, Sessions

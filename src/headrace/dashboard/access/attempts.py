@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.core.hosts import network_of
+from headrace.core.runtime.hosts import network_of
 
 #: Seconds after which a wrong attempt is forgotten.
 MINUTE: Final = 60.0

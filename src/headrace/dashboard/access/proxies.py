@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.hosts import address_of
+from headrace.core.runtime.hosts import address_of
 
 
 class TrustedProxies:

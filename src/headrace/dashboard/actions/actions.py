@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from headrace.app import App
 from headrace.core.errors import ConfigurationError, HeadraceError
-from headrace.core.times import parse_start
+from headrace.core.values.times import parse_start
 from headrace.dashboard.access.access import root_of
 from headrace.dashboard.links import job_link, place_in
 from headrace.dashboard.pages import job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from headrace.app import App
-from headrace.core.outcome import DeadReason
+from headrace.core.messages.outcome import DeadReason
 from headrace.dashboard.links import place_in
 from headrace.dashboard.site import Content
 

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.admin import Contents
 from headrace.core.errors import ConfigurationError
-from headrace.core.secret import MASK
+from headrace.core.values.secret import MASK
 from headrace.dashboard.text import is_plain
 
 #: Characters that a form shows for editing.

@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.admin.place import Place, place_of
 from headrace.app import App
-from headrace.core.record import DeadLetter
+from headrace.core.records.record import DeadLetter
 
 #: Dead letters read for one page, seconds that this may take, dead letters read at once, and dead letters
 #: shown of each group.

@@ -11,8 +11,8 @@ from headrace.admin.contents import named_arguments
 from headrace.admin.place import Place, place_of
 from headrace.app import App
 from headrace.core.errors import HeadraceError
-from headrace.core.info import JobInfo
-from headrace.core.record import JobStatus
+from headrace.core.records.job_info import JobInfo
+from headrace.core.records.record import JobStatus
 from headrace.dashboard.links import place_in
 from headrace.dashboard.site import Content
 from headrace.dashboard.text import data

@@ -12,7 +12,7 @@ from headrace.admin.diagnosis import Problem, diagnose, workloads
 from headrace.admin.doctor import RecentFindings, one_line
 from headrace.admin.place import place_of_stream
 from headrace.app import App
-from headrace.core.examination import Level
+from headrace.core.records.findings import Level
 from headrace.dashboard.links import dead_link, place_link
 from headrace.dashboard.site import Content
 

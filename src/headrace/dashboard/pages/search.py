@@ -10,9 +10,9 @@ import msgspec
 
 from headrace.admin.place import Place
 from headrace.app import App
-from headrace.core.info import JobInfo
-from headrace.core.record import JobStatus
-from headrace.core.times import parse_time
+from headrace.core.records.job_info import JobInfo
+from headrace.core.records.record import JobStatus
+from headrace.core.values.times import parse_time
 
 #: Jobs on a page.
 PAGE: Final = 50

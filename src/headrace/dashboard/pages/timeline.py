@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import msgspec
 
-from headrace.core.info import JobInfo
-from headrace.core.record import JobStatus, moment
+from headrace.core.records.job_info import JobInfo
+from headrace.core.records.record import JobStatus, moment
 
 #: The colours of events; all others are plain.
 _TONES = {

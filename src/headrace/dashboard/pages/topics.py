@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from headrace.app import App
-from headrace.core.times import TIME_FORMS
+from headrace.core.values.times import TIME_FORMS
 from headrace.dashboard.site import Content
 
 

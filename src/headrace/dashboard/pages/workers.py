@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 
 from headrace.app import App
-from headrace.core.record import WorkerInfo, moment
+from headrace.core.records.record import WorkerInfo, moment
 from headrace.dashboard.site import Content
 
 

@@ -7,11 +7,11 @@ import contextlib
 import time
 from typing import Final
 
-from headrace.core.backend import Backend
-from headrace.core.clock import SECOND
 from headrace.core.errors import BackendUnavailable
-from headrace.core.layout import Layout, generation_of, parts_of, whole_stream
-from headrace.core.message import Stream
+from headrace.core.messages.message import Stream
+from headrace.core.rules.layout import Layout, generation_of, parts_of, whole_stream
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import Backend
 
 from .layouts import KnownLayouts
 

@@ -13,10 +13,10 @@ from contextvars import ContextVar
 
 import msgspec
 
-from headrace.core.backend import Backend, PartitionedStore
 from headrace.core.errors import BackendUnavailable, ConfigurationError
-from headrace.core.layout import SEALED, WHOLE, Layout
-from headrace.core.message import Stream
+from headrace.core.messages.message import Stream
+from headrace.core.rules.layout import SEALED, WHOLE, Layout
+from headrace.core.store import Backend, PartitionedStore
 
 from .routing import Plan, plan_of, sealed_parts
 

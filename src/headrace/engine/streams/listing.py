@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.listing import rank
-from headrace.core.message import Stream
-from headrace.core.record import DeadLetter, Page, Record
+from headrace.core.messages.message import Stream
+from headrace.core.records.listing import rank
+from headrace.core.records.record import DeadLetter, Page, Record
 
 
 class PartCursor(msgspec.Struct, array_like=True):

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from headrace.core.backend import PURGED_MARKS, CancelAnswer, DeadFilter, ReplayAnswer, Wanted
 from headrace.core.errors import after_a_part
-from headrace.core.examination import Finding
-from headrace.core.layout import parts_of, whole_stream
-from headrace.core.message import Stream
-from headrace.core.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.traffic import Tally, TrafficRecord
+from headrace.core.messages.message import Stream
+from headrace.core.records.findings import Finding
+from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+from headrace.core.records.traffic import Tally, TrafficRecord
+from headrace.core.rules.layout import parts_of, whole_stream
+from headrace.core.store import PURGED_MARKS, CancelAnswer, DeadFilter, ReplayAnswer, Wanted
 
 from .layouts import Routed
 from .listing import page_of_dead, page_of_records

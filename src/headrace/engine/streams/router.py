@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from headrace.core.backend import Answer, Backend, LeaseKeeper, Promoted, Reclaimed
-from headrace.core.claim import Claim, Report
 from headrace.core.errors import HeadraceError, Moved, NotConfirmed
-from headrace.core.layout import Layout, whole_stream
-from headrace.core.message import Batch, Stream
-from headrace.core.orders import LayoutOrder, Order, Standing
-from headrace.core.outcome import Settlement, Verdict
-from headrace.core.record import WorkerInfo
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.message import Batch, Stream
+from headrace.core.messages.outcome import Settlement, Verdict
+from headrace.core.records.control import LayoutOrder, Order, Standing
+from headrace.core.records.record import WorkerInfo
+from headrace.core.rules.layout import Layout, whole_stream
+from headrace.core.store import Answer, Backend, LeaseKeeper, Promoted, Reclaimed
 
 from .forgetting import Forgetting
 from .layouts import RECENT, KnownLayouts, base_of

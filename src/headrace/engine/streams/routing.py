@@ -7,8 +7,8 @@ from zlib import crc32
 
 import msgspec
 
-from headrace.core.layout import Generation, Layout, part_stream, parts_of
-from headrace.core.message import Message, Stream
+from headrace.core.messages.message import Message, Stream
+from headrace.core.rules.layout import Generation, Layout, part_stream, parts_of
 
 
 def hash_of(text: str) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.backend import Wanted
-from headrace.core.message import Stream
-from headrace.core.scheduling import ScheduleSwap, Swapped, Timetable
+from headrace.core.messages.message import Stream
+from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
+from headrace.core.store import Wanted
 
 from .layouts import Routed
 from .routing import spread

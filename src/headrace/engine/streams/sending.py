@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from headrace.core.backend import Answer, Backend, Wanted
 from headrace.core.errors import BackendUnavailable, Moved, NotConfirmed
-from headrace.core.message import Batch, Stream
+from headrace.core.messages.message import Batch, Stream
+from headrace.core.store import Answer, Backend, Wanted
 
 from .layouts import KnownLayouts
 from .routing import Plan, spread

@@ -8,9 +8,9 @@ import logging
 
 import msgspec
 
-from headrace.core.backend import Backend
 from headrace.core.errors import ConfigurationError
-from headrace.core.layout import (
+from headrace.core.messages.message import Stream
+from headrace.core.rules.layout import (
     PARTS_KEPT_MOST,
     PARTS_MOST,
     WHOLE,
@@ -19,7 +19,7 @@ from headrace.core.layout import (
     layout_of_topic,
     parts_of,
 )
-from headrace.core.message import Stream
+from headrace.core.store import Backend
 
 from .layouts import KnownLayouts
 

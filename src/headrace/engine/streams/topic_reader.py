@@ -11,10 +11,10 @@ from heapq import merge
 from itertools import islice
 from time import monotonic
 
-from headrace.core.backend import Backend
-from headrace.core.message import Stream
-from headrace.core.position import Position, TopicReading
-from headrace.core.topics import LogEntry, Reading, Start
+from headrace.core.messages.message import Stream
+from headrace.core.store import Backend
+from headrace.core.topics.position import Position, TopicReading
+from headrace.core.topics.topic import LogEntry, Reading, Start
 
 
 class TopicReader:

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from headrace.core.errors import BackendUnavailable, Moved, UnknownEvent
-from headrace.core.layout import PART_MARK, whole_stream
-from headrace.core.message import Stream, group_stream
-from headrace.core.position import Position, TopicReading
-from headrace.core.topics import (
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.rules.layout import PART_MARK, whole_stream
+from headrace.core.topics.position import Position, TopicReading
+from headrace.core.topics.topic import (
     BEGINNING,
     NEW,
     LogEntry,

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from headrace.core.backend import Promoted, Reclaimed, Recovery
-from headrace.core.layout import whole_stream
-from headrace.core.message import Stream, group_stream
-from headrace.core.orders import (
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.records.control import (
     CancelOrder,
     DueOrder,
     LayoutOrder,
@@ -20,8 +18,10 @@ from headrace.core.orders import (
     ScheduleOrder,
     Standing,
 )
-from headrace.core.record import Counts, DeadLetter, Record, WorkerInfo
-from headrace.core.topics import GroupRecord, Tended, TopicRecord
+from headrace.core.records.record import Counts, DeadLetter, Record, WorkerInfo
+from headrace.core.rules.layout import whole_stream
+from headrace.core.store import Promoted, Reclaimed, Recovery
+from headrace.core.topics.topic import GroupRecord, Tended, TopicRecord
 
 
 def order_of_whole(order: Order) -> Order | None:

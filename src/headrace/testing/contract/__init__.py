@@ -16,7 +16,7 @@ and `test_contract.py` brings in the tests:
 `pip install 'headrace[testing]'`.
 """
 
-from headrace.core.clock import MovableClock
+from headrace.core.runtime.clock import MovableClock
 
 from .needs import check_needs
 

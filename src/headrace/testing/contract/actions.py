@@ -13,10 +13,9 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 from hypothesis import strategies as st
 
-from headrace.core.claim import Claim
-from headrace.core.clock import microseconds
-from headrace.core.message import Batch, Message, State, Trouble, UniqueKey
-from headrace.core.outcome import (
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Batch, Message, State, Trouble, UniqueKey
+from headrace.core.messages.outcome import (
     Cancelled,
     Dead,
     DeadReason,
@@ -29,7 +28,8 @@ from headrace.core.outcome import (
     Settlement,
     Snoozed,
 )
-from headrace.core.record import JobStatus
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import microseconds
 
 from .pair import IDS, TOLERANCE_US, HandOut, Pair
 from .stand import FAILURE

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.core.backend import Backend
-from headrace.core.message import Stream
-from headrace.core.orders import Standing
-from headrace.core.record import WorkerInfo
+from headrace.core.messages.message import Stream
+from headrace.core.records.control import Standing
+from headrace.core.records.record import WorkerInfo
+from headrace.core.store import Backend
 from headrace.engine.streams import StreamRouter
 
 

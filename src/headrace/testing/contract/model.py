@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.core.backend import CRASH_LIMIT, Answer, CancelAnswer, Renewal, ReplayAnswer
-from headrace.core.clock import SECOND
-from headrace.core.message import EXPIRED_MARK_US, Batch, Message, UniqueKey
-from headrace.core.outcome import (
+from headrace.core.messages.message import EXPIRED_MARK_US, Batch, Message, UniqueKey
+from headrace.core.messages.outcome import (
     Cancelled,
     Dead,
     Done,
@@ -22,7 +20,9 @@ from headrace.core.outcome import (
     Snoozed,
     Verdict,
 )
-from headrace.core.record import JobStatus
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import CRASH_LIMIT, Answer, CancelAnswer, Renewal, ReplayAnswer
 
 SUSPECT, RETURNED = "suspect", "returned"
 PRIORITY_LANES = ("high", "normal", "low")

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.core.backend import Answer, Recovery
-from headrace.core.claim import Claim
-from headrace.core.clock import microseconds
-from headrace.core.ids import new_id
-from headrace.core.message import Message, Stream, UniqueKey, group_stream
-from headrace.core.outcome import Done, Settlement, Verdict
-from headrace.core.position import Position, TopicReading
-from headrace.core.record import JobStatus
-from headrace.core.topics import (
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Message, Stream, UniqueKey, group_stream
+from headrace.core.messages.outcome import Done, Settlement, Verdict
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import microseconds
+from headrace.core.store import Answer, Recovery
+from headrace.core.topics.position import Position, TopicReading
+from headrace.core.topics.topic import (
     BEGINNING,
     GroupRecord,
     Start,

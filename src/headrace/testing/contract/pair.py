@@ -12,11 +12,11 @@ from typing import Any, Final, TypeVar
 import pytest
 from hypothesis import Phase, settings
 
-from headrace.core.backend import DeadFilter
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND, MovableClock, microseconds
-from headrace.core.message import Batch
-from headrace.core.record import JobStatus, Record
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Batch
+from headrace.core.records.record import JobStatus, Record
+from headrace.core.runtime.clock import SECOND, MovableClock, microseconds
+from headrace.core.store import DeadFilter
 
 from .model import Job, Model
 from .stand import LEASE, Stand

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from headrace import signals
-from headrace.core.claim import Claim
-from headrace.core.outcome import Verdict
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.outcome import Verdict
 from headrace.engine.emitter import Emitter
-from headrace.engine.finished import FinishedRun
-from headrace.engine.held_claims import HeldClaims
-from headrace.engine.in_flight import InFlight
+from headrace.engine.intake.worker_readers import WorkerReaders
 from headrace.engine.options import WorkerOptions
-from headrace.engine.outcome_policy import OutcomePolicy
-from headrace.engine.settlement_signals import SettlementSignals
-from headrace.engine.settler import Settler
+from headrace.engine.running.finished import FinishedRun
+from headrace.engine.running.outcome_policy import OutcomePolicy
+from headrace.engine.settling.held_claims import HeldClaims
+from headrace.engine.settling.in_flight import InFlight
+from headrace.engine.settling.settlement_signals import SettlementSignals
+from headrace.engine.settling.settler import Settler
+from headrace.engine.settling.traffic_counter import TrafficCounter
 from headrace.engine.streams import StreamRouter
-from headrace.engine.traffic_counter import TrafficCounter
-from headrace.engine.worker_readers import WorkerReaders
 
 
 class Settling:

@@ -9,13 +9,23 @@ from typing import Final
 
 import pytest
 
-from headrace.core.backend import Answer, PartitionedStore, Promoted, Recovery, Renewal
-from headrace.core.claim import Claim
-from headrace.core.clock import MovableClock, microseconds
-from headrace.core.ids import new_id
-from headrace.core.message import FRESH, NORMAL, Batch, Message, State, Stream, Trouble, UniqueKey
-from headrace.core.outcome import Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement, Verdict
-from headrace.core.record import Counts, JobStatus, Record, WorkerInfo
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import FRESH, NORMAL, Batch, Message, State, Stream, Trouble, UniqueKey
+from headrace.core.messages.outcome import (
+    Dead,
+    DeadReason,
+    Done,
+    Failure,
+    Kept,
+    Outcome,
+    Retry,
+    Settlement,
+    Verdict,
+)
+from headrace.core.records.record import Counts, JobStatus, Record, WorkerInfo
+from headrace.core.runtime.clock import MovableClock, microseconds
+from headrace.core.store import Answer, PartitionedStore, Promoted, Recovery, Renewal
 from headrace.engine.streams import StreamRouter
 from headrace.testing.waiting import wait_until
 

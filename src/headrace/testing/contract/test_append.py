@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.backend import Answer
-from headrace.core.clock import SECOND
-from headrace.core.ids import new_id
-from headrace.core.message import FRESH, HIGH, LOW, NORMAL, Stream
-from headrace.core.outcome import Cancelled
-from headrace.core.record import JobStatus
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import FRESH, HIGH, LOW, NORMAL, Stream
+from headrace.core.messages.outcome import Cancelled
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import Answer
 
 from .stand import HOUR_US, Stand
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.backend import CancelAnswer
-from headrace.core.clock import SECOND, microseconds
-from headrace.core.message import FRESH, Stream
-from headrace.core.orders import CancelOrder, Order
-from headrace.core.outcome import Cancelled, Outcome, Released, Snoozed, Verdict
-from headrace.core.record import JobStatus
+from headrace.core.messages.message import FRESH, Stream
+from headrace.core.messages.outcome import Cancelled, Outcome, Released, Snoozed, Verdict
+from headrace.core.records.control import CancelOrder, Order
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND, microseconds
+from headrace.core.store import CancelAnswer
 from headrace.testing.waiting import wait_until
 
 from .stand import HOUR_US, LEASE, Stand, dead, kept, retry

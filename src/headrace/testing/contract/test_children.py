@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from headrace.core.clock import microseconds
-from headrace.core.message import FRESH, HIGH, LOW, NORMAL, Trouble
-from headrace.core.outcome import Released, Retry, Snoozed
-from headrace.core.record import JobStatus
-from headrace.core.scheduling import ScheduleRecord, advance, establish
+from headrace.core.messages.message import FRESH, HIGH, LOW, NORMAL, Trouble
+from headrace.core.messages.outcome import Released, Retry, Snoozed
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import microseconds
+from headrace.core.schedules.schedule_record import ScheduleRecord, advance, establish
 
 from .stand import LEASE, Stand
 

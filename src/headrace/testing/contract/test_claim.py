@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from headrace.core.backend import CLAIM_BYTES
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND
-from headrace.core.message import FRESH, HIGH, Stream
-from headrace.core.outcome import Done, Released, Settlement
-from headrace.core.record import JobStatus
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import FRESH, HIGH, Stream
+from headrace.core.messages.outcome import Done, Released, Settlement
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import CLAIM_BYTES
 from headrace.testing.waiting import wait_until
 
 from .stand import LEASE, Stand

@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from headrace.core.backend import CancelAnswer, ReplayAnswer
-from headrace.core.message import UniqueKey
-from headrace.core.outcome import Released, Settlement, Verdict
-from headrace.core.record import JobStatus
+from headrace.core.messages.message import UniqueKey
+from headrace.core.messages.outcome import Released, Settlement, Verdict
+from headrace.core.records.record import JobStatus
+from headrace.core.store import CancelAnswer, ReplayAnswer
 from headrace.engine.streams import StreamRouter
 
 from .stand import HOUR_US, LEASE, Stand, kept, retry

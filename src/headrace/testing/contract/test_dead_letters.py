@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.core.backend import DeadFilter, ReplayAnswer
-from headrace.core.clock import SECOND
-from headrace.core.message import FRESH, HIGH, Stream
-from headrace.core.outcome import DeadReason, Verdict
-from headrace.core.record import DeadLetter, JobStatus
+from headrace.core.messages.message import FRESH, HIGH, Stream
+from headrace.core.messages.outcome import DeadReason, Verdict
+from headrace.core.records.record import DeadLetter, JobStatus
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import DeadFilter, ReplayAnswer
 
 from .stand import FAILURE, LEASE, Stand, dead, kept
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.examination import Level
+from headrace.core.records.findings import Level
 
 from .stand import Stand
 

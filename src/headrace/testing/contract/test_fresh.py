@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from headrace.core.backend import Answer
 from headrace.core.errors import Moved
-from headrace.core.ids import new_id
-from headrace.core.message import HIGH, LOW, NORMAL, Message, UniqueKey, are_alike
-from headrace.core.record import JobStatus
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import HIGH, LOW, NORMAL, Message, UniqueKey, are_alike
+from headrace.core.records.record import JobStatus
+from headrace.core.store import Answer
 from headrace.engine.streams.layouts import StoredLayouts
 
 from .stand import Stand

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.backend import DeadFilter, Renewal
-from headrace.core.clock import SECOND, microseconds
 from headrace.core.errors import UnknownEvent
-from headrace.core.message import group_stream
-from headrace.core.orders import LeaseOrder, Order, PauseOrder
-from headrace.core.outcome import Done, Verdict
-from headrace.core.record import Counts, JobStatus, WorkerInfo
-from headrace.core.topics import BEGINNING, NEW, Start
+from headrace.core.messages.message import group_stream
+from headrace.core.messages.outcome import Done, Verdict
+from headrace.core.records.control import LeaseOrder, Order, PauseOrder
+from headrace.core.records.record import Counts, JobStatus, WorkerInfo
+from headrace.core.runtime.clock import SECOND, microseconds
+from headrace.core.store import DeadFilter, Renewal
+from headrace.core.topics.topic import BEGINNING, NEW, Start
 from headrace.testing.waiting import wait_until
 
 from .orders import Orders, soon

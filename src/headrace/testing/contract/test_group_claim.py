@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from headrace.core.clock import SECOND, microseconds
 from headrace.core.errors import UnknownEvent
-from headrace.core.message import FRESH, NORMAL, group_stream
-from headrace.core.outcome import Released
-from headrace.core.record import JobStatus
-from headrace.core.topics import NEW, Start
+from headrace.core.messages.message import FRESH, NORMAL, group_stream
+from headrace.core.messages.outcome import Released
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND, microseconds
+from headrace.core.topics.topic import NEW, Start
 
 from .orders import LONG, SOON, Orders, soon
 

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from headrace.core.message import Stream
-from headrace.core.outcome import Done, Settlement, Verdict
-from headrace.core.topics import BEGINNING
+from headrace.core.messages.message import Stream
+from headrace.core.messages.outcome import Done, Settlement, Verdict
+from headrace.core.topics.topic import BEGINNING
 from headrace.engine.streams import StreamRouter
 
 from .orders import LONG, SOON, Orders

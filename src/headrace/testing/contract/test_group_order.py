@@ -8,13 +8,22 @@ from functools import partial
 
 import pytest
 
-from headrace.core.backend import CRASH_LIMIT, CancelAnswer, ReplayAnswer
-from headrace.core.claim import Claim
-from headrace.core.message import Stream
-from headrace.core.outcome import Cancelled, Done, Expired, Outcome, Released, Settlement, Snoozed, Verdict
-from headrace.core.record import JobStatus
-from headrace.core.topics import NEW, ORDER_HELD_FOR
-from headrace.engine.retrying import with_retries
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
+from headrace.core.messages.outcome import (
+    Cancelled,
+    Done,
+    Expired,
+    Outcome,
+    Released,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+from headrace.core.records.record import JobStatus
+from headrace.core.store import CRASH_LIMIT, CancelAnswer, ReplayAnswer
+from headrace.core.topics.topic import NEW, ORDER_HELD_FOR
+from headrace.engine.app_loop.retrying import with_retries
 
 from .orders import Orders, soon
 from .stand import HOUR_US, dead, kept, retry

@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
-from headrace.core.backend import ReplayAnswer
-from headrace.core.message import Stream
-from headrace.core.outcome import Done, Settlement
-from headrace.core.record import JobStatus
-from headrace.core.topics import BEGINNING, NEW, Start
-from headrace.engine.retrying import with_retries
+from headrace.core.messages.message import Stream
+from headrace.core.messages.outcome import Done, Settlement
+from headrace.core.records.record import JobStatus
+from headrace.core.store import ReplayAnswer
+from headrace.core.topics.topic import BEGINNING, NEW, Start
+from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 from headrace.testing.waiting import wait_until
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.backend import CRASH_LIMIT, CancelAnswer, DeadFilter, Renewal, ReplayAnswer
-from headrace.core.clock import SECOND
-from headrace.core.message import FRESH
-from headrace.core.outcome import (
+from headrace.core.messages.message import FRESH
+from headrace.core.messages.outcome import (
     Cancelled,
     DeadReason,
     Done,
@@ -17,7 +15,9 @@ from headrace.core.outcome import (
     Snoozed,
     Verdict,
 )
-from headrace.core.record import JobStatus
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import CRASH_LIMIT, CancelAnswer, DeadFilter, Renewal, ReplayAnswer
 
 from .orders import Orders, soon
 from .stand import HOUR_US, LEASE, dead, kept, retry

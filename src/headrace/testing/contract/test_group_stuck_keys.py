@@ -6,10 +6,10 @@ from collections import defaultdict
 
 import pytest
 
-from headrace.core.backend import CancelAnswer
-from headrace.core.claim import Claim
-from headrace.core.message import Stream
-from headrace.core.topics import (
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
+from headrace.core.store import CancelAnswer
+from headrace.core.topics.topic import (
     BEGINNING,
     KEYS_DEFERRED_MOST,
     NEW,

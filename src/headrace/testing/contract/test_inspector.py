@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.clock import SECOND, datetime_of, microseconds
 from headrace.core.errors import ConfigurationError
-from headrace.core.ids import new_id
-from headrace.core.info import job_info
-from headrace.core.message import (
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import (
     ENVELOPE_VERSION,
     FRESH,
     HIGH,
@@ -19,8 +17,10 @@ from headrace.core.message import (
     Trouble,
     encode_envelope,
 )
-from headrace.core.outcome import Cancelled, Expired, Released, Retry, Snoozed
-from headrace.core.record import Counts, JobStatus, Record
+from headrace.core.messages.outcome import Cancelled, Expired, Released, Retry, Snoozed
+from headrace.core.records.job_info import job_info
+from headrace.core.records.record import Counts, JobStatus, Record
+from headrace.core.runtime.clock import SECOND, datetime_of, microseconds
 
 from .stand import HOUR_US, Stand, kept
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.claim import Claim, Report
-from headrace.core.clock import microseconds
-from headrace.core.job_log import LINE_BYTES, LOG_BYTES, NO_LOG, JobLog, LogLine
-from headrace.core.message import FRESH, Trouble, UniqueKey
-from headrace.core.outcome import Cancelled, Dead, DeadReason, Done, Kept, Outcome, Released, Retry, Snoozed
-from headrace.core.record import JobStatus
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.job_log import LINE_BYTES, LOG_BYTES, NO_LOG, JobLog, LogLine
+from headrace.core.messages.message import FRESH, Trouble, UniqueKey
+from headrace.core.messages.outcome import (
+    Cancelled,
+    Dead,
+    DeadReason,
+    Done,
+    Kept,
+    Outcome,
+    Released,
+    Retry,
+    Snoozed,
+)
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import microseconds
 
 from .stand import FAILURE, HOUR_US, LEASE, Stand, kept
 

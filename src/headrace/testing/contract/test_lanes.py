@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.clock import microseconds
-from headrace.core.message import FRESH, HIGH, LOW, NORMAL, State, Trouble
-from headrace.core.outcome import Released, Retry, Snoozed, Verdict
+from headrace.core.messages.message import FRESH, HIGH, LOW, NORMAL, State, Trouble
+from headrace.core.messages.outcome import Released, Retry, Snoozed, Verdict
+from headrace.core.runtime.clock import microseconds
 
 from .stand import LEASE, Stand
 

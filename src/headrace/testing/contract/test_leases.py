@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.clock import microseconds
-from headrace.core.message import Stream
-from headrace.core.orders import LeaseOrder, Order, PauseOrder
+from headrace.core.messages.message import Stream
+from headrace.core.records.control import LeaseOrder, Order, PauseOrder
+from headrace.core.runtime.clock import microseconds
 from headrace.testing.waiting import wait_until
 
 from .heartbeats import beat

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.core.clock import microseconds
-from headrace.core.ids import new_id
-from headrace.core.message import Batch
-from headrace.core.outcome import Verdict
-from headrace.core.record import Counts, JobStatus
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch
+from headrace.core.messages.outcome import Verdict
+from headrace.core.records.record import Counts, JobStatus
+from headrace.core.runtime.clock import microseconds
 
 from .stand import LEASE, Stand
 

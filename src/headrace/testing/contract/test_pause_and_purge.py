@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.core.backend import Promoted
-from headrace.core.clock import microseconds
-from headrace.core.message import FRESH, UniqueKey
-from headrace.core.orders import Order, PauseOrder
-from headrace.core.outcome import Released, Snoozed
-from headrace.core.record import JobStatus
+from headrace.core.messages.message import FRESH, UniqueKey
+from headrace.core.messages.outcome import Released, Snoozed
+from headrace.core.records.control import Order, PauseOrder
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import microseconds
+from headrace.core.store import Promoted
 from headrace.testing.waiting import wait_until
 
 from .heartbeats import beat

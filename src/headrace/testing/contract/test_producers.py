@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.backend import Answer
-from headrace.core.message import UniqueKey
+from headrace.core.messages.message import UniqueKey
+from headrace.core.store import Answer
 
 from .stand import Stand
 

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from headrace.core.backend import Promoted
-from headrace.core.clock import SECOND, microseconds
-from headrace.core.message import FRESH
-from headrace.core.orders import DueOrder, Order
-from headrace.core.outcome import Released, Snoozed
-from headrace.core.record import JobStatus
+from headrace.core.messages.message import FRESH
+from headrace.core.messages.outcome import Released, Snoozed
+from headrace.core.records.control import DueOrder, Order
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND, microseconds
+from headrace.core.store import Promoted
 from headrace.testing.waiting import wait_until
 
 from .stand import Stand

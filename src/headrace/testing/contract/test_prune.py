@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.message import UniqueKey
-from headrace.core.record import JobStatus
+from headrace.core.messages.message import UniqueKey
+from headrace.core.records.record import JobStatus
 
 from .heartbeats import beat
 from .stand import Stand, worker_info

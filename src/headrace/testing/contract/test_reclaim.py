@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.core.backend import CRASH_LIMIT, Reclaimed, Renewal
-from headrace.core.clock import SECOND, microseconds
-from headrace.core.message import FRESH, LOW, Stream, Trouble
-from headrace.core.outcome import Done, Released, Verdict
-from headrace.core.record import JobStatus
+from headrace.core.messages.message import FRESH, LOW, Stream, Trouble
+from headrace.core.messages.outcome import Done, Released, Verdict
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND, microseconds
+from headrace.core.store import CRASH_LIMIT, Reclaimed, Renewal
 from headrace.testing.waiting import wait_until
 
 from .stand import HOUR_US, LEASE, Stand, retry

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.message import FRESH
-from headrace.core.outcome import Done, Kept, Outcome, Retry, Snoozed, Verdict
-from headrace.core.record import JobStatus
-from headrace.engine.finished import FinishedRun
+from headrace.core.messages.message import FRESH
+from headrace.core.messages.outcome import Done, Kept, Outcome, Retry, Snoozed, Verdict
+from headrace.core.records.record import JobStatus
+from headrace.engine.running.finished import FinishedRun
 
 from .settling import Settling
 from .stand import HOUR_US, Stand, kept

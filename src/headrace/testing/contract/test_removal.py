@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.clock import SECOND
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.scheduling import establish, remove
-from headrace.core.topics import BEGINNING, TopicRules
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.runtime.clock import SECOND
+from headrace.core.schedules.schedule_record import establish, remove
+from headrace.core.topics.topic import BEGINNING, TopicRules
 
 from .orders import Orders
 from .stand import HOUR_US, Stand

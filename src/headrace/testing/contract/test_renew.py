@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from headrace.core.backend import Renewal
-from headrace.core.claim import Claim
-from headrace.core.message import FRESH
-from headrace.core.outcome import Released
-from headrace.core.record import JobStatus
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import FRESH
+from headrace.core.messages.outcome import Released
+from headrace.core.records.record import JobStatus
+from headrace.core.store import Renewal
 
 from .stand import HOUR_US, LEASE, Stand, retry
 

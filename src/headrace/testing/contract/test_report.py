@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.claim import Claim, Report
-from headrace.core.message import Stream
-from headrace.core.outcome import Cancelled, Released
-from headrace.core.record import JobStatus, Progress
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.message import Stream
+from headrace.core.messages.outcome import Cancelled, Released
+from headrace.core.records.record import JobStatus, Progress
 
 from .stand import HOUR_US, Stand, retry
 

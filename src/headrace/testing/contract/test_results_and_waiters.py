@@ -8,9 +8,18 @@ import time
 import pytest
 
 from headrace.core.errors import BackendUnavailable
-from headrace.core.message import FRESH, Stream
-from headrace.core.outcome import Cancelled, DeadReason, Done, Expired, Outcome, Released, Snoozed, Verdict
-from headrace.core.record import JobStatus, Record
+from headrace.core.messages.message import FRESH, Stream
+from headrace.core.messages.outcome import (
+    Cancelled,
+    DeadReason,
+    Done,
+    Expired,
+    Outcome,
+    Released,
+    Snoozed,
+    Verdict,
+)
+from headrace.core.records.record import JobStatus, Record
 
 from .stand import FAILURE, HOUR_US, Stand, dead, kept, retry
 

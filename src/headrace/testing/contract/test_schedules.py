@@ -8,12 +8,12 @@ from contextlib import suppress
 
 import msgspec
 
-from headrace.core.clock import SECOND
-from headrace.core.ids import derived_id
-from headrace.core.message import Message, Stream, UniqueKey
-from headrace.core.orders import ScheduleOrder
-from headrace.core.record import JobStatus
-from headrace.core.scheduling import (
+from headrace.core.messages.ids import derived_id
+from headrace.core.messages.message import Message, Stream, UniqueKey
+from headrace.core.records.control import ScheduleOrder
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND
+from headrace.core.schedules.schedule_record import (
     NOW,
     ScheduleRecord,
     ScheduleSwap,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND, microseconds
-from headrace.core.message import FRESH, TRAIL_LENGTH, Trouble
-from headrace.core.outcome import (
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import FRESH, TRAIL_LENGTH, Trouble
+from headrace.core.messages.outcome import (
     Cancelled,
     DeadReason,
     Done,
@@ -19,7 +18,8 @@ from headrace.core.outcome import (
     Snoozed,
     Verdict,
 )
-from headrace.core.record import JobStatus
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND, microseconds
 
 from .stand import FAILURE, HOUR_US, LEASE, Stand, dead, kept, retry
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from headrace.core.backend import Answer, CancelAnswer
-from headrace.core.clock import SECOND, microseconds
-from headrace.core.message import HIGH, LOW, NORMAL, Message, Stream, UniqueKey
-from headrace.core.record import JobStatus
-from headrace.core.topics import TopicRules
+from headrace.core.messages.message import HIGH, LOW, NORMAL, Message, Stream, UniqueKey
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND, microseconds
+from headrace.core.store import Answer, CancelAnswer
+from headrace.core.topics.topic import TopicRules
 
 from .orders import Orders, soon
 from .stand import HOUR_US

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.clock import SECOND
-from headrace.core.message import Stream
-from headrace.core.topics import TopicRules
+from headrace.core.messages.message import Stream
+from headrace.core.runtime.clock import SECOND
+from headrace.core.topics.topic import TopicRules
 
 from .orders import Orders
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from headrace.core.clock import SECOND
 from headrace.core.errors import UnknownEvent
-from headrace.core.message import Stream
-from headrace.core.position import Position, TopicReading
-from headrace.core.topics import BEGINNING, NEW, Start
+from headrace.core.messages.message import Stream
+from headrace.core.runtime.clock import SECOND
+from headrace.core.topics.position import Position, TopicReading
+from headrace.core.topics.topic import BEGINNING, NEW, Start
 
 from .orders import LONG, SOON, Orders, a_few_turns
 

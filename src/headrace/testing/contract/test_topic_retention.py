@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.clock import microseconds
-from headrace.core.message import Stream, group_stream
-from headrace.core.topics import BEGINNING, TRIMMED_BESIDE, Tended, TopicRules
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.runtime.clock import microseconds
+from headrace.core.topics.topic import BEGINNING, TRIMMED_BESIDE, Tended, TopicRules
 
 from .orders import DAY, Orders
 

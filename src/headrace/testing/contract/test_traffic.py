@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.message import Stream, group_stream
-from headrace.core.traffic import KEPT_MINUTES, Tally
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.records.traffic import KEPT_MINUTES, Tally
 
 from .stand import Stand
 

@@ -7,12 +7,12 @@ import asyncio
 import msgspec
 import pytest
 
-from headrace.core.backend import Answer, CancelAnswer, ReplayAnswer, Wanted
-from headrace.core.clock import microseconds
-from headrace.core.message import FRESH, Stream, Trouble, UniqueKey
-from headrace.core.outcome import Cancelled, Done, Expired, Outcome, Released, Snoozed
-from headrace.core.record import JobStatus
-from headrace.core.scheduling import advance, establish
+from headrace.core.messages.message import FRESH, Stream, Trouble, UniqueKey
+from headrace.core.messages.outcome import Cancelled, Done, Expired, Outcome, Released, Snoozed
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import microseconds
+from headrace.core.schedules.schedule_record import advance, establish
+from headrace.core.store import Answer, CancelAnswer, ReplayAnswer, Wanted
 
 from .stand import HOUR_US, LEASE, Stand, dead, kept, retry
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.clock import microseconds
-from headrace.core.orders import CancelOrder, Order, PauseOrder, Standing
-from headrace.core.outcome import Verdict
-from headrace.core.record import JobStatus, RunningJob
+from headrace.core.messages.outcome import Verdict
+from headrace.core.records.control import CancelOrder, Order, PauseOrder, Standing
+from headrace.core.records.record import JobStatus, RunningJob
+from headrace.core.runtime.clock import microseconds
 from headrace.testing.waiting import wait_until
 
 from .heartbeats import beat, leave

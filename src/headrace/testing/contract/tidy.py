@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.core.backend import DeadFilter
-from headrace.core.message import Stream, group_stream
-from headrace.core.record import JobStatus
-from headrace.core.topics import TopicRules
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.records.record import JobStatus
+from headrace.core.store import DeadFilter
+from headrace.core.topics.topic import TopicRules
 from headrace.engine.streams import StreamRouter
 
 from .stand import HOUR_US, Stand

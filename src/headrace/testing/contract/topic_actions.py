@@ -7,9 +7,8 @@ from typing import Literal, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from headrace.core.clock import microseconds
-from headrace.core.message import State, Trouble
-from headrace.core.outcome import (
+from headrace.core.messages.message import State, Trouble
+from headrace.core.messages.outcome import (
     Cancelled,
     Dead,
     DeadReason,
@@ -20,7 +19,8 @@ from headrace.core.outcome import (
     Retry,
     Snoozed,
 )
-from headrace.core.topics import BEGINNING, NEW, Start
+from headrace.core.runtime.clock import microseconds
+from headrace.core.topics.topic import BEGINNING, NEW, Start
 
 from .stand import FAILURE
 from .topic_model import Place

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from headrace.core.backend import CRASH_LIMIT, ReplayAnswer
-from headrace.core.outcome import Dead, Done, Outcome, Released, Retry, Snoozed, Verdict
-from headrace.core.topics import Start
+from headrace.core.messages.outcome import Dead, Done, Outcome, Released, Retry, Snoozed, Verdict
+from headrace.core.store import CRASH_LIMIT, ReplayAnswer
+from headrace.core.topics.topic import Start
 
 
 class Place(Enum):

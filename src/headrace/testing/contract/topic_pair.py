@@ -7,12 +7,12 @@ from collections.abc import Coroutine, Sequence
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from headrace.core.backend import Answer, DeadFilter
-from headrace.core.claim import Claim
-from headrace.core.clock import MovableClock
-from headrace.core.message import Stream, group_stream
-from headrace.core.outcome import Done, Outcome, Settlement
-from headrace.core.topics import BEGINNING, Start
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.messages.outcome import Done, Outcome, Settlement
+from headrace.core.runtime.clock import MovableClock
+from headrace.core.store import Answer, DeadFilter
+from headrace.core.topics.topic import BEGINNING, Start
 
 from .orders import Orders
 from .stand import LEASE, Stand, dead

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from headrace.core.backend import Backend
-from headrace.core.clock import MovableClock
+from headrace.core.runtime.clock import MovableClock
+from headrace.core.store import Backend
 
 
 async def _no_lease_of_its_own(store: Backend, seconds: float) -> None:

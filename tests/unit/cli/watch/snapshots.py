@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from headrace.admin import GroupInfo, QueueInfo, TopicInfo, Traffic
 from headrace.cli.commands.snapshot import Snapshot
 from headrace.cli.watch.state import WatchState
-from headrace.core.record import RunningJob, WorkerInfo
+from headrace.core.records.record import RunningJob, WorkerInfo
 
 
 def us(moment: datetime) -> int:

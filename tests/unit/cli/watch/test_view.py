@@ -14,7 +14,7 @@ from headrace.admin import QueueInfo
 from headrace.admin.place import Place
 from headrace.cli.watch.state import WatchAction, WatchState
 from headrace.cli.watch.view import frame
-from headrace.core.examination import Finding, Level
+from headrace.core.records.findings import Finding, Level
 
 from .snapshots import queue_names, snapshot, state_of, worker
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
-from headrace.backends.memory.backend import MemoryBackend
-from headrace.backends.memory.store import Store
-from headrace.core.backend import Answer
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND, MovableClock
-from headrace.core.message import Batch, Message, Stream, UniqueKey, group_stream
-from headrace.core.outcome import Done, Outcome, Settlement, Verdict
-from headrace.core.position import Position, TopicReading
-from headrace.core.topics import BEGINNING, GroupRecord, Start, TopicRecord
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Batch, Message, Stream, UniqueKey, group_stream
+from headrace.core.messages.outcome import Done, Outcome, Settlement, Verdict
+from headrace.core.runtime.clock import SECOND, MovableClock
+from headrace.core.store import Answer
+from headrace.core.topics.position import Position, TopicReading
+from headrace.core.topics.topic import BEGINNING, GroupRecord, Start, TopicRecord
 from headrace.engine.streams import StreamRouter
+from headrace.stores.memory.shared_state import Store
+from headrace.stores.memory.store import MemoryBackend
 
 TOPIC: Final = Stream("topic", "orders")
 LEASE_US: Final = 30 * SECOND

@@ -18,15 +18,24 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headrace.backends.memory.store import Store
-from headrace.core.backend import DeadFilter, ReplayAnswer
-from headrace.core.claim import Claim
 from headrace.core.errors import BackendUnavailable
-from headrace.core.ids import new_id
-from headrace.core.layout import WHOLE, Layout, parts_of
-from headrace.core.message import FRESH, Batch, Message, UniqueKey
-from headrace.core.outcome import Dead, DeadReason, Done, Failure, Released, Retry, Settlement, Verdict
-from headrace.core.record import JobStatus
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import FRESH, Batch, Message, UniqueKey
+from headrace.core.messages.outcome import (
+    Dead,
+    DeadReason,
+    Done,
+    Failure,
+    Released,
+    Retry,
+    Settlement,
+    Verdict,
+)
+from headrace.core.records.record import JobStatus
+from headrace.core.rules.layout import WHOLE, Layout, parts_of
+from headrace.core.store import DeadFilter, ReplayAnswer
+from headrace.stores.memory.shared_state import Store
 from tests.layouts import propose, seal
 
 from .test_sending import QUEUE, SOURCE, Process

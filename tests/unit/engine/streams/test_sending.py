@@ -8,16 +8,16 @@ from itertools import count
 
 import pytest
 
-from headrace.backends.memory.backend import MemoryBackend
-from headrace.backends.memory.store import Store
-from headrace.core.backend import Answer, Wanted
-from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotConfirmed
-from headrace.core.ids import new_id
-from headrace.core.layout import PARTS_MOST, Generation, Layout, part_stream, parts_of
-from headrace.core.message import Batch, Message, Stream, UniqueKey
-from headrace.core.outcome import Done, Settlement
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream, UniqueKey
+from headrace.core.messages.outcome import Done, Settlement
+from headrace.core.rules.layout import PARTS_MOST, Generation, Layout, part_stream, parts_of
+from headrace.core.runtime.clock import MovableClock, microseconds
+from headrace.core.store import Answer, Wanted
 from headrace.engine.streams import StreamRouter
+from headrace.stores.memory.shared_state import Store
+from headrace.stores.memory.store import MemoryBackend
 from tests.layouts import propose, seal
 from tests.waiting import wait_until
 

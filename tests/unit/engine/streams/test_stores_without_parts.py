@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.backends.memory.backend import MemoryBackend
-from headrace.backends.memory.store import Store
-from headrace.core.backend import Backend, PartitionedStore
-from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import ConfigurationError
-from headrace.core.layout import WHOLE
-from headrace.core.message import Batch, Message, Stream
-from headrace.core.outcome import Done, Settlement
-from headrace.core.topics import BEGINNING
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.messages.outcome import Done, Settlement
+from headrace.core.rules.layout import WHOLE
+from headrace.core.runtime.clock import MovableClock, microseconds
+from headrace.core.store import Backend, PartitionedStore
+from headrace.core.topics.topic import BEGINNING
 from headrace.engine.streams import StreamRouter
+from headrace.stores.memory.shared_state import Store
+from headrace.stores.memory.store import MemoryBackend
 
 QUEUE, TOPIC = Stream("queue", "emails"), Stream("topic", "orders")
 

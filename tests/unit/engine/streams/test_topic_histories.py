@@ -11,10 +11,10 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.claim import Claim
-from headrace.core.clock import SECOND
-from headrace.core.message import Message, Stream
-from headrace.core.outcome import Dead, DeadReason, Done, Failure, Released, Retry, Verdict
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Message, Stream
+from headrace.core.messages.outcome import Dead, DeadReason, Done, Failure, Released, Retry, Verdict
+from headrace.core.runtime.clock import SECOND
 from tests.unit.engine.streams.parted_orders import PartedOrders
 
 FAILURE: Final = Failure("ValueError", "no such row", "")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.position import Position, TopicReading
-from headrace.core.topics import BEGINNING, NEW, LogEntry, Reading, Start
+from headrace.core.topics.position import Position, TopicReading
+from headrace.core.topics.topic import BEGINNING, NEW, LogEntry, Reading, Start
 from headrace.engine.streams.topic_reader import merged_reading, places_of, starts_in_parts
 
 PARTS = ("orders#1.0", "orders#1.1")

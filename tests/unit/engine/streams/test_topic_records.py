@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.core.message import Stream, group_stream
-from headrace.core.record import Counts
-from headrace.core.topics import GroupRecord, Tended, TopicRecord, TopicRules
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.records.record import Counts
+from headrace.core.topics.topic import GroupRecord, Tended, TopicRecord, TopicRules
 from headrace.engine.streams.whole_names import merged_tended, merged_topic
 
 TOPIC = Stream("topic", "orders")

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from headrace.core.backend import Renewal
-from headrace.core.clock import SECOND, microseconds
 from headrace.core.errors import UnknownEvent
-from headrace.core.layout import WHOLE
-from headrace.core.message import UniqueKey, group_stream
-from headrace.core.outcome import Retry, Verdict
-from headrace.core.topics import BEGINNING, NEW, Start, Tended, TopicRules
+from headrace.core.messages.message import UniqueKey, group_stream
+from headrace.core.messages.outcome import Retry, Verdict
+from headrace.core.rules.layout import WHOLE
+from headrace.core.runtime.clock import SECOND, microseconds
+from headrace.core.store import Renewal
+from headrace.core.topics.topic import BEGINNING, NEW, Start, Tended, TopicRules
 from tests.unit.engine.streams.parted_orders import TOPIC, PartedOrders, ids_of
 
 

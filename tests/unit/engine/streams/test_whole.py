@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict, replace
 
-from headrace.backends.memory.backend import MemoryBackend
-from headrace.backends.memory.store import Store
-from headrace.core.backend import DeadFilter
-from headrace.core.claim import Claim
-from headrace.core.clock import MovableClock, microseconds
 from headrace.core.errors import ConfigurationError
-from headrace.core.ids import new_id
-from headrace.core.layout import Generation, generation_of, part_stream, parts_of, whole_stream
-from headrace.core.message import FRESH, Batch, Message, Stream, UniqueKey, group_stream
-from headrace.core.orders import CancelOrder, DueOrder, Order, PauseOrder
-from headrace.core.outcome import Dead, DeadReason, Done, Failure, Settlement
-from headrace.core.record import Counts, JobStatus, WorkerInfo
-from headrace.core.scheduling import advance, establish
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import FRESH, Batch, Message, Stream, UniqueKey, group_stream
+from headrace.core.messages.outcome import Dead, DeadReason, Done, Failure, Settlement
+from headrace.core.records.control import CancelOrder, DueOrder, Order, PauseOrder
+from headrace.core.records.record import Counts, JobStatus, WorkerInfo
+from headrace.core.rules.layout import Generation, generation_of, part_stream, parts_of, whole_stream
+from headrace.core.runtime.clock import MovableClock, microseconds
+from headrace.core.schedules.schedule_record import advance, establish
+from headrace.core.store import DeadFilter
 from headrace.engine.streams import StreamRouter
 from headrace.engine.streams.routing import hash_of
+from headrace.stores.memory.shared_state import Store
+from headrace.stores.memory.store import MemoryBackend
 from headrace.testing.contract.heartbeats import beat
 from tests.waiting import wait_until
 

@@ -1,0 +1,239 @@
+"""A message in a stream: what producers append and stores keep without looking inside.
+
+A job is a message in a queue, an event is a message in a topic. The body is an `Envelope`, encoded once by
+the producer and never changed; beside it a store keeps a small `State` that says what went wrong so far.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from headrace.core.runtime.clock import SECOND
+from headrace.core.values.bounds import Count, MomentUs, SpanUs
+
+from .job_log import LINES_MOST, NO_LOG, JobLog
+from .overrides import Overrides
+
+StreamKind = Literal["queue", "topic", "group"]
+PriorityName = Literal["high", "normal", "low"]
+
+#: Priorities as stores number them: the lower number is claimed first.
+PRIORITIES: Final[dict[PriorityName, int]] = {"high": 0, "normal": 1, "low": 2}
+HIGH, NORMAL, LOW = 0, 1, 2
+
+#: The envelope's layout. A worker that meets another version hands the message back, as for an unknown task.
+ENVELOPE_VERSION = 1
+
+#: Bytes of a body beside its payload: headers, and the envelope itself.
+ENVELOPE_ROOM = 64 * 1024
+
+# `gc=False` on what is made for every job: nothing in it can lead back to it, and the collector need not walk
+# over a million waiting messages.
+
+#: Microseconds for which the mark of an expired message stays where nobody says otherwise.
+EXPIRED_MARK_US: Final = 3600 * 1_000_000
+
+#: How many troubles a message remembers; older ones are forgotten.
+TRAIL_LENGTH = 20
+
+
+#: From this crash on a message is a suspect.
+SUSPECT_FROM: Final = 2
+
+
+#: Between a topic and a group in the name of the group's stream; no name may hold it.
+GROUP_MARK: Final = "/"
+
+
+class Stream(msgspec.Struct, frozen=True, array_like=True):
+    """Where messages are kept. A queue's are claimed and go. A topic's stay, as a log, and are drawn from it
+    into the stream of each of its groups (`orders/billing`), where they are claimed like those of a queue."""
+
+    kind: StreamKind
+    name: str
+
+    @property
+    def topic(self) -> str:
+        """Of a topic or a group: the topic's name."""
+        return self.name.partition(GROUP_MARK)[0]
+
+    @property
+    def group(self) -> str:
+        """Of a group: its name."""
+        return self.name.partition(GROUP_MARK)[2]
+
+
+def group_stream(topic: str, group: str) -> Stream:
+    return Stream("group", f"{topic}{GROUP_MARK}{group}")
+
+
+#: Before a unique key that a user has given, so that none is taken for one made from arguments.
+GIVEN_KEY: Final = "given:"
+
+
+class UniqueKey(msgspec.Struct, frozen=True):
+    """A key that only one message of the stream may hold, and until when.
+
+    `finished`: until the message's end. `started`: until it is claimed. `elapsed`: for `window_us`.
+    """
+
+    key: str
+    until: Literal["finished", "started", "elapsed"] = "finished"
+    window_us: SpanUs = 0
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One message to append. Spans count from the moment the store takes it, on the store's clock."""
+
+    id: str
+    task: str
+    body: bytes
+    priority: int = NORMAL
+    delay_us: int = 0
+    due_us: int = 0  # an absolute time; with a delay the later of the two holds
+    lifetime_us: int = 0  # from the moment it could first run until it expires; 0: it never does
+    unique: UniqueKey | None = None
+    fresh: bool = (
+        False  # its id is a new one of core/messages/ids.py, so that no store need look whether it is known
+    )
+    mark_us: int = EXPIRED_MARK_US  # how long the mark of an expired owner of its unique key stays
+    key: str = ""  # of an event: in an ordered group those of one key are handled one at a time, in order
+    child: bool = False  # it runs in a child process, so only a worker with a free one is offered it
+
+    @property
+    def plain(self) -> bool:
+        """Whether it goes straight to its lane, and nothing but its id can stand in its way."""
+        return not (self.delay_us or self.due_us or self.lifetime_us or self.key or self.unique is not None)
+
+
+def are_alike(messages: list[Message]) -> bool:
+    """Whether they are fresh and plain, of one task, one priority, and all or none of them child work: most
+    that is sent in bulk is, and stores have a short way for it."""
+    task, priority, child = messages[0].task, messages[0].priority, messages[0].child
+    return all(
+        [
+            message.fresh
+            and message.task == task
+            and message.priority == priority
+            and message.child is child
+            and message.plain
+            for message in messages
+        ]
+    )
+
+
+#: How long the answers to a producer's last batch are remembered, in microseconds.
+PRODUCER_TTL_US: Final = 600 * SECOND
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Messages appended in one step. `(producer, number)` makes a repeat of it recognisable.
+
+    A producer has one batch in flight for a stream and numbers them upwards from 1. `limit` is the number of
+    waiting and scheduled messages that the stream may hold; messages beyond it are refused.
+    """
+
+    stream: Stream
+    producer: str
+    number: int
+    messages: list[Message]
+    limit: int | None = None
+
+
+class Trouble(msgspec.Struct, frozen=True, array_like=True):
+    """One thing that went wrong with a message, kept for its timeline."""
+
+    at_us: MomentUs
+    what: Literal["failed", "timed out", "crashed", "released", "snoozed", "unknown"]
+    worker: str
+    text: str = ""
+
+
+class State(msgspec.Struct, frozen=True, array_like=True):
+    """What a message went through. Nothing is written for what goes right.
+
+    `failures` are errors of the handler, `crashes` are leases that ran out or processes that died,
+    `releases` are hand-backs, which cost nothing.
+    """
+
+    failures: Count = 0
+    crashes: Count = 0
+    releases: Count = 0
+    unknown_since_us: MomentUs = 0
+    trail: tuple[Trouble, ...] = ()
+    log: JobLog = NO_LOG  # what its handler wrote, where the app keeps that
+
+    @property
+    def attempt(self) -> int:
+        """The number of the next run: 1 for the first."""
+        return self.failures + self.crashes + 1
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it crashed so often that it may be the cause. A worker buffers no such message and runs one
+        at a time, so that others do not crash beside it. One crash says nothing: all that a worker was
+        running when it died has that."""
+        return self.crashes >= SUSPECT_FROM
+
+    @property
+    def begun(self) -> bool:
+        """Whether a handler has had the message: what was started in time does not expire."""
+        return self.attempt > 1 or any(trouble.what == "snoozed" for trouble in self.trail)
+
+    def expired(self, expires_us: int, now_us: int) -> bool:
+        """Whether a message that waits in this state has come too late; 0: it never does."""
+        return 0 < expires_us <= now_us and not self.begun
+
+    def failed(self, trouble: Trouble) -> State:
+        return self._after(trouble, failures=self.failures + 1)
+
+    def crashed(self, trouble: Trouble) -> State:
+        return self._after(trouble, crashes=self.crashes + 1)
+
+    def released(self, trouble: Trouble | None = None) -> State:
+        return self._after(trouble, releases=self.releases + 1)
+
+    def snoozed(self, trouble: Trouble) -> State:
+        return self._after(trouble)
+
+    def unknown(self, trouble: Trouble) -> State:
+        since = self.unknown_since_us or trouble.at_us
+        return self._after(trouble, releases=self.releases + 1, unknown_since_us=since)
+
+    def logged(self, log: JobLog, most: int = LINES_MOST) -> State:
+        """With what a run of it wrote."""
+        return msgspec.structs.replace(self, log=self.log.then(log, most)) if log is not NO_LOG else self
+
+    def _after(self, trouble: Trouble | None, **counts: int) -> State:
+        trail = (*self.trail, trouble)[-TRAIL_LENGTH:] if trouble else self.trail
+        return msgspec.structs.replace(self, trail=trail, **counts)
+
+
+FRESH = State()
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The body of a job: who it is for and the encoded arguments, with the options given for this call.
+
+    Everything else about the job is decided by the registry of the worker that runs it.
+    """
+
+    version: int
+    id: str
+    task: str
+    enqueued_us: MomentUs
+    headers: dict[str, str] | None
+    overrides: Overrides | None
+    payload: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_envelope = msgspec.msgpack.Decoder(Envelope)
+_state = msgspec.msgpack.Decoder(State)
+
+encode_envelope = _encoder.encode
+decode_envelope = _envelope.decode
+encode_state = _encoder.encode
+decode_state = _state.decode

@@ -1,0 +1,1 @@
+"""What a store answers: records of messages, queues and workers."""

@@ -1,0 +1,177 @@
+"""What a store tells about messages, queues and workers: values for status, listings and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from headrace.core.messages.job_log import NO_LOG, JobLog
+from headrace.core.messages.message import FRESH, NORMAL, State, Stream
+from headrace.core.messages.outcome import DeadReason, Failure
+from headrace.core.runtime.clock import SECOND, datetime_of
+from headrace.core.values.bounds import Count, MomentUs
+
+T = TypeVar("T")
+
+
+class JobStatus(StrEnum):
+    """Where a job is. `unknown`: it never existed, or it is over and nothing of it was kept."""
+
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    UNKNOWN = "unknown"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more happens to it by itself."""
+        return self in _OVER
+
+
+_OVER = frozenset(
+    {JobStatus.SUCCEEDED, JobStatus.DEAD, JobStatus.CANCELLED, JobStatus.EXPIRED, JobStatus.UNKNOWN}
+)
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a running message has come, as its handler last said."""
+
+    fraction: float
+    text: str
+    at_us: int
+
+
+class Record(msgspec.Struct, frozen=True):
+    """All that a store knows of one message. Times are microseconds on its clock; 0: not (yet)."""
+
+    stream: Stream
+    id: str
+    status: JobStatus
+    task: str = ""
+    body: bytes | None = None
+    state: State = FRESH
+    priority: int = NORMAL
+    due_us: int = 0
+    claimed_us: int = 0
+    worker: str = ""
+    ended_us: int = 0
+    result: bytes | None = None
+    note: str = ""
+    reason: DeadReason | None = None
+    failure: Failure | None = None
+    progress: Progress | None = None
+    log: JobLog = NO_LOG  # of the run that is under way; that of earlier ones is in the state
+    unique_key: str = ""  # of what waits, runs or is dead in a queue: the key it was appended with
+    takes_key: bool = False  # whether a replay takes that key again: it is held until finished
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many messages of a stream are in each state. `due` of the scheduled should run already."""
+
+    queued: int = 0
+    running: int = 0
+    scheduled: int = 0
+    retrying: int = 0
+    dead: int = 0
+    due: int = 0
+    oldest_us: int = 0  # when the longest-waiting queued message became ready
+    paused: bool = False
+
+
+#: Seconds without a poll after which a worker that has room for work is quiet: for the doctor, the dashboard
+#: and `/healthz`.
+QUIET_SECONDS = 30.0
+
+
+class RunningJob(msgspec.Struct, frozen=True, array_like=True):
+    """A job that a worker has in hand, since when."""
+
+    id: str
+    task: str
+    since_us: MomentUs
+
+
+#: How long a worker is remembered after a heartbeat, in microseconds.
+WORKER_TTL_US: Final = 60 * SECOND
+
+
+class WorkerInfo(msgspec.Struct, frozen=True):
+    """A worker as it announces itself."""
+
+    consumer: str
+    host: str
+    pid: int
+    started_us: MomentUs
+    queues: tuple[str, ...]
+    concurrency: Count
+    polled_us: MomentUs = 0  # the last successful claim
+    running: tuple[RunningJob, ...] = ()
+    groups: tuple[str, ...] = ()  # streams of groups that it serves: `orders/billing`
+    timings: tuple[str, ...] = ()  # of the declared schedules that it fires: see `ScheduleRecord`
+
+    @property
+    def streams(self) -> list[Stream]:
+        """All that it claims from."""
+        queues: list[Stream] = [Stream("queue", name) for name in self.queues]
+        return queues + [Stream("group", name) for name in self.groups]
+
+    def seconds_since_poll(self, now: datetime) -> float:
+        """Since its last poll, or its start if it has not polled yet. `now` is on this machine's clock."""
+        last = moment(self.polled_us or self.started_us)
+        return 0.0 if last is None else (now - last).total_seconds()
+
+    def is_quiet(self, now: datetime) -> bool:
+        """Whether it has room for work and has not asked for any lately."""
+        has_room = len(self.running) < self.concurrency
+        return has_room and self.seconds_since_poll(now) > QUIET_SECONDS
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A message that will not run again by itself, with its bytes and the reason.
+
+    `attempts` are the runs that failed or crashed.
+    """
+
+    id: str
+    task: str
+    reason: str
+    error: str
+    traceback: str
+    attempts: int
+    died_at: datetime
+    payload: bytes
+    error_type: str = ""
+    queue: str | None = None
+    topic: str | None = None
+    group: str | None = None
+
+    def __repr__(self) -> str:
+        # Without the payload, which may hold secrets.
+        return f"<DeadLetter {self.id} of {self.task}, {self.reason}: {self.error_type} {self.error}>"
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """A part of a listing. `cursor` asks for the next part; None: there is none."""
+
+    items: tuple[T, ...]
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def moment(us: int) -> datetime | None:
+    """A stored time as an aware datetime; None for 0."""
+    return datetime_of(us) if us else None

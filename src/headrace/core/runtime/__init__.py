@@ -1,0 +1,1 @@
+"""The process around the code: its clock, threads, hosts and the current run."""

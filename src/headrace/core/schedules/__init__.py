@@ -1,0 +1,1 @@
+"""Schedules: when they fire, and what a store keeps of them."""

@@ -1,0 +1,356 @@
+"""Schedules: what is to happen at which moments, and the pure computation of these moments.
+
+A moment is named by its microsecond. Whoever computes the moments after another gets the same ones, so that
+any number of workers may try to fire each of them and the store lets one succeed (see `core/schedules/schedule_record.py`).
+
+Local time as in Debian's cron. An expression whose minute and hour both name times is a fixed-time job: it
+runs exactly once for each time it names; a time that the clocks skip is run at the first instant after the
+gap, a time that comes twice is run the first time. With a star in minute or hour it keeps its real intervals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Annotated, Final, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+from cronsim import CronSim, CronSimError
+
+from headrace.core.errors import ConfigurationError
+from headrace.core.messages.ids import derived_id
+from headrace.core.messages.message import (
+    ENVELOPE_VERSION,
+    HIGH,
+    LOW,
+    NORMAL,
+    Envelope,
+    Message,
+    UniqueKey,
+    encode_envelope,
+)
+from headrace.core.messages.overrides import Overrides
+from headrace.core.runtime.clock import SECOND
+from headrace.core.values.bounds import SpanUs
+
+CatchUp = Literal["skip", "one", "all"]
+
+#: Of the moments that were missed, `catch_up="all"` makes up for the latest so many; older ones are skipped.
+MOST_MISSED = 1000
+
+#: An interval that is shorter is a loop, not a schedule.
+SHORTEST_US = SECOND // 100
+
+#: Moments that one step fires, and bytes of their payloads (or a single one).
+STEP_MOMENTS, STEP_BYTES = 100, 1 << 20
+
+#: With `catch_up="skip"` a moment is missed when it is this late, or by half of the time to the next.
+TOLERANCE_US = 60 * SECOND
+
+#: Names that cron has for common expressions.
+NICKNAMES: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+_FIRST_WINDOW_US = 60 * SECOND
+
+#: Within this time clocks are changed once at most.
+_NO_TWO_CHANGES = timedelta(days=1)
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """When: a cron expression in a time zone, or every so many microseconds."""
+
+    cron: str = ""
+    every_us: SpanUs = 0
+    tz: str = "UTC"
+    catch_up: CatchUp = "skip"
+    jitter_us: SpanUs = 0
+
+    def __post_init__(self) -> None:
+        if 0 < self.every_us < SHORTEST_US:
+            raise ValueError(f"every {self.every_us} µs is a loop, not a schedule")
+
+
+class Template(msgspec.Struct, frozen=True):
+    """What: all of a message that is the same at each moment."""
+
+    task: str
+    payload: bytes
+    priority: Annotated[int, msgspec.Meta(ge=HIGH, le=LOW)] = NORMAL
+    delay_us: SpanUs = 0
+    lifetime_us: SpanUs = 0
+    unique: UniqueKey | None = None
+    headers: dict[str, str] | None = None
+    overrides: Overrides | None = None
+    child: bool = False
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """A schedule: its name, the queue of its jobs, when and what."""
+
+    name: str
+    queue: str
+    timing: Timing
+    template: Template
+
+
+class Firing(msgspec.Struct, frozen=True):
+    """What is due: the moments to fire now, and the moment up to which everything is then dealt with."""
+
+    until_us: int
+    moments: tuple[int, ...] = ()
+
+
+encode_schedule = msgspec.msgpack.Encoder().encode
+decode_schedule = msgspec.msgpack.Decoder(Schedule).decode
+
+
+def check_timing(timing: Timing) -> None:
+    """Raise a `ConfigurationError` for an expression or a zone that cannot work."""
+    if timing.every_us:
+        return
+    _zone(timing.tz)
+    _refuse_unknown_nickname(timing.cron)
+    try:
+        first = next_after(timing, 0)
+    except CronSimError as error:
+        raise ConfigurationError(
+            f"{timing.cron!r} is no cron expression ({error}): write minute, hour, day of month, month and "
+            "day of week, such as '0 9 * * mon-fri'"
+        ) from None
+    if first is None:
+        raise ConfigurationError(f"{timing.cron!r} never comes: no day in 50 years fits it")
+
+
+def _refuse_unknown_nickname(expression: str) -> None:
+    name = expression.strip()
+    if name == "@reboot":
+        raise ConfigurationError(
+            "'@reboot' has no moments in time, so it is no schedule here: enqueue the job where your program "
+            "starts, with a unique key if several processes do so"
+        )
+    if name.startswith("@") and name not in NICKNAMES:
+        raise ConfigurationError(f"{name!r} is no cron expression; there are {', '.join(NICKNAMES)}")
+
+
+def next_after(timing: Timing, last_us: int) -> int | None:
+    """The first moment after `last_us`; None: there is none in the next 50 years.
+
+    For `every` the moments count from `last_us`, which is a moment before or when it was first seen.
+    """
+    if timing.every_us:
+        return last_us + timing.every_us
+    return _first_moment(timing, last_us)
+
+
+def upcoming(timing: Timing, last_us: int, now_us: int) -> int | None:
+    """The first moment after `now_us`, for people to look at."""
+    if timing.every_us:
+        return last_us + timing.every_us * (max(0, now_us - last_us) // timing.every_us + 1)
+    return next_after(timing, max(last_us, now_us))
+
+
+def due(schedule: Schedule, last_us: int, now_us: int) -> Firing | None:
+    """What is to be done at `now_us` when everything up to `last_us` is; None: nothing yet."""
+    timing = schedule.timing
+    if timing.every_us and last_us > now_us + SECOND:
+        return Firing(now_us)  # the clock was set back: the interval begins anew
+    following = next_after(timing, last_us)
+    if following is None or following > now_us:
+        return None
+    if timing.catch_up == "all":
+        most = max(1, min(STEP_MOMENTS, STEP_BYTES // (len(schedule.template.payload) or 1)))
+        moments = _latest(timing, last_us, now_us, MOST_MISSED)[:most]
+        return Firing(moments[-1], tuple(moments))
+    [latest] = _latest(timing, last_us, now_us, 1)
+    if timing.catch_up == "skip" and _is_missed(timing, latest, now_us):
+        return Firing(latest)
+    return Firing(latest, (latest,))
+
+
+def timing_of(schedule: Schedule) -> str:
+    """A short name for when a schedule fires. Its arguments, jitter and `catch_up` are not a part of that."""
+    timing = schedule.timing
+    cron = " ".join(_fields(timing.cron).split())
+    when = (schedule.queue, schedule.name, cron, str(timing.every_us), timing.tz)
+    return hashlib.blake2b("\n".join(when).encode(), digest_size=6).hexdigest()
+
+
+def message_at(schedule: Schedule, moment_us: int, now_us: int) -> Message:
+    """The message of a moment; made twice it has the same id."""
+    jitter_us = round(schedule.timing.jitter_us * _fraction(schedule.name, moment_us))
+    delay_us = schedule.template.delay_us + jitter_us
+    id = derived_id("schedule", schedule.queue, schedule.name, str(moment_us))
+    message = message_of(schedule, id, now_us)
+    # The delay counts from the moment, not from when a worker came to it.
+    return msgspec.structs.replace(message, delay_us=0, due_us=moment_us + delay_us if delay_us else 0)
+
+
+def message_of(schedule: Schedule, id: str, now_us: int) -> Message:
+    """The message under an id of its own, for now."""
+    template = schedule.template
+    envelope = Envelope(
+        ENVELOPE_VERSION, id, template.task, now_us, template.headers, template.overrides, template.payload
+    )
+    return Message(
+        id,
+        template.task,
+        encode_envelope(envelope),
+        template.priority,
+        delay_us=template.delay_us,
+        lifetime_us=template.lifetime_us,
+        unique=template.unique,
+        child=template.child,
+    )
+
+
+@lru_cache(maxsize=10_000)
+def _first_moment(timing: Timing, after_us: int) -> int | None:
+    # Kept, since workers ask for the same one each time they look.
+    return next(_moments(timing, after_us), None)
+
+
+def _is_missed(timing: Timing, moment_us: int, now_us: int) -> bool:
+    following = next_after(timing, moment_us)
+    tolerance_us = TOLERANCE_US if following is None else min(TOLERANCE_US, (following - moment_us) // 2)
+    return now_us - moment_us > tolerance_us
+
+
+def _latest(timing: Timing, last_us: int, now_us: int, most: int) -> list[int]:
+    """The latest `most` moments after `last_us` and not after `now_us`, in order."""
+    if timing.every_us:
+        count = (now_us - last_us) // timing.every_us
+        return [last_us + timing.every_us * n for n in range(max(1, count - most + 1), count + 1)]
+    # A long time may have passed: look back from now, twice as far each time.
+    window_us = _FIRST_WINDOW_US
+    while True:
+        start_us = max(last_us, now_us - window_us)
+        found = _between(timing, start_us, now_us)
+        if len(found) >= most or start_us == last_us:
+            return found[-most:]
+        window_us *= 2
+
+
+def _between(timing: Timing, start_us: int, end_us: int) -> list[int]:
+    found: list[int] = []
+    for moment_us in _moments(timing, start_us):
+        if moment_us > end_us:
+            break
+        found.append(moment_us)
+    return found
+
+
+def _moments(timing: Timing, after_us: int) -> Iterator[int]:
+    """The moments of an expression, in order, without end."""
+    zone = _zone(timing.tz)
+    after = _EPOCH + timedelta(seconds=after_us // SECOND)
+    fields = _fields(timing.cron)
+    found = _fixed(fields, after, zone) if _is_fixed(fields) else _real(fields, after, zone)
+    for moment in found:
+        yield (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _fields(expression: str) -> str:
+    """The expression with its fields, also of one that is written as a name."""
+    return NICKNAMES.get(expression.strip(), expression)
+
+
+def _is_fixed(expression: str) -> bool:
+    minute, hour = expression.split()[-5:-3] or ("*", "*")
+    return not minute.startswith("*") and not hour.startswith("*")
+
+
+def _fixed(expression: str, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """The times that the expression names, each at the one instant that stands for it."""
+    last = after
+    for named in CronSim(expression, after.astimezone(zone).replace(tzinfo=None)):
+        moment = _instant(named, zone)
+        # Several times in one gap fall together; and in an hour that comes again all was done the first time.
+        if moment > last:
+            last = moment
+            yield moment
+
+
+def _instant(named: datetime, zone: ZoneInfo) -> datetime:
+    """The first instant at which clocks in the zone show this time, or a later one if they never do."""
+    earlier = named.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    later = named.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if later <= earlier:  # equal on most days; else it comes twice, and `later` is the first time
+        return later
+    return _change_between(earlier, later, zone)
+
+
+def _real(expression: str, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """Every instant at which clocks in the zone show a time that the expression fits.
+
+    From one change of the clocks to the next they are equally far from UTC: each time is one instant.
+    """
+    while True:
+        start = after + _SECOND
+        offset = _offset(start, zone)
+        local = next(CronSim(expression, (after + offset).replace(tzinfo=None)), None)
+        if local is None:
+            return
+        found = local.replace(tzinfo=UTC) - offset
+        change = _first_change(start, found, zone)
+        if change is None:
+            yield found
+        after = found if change is None else change - _SECOND
+
+
+def _first_change(start: datetime, end: datetime, zone: ZoneInfo) -> datetime | None:
+    """The first whole second after `start`, up to `end`, at which clocks in the zone are changed."""
+    offset = _offset(start, zone)
+    while start < end:
+        following = min(start + _NO_TWO_CHANGES, end)
+        if _offset(following, zone) != offset:
+            return _change_between(start, following, zone)
+        start = following
+    return None
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta()
+
+
+def _change_between(start: datetime, end: datetime, zone: ZoneInfo) -> datetime:
+    """The first whole second after `start` by which clocks in the zone have changed to what they show at
+    `end`."""
+    offset = _offset(end, zone)
+    low, high = 0, round((end - start).total_seconds())
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _offset(start + middle * _SECOND, zone) == offset:
+            high = middle
+        else:
+            low = middle
+    return start + high * _SECOND
+
+
+@lru_cache(maxsize=256)
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ConfigurationError(
+            f"there is no time zone {name!r} here: use a name such as 'Europe/London', and install tzdata "
+            "where the system has no time zones"
+        ) from None
+
+
+def _fraction(name: str, moment_us: int) -> float:
+    """A number from 0 to 1 that every worker finds for this moment."""
+    digest = hashlib.blake2b(f"{name} {moment_us}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / (1 << 64)

@@ -1,0 +1,1 @@
+"""What only topics have: where a reader begins, how groups keep order."""

@@ -1,0 +1,1 @@
+"""Values that users write: encoded, checked and bounded."""

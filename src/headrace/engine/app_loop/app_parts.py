@@ -1,0 +1,23 @@
+"""The parts of an app that its jobs and its events share."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.messages.retry import RetryFunction, RetryPolicy
+from headrace.core.values.codec import Codec
+from headrace.engine.emitter import Emitter
+from headrace.engine.registry import Registry
+
+from .app_loop import AppLoop
+
+
+class AppParts(msgspec.Struct, frozen=True):
+    """Made once by the app. `retry` is the policy of tasks and subscriptions that name none."""
+
+    app_loop: AppLoop
+    registry: Registry
+    emitter: Emitter
+    codec: Codec | None
+    max_payload: int
+    retry: RetryPolicy | RetryFunction

@@ -1,0 +1,167 @@
+"""Reads a topic for this process alone: from a cursor of its own, so that nothing is left behind by it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from math import ceil
+
+import msgspec
+
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
+from headrace.core.messages.outcome import Retry, Snoozed
+from headrace.core.runtime.clock import SECOND
+from headrace.core.topics.position import Position, TopicReading
+from headrace.core.topics.topic import LogEntry, Start
+from headrace.engine.running.bundle import bundled
+from headrace.engine.running.finished import FinishedRun
+from headrace.engine.service import Service
+from headrace.engine.subscription import Subscription
+
+from .group_reader import EventParts
+from .queue_reader import ReaderParts
+from .subscription_limit import SubscriptionLimit
+from .worker_readers import WorkerReader
+
+#: Seconds that a read waits for events before it asks again.
+BLOCK = 2.0
+
+
+class FanOutReader(WorkerReader):
+    """Only this process has its claims: they have no token, no lease, and are not settled. What is to be
+    tried again is tried here, as long as this process lives."""
+
+    def __init__(
+        self,
+        parts: ReaderParts,
+        subscription: Subscription,
+        topic: str,
+        start: Start,
+        *,
+        consumer: str,
+        limit: SubscriptionLimit,
+        events: EventParts,
+    ) -> None:
+        self.consumer = consumer
+        self.limit: SubscriptionLimit = limit
+        self.topic = Stream("topic", topic)
+        self.stream = subscription.stream(topic)
+        self.position = Position()
+        self._read_all = False  # nothing was left behind the last that was read
+        self._subscription = subscription
+        self._fairness = events.fairness
+        self._signals = events.signals
+        self._backend = parts.backend
+        self._slots = parts.slots
+        self._load = subscription.batch or 1
+        self._start = start
+        self._again: dict[asyncio.TimerHandle, Callable[[], None]] = {}
+        self._stopped = False
+        self._service = Service("fan-out", self._step, emitter=parts.emitter)
+
+    @property
+    def caught_up(self) -> bool:
+        return self._read_all and self.limit.idle
+
+    async def find_place(self) -> None:
+        """Find the place to begin at now, so that nothing published from now on is missed."""
+        reading = await self._backend.read(self.topic, self._start, consumer=self.consumer, limit=1, wait=0.0)
+        self.position = reading.after(0)
+
+    def start(self) -> None:
+        self._service.start()
+
+    async def stop(self) -> None:
+        self._stopped = True
+        for handle in self._again:
+            handle.cancel()
+        self._again.clear()
+        self.wake()
+        await self._service.stop()
+
+    def wake(self) -> None:
+        self._backend.wake(self.consumer)
+
+    def room_made(self) -> None:
+        self.due_for_more = False
+        self._service.poke()
+
+    def ended(self, finished: list[FinishedRun]) -> list[FinishedRun]:
+        for each in finished:
+            self._end(each)
+        return []
+
+    def written(self, finished: FinishedRun) -> None:
+        """Nothing of a fan-out is settled."""
+
+    def lost(self) -> None:
+        """Nothing of a fan-out has a lease."""
+
+    def retry_now(self) -> None:
+        """Try again now what was to be tried later."""
+        for handle, put in list(self._again.items()):
+            handle.cancel()
+            put()
+
+    def _end(self, finished: FinishedRun) -> None:
+        self._signals.failed(finished)
+        self._signals.ended(finished)
+        if isinstance(finished.outcome, Retry | Snoozed) and not self._stopped:
+            claim = msgspec.structs.replace(finished.claim, state=finished.outcome.state)
+            self._later(finished.outcome.delay_us / SECOND, claim)
+        else:
+            self.handled += 1
+            self.limit.give_back()
+
+    def _later(self, delay: float, claim: Claim) -> None:
+        def put() -> None:
+            self._again.pop(handle, None)
+            self._buffer([claim])
+
+        handle = asyncio.get_running_loop().call_later(delay, put)
+        self._again[handle] = put
+
+    def _room(self) -> int:
+        slots = 0 if self._stopped else self._fairness.room(self, self._subscription)
+        return min(self.limit.left, slots * self._load)
+
+    async def _step(self) -> float | None:
+        room = self._room()
+        if room <= 0:
+            self.due_for_more = True
+            self.polled_at = time.time()  # with every slot taken, not asking is a sign of life too
+            return 1.0
+        wait = 0.0
+        if self._read_all:
+            room, wait = min(room, self._load), BLOCK
+        reading = await self._ask(room, wait)
+        self.polled_at = time.time()
+        # Another topic of the same pattern may have used up the limit meanwhile; the rest is read again.
+        taken = reading.entries[: max(0, self.limit.left)]
+        self._read_all = len(taken) == len(reading.entries) < room
+        self.position = reading.after(len(taken))
+        self._put(taken, reading.now_us)
+        return None
+
+    async def _ask(self, limit: int, wait: float) -> TopicReading:
+        self._fairness.promise(self, self._subscription, ceil(limit / self._load))
+        try:
+            return await self._backend.read(
+                self.topic, self.position, consumer=self.consumer, limit=limit, wait=wait
+            )
+        finally:
+            self._fairness.received(self)
+
+    def _put(self, entries: tuple[LogEntry, ...], now_us: int) -> None:
+        claims = [
+            Claim(self.stream, entry.id, entry.body, None, now_us, expires_us=entry.expires_us)
+            for entry in entries
+        ]
+        self.limit.take(len(claims))
+        self._buffer(claims)
+
+    def _buffer(self, claims: list[Claim]) -> None:
+        batch = self._subscription.batch
+        self._slots.put(bundled(claims, batch) if batch else claims)

@@ -1,0 +1,32 @@
+"""What a worker serves, as it was asked: queues by their names, subscriptions by their topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.core.errors import ConfigurationError
+from headrace.core.values.names import checked_name
+from headrace.engine.registry import Registry
+from headrace.engine.subscription import Subscription
+
+
+def chosen_queues(registry: Registry, given: Sequence[str] | None, *, required: bool) -> tuple[str, ...]:
+    """These queues; None: all that tasks name, and `default`. Where they are required none is refused."""
+    if given is None:
+        return tuple(sorted(registry.queues() | {"default"}))
+    if isinstance(given, str) or (required and not given):
+        raise ConfigurationError(f"queues must be a list of names, not {given!r}")
+    return tuple(dict.fromkeys(checked_name("queue", name) for name in given))
+
+
+def chosen_subscriptions(registry: Registry, given: Sequence[str] | None) -> list[Subscription]:
+    """The subscriptions to these topics; None: all there are."""
+    if given is None:
+        return list(registry.subscriptions)
+    if isinstance(given, str):
+        raise ConfigurationError(f"topics must be a list of names, not {given!r}")
+    chosen = [each for each in registry.subscriptions if each.topic in given]
+    missing = sorted(set(given) - {each.topic for each in chosen})
+    if missing:
+        raise ConfigurationError(f"nothing in this app is subscribed to {', '.join(missing)}")
+    return chosen

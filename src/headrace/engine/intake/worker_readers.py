@@ -1,0 +1,135 @@
+"""The readers of a worker: one interface, whether they read queues, a group, or a topic for themselves."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
+from headrace.engine.running.finished import FinishedRun
+
+from .subscription_limit import SubscriptionLimit
+
+#: Streams whose reader is remembered.
+MOST_STREAMS = 1000
+
+
+class WorkerReader(ABC):
+    """Reads messages from streams into the slots, and decides what becomes of them after their run."""
+
+    #: The name under which it claims.
+    consumer: str
+    #: What it claims from.
+    streams: Sequence[Stream] = ()
+    #: How many of its messages may be in flight; None: as many as there are slots.
+    limit: SubscriptionLimit | None = None
+    #: Whether what waits for a slot may be handed back. Another worker gets it then.
+    hands_back = True
+    #: Whether it has no room, or no child process, and waits to be woken.
+    due_for_more = False
+    #: When the store last answered, or was not asked because every slot is taken. Seconds since 1970.
+    polled_at = 0.0
+    #: Messages that ended without a settlement.
+    handled = 0
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether nothing waits here that the store does not count."""
+        return True
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Read no more."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """End a claim or a read that waits: there may be something for it now."""
+
+    @abstractmethod
+    def room_made(self) -> None:
+        """There may be room for more. Called only while the reader is due for more."""
+
+    @abstractmethod
+    def ended(self, finished: list[FinishedRun]) -> list[FinishedRun]:
+        """Slots are done with these. Answers those whose outcomes are written to the store now."""
+
+    @abstractmethod
+    def written(self, finished: FinishedRun) -> None:
+        """The store has answered to a settlement."""
+
+    @abstractmethod
+    def lost(self) -> None:
+        """The lease of a claim is gone, and no handler has begun with it."""
+
+
+class WorkerReaders:
+    """All readers of a worker. Each registers, and with it the streams that it reads."""
+
+    def __init__(self) -> None:
+        self.limited = False  # whether a reader counts what is in flight, and hears of every settlement
+        self._readers: list[WorkerReader] = []
+        self._only: WorkerReader | None = None  # the reader, where there is one
+        self._by_stream: dict[Stream, WorkerReader] = {}
+        self._known: dict[int, tuple[Stream, WorkerReader | None]] = {}
+
+    def __iter__(self) -> Iterator[WorkerReader]:
+        return iter(self._readers)
+
+    def add(self, reader: WorkerReader, streams: Iterable[Stream]) -> None:
+        """This reader claims from these streams. A reader may be added again with more of them."""
+        if reader not in self._readers:
+            self._readers.append(reader)
+        self._only = reader if len(self._readers) == 1 else None
+        self.limited = self.limited or reader.limit is not None
+        self._by_stream.update(dict.fromkeys(streams, reader))
+        self._known.clear()
+
+    def of(self, claim: Claim) -> WorkerReader | None:
+        """The reader of a claim. Claims of a stream share one stream object, and that is sooner recognised
+        than hashed."""
+        stream = claim.stream
+        found = self._known.get(id(stream))
+        if found is None or found[0] is not stream:
+            if len(self._known) >= MOST_STREAMS:
+                self._known.clear()
+            found = self._known[id(stream)] = stream, self._by_stream.get(claim.whole)
+        return found[1]
+
+    def split(self, finished: list[FinishedRun]) -> Iterable[tuple[WorkerReader | None, list[FinishedRun]]]:
+        """The same by their readers, in order."""
+        if self._only is not None:
+            return ((self._only, finished),)
+        return [(reader, list(ended)) for reader, ended in groupby(finished, self._reader_of)]
+
+    @property
+    def polled_at(self) -> float:
+        """When one of them last got an answer, in seconds since 1970."""
+        return max((reader.polled_at for reader in self._readers), default=0.0)
+
+    @property
+    def handled(self) -> int:
+        """Messages that ended without a settlement."""
+        return sum(reader.handled for reader in self._readers)
+
+    def room(self) -> None:
+        """A run ended, an outcome was written, or a child process is free: there may be room for more."""
+        for reader in self._readers:
+            if reader.due_for_more:
+                reader.room_made()
+
+    def look_again(self) -> None:
+        """There may be something for readers that wait."""
+        for reader in self._readers:
+            reader.wake()
+
+    def may_be_handed_back(self, claim: Claim) -> bool:
+        reader = self.of(claim)
+        return reader is None or reader.hands_back
+
+    def _reader_of(self, finished: FinishedRun) -> WorkerReader | None:
+        return self.of(finished.claim)

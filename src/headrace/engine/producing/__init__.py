@@ -1,0 +1,1 @@
+"""Producers: gather messages and append them."""

@@ -1,0 +1,1 @@
+"""Runs claims: decode, find the handler, call it, decide the outcome."""

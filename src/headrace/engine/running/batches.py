@@ -1,0 +1,137 @@
+"""Runs bundles: one call for all, and smaller ones when it fails, until the culprit is alone.
+
+A handler that raises says nothing of which event was the matter. The list is halved and each half is handled
+by itself, so that one poisonous event costs its neighbours a few repeats and never their place among the
+living. When nothing at all succeeds in several calls the trouble is elsewhere (a database is away, say): then
+all are tried again later, as long as each of them has a retry left.
+"""
+
+from __future__ import annotations
+
+from headrace.core.messages.batch_result import BatchResult
+from headrace.core.messages.directives import RetryLater, Snooze
+from headrace.core.messages.outcome import DONE, Dead, Failure, Outcome, Retry, Snoozed
+
+from .bundle import Bundle, FinishedBundle, bundle_of
+from .executor import Executor
+from .finished import FinishedRun
+from .run import Run
+from .slot import Slot
+
+#: Calls that fail without one that succeeds, after which the trouble is taken to be elsewhere.
+HOPELESS = 7
+
+
+class Batches:
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    async def run(self, bundle: Bundle, slot: Slot) -> FinishedBundle:
+        """How each event of the bundle ended."""
+        handling = _Handling(bundle, self._executor, slot)
+        try:
+            runs: list[Run] = []
+            for claim in bundle.claims:
+                prepared = self._executor.prepare(claim)
+                if isinstance(prepared, Run):
+                    runs.append(prepared)
+                else:
+                    handling.finished.append(prepared)
+            if runs:
+                await handling.handle(runs)
+        except Exception as error:
+            handling.finished += [
+                self._executor.broken(claim, error)
+                for claim in bundle.claims
+                if all(each.claim is not claim for each in handling.finished)
+            ]
+        return FinishedBundle(bundle, handling.finished)
+
+
+class _Handling:
+    """One bundle on its way."""
+
+    def __init__(self, bundle: Bundle, executor: Executor, slot: Slot) -> None:
+        self.finished: list[FinishedRun] = []
+        self._bundle = bundle
+        self._executor = executor
+        self._policy = executor.policy
+        self._slot = slot
+        self._failures = 0
+        self._successes = 0
+
+    async def handle(self, runs: list[Run]) -> None:
+        together = self._joined(runs)
+        finished = await self._executor.carry_out(together, self._slot)
+        error, together.error = together.error, None
+        if error is None:
+            error = _mistake(together.value, len(runs))
+        if error is None:
+            self._successes += 1
+            self._divide(runs, together.value, finished.seconds)
+        else:
+            self._failures += 1
+            await self._failed(runs, together, error, finished.seconds)
+
+    def _joined(self, runs: list[Run]) -> Run:
+        """One run for all. It looks like the first; what it holds, as others see it, is the whole bundle,
+        with what waits until this part of it has ended."""
+        first = runs[0]
+        values = [run.args[0] for run in runs]
+        claim = bundle_of(first.claim, self._bundle.claims)
+        return Run(claim, first.envelope, first.handler, (values,), {}, first.resources)
+
+    def _divide(self, runs: list[Run], value: object, seconds: float) -> None:
+        failed = value.failed if isinstance(value, BatchResult) else {}
+        for index, run in enumerate(runs):
+            if index in failed:
+                self._finish(run, *self._policy.raised(run, _error(failed[index])), seconds)
+            else:
+                self._finish(run, DONE, None, seconds)
+
+    async def _failed(self, runs: list[Run], together: Run, error: BaseException, seconds: float) -> None:
+        for run in runs:
+            run.interruption = together.interruption
+        judged = [self._judged(run, error) for run in runs]
+        if len(runs) == 1 or together.interruption or self._is_for_all(error, judged):
+            for run, (outcome, failure) in zip(runs, judged, strict=True):
+                self._finish(run, outcome, failure, seconds)
+            return
+        middle = len(runs) // 2
+        await self.handle(runs[:middle])
+        await self.handle(runs[middle:])
+
+    def _judged(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
+        outcome, failure = self._policy.raised(run, error)
+        if run.interruption and isinstance(outcome, Dead):
+            # The list was cut off, and there is no time to find the culprit: nobody dies for that.
+            return self._policy.released(run.claim), failure
+        return outcome, failure
+
+    def _is_for_all(self, error: BaseException, judged: list[tuple[Outcome, Failure | None]]) -> bool:
+        """Whether it says something of the list: what the handler asks for, it asks for all of it. But nobody
+        dies because of his neighbours."""
+        if not all(isinstance(outcome, Retry | Snoozed) for outcome, _ in judged):
+            return False
+        asked_for = isinstance(error, Snooze | RetryLater)
+        return asked_for or (self._failures >= HOPELESS and not self._successes)
+
+    def _finish(self, run: Run, outcome: Outcome, failure: Failure | None, seconds: float) -> None:
+        run.ended = True
+        lost = run.interruption == "lost"
+        self.finished.append(FinishedRun(run.claim, outcome, run.envelope.task, seconds, failure, lost))
+
+
+class EventFailed(Exception):
+    """A handler said so of one event of its list, with a text."""
+
+
+def _mistake(value: object, count: int) -> Exception | None:
+    """What is wrong with a `BatchResult`: an event whose failure went unnoticed would be lost."""
+    failed = value.failed if isinstance(value, BatchResult) else {}
+    wrong = [index for index in failed if index not in range(count)]
+    return IndexError(f"BatchResult(failed=…) names {wrong[0]!r} of a list of {count}") if wrong else None
+
+
+def _error(given: BaseException | str) -> BaseException:
+    return given if isinstance(given, BaseException) else EventFailed(given)

@@ -1,0 +1,92 @@
+"""A run as a job for a child process, what the child says of it on the way, and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.core.messages.directives import RetryLater, Snooze, Unrecoverable
+from headrace.engine.registry import Registry, declaration_of
+from headrace.engine.running.failure import CARRIED
+from headrace.engine.running.job_log.run_log import RunLog
+from headrace.engine.running.run import Run
+
+from .process import ChildProcess
+from .protocol import Assignment, Logged, Progressed, Raised, Returned
+
+
+class RemoteError(Exception):
+    """What a function raised in a child process; it carries the type, message and traceback as text."""
+
+
+class EncodedResult(msgspec.Struct, frozen=True):
+    """A result that the child has encoded already, or why it could not."""
+
+    value: bytes | None
+    note: str = ""
+
+
+class Delegation:
+    """One call of a run's function in a child. `started` is called when it begins there."""
+
+    def __init__(self, run: Run, registry: Registry, started: Callable[[Run], None]) -> None:
+        self.child: ChildProcess | None = None  # while it has one
+        self.over = False
+        self._run = run
+        self._registry = registry
+        self._started = started
+
+    def assignment(self, number: int) -> Assignment:
+        run = self._run
+        return Assignment(
+            number=number,
+            declaration=declaration_of(self._registry, run.handler),
+            queue=run.queue,
+            id=run.id,
+            body=run.claim.body,
+            state=run.claim.state,
+            timeout=run.timeout,
+        )
+
+    def kill(self) -> None:
+        """Its run is over."""
+        self.over = True
+        if self.child is not None:
+            self.child.kill()
+
+    def started(self) -> None:
+        self._started(self._run)
+
+    def said(self, message: Progressed | Logged) -> None:
+        run = self._run
+        if isinstance(message, Progressed):
+            run.progress_sync(message.fraction, message.text)
+            return
+        if run.log is None:
+            run.log = RunLog(run.handler.job_logs)
+        run.log.add(*message.lines, dropped=message.dropped)
+
+
+def result_of(answer: Returned | Raised) -> EncodedResult:
+    """What the function returned; what it raised is raised here."""
+    if isinstance(answer, Raised):
+        raise raised_here(answer)
+    return EncodedResult(answer.value, answer.note)
+
+
+def raised_here(raised: Raised) -> Exception:
+    """The error of a child as one that can be raised in this process."""
+    text = raised.failure.error
+    error: Exception
+    match raised.directive:
+        case "RetryLater":
+            error = RetryLater(raised.delay, text)
+        case "Snooze":
+            error = Snooze(raised.delay, text)
+        case "Unrecoverable":
+            error = Unrecoverable(text)
+        case _:
+            error = RemoteError(f"{raised.failure.error_type}: {text}")
+    setattr(error, CARRIED, raised.failure)
+    return error

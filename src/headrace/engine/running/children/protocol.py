@@ -1,0 +1,148 @@
+"""What a worker and its child processes say to each other: frames of MessagePack, never a pickle.
+
+Everything is about one assignment, and bears its number.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from headrace.core.messages.job_log import LogLine
+from headrace.core.messages.message import State
+from headrace.core.messages.outcome import Failure
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.engine.registry import Declaration
+
+from .main_module import MainModule
+
+#: Bytes of a frame at most. What claims to be longer is no frame.
+FRAME_MOST = 1 << 30
+
+_LENGTH = struct.Struct(">I")
+
+
+class ChildSetting(msgspec.Struct, frozen=True):
+    """What a child is started with: its end of the connection, and where modules are found."""
+
+    descriptor: int
+    path: list[str]
+    main: MainModule
+    level: int  # of the worker's root logger
+
+
+class Assignment(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A job for a child: the message as it was claimed, and where the task's function is found."""
+
+    number: int
+    declaration: Declaration
+    queue: str
+    id: str
+    body: bytes
+    state: State
+    timeout: float | None
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The function begins: modules are loaded, and the lifespan is entered."""
+
+    number: int
+
+
+class Returned(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The function came to its end; the encoded result, or why it could not be encoded."""
+
+    number: int
+    value: bytes | None
+    note: str = ""
+
+
+class Raised(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The function raised. `directive` names what it asked for, `delay` when."""
+
+    number: int
+    failure: Failure
+    directive: str = ""  # "", RetryLater, Snooze or Unrecoverable
+    delay: float = 0.0
+
+
+class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """How far the function has come."""
+
+    number: int
+    fraction: float
+    text: str = ""
+
+
+class Logged(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What the function has written since the last time, and how many lines of it were left out."""
+
+    number: int
+    lines: list[LogLine]
+    dropped: int = 0
+
+
+FromChild = Started | Returned | Raised | Progressed | Logged
+
+_encoder = msgspec.msgpack.Encoder()
+_from_child: msgspec.msgpack.Decoder[FromChild] = msgspec.msgpack.Decoder(FromChild)
+_to_child = msgspec.msgpack.Decoder(Assignment)
+
+
+def frame(message: Assignment | FromChild) -> bytes:
+    body = _encoder.encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+class Frames:
+    """Takes bytes as they come and gives whole messages; `MalformedFrame` for what is none."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[FromChild]:
+        self._bytes += data
+        while len(self._bytes) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._bytes)
+            if length > FRAME_MOST:
+                raise MalformedFrame(f"a frame of {length:,} bytes")
+            end = _LENGTH.size + length
+            if len(self._bytes) < end:
+                return
+            body = bytes(self._bytes[_LENGTH.size : end])
+            del self._bytes[:end]
+            yield _decoded(body)
+
+
+class MalformedFrame(Exception):
+    """What a child sent is no message."""
+
+
+def _decoded(body: bytes) -> FromChild:
+    try:
+        return _from_child.decode(body)
+    except DECODE_ERRORS as error:
+        raise MalformedFrame(str(error)) from error
+
+
+def read_assignment(connection: socket.socket) -> Assignment | None:
+    """The next job, waited for; None when the worker is gone."""
+    head = _read_exactly(connection, _LENGTH.size)
+    if head is None:
+        return None
+    body = _read_exactly(connection, _LENGTH.unpack(head)[0])
+    return None if body is None else _to_child.decode(body)
+
+
+def _read_exactly(connection: socket.socket, count: int) -> bytes | None:
+    parts: list[bytes] = []
+    while count:
+        part = connection.recv(min(count, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,85 @@
+"""What a child process says to its worker: answers at once; of progress the latest, and all that is logged, a
+few times a second."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+from headrace.engine.running.job_log.run_log import RunLog
+
+from .protocol import FRAME_MOST, FromChild, Logged, Progressed, Raised, Returned, Started, frame
+
+#: Seconds between two messages about progress, however often a function says how far it is.
+TELL_EVERY = 0.2
+
+
+class Telling:
+    """A thread tells of progress, so that the last word of a function that goes on in silence arrives too."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._number = 0  # of the assignment under way
+        self._latest: Progressed | None = None
+        self._log: RunLog | None = None
+        self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, number: int) -> None:
+        """The function of this assignment begins."""
+        with self._lock:
+            self._number = number
+            self._latest = None
+            self._send(Started(number))
+
+    def progress(self, number: int, fraction: float, text: str) -> None:
+        """From any thread of the job."""
+        self._latest = Progressed(number, fraction, text)
+        self._stir()
+
+    def log(self, most: int) -> RunLog:
+        """The log of the job under way, which is told as it grows."""
+        self._log = RunLog(most, self._stir)
+        return self._log
+
+    def answer(self, answer: Returned | Raised) -> None:
+        """The job is over, and how far it was before is of no more interest."""
+        with self._lock:
+            self._latest = None
+            self._tell_log()
+            self._log = None
+            self._send(_bounded(answer))
+
+    def _stir(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._tell, name="headrace progress", daemon=True)
+            self._thread.start()
+        self._changed.set()
+
+    def _tell(self) -> None:
+        told: Progressed | None = None
+        while self._changed.wait():
+            self._changed.clear()
+            with self._lock:
+                self._tell_log()
+                latest = self._latest
+                if latest is not None and latest is not told:
+                    self._send(latest)
+                    told = latest
+            time.sleep(TELL_EVERY)
+
+    def _tell_log(self) -> None:
+        if self._log is not None and self._log.unwritten:
+            lines, dropped = self._log.taken()
+            self._send(Logged(self._number, list(lines), dropped))
+
+    def _send(self, message: FromChild) -> None:
+        self._connection.sendall(frame(message))
+
+
+def _bounded(answer: Returned | Raised) -> Returned | Raised:
+    if isinstance(answer, Returned) and answer.value is not None and len(answer.value) > FRAME_MOST // 2:
+        return Returned(answer.number, None, f"the result has {len(answer.value):,} bytes")
+    return answer

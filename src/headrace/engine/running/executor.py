@@ -1,0 +1,384 @@
+"""Claim → outcome, in named steps. No I/O but the user's own function."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Coroutine
+from contextvars import copy_context
+from math import inf
+from time import perf_counter
+from typing import Any
+
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import ENVELOPE_VERSION, decode_envelope
+from headrace.core.messages.outcome import DONE, Failure, Outcome
+from headrace.core.signals import JobStarted, ThreadOverdue
+from headrace.engine.emitter import Emitter
+from headrace.engine.options import WorkerOptions
+from headrace.engine.registry import Registry
+from headrace.engine.running.children.child_call import Delegation, EncodedResult, result_of
+from headrace.engine.running.children.pool import Processes
+from headrace.engine.running.injection.resources import Resources
+from headrace.engine.running.job_log.capture import capture
+from headrace.engine.settling.held_claims import HeldClaims
+
+from .deadlines import Deadlines
+from .finished import FinishedRun
+from .interrupts import is_from_terminal
+from .outcome_policy import OutcomePolicy
+from .preparation import RunPreparation
+from .run import Run, current_run
+from .slot import Slot
+from .suspension import NOT_CLOSING, Suspension
+from .threads import Threads
+
+
+class Executor:
+    """Runs claims. The slots that call it share what is below: what is running, threads, deadlines."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        preparation: RunPreparation,
+        policy: OutcomePolicy,
+        held: HeldClaims,
+        processes: Processes,
+        options: WorkerOptions,
+        consumer: str,
+        emitter: Emitter,
+        resources: Resources | None = None,
+    ) -> None:
+        self.running = held.running
+        self.prepare = preparation.prepare
+        self.policy = policy
+        self._handlers = registry.handlers
+        self._folded = registry.fold(self._call)
+        self._emitter = emitter
+        self._consumer = consumer
+        self._max_payload = options.max_payload
+        self._resources = resources
+        self._threads = Threads(options.concurrency)
+        self._registry = registry
+        self._processes = processes
+        self._deadlines = Deadlines(self._strike)
+        self._release_logs = capture() if registry.job_logs else lambda: None
+
+    def begin(self, claim: Claim, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
+        """Decode, find, run and decide, as far as it goes without suspending: how it ended, or what is to be
+        awaited for that. An error of our own is an outcome too: no claim is held and never settled."""
+        try:
+            run = self.prepare(claim)
+            return run if isinstance(run, FinishedRun) else self._start(run, slot)
+        except Exception as error:
+            return self.broken(claim, error)
+
+    def run_plain(  # noqa: C901 - one loop without calls of our own: for quick handlers each is felt
+        self, ready: deque[Claim], slot: Slot, finished: list[FinishedRun], until: float
+    ) -> Coroutine[Any, Any, FinishedRun] | None:
+        """The twin of `begin`, for many claims: it does the same for as long as the next claim is plain, as
+        nearly all are: nothing but a coroutine's first step. `begin` gets every other claim, and each that
+        is wrong. `test_ways_of_running` compares the two."""
+        if self._folded is not None or JobStarted in self._emitter.wanted:
+            return None
+        handlers, resources, largest = self._handlers, self._resources, self._max_payload
+        args: tuple[Any, ...]
+        kwargs: dict[str, Any]
+        queue, now = None, perf_counter()
+        take, end, set_run, task = ready.popleft, finished.append, current_run.set, slot.task
+        while ready:
+            claim = take()
+            if claim.stream is not queue:
+                if claim.stream.kind != "queue":
+                    break
+                queue = claim.stream
+            body = claim.body
+            try:
+                envelope = decode_envelope(body)
+                handler = handlers[envelope.task]
+                if (
+                    not handler.plain
+                    or envelope.overrides is not None
+                    or claim.expires_us
+                    or envelope.version != ENVELOPE_VERSION
+                    or len(body) > largest
+                ):
+                    break
+                if envelope.payload == handler.nothing:
+                    args, kwargs = (), {}
+                else:
+                    args, kwargs = handler.decode(envelope.payload)
+            except Exception:
+                break
+            # It is not among those running before it suspends: until then nobody else can look.
+            run = Run(claim, envelope, handler, args, kwargs, resources)
+            set_run(run)
+            context = copy_context()
+            began = now  # the end of the one before: what lies between is ours, and less than is worth a look
+            try:
+                coroutine = handler.function(*args, **kwargs) if args or kwargs else handler.function()
+                yielded = context.run(coroutine.send, None)
+            except StopIteration as stop:
+                if handler.result_ttl:
+                    end(self._returned(run, stop.value, began))
+                    now = perf_counter()
+                else:
+                    run.ended = True
+                    now = perf_counter()
+                    end(FinishedRun(claim, DONE, envelope.task, now - began))
+            except BaseException as error:
+                end(self._raised(run, error, began))
+                now = perf_counter()
+            else:
+                self.running[claim] = run
+                run.begin_on_loop(slot)
+                slot.suspended()
+                return self._carry_on(run, slot, began, Suspension(coroutine, context, yielded))
+            # A handler that has cancelled its own task; one that never suspended cannot have noticed it.
+            if task._must_cancel:  # type: ignore[attr-defined]
+                return _cleansed(slot, finished.pop())
+            if now >= until:
+                return None
+        else:
+            return None
+        ready.appendleft(claim)
+        return None
+
+    def broken(self, claim: Claim, error: Exception) -> FinishedRun:
+        """The claim came to nothing because of us."""
+        outcome, failure = self.policy.broken(claim, error)
+        return FinishedRun(claim, outcome, failure=failure)
+
+    async def carry_out(self, run: Run, slot: Slot) -> FinishedRun:
+        """Run through the middleware, and decide the outcome."""
+        finished = self._start(run, slot)
+        return finished if isinstance(finished, FinishedRun) else await finished
+
+    def _start(self, run: Run, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
+        self.running[run.claim] = run
+        current_run.set(run)
+        try:
+            if JobStarted in self._emitter.wanted:
+                self._announce_start(run)
+            if run.handler.timeout or run.envelope.overrides is not None:
+                self._begin_timeout(run)
+        except BaseException:  # such as a listener's
+            self._let_go(run)
+            raise
+        if self._folded is None and run.handler.run_in == "loop":
+            return self._first_step(run, slot)
+        return self._carry_on(run, slot, perf_counter(), self._perform(run, slot))
+
+    def _first_step(self, run: Run, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
+        """By hand: a handler that never suspends costs no trip through the event loop."""
+        context = copy_context()
+        run.begin_on_loop(slot)
+        began = perf_counter()
+        try:
+            coroutine = run.handler.function(*run.args, **run.kwargs)
+            yielded = context.run(coroutine.send, None)
+        except StopIteration as stop:
+            finished = self._returned(run, stop.value, began)
+        except BaseException as error:
+            finished = self._raised(run, error, began)
+        else:
+            slot.suspended()
+            return self._carry_on(run, slot, began, Suspension(coroutine, context, yielded))
+        if slot.task.cancelling() or slot.task._must_cancel:  # type: ignore[attr-defined]
+            return _cleansed(slot, finished)
+        return finished
+
+    def _begin_timeout(self, run: Run) -> None:
+        timeout, overrides = run.handler.timeout, run.envelope.overrides
+        if overrides is not None and overrides.timeout is not None:
+            timeout = overrides.timeout
+        if timeout:
+            run.begin_timeout(timeout)
+            self._deadlines.watch(run, timeout)
+
+    async def _carry_on(self, run: Run, slot: Slot, began: float, rest: Awaitable[Any]) -> FinishedRun:
+        try:
+            value = await rest
+        except GeneratorExit:  # the slot is being closed, and not a handler's own: see Suspension
+            self._let_go(run)
+            raise
+        except BaseException as error:
+            finished = self._raised(run, error, began)
+        else:
+            finished = self._returned(run, value, began)
+        if run.children:
+            run.kill_children()  # its middleware did not wait for them
+        if slot.task.cancelling() or slot.task._must_cancel:  # type: ignore[attr-defined]
+            await _cleanse(slot.task)
+        return finished
+
+    def _returned(self, run: Run, value: object, began: float) -> FinishedRun:
+        handler, failure = run.handler, None
+        try:
+            if handler.batch:
+                run.value = value
+            if run.interruption == "timeout" and handler.run_in == "thread":
+                outcome, failure = self.policy.overdue(run)
+            else:
+                outcome = self.policy.returned(run, value)
+        except Exception as error:
+            return self._broke(run, error)
+        finally:
+            self._let_go(run)
+        return _finished(run, outcome, failure, began)
+
+    def _raised(self, run: Run, error: BaseException, began: float) -> FinishedRun:
+        if is_from_terminal(error):
+            self._let_go(run)
+            raise error
+        try:
+            if isinstance(error, GeneratorExit):
+                error = _not_closing(error)
+            outcome, failure = self.policy.raised(run, error)
+            if run.handler.batch:
+                run.error = error
+        except Exception as ours:
+            return self._broke(run, ours)
+        finally:
+            self._let_go(run)
+        return _finished(run, outcome, failure, began)
+
+    def _broke(self, run: Run, error: Exception) -> FinishedRun:
+        if run.handler.batch:
+            run.error = error
+        return self.broken(run.claim, error)
+
+    def _let_go(self, run: Run) -> None:
+        run.ended = True
+        self.running.pop(run.claim, None)
+
+    async def close(self) -> None:
+        self._release_logs()
+        self._deadlines.close()
+        self._threads.close()
+        await self._processes.close()
+
+    async def _perform(self, run: Run, slot: Slot) -> Any:
+        """Through the middleware, or away from the loop."""
+        if self._folded is not None:
+            return await self._drive(run, slot, _coroutine(self._folded(run)))
+        if run.handler.run_in == "thread":
+            return await self._in_thread(run, slot)
+        run.begin_on_loop(slot)
+        return await self._in_process(run, slot)
+
+    async def _drive(self, run: Run, slot: Slot, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        context = copy_context()
+        run.begin_on_loop(slot)
+        try:
+            yielded = context.run(coroutine.send, None)
+        except StopIteration as stop:
+            return stop.value
+        except GeneratorExit as error:
+            raise RuntimeError(NOT_CLOSING) from error
+        slot.suspended()
+        return await Suspension(coroutine, context, yielded)
+
+    async def _in_thread(self, run: Run, slot: Slot) -> Any:
+        future = self._threads.submit(copy_context(), run.handler.function, run.args, run.kwargs)
+        run.begin_in_thread(future)
+        slot.suspended()
+        return _checked_value(run, await future)
+
+    async def _in_process(self, run: Run, slot: Slot) -> EncodedResult:
+        slot.suspended()
+        self._deadlines.pause(run)  # until the function begins in the child
+        call = Delegation(run, self._registry, self._begin_timeout)
+        run.children += (call,)
+        run.delegated = True
+        try:
+            return result_of(await self._processes.run(call))
+        finally:
+            run.children = tuple(each for each in run.children if each is not call)
+            if run.strike_at == inf and not run.children and not run.ended:
+                self._begin_timeout(run)  # the function never began, and the middleware goes on without it
+
+    async def _call(self, run: Run) -> object:
+        """The innermost of the middleware: the user's function."""
+        match run.handler.run_in:
+            case "loop":
+                return await run.handler.function(*run.args, **run.kwargs)
+            case "thread":
+                return await self._in_thread(run, run.slot)
+            case "process":
+                result = await self._in_process(run, run.slot)
+                return result if result.value is None else run.handler.decode_result(result.value)
+
+    def _announce_start(self, run: Run) -> None:
+        if run.claim.stream.kind == "queue":
+            names = (run.id, run.task, run.queue)
+            waited = max(0, run.claim.claimed_us - run.envelope.enqueued_us) / 1e6
+            self._emitter.emit(
+                JobStarted(*names, run.attempt, self._consumer, waited=waited, late=_lateness(run))
+            )
+
+    def _strike(self, run: Run) -> None:
+        run.interrupt("timeout")
+        if run.in_thread:
+            self._emitter.emit(ThreadOverdue(run.id, run.task, run.queue, timeout=run.timeout or 0.0))
+
+
+def _coroutine(awaitable: object) -> Coroutine[Any, Any, Any]:
+    """What the outermost middleware gave, as something that can be driven by hand."""
+    if inspect.iscoroutine(awaitable):
+        return awaitable
+    if inspect.isawaitable(awaitable):
+        return _awaited(awaitable)
+    raise TypeError(f"middleware must be `async def` or give an awaitable, not {awaitable!r}")
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def _lateness(run: Run) -> float | None:
+    """Seconds since the job could first run; None: it has been in a handler before."""
+    if run.claim.state.begun:
+        return None
+    overrides = run.envelope.overrides
+    meant_us = run.envelope.enqueued_us if overrides is None or not overrides.due_us else overrides.due_us
+    return max(0, run.claim.claimed_us - meant_us) / 1e6
+
+
+def _checked_value(run: Run, value: Any) -> Any:
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError(
+            f"{run.task} returned a coroutine that nobody awaits: declare the task with `async def`, also "
+            "where a decorator wraps it"
+        )
+    return value
+
+
+async def _cleanse(task: asyncio.Task[None]) -> None:
+    """Bring the slot's task back to a clean state: what a handler did to itself must not reach the next."""
+    while task.cancelling():
+        task.uncancel()
+    try:
+        await asyncio.sleep(0)  # takes a cancellation that was asked for and not yet delivered
+    except asyncio.CancelledError:
+        pass
+
+
+async def _cleansed(slot: Slot, finished: FinishedRun) -> FinishedRun:
+    await _cleanse(slot.task)
+    return finished
+
+
+def _finished(run: Run, outcome: Outcome, failure: Failure | None, began: float) -> FinishedRun:
+    seconds, lost = perf_counter() - began, run.interruption == "lost"
+    return FinishedRun(run.claim, outcome, run.envelope.task, seconds, failure, lost)
+
+
+def _not_closing(error: GeneratorExit) -> RuntimeError:
+    """A handler's own is an error of the handler: nobody closes it."""
+    mistaken = RuntimeError(NOT_CLOSING)
+    mistaken.__cause__ = error
+    return mistaken

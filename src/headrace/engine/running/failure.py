@@ -1,0 +1,77 @@
+"""Errors as text of a bounded length: what is kept of an exception after it was raised."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from headrace.core.messages.outcome import Failure
+
+#: Characters kept of an error's message and of its traceback.
+ERROR_LENGTH = 8 * 1024
+TRACEBACK_LENGTH = 32 * 1024
+
+#: The attribute under which an error made anew in this process carries what it was in another.
+CARRIED = "_headrace_failure"
+
+_ENGINE = str(Path(__file__).parents[1])
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The error's type, message and traceback, from the handler's own frames on.
+
+    One that was raised in a child process brings its failure with it.
+    """
+    carried = getattr(error, CARRIED, None)
+    if isinstance(carried, Failure):
+        return carried
+    frames = _from_handler(error.__traceback__)
+    # Without frames it would only repeat the message.
+    text = "" if frames is None else "".join(traceback.format_exception(type(error), error, frames))
+    return Failure(
+        error_type=storable(_type_name(error)),
+        error=_cut(storable(_message(error)), ERROR_LENGTH),
+        traceback=_cut_front(storable(text)),
+    )
+
+
+def described(error: BaseException) -> str:
+    """The error's type and message on one line."""
+    return storable(f"{_type_name(error)}: {_message(error)}")
+
+
+def storable(text: str) -> str:
+    """`text` in characters that can be encoded: half a surrogate pair (from a file's name, say) cannot."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    module = kind.__module__
+    # Public errors of headrace say that they are of `headrace`; where the others are is nobody's concern.
+    is_known_by_name = module == "builtins" or module.startswith("headrace.")
+    return kind.__qualname__ if is_known_by_name else f"{module}.{kind.__qualname__}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"<its message could not be made: {type(broken).__name__}>"
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _cut_front(text: str) -> str:
+    # The end of a traceback says what happened; the beginning only how one got there.
+    return text if len(text) <= TRACEBACK_LENGTH else "…" + text[-TRACEBACK_LENGTH + 1 :]
+
+
+def _from_handler(frames: TracebackType | None) -> TracebackType | None:
+    first = frames
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(_ENGINE):
+        first = first.tb_next
+    return first if first is not None else frames

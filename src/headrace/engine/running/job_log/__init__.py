@@ -1,0 +1,1 @@
+"""Keeps what handlers write through `logging` with their jobs."""

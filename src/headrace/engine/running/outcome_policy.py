@@ -1,0 +1,215 @@
+"""Decides what becomes of a job: from what came back to one `Outcome`. Writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import msgspec
+
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.directives import RetryLater, Snooze, Unrecoverable
+from headrace.core.messages.job_log import NO_LOG, JobLog
+from headrace.core.messages.message import Trouble
+from headrace.core.messages.outcome import (
+    DONE,
+    Cancelled,
+    Dead,
+    DeadReason,
+    Done,
+    Expired,
+    Failure,
+    Kept,
+    Outcome,
+    Released,
+    Retry,
+    Settlement,
+    Snoozed,
+)
+from headrace.core.messages.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
+from headrace.core.runtime.clock import microseconds
+from headrace.core.store import CRASH_LIMIT
+from headrace.core.values.durations import LONGEST, seconds
+from headrace.engine.options import WorkerOptions
+from headrace.engine.running.children.child_call import EncodedResult
+from headrace.engine.running.children.process import ChildDied
+from headrace.engine.settling.held_claims import HeldClaims
+
+from .failure import failure_of, storable
+from .run import Abandoned, Run
+
+#: Seconds for which an unknown name or envelope version is handed back before the message is dead.
+UNKNOWN_FOR = 3600.0
+LONGEST_UNKNOWN_DELAY = 60.0
+
+#: Characters of an error that a message's trail remembers.
+TRAIL_TEXT = 200
+
+
+class OutcomePolicy:
+    """Knows the worker's name and limits; everything else comes with the run."""
+
+    def __init__(self, worker: str, options: WorkerOptions, held: HeldClaims) -> None:
+        self._worker = worker
+        self._clock_us = held.store_clock_us
+        self._max_payload = options.max_payload
+        self.mark_us: int = microseconds(options.mark_ttl)
+
+    def returned(self, run: Run, value: object) -> Outcome:
+        """The handler came to its end."""
+        if run.interruption == "cancelled":
+            return self._logged(run, Cancelled(self.mark_us))
+        overrides = run.envelope.overrides
+        ttl = run.handler.result_ttl
+        if overrides is not None and overrides.result_ttl is not None:
+            ttl = overrides.result_ttl
+        if not ttl:
+            return DONE
+        done = Done(self._kept(run, value, ttl))
+        return done if run.log is None else self._logged(run, done)
+
+    def raised(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
+        """The handler raised, or was made to."""
+        if isinstance(error, RetryLater | Snooze):
+            error = _checked(error)
+        outcome, failure = self._after(run, error)
+        return self._logged(run, outcome), failure
+
+    def log_of(self, run: Run) -> JobLog:
+        """What it wrote so far, in times of the store's clock."""
+        return NO_LOG if run.log is None else run.log.so_far(self._clock_us(run.claim))
+
+    def _logged(self, run: Run, outcome: Outcome) -> Outcome:
+        """With what the run wrote in the state that is stored, where the app keeps that."""
+        if run.log is None or isinstance(outcome, Expired):
+            return outcome
+        state = outcome.state or run.claim.state
+        return msgspec.structs.replace(outcome, state=state.logged(self.log_of(run), run.log.most))
+
+    def _after(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
+        match run.interruption, error:
+            case "cancelled", _:
+                return Cancelled(self.mark_us), None
+            case "shutdown" | "lost", asyncio.CancelledError() | Abandoned() | ChildDied():
+                return self.released(run.claim), None
+            case _, Snooze(delay=delay):
+                state = run.claim.state.snoozed(self._trouble(run.claim, "snoozed", str(error)))
+                return Snoozed(state, microseconds(delay)), None
+            case "timeout", asyncio.CancelledError() | ChildDied():
+                return self._failed(run, _timed_out(run), what="timed out")
+            case _, ChildDied():
+                return self._crashed(run, error)
+            case _:
+                return self._failed(run, error)
+
+    def overdue(self, run: Run) -> tuple[Outcome, Failure | None]:
+        """A thread came to its end, but after its timeout."""
+        outcome, failure = self._failed(run, _timed_out(run), what="timed out")
+        return self._logged(run, outcome), failure
+
+    def released(self, claim: Claim) -> Released:
+        """Handed back at once, at no cost."""
+        return Released(claim.state.released(self._trouble(claim, "released")))
+
+    def left_behind(self, run: Run) -> Outcome:
+        """The same while its handler goes on, which nothing can end."""
+        return self._logged(run, self.released(run.claim))
+
+    def unknown(self, claim: Claim, reason: DeadReason, text: str) -> Outcome:
+        """Perhaps another worker knows it (a rolling deploy): hand it back for an hour, then bury it."""
+        state = claim.state.unknown(self._trouble(claim, "unknown", text))
+        if claim.claimed_us - state.unknown_since_us >= microseconds(UNKNOWN_FOR):
+            return self.refused(claim, reason, text)
+        delay = min(LONGEST_UNKNOWN_DELAY, 2.0 ** min(claim.state.releases, 10))
+        return Released(state, microseconds(delay))
+
+    def refused(self, claim: Claim, reason: DeadReason, text: str) -> Dead:
+        """It never came to a handler."""
+        state = claim.state.failed(self._trouble(claim, "failed", text))
+        return Dead(state, reason, Failure(error_type=reason.value, error=storable(text)))
+
+    def unwritable(self, settlement: Settlement, error: Exception) -> Dead:
+        """The store will never write how it ended. It is not run again: it may have done its work."""
+        how = type(settlement.outcome).__name__.lower()
+        text = f"how it ended cannot be stored ({how}): {type(error).__name__}: {error}"
+        return self.refused(settlement.claim, DeadReason.REFUSED, text)
+
+    def broken(self, claim: Claim, error: BaseException) -> tuple[Outcome, Failure]:
+        """The engine itself failed on this one: let it be tried again, and in the end be seen."""
+        failure = failure_of(error)
+        state = claim.state.failed(self._trouble(claim, "failed", f"{failure.error_type}: {failure.error}"))
+        delay = DEFAULT_RETRY.delay(state.failures)
+        if delay is None:
+            return Dead(state, DeadReason.EXHAUSTED, failure), failure
+        return Retry(state, microseconds(delay)), failure
+
+    def _failed(self, run: Run, error: BaseException, what: str = "failed") -> tuple[Outcome, Failure]:
+        failure = failure_of(error)
+        text = f"{failure.error_type}: {failure.error}"
+        label = "timed out" if what == "timed out" else "failed"
+        state = run.claim.state.failed(self._trouble(run.claim, label, text))
+        if isinstance(error, Unrecoverable):
+            return Dead(state, DeadReason.UNRECOVERABLE, failure), failure
+        delay = self._delay(run, state.failures, error)
+        if delay is None:
+            return Dead(state, DeadReason.EXHAUSTED, failure), failure
+        return Retry(state, microseconds(delay)), failure
+
+    def _crashed(self, run: Run, error: BaseException) -> tuple[Outcome, Failure]:
+        """Its child process died under it: counted as a crash, and bounded as one."""
+        failure = failure_of(error)
+        state = run.claim.state.crashed(self._trouble(run.claim, "crashed", failure.error))
+        if state.crashes >= CRASH_LIMIT:
+            return Dead(state, DeadReason.CRASHED, failure), failure
+        return Retry(state, microseconds(self._delay(run, state.crashes, error) or 0.0)), failure
+
+    def _delay(self, run: Run, failures: int, error: BaseException) -> float | None:
+        overrides = run.envelope.overrides
+        policy = (overrides and overrides.retry) or run.handler.retry
+        delay = _ask(policy, failures, error)
+        if delay is not None and isinstance(error, RetryLater):
+            return error.delay
+        return delay
+
+    def _kept(self, run: Run, value: object, ttl: float) -> Kept:
+        result = value if isinstance(value, EncodedResult) else _encoded(run, value)
+        encoded = result.value
+        if encoded is None:
+            return Kept(None, microseconds(ttl), storable(result.note))
+        if len(encoded) > self._max_payload:
+            note = f"the result has {len(encoded):,} bytes, more than the {self._max_payload:,} allowed"
+            return Kept(None, microseconds(ttl), note)
+        return Kept(encoded, microseconds(ttl))
+
+    def _trouble(self, claim: Claim, what: str, text: str = "") -> Trouble:
+        return Trouble(self._clock_us(claim), what, self._worker, text[:TRAIL_TEXT])  # type: ignore[arg-type]
+
+
+def _checked(error: RetryLater | Snooze) -> BaseException:
+    """Its delay may have been changed since it was made. One that is none is what went wrong."""
+    try:
+        error.delay = seconds("delay", error.delay)
+    except Exception as mistaken:
+        return mistaken
+    return error
+
+
+def _encoded(run: Run, value: object) -> EncodedResult:
+    try:
+        return EncodedResult(run.handler.encode(value))
+    except Exception as error:
+        return EncodedResult(None, f"the result cannot be encoded: {error}")
+
+
+def _timed_out(run: Run) -> TimeoutError:
+    return TimeoutError(f"{run.task} did not end within its timeout of {run.timeout:g} s")
+
+
+def _ask(policy: RetryPolicy | RetryFunction, failures: int, error: BaseException) -> float | None:
+    if isinstance(policy, RetryPolicy):
+        return policy.delay(failures, error)
+    try:
+        delay: float | timedelta | None = policy(failures, error)
+        return None if delay is None else min(seconds("the retry function's delay", delay), LONGEST)
+    except Exception:
+        return None  # a policy that fails has nothing to say: the job is dead, with its own error kept

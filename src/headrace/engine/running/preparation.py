@@ -1,0 +1,134 @@
+"""Decodes a claim and finds who handles it: a run that can be carried out, or how it ended without one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.errors import PayloadError
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Stream, decode_envelope
+from headrace.core.messages.outcome import DeadReason, Expired
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.engine.options import WorkerOptions
+from headrace.engine.registry import Fit, Handler, Registry
+from headrace.engine.running.injection.resources import Resources
+from headrace.engine.settling.held_claims import HeldClaims
+from headrace.engine.settling.manual_acks import ManualAcks
+
+from .finished import FinishedRun
+from .outcome_policy import OutcomePolicy
+from .run import Run
+
+
+class RunPreparation:
+    """Prepares the runs of one worker. Whatever a message holds, it ends as an outcome."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        options: WorkerOptions,
+        *,
+        held: HeldClaims,
+        policy: OutcomePolicy,
+        acks: ManualAcks,
+        resources: Resources | None,
+    ) -> None:
+        self._registry = registry
+        self._find = registry.find
+        self._policy = policy
+        self._acks = acks
+        self._max_body = options.max_payload + ENVELOPE_ROOM
+        self._max_payload = options.max_payload
+        self._clock_us = held.store_clock_us
+        self._resources = resources
+        self._stream: Stream | None = None  # of the last claim, and what it is: mostly the next has the same
+        self._of_queue = False
+
+    def prepare(self, claim: Claim) -> Run | FinishedRun:
+        """Decode and find: a run that can be carried out, or how it ended without one."""
+        body = claim.body
+        if len(body) > self._max_body:
+            return self._refuse(claim, DeadReason.OVERSIZED, f"the message has {len(body):,} bytes")
+        try:
+            envelope = decode_envelope(body)
+        except DECODE_ERRORS as error:
+            return self._undecodable(claim, error)
+        if envelope.version != ENVELOPE_VERSION:
+            return self._of_another_version(claim, envelope.version, envelope.task)
+        if claim.stream is not self._stream:
+            self._stream, self._of_queue = claim.stream, claim.stream.kind == "queue"
+        handler = self._find(envelope.task) if self._of_queue else self._serving(claim)
+        if handler is None:
+            return self._unknown(claim, envelope.task)
+        if len(body) > self._max_payload and (refused := self._oversized(claim, envelope)):
+            return refused
+        if claim.expires_us and (expired := self._expired(claim, envelope)):
+            return expired
+        return self._with_arguments(claim, envelope, handler)
+
+    def _with_arguments(self, claim: Claim, envelope: Envelope, handler: Handler) -> Run | FinishedRun:
+        try:
+            if handler.fit is not None:
+                return self._fitted(claim, envelope, handler, handler.fit)
+            args, kwargs = handler.decode(envelope.payload)
+        except PayloadError as error:
+            return self._refuse(claim, DeadReason.INVALID, str(error), envelope.task)
+        except Exception as error:  # a type of the user's may raise whatever it likes when it is made
+            text = f"the arguments cannot be made: {type(error).__name__}: {error}"
+            return self._refuse(claim, DeadReason.INVALID, text, envelope.task)
+        return Run(claim, envelope, handler, args, kwargs, self._resources)
+
+    def _fitted(self, claim: Claim, envelope: Envelope, handler: Handler, fit: Fit) -> Run:
+        run = Run(claim, envelope, handler, (), {}, self._resources)
+        run.args = fit(run, self._acks)
+        return run
+
+    def _unknown(self, claim: Claim, task: str) -> FinishedRun:
+        text = (
+            f"no task called {task!r} is registered here"
+            if self._of_queue
+            else f"nobody here is subscribed as {claim.whole.name}"
+        )
+        return FinishedRun(claim, self._policy.unknown(claim, DeadReason.UNKNOWN_TASK, text), task)
+
+    def _oversized(self, claim: Claim, envelope: Envelope) -> FinishedRun | None:
+        size = len(envelope.payload)
+        if size <= self._max_payload:
+            return None
+        text = f"the payload has {size:,} bytes, more than {self._max_payload:,}"
+        return self._refuse(claim, DeadReason.OVERSIZED, text, envelope.task)
+
+    def _expired(self, claim: Claim, envelope: Envelope) -> FinishedRun | None:
+        if claim.state.begun or self._clock_us(claim) < claim.expires_us:
+            return None
+        # Of an event that came too late nothing is kept: nobody waits for its end.
+        return FinishedRun(claim, Expired(self._policy.mark_us if self._of_queue else 0), envelope.task)
+
+    def _serving(self, claim: Claim) -> Handler | None:
+        subscription = self._registry.serving(claim)
+        return None if subscription is None else subscription.handler
+
+    def _undecodable(self, claim: Claim, error: BaseException) -> FinishedRun:
+        if claim.unreadable:
+            return self._refuse(claim, DeadReason.UNDECODABLE, claim.unreadable)
+        version = _version_of(claim.body)
+        if version is not None and version != ENVELOPE_VERSION:
+            return self._of_another_version(claim, version, "")
+        return self._refuse(claim, DeadReason.UNDECODABLE, f"{type(error).__name__}: {error}")
+
+    def _of_another_version(self, claim: Claim, version: int, task: str) -> FinishedRun:
+        text = f"the message has version {version}; this worker reads version {ENVELOPE_VERSION}"
+        return FinishedRun(claim, self._policy.unknown(claim, DeadReason.UNKNOWN_VERSION, text), task)
+
+    def _refuse(self, claim: Claim, reason: DeadReason, text: str, task: str = "") -> FinishedRun:
+        outcome = self._policy.refused(claim, reason, text)
+        return FinishedRun(claim, outcome, task, failure=outcome.failure)
+
+
+def _version_of(body: bytes) -> int | None:
+    try:
+        decoded = msgspec.msgpack.decode(body)
+    except DECODE_ERRORS:
+        return None
+    first = decoded[0] if isinstance(decoded, list) and decoded else None
+    return first if isinstance(first, int) else None

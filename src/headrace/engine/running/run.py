@@ -1,0 +1,223 @@
+"""One run of one job or event: what `current_job()` gives to a handler and what middleware wraps."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from math import inf
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, cast
+
+import msgspec
+
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.message import Envelope
+from headrace.core.runtime.current_run import under_way
+from headrace.engine.registry import Handler
+from headrace.engine.running.injection.resources import Resources
+from headrace.engine.running.job_log.run_log import RunLog
+from headrace.engine.subscription import group_name
+
+from .slot import Slot
+
+#: Why a run is asked to end before its handler returns.
+Interruption = Literal["timeout", "cancelled", "lost", "shutdown"]
+
+#: Characters that are kept of what a job says of its progress.
+PROGRESS_TEXT = 200
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class Abandoned(BaseException):
+    """A thread was left behind at the end of its worker's grace. No middleware may take it for an error."""
+
+
+class Delegated(Protocol):
+    """A call of a run's function in a child process."""
+
+    def kill(self) -> None: ...
+
+
+class Run(msgspec.Struct, eq=False):
+    """A job in the hands of a handler. A struct, since one is made for every job: defaults cost nothing."""
+
+    claim: Claim
+    envelope: Envelope
+    handler: Handler
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    resources: Resources | None = None
+    timeout: float | None = None
+    timeout_at: float = 0.0  # seconds since 1970
+    interruption: Interruption | None = None
+    ended: bool = False
+    reported: Report | None = None  # how far it has come, as it said last
+    written: Report | None = None  # the one that the store has
+    log: RunLog | None = None  # what it wrote, where the app keeps that and it wrote something
+    settled: bool = False  # its handler has said how it ended
+    value: object = None  # what a handler of batches returned, or
+    error: BaseException | None = None  # raised
+    _said: Callable[[float, str], None] | None = None
+    _asked: Interruption | None = None
+    _slot: Slot | None = None
+    _future: asyncio.Future[Any] | None = None
+    strike_at: float = inf  # when its timeout strikes, on the clock of the loop
+    children: tuple[Delegated, ...] = ()  # its calls in child processes
+    delegated: bool = False  # it has asked for a child
+
+    def __repr__(self) -> str:
+        return f"<Run of {self.task} {self.id} attempt {self.attempt}>"
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.claim.id
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self.envelope.task
+
+    @property
+    def queue(self) -> str:
+        """The queue's name; of an event `topic/group`."""
+        return self.claim.whole.name
+
+    @property
+    def topic(self) -> str | None:
+        """Of an event: the topic's name."""
+        stream = self.claim.whole
+        return stream.topic if stream.kind == "group" else None
+
+    @property
+    def group(self) -> str | None:
+        """Of an event: the name of the group that handles it; a fan-out has none."""
+        stream = self.claim.whole
+        return group_name(stream) or None if stream.kind == "group" else None
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first run, one more after each failure and each crash."""
+        return self.claim.state.attempt
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether an earlier run was cut off, by a crash or a shutdown, and may have done a part."""
+        state = self.claim.state
+        return state.crashes > 0 or state.releases > 0
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.envelope.headers or NO_HEADERS
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the run's timeout strikes; None for a task without one."""
+        return None if self.timeout is None else datetime.fromtimestamp(self.timeout_at, UTC)
+
+    @property
+    def state(self) -> Any:
+        """What the app's lifespan yielded; None for an app without one."""
+        return None if self.resources is None else self.resources.state
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this run should end: cancelled, out of time, its lease lost, or its worker stopping.
+
+        A coroutine is cancelled as well; a plain function in a thread has to ask.
+        """
+        return self.interruption is not None
+
+    async def progress(self, fraction: float, text: str = "") -> None:
+        """Say how far the job has come, from 0 to 1, and what it does; `info()` and listings show it.
+
+        It may be called as often as you like: the latest is kept, and written about twice a second.
+        """
+        self.progress_sync(fraction, text)
+
+    def progress_sync(self, fraction: float, text: str = "") -> None:
+        """The same for plain functions, in threads and in processes."""
+        if not 0.0 <= fraction <= 1.0:
+            raise ValueError(f"progress is a fraction from 0 to 1, not {fraction!r}")
+        if self.ended:
+            return  # said by a thread that the job left behind
+        report = self.reported = Report(self.claim, float(fraction), _printable(text))
+        if self._said is not None:
+            self._said(float(fraction), report.text)
+
+    def tell_progress(self, said: Callable[[float, str], None]) -> None:
+        """From now on `said` is called, in any thread, with what the job says of its progress."""
+        self._said = said
+
+    def begin_on_loop(self, slot: Slot) -> None:
+        """From now on an interruption cancels the task of `slot`."""
+        self._slot = slot
+
+    @property
+    def slot(self) -> Slot:
+        """The slot in which it was begun."""
+        assert self._slot is not None
+        return self._slot
+
+    def begin_in_thread(self, future: asyncio.Future[Any]) -> None:
+        """Until the future is done the run is in a thread, which nothing can stop: it is only told."""
+        self._future = future
+
+    def begin_timeout(self, timeout: float) -> None:
+        self.timeout = timeout
+        self.timeout_at = time.time() + timeout
+
+    def interrupt(self, reason: Interruption) -> None:
+        """Ask the run to end. The last reason counts, but what is cancelled stays so, and what is lost.
+
+        The same reason again says nothing new: a handler that is cleaning up is not cancelled twice for it.
+        """
+        if self.ended or reason == self._asked:
+            return
+        self._asked = reason
+        if reason == "lost" or self.interruption not in ("cancelled", "lost"):
+            self.interruption = reason
+        self.kill_children()
+        self._cancel_slot()
+
+    def _cancel_slot(self, _: object = None) -> None:
+        """Cancel what waits on the event loop: the handler or its middleware. Nothing can stop a thread: when
+        it has ended, the next await of the middleware is cancelled."""
+        if self._slot is None or self.ended:
+            return
+        if self._future is not None and not self._future.done():
+            self._future.add_done_callback(self._cancel_slot)
+        else:
+            self._slot.task.cancel(f"headrace: {self._asked}")
+
+    def kill_children(self) -> None:
+        """End what it has under way in child processes, whoever still waits for that."""
+        for call in self.children:
+            call.kill()
+
+    @property
+    def in_thread(self) -> bool:
+        return self._future is not None and not self._future.done()
+
+    def abandon(self) -> None:
+        """Stop waiting for a thread that did not end in time."""
+        if self._future is not None and not self._future.done():
+            # The middleware gets `Abandoned` instead of a cancellation, and may clean up after it.
+            self._future.remove_done_callback(self._cancel_slot)
+            self._future.set_exception(Abandoned())
+
+
+def _printable(text: str) -> str:
+    """At most so many characters, and only such as every store can keep."""
+    if len(text) > PROGRESS_TEXT:
+        text = text[: PROGRESS_TEXT - 1] + "…"
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
+    return text.replace("\0", " ")
+
+
+current_run: ContextVar[Run] = cast("ContextVar[Run]", under_way)

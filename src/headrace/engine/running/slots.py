@@ -1,0 +1,210 @@
+"""Slots, not tasks: long-lived coroutines that take the next claim and await its handler inline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from math import inf
+from time import perf_counter
+from typing import Any
+
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import FRESH
+
+from .batches import Batches
+from .bundle import Bundle, FinishedBundle
+from .executor import Executor
+from .finished import FinishedRun
+from .slot import Slot
+
+#: After so many seconds with jobs that never suspended a slot lets the event loop turn, so that what was done
+#: is written meanwhile.
+STREAK_SECONDS = 0.001
+
+#: Seconds that a handler has to end after it was cancelled for good.
+STUBBORN = 1.0
+
+#: A slot whose handler suspends wakes this many others: all hundred are awake after a few turns of the loop,
+#: while handlers that never suspend are run by one slot, without waking anybody.
+WAKE = 4
+
+
+class Slots:
+    """`size` slots over one buffer of claims."""
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        executor: Executor,
+        finish: Callable[[list[FinishedRun] | FinishedBundle], None],
+    ) -> None:
+        self.size = size
+        self.ready: deque[Claim] = deque()
+        self.finished = 0
+        self.crowded = False  # claims grew old here beside free slots: what runs never lets go of the loop
+        self.trusted_until = inf  # what is buffered, on the clock of `perf_counter`; then `doubt` is called
+        self.doubt: Callable[[], None] = lambda: None
+        self._executor = executor
+        self._batches = Batches(executor)
+        self._finish = finish
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._suspended = False  # whether a handler has, since a slot last looked
+        self._changed = asyncio.Event()
+
+    @property
+    def free(self) -> int:
+        """How many slots have nothing to do."""
+        return max(0, -self.waiting)
+
+    @property
+    def waiting(self) -> int:
+        """How many buffered claims there is no slot for; below zero: how many slots have nothing to do."""
+        return len(self._executor.running) + len(self.ready) - self.size
+
+    @property
+    def full(self) -> bool:
+        """Whether every slot has a handler that has suspended."""
+        return len(self._executor.running) >= self.size
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is buffered or running."""
+        return not self.ready and not self._executor.running
+
+    def start(self) -> None:
+        for _ in range(self.size):
+            self._begin()
+
+    def put(self, claims: Sequence[Claim], *, later: bool = False) -> None:
+        """Buffer claims and wake a slot, at the next turn of the loop if `later`: whoever goes on asking for
+        more shall have sent that first. Suspects go first: they are never kept waiting in a buffer."""
+        suspects = [claim for claim in claims if claim.state is not FRESH and claim.suspect]
+        if suspects:
+            self.ready.extendleft(suspects)
+            claims = [claim for claim in claims if claim not in suspects]
+        self.ready.extend(claims)
+        if later:
+            asyncio.get_running_loop().call_soon(self._wake, 1)
+        else:
+            self._wake(1)
+
+    def take_back(self, wanted: Callable[[Claim], bool] = lambda claim: True) -> list[Claim]:
+        """Remove buffered claims that no slot has begun."""
+        taken = [claim for claim in self.ready if wanted(claim)]
+        if taken:
+            kept = [claim for claim in self.ready if not wanted(claim)]
+            self.ready.clear()
+            self.ready.extend(kept)
+            self._changed.set()
+        return taken
+
+    async def until_quiet(self, timeout: float) -> bool:
+        """Wait until nothing is buffered or running; False after `timeout` seconds."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        while not self.quiet:
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                return False
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except TimeoutError:
+                return self.quiet
+        return True
+
+    async def stop(self) -> None:
+        """End the slots. A handler that will not end is left behind: nothing can make it."""
+        self._closed = True
+        self._wake(self.size)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STUBBORN)
+
+    def _begin(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._slot(), name="headrace slot")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Slots end when the worker stops. One that was ended by anything else (a handler kept its task and
+        cancelled it later, say) is replaced."""
+        self._tasks.discard(task)
+        if not self._closed:
+            self._begin()
+
+    async def _slot(self) -> None:
+        task: asyncio.Task[None] | None = asyncio.current_task()
+        assert task is not None
+        slot = Slot(task, self._wake_others)
+        turned = perf_counter()  # when the loop did, as far as is known
+        while not self._closed:
+            self._suspended = False
+            if not self.ready:
+                await self._until_woken()
+                turned = perf_counter()
+            elif suspended := self._streak(slot):
+                finished = await suspended
+                self.finished += 1
+                self._finish([finished] if isinstance(finished, FinishedRun) else finished)
+                if self._suspended:  # it need not have: middleware over a handler that does not
+                    turned = perf_counter()
+            if not self.ready:
+                self._changed.set()
+            elif perf_counter() - turned >= STREAK_SECONDS:
+                await asyncio.sleep(0)
+                turned = perf_counter()
+
+    def _streak(self, slot: Slot) -> Coroutine[Any, Any, FinishedRun | FinishedBundle] | None:
+        """Carry out claims until one suspends, and answer what is to be awaited for it; None: nothing is
+        left, or it is time for a turn of the event loop. What ended on the way is handed on together."""
+        ready, run_plain = self.ready, self._executor.run_plain
+        finished: list[FinishedRun] = []
+        now = perf_counter()
+        if now > self.trusted_until:
+            self.doubt()
+        until = now + STREAK_SECONDS
+        try:
+            while ready:
+                ended = run_plain(ready, slot, finished, until) or self._next(slot, finished, until)
+                if isinstance(ended, FinishedRun):
+                    finished.append(ended)
+                elif ended is not None:
+                    return ended
+                if perf_counter() >= until:
+                    break
+            return None
+        finally:
+            if finished:
+                self.finished += len(finished)
+                self._finish(finished)
+
+    def _next(
+        self, slot: Slot, before: list[FinishedRun], until: float
+    ) -> FinishedRun | Coroutine[Any, Any, FinishedRun | FinishedBundle] | None:
+        """The next claim, whatever it is; None: there is none, or no time left after those before it."""
+        if not self.ready or (before and perf_counter() >= until):
+            return None
+        claim = self.ready.popleft()
+        return self._batches.run(claim, slot) if type(claim) is Bundle else self._executor.begin(claim, slot)
+
+    async def _until_woken(self) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append(woken)
+        await woken
+
+    def _wake_others(self) -> None:
+        self._suspended = True
+        if self.ready:
+            self._wake(WAKE)
+        else:
+            self.crowded = False  # whatever was buffered has been begun
+
+    def _wake(self, count: int) -> None:
+        while count and self._idle:
+            woken = self._idle.popleft()
+            if not woken.done():
+                woken.set_result(None)
+                count -= 1

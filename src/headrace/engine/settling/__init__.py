@@ -1,0 +1,1 @@
+"""From a claim to its written outcome."""

@@ -1,0 +1,173 @@
+"""Announces what became of a job or an event, once the store has taken it. Makes no signal that nothing
+listens to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import decode_envelope
+from headrace.core.messages.outcome import Cancelled, Dead, Done, Expired, Outcome, Retry, Snoozed, Verdict
+from headrace.core.runtime.clock import SECOND
+from headrace.core.signals import (
+    EventDied,
+    EventExpired,
+    EventFailed,
+    EventHandled,
+    EventRetrying,
+    EventUnsettled,
+    JobCancelled,
+    JobDied,
+    JobExpired,
+    JobFailed,
+    JobRetrying,
+    JobSucceeded,
+    LeaseLost,
+    Signal,
+)
+from headrace.engine.emitter import Emitter
+from headrace.engine.running.finished import FinishedRun
+from headrace.engine.subscription import group_name
+
+
+class SettlementSignals:
+    """From a settlement and the store's verdict to signals."""
+
+    def __init__(self, emitter: Emitter, *, worker: str) -> None:
+        self._emitter = emitter
+        self._worker = worker
+
+    def settled(self, finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
+        """Announce what was written, and a lease that turned out to be lost.
+
+        `doubtful`: an earlier try to write may have succeeded, so a refusal proves nothing.
+        """
+        if verdict is Verdict.LOST and not doubtful:
+            self._lost(finished)
+        elif verdict is not Verdict.LOST:
+            self.failed(finished)
+            if verdict is Verdict.KEPT:
+                self.ended(finished)
+
+    def _lost(self, finished: FinishedRun) -> None:
+        if not finished.lost:  # else it was announced when the renewal said so
+            self._emitter.emit(LeaseLost(*_names(finished), worker=self._worker))
+
+    def failed(self, finished: FinishedRun) -> None:
+        """Announce the error that a run ended with, if it did."""
+        failure = finished.failure
+        if failure is None:
+            return
+        said: dict[str, Any] = {
+            "attempt": finished.claim.state.attempt,
+            "worker": self._worker,
+            "seconds": finished.seconds,
+            "error_type": failure.error_type,
+            "error": failure.error,
+            "traceback": failure.traceback,
+        }
+        if not _is_event(finished):
+            if JobFailed in self._emitter.wanted:
+                self._emitter.emit(JobFailed(*_names(finished), **said))
+        elif EventFailed in self._emitter.wanted:
+            self._emitter.emit(EventFailed(*_event_names(finished), **said))
+
+    def ended(self, finished: FinishedRun) -> None:
+        """Announce what becomes of it."""
+        is_event = finished.claim.stream.kind == "group"
+        kind = (_EVENT_SIGNALS if is_event else _SIGNALS).get(type(finished.outcome))
+        if kind is not None and kind in self._emitter.wanted:
+            signal = self._event_signal if is_event else self._signal
+            self._emitter.emit(signal(finished, finished.outcome))
+
+    def left_open(self, finished: FinishedRun) -> None:
+        """A manual handler returned and settled nothing."""
+        self._emitter.emit(EventUnsettled(*_event_names(finished), worker=self._worker))
+
+    def _event_signal(self, finished: FinishedRun, outcome: Outcome) -> Signal:
+        names, attempt = _event_names(finished), finished.claim.state.attempt
+        match outcome:
+            case Done():
+                seconds, waited = finished.seconds, _waited(finished.claim)
+                return EventHandled(*names, attempt, self._worker, seconds=seconds, waited=waited)
+            case Retry(delay_us=delay_us):
+                return EventRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why=_why(finished))
+            case Snoozed(delay_us=delay_us):
+                return EventRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why="snoozed")
+            case Dead(reason=reason, failure=failure):
+                return EventDied(
+                    *names,
+                    attempt=attempt,
+                    reason=reason.value,
+                    error_type=failure.error_type,
+                    error=failure.error,
+                    traceback=failure.traceback,
+                )
+            case _:
+                return EventExpired(*names)
+
+    def _signal(self, finished: FinishedRun, outcome: Outcome) -> Signal:
+        names, attempt = _names(finished), finished.claim.state.attempt
+        match outcome:
+            case Done():
+                return JobSucceeded(*names, attempt=attempt, worker=self._worker, seconds=finished.seconds)
+            case Retry(delay_us=delay_us):
+                return JobRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why=_why(finished))
+            case Snoozed(delay_us=delay_us):
+                return JobRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why="snoozed")
+            case Dead(reason=reason, failure=failure):
+                return JobDied(
+                    *names,
+                    attempt=attempt,
+                    reason=reason.value,
+                    error_type=failure.error_type,
+                    error=failure.error,
+                    traceback=failure.traceback,
+                )
+            case Cancelled():
+                return JobCancelled(*names)
+            case _:
+                return JobExpired(*names)
+
+
+_SIGNALS: dict[type, type[Signal]] = {
+    Done: JobSucceeded,
+    Retry: JobRetrying,
+    Snoozed: JobRetrying,
+    Dead: JobDied,
+    Cancelled: JobCancelled,
+    Expired: JobExpired,
+}
+
+
+_EVENT_SIGNALS: dict[type, type[Signal]] = {
+    Done: EventHandled,
+    Retry: EventRetrying,
+    Snoozed: EventRetrying,
+    Dead: EventDied,
+    Expired: EventExpired,
+}
+
+
+def _why(finished: FinishedRun) -> str:
+    failure = finished.failure
+    return f"{failure.error_type}: {failure.error}" if failure else ""
+
+
+def _waited(claim: Claim) -> float:
+    """Seconds from when the event was published, which stands in its envelope."""
+    return max(0, claim.claimed_us - decode_envelope(claim.body).enqueued_us) / SECOND
+
+
+def _is_event(finished: FinishedRun) -> bool:
+    return finished.claim.stream.kind == "group"
+
+
+def _event_names(finished: FinishedRun) -> tuple[str, str, str, str]:
+    """The id, the kind, the topic, and the group: none for a fan-out."""
+    stream = finished.claim.whole
+    return finished.claim.id, finished.task, stream.topic, group_name(stream)
+
+
+def _names(finished: FinishedRun) -> tuple[str, str, str]:
+    return finished.claim.id, finished.task, finished.claim.whole.name

@@ -1,0 +1,154 @@
+"""Writes outcomes in batches: whatever came while the last write was under way. Then it closes the claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.core.errors import BackendUnavailable, RequestRefused
+from headrace.core.messages.message import FRESH
+from headrace.core.messages.outcome import Done, Released, Verdict
+from headrace.core.signals import JobSucceeded
+from headrace.engine.emitter import Emitter
+from headrace.engine.intake.worker_readers import WorkerReaders
+from headrace.engine.running.finished import FinishedRun
+from headrace.engine.service import Service
+from headrace.engine.streams import StreamRouter
+
+from .held_claims import HeldClaims
+from .in_flight import InFlight
+from .settlement_signals import SettlementSignals
+from .traffic_counter import TrafficCounter
+
+#: Settlements in one write.
+BATCH = 500
+
+# Looked up once: a member of an enumeration is slower to get at than a global name.
+_KEPT = Verdict.KEPT
+
+
+class Settler:
+    """No timers: a lone outcome is written at once, a flood in hundreds."""
+
+    def __init__(
+        self,
+        backend: StreamRouter,
+        *,
+        in_flight: InFlight,
+        held: HeldClaims,
+        readers: WorkerReaders,
+        signals: SettlementSignals,
+        traffic: TrafficCounter,
+        emitter: Emitter,
+    ) -> None:
+        self.processed = 0
+        self.released = 0
+        self._backend = backend
+        self._in_flight = in_flight
+        self._held = held
+        self._readers = readers
+        self._signals = signals
+        self._traffic = traffic
+        self._emitter = emitter
+        self._doubtful = False  # the last write failed: some of it may have been carried out
+        self._service = Service("settler", self._step, emitter=emitter, poked=in_flight.arrived)
+        self.start = self._service.start
+        self.stop = self._service.stop
+
+    async def _step(self) -> float | None:
+        if not self._in_flight.unwritten:
+            self._in_flight.nothing_to_write()
+            return 3600.0  # the next outcome ends the pause
+        doubtful, self._doubtful = self._doubtful, False
+        try:
+            await self._write(self._in_flight.unwritten[:BATCH], doubtful)
+        except BackendUnavailable:
+            self._doubtful = True
+            raise
+        return None
+
+    async def _write(self, batch: list[FinishedRun], doubtful: bool) -> None:
+        try:
+            verdicts = await self._backend.settle(batch)
+        except Exception as error:
+            if _is_away(error):
+                raise
+            await self._write_apart(batch)
+        else:
+            self._conclude(batch, verdicts, doubtful)
+
+    async def _write_apart(self, batch: list[FinishedRun]) -> None:
+        """One of them is to blame: each alone, so that the others do not suffer."""
+        trouble: Exception | None = None
+        for finished in batch:
+            try:
+                written, verdicts = finished, await self._backend.settle([finished])
+            except Exception as error:
+                if _is_away(error):
+                    raise
+                written, verdicts = await self._bury(finished, error, alone=finished is batch[0])
+                trouble = error
+            self._conclude([written], verdicts, doubtful=True)
+        if trouble is not None:
+            raise trouble
+
+    async def _bury(
+        self, finished: FinishedRun, error: Exception, *, alone: bool
+    ) -> tuple[FinishedRun, list[Verdict]]:
+        """How it ended will never be written: to the dead letters with it. `alone`: nothing was written
+        since the store began to refuse."""
+        buried = self._in_flight.refuse(finished, error)
+        try:
+            return buried, await self._backend.settle([buried])
+        except Exception as another:
+            if _is_away(another):
+                raise
+            if alone and isinstance(another, RequestRefused):
+                # Perhaps it refuses everything, and will not for ever. The next try begins with another one.
+                self._in_flight.put_last()
+                raise
+            # Let its lease run out, so that it is found and counted.
+            return finished, [Verdict.LOST]
+
+    def _conclude(self, batch: list[FinishedRun], verdicts: list[Verdict], doubtful: bool) -> None:
+        """The store has answered. `doubtful`: an earlier try to write may have been carried out unseen."""
+        del self._in_flight.unwritten[: len(batch)]
+        pairs: Iterable[tuple[FinishedRun, Verdict]] = zip(batch, verdicts, strict=True)
+        if not self._readers.limited and JobSucceeded not in self._emitter.wanted:
+            # Nearly all: jobs that succeed the first time, and nothing listens to that.
+            rest = [
+                (each, verdict)
+                for each, verdict in pairs
+                if verdict is not _KEPT or type(each.outcome) is not Done or each.claim.state is not FRESH
+            ]
+            special = {each.claim for each, _ in rest}
+            self._close_plain([each for each in batch if each.claim not in special] if rest else batch)
+            pairs = rest
+        for finished, verdict in pairs:
+            self._close(finished, verdict, doubtful)
+        self._readers.room()
+
+    def _close_plain(self, batch: list[FinishedRun]) -> None:
+        self._held.drop_fresh(batch)
+        self._traffic.count_done(batch)
+        self.processed += len(batch)
+
+    def _close(self, finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
+        """Let go of a claim, count it, tell its reader, and announce what became of it."""
+        self._held.drop(finished.claim)
+        if isinstance(finished.outcome, Released):
+            self.released += 1
+        else:
+            self.processed += 1
+        if verdict is _KEPT:
+            self._traffic.count(finished)
+        reader = self._readers.of(finished.claim)
+        if reader is not None:
+            reader.written(finished)
+        if finished.claim.suspect:
+            self._readers.look_again()  # the next suspect may be taken now, by any of the readers
+        self._signals.settled(finished, verdict, doubtful)
+
+
+def _is_away(error: Exception) -> bool:
+    """Whether it says nothing of what was to be written: the same may be taken later."""
+    return isinstance(error, BackendUnavailable) and not isinstance(error, RequestRefused)

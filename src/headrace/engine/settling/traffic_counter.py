@@ -1,0 +1,71 @@
+"""Counts what became of messages, and writes the counts about once a second."""
+
+from __future__ import annotations
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
+from headrace.core.messages.outcome import Dead, Done
+from headrace.core.records.traffic import Tally
+from headrace.engine.emitter import Emitter
+from headrace.engine.running.finished import FinishedRun
+from headrace.engine.service import Service
+from headrace.engine.streams import StreamRouter
+
+#: Seconds between two writes.
+EVERY = 1.0
+
+
+class TrafficCounter:
+    """What is not written when the process dies is not counted: it is for plots."""
+
+    def __init__(self, backend: StreamRouter, *, emitter: Emitter) -> None:
+        self._backend = backend
+        self._counts: dict[Stream, list[int]] = {}
+        self._stream: Stream | None = None  # of the last one, and its counts: mostly the next is of the same
+        self._current: list[int] = []
+        self._service = Service("traffic", self._step, emitter=emitter)
+        self.start = self._service.start
+
+    def count(self, finished: FinishedRun) -> None:
+        """The store has written this one."""
+        if finished.claim.stream is not self._stream:
+            self._look_at(finished.claim)
+        outcome = finished.outcome
+        if type(outcome) is Done:
+            self._current[0] += 1
+        else:
+            self._current[1] += finished.failure is not None
+            self._current[2] += type(outcome) is Dead
+
+    def count_done(self, batch: list[FinishedRun]) -> None:
+        """The store has written these, and all went well."""
+        if not batch:
+            return
+        self._look_at(batch[0].claim)
+        if not [each for each in batch if each.claim.stream is not self._stream]:  # as nearly always
+            self._current[0] += len(batch)
+        else:
+            for finished in batch:
+                self.count(finished)
+
+    def _look_at(self, claim: Claim) -> None:
+        self._stream = claim.stream
+        self._current = self._counts.setdefault(claim.whole, [0, 0, 0])
+
+    async def stop(self) -> None:
+        await self._service.stop()
+        try:
+            await self._write()
+        except BackendUnavailable:
+            pass  # the store is away: the last counts are lost
+
+    async def _step(self) -> float | None:
+        await self._write()
+        return EVERY
+
+    async def _write(self) -> None:
+        counts, self._counts, self._stream = self._counts, {}, None
+        tallies = [Tally(stream, *numbers) for stream, numbers in counts.items() if any(numbers)]
+        if tallies:
+            await self._backend.tally(tallies)

@@ -1,0 +1,1 @@
+"""Duties of a worker, each with an interval."""

@@ -1,0 +1,66 @@
+"""When messages of a worker's streams are due, as far as it knows: it asks only where something is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from headrace.core.messages.message import Stream
+from headrace.core.rules.rotation import FEW, Rotation
+from headrace.core.runtime.clock import SECOND
+
+#: Seconds between two looks at streams where nothing is known to be due, for announcements that went missing.
+LOOK = 5.0
+
+#: Seconds by which something may be due earlier than was said: if it is more, the store's clock was moved.
+STEP = 1.0
+
+
+class DueTimes:
+    def __init__(self) -> None:
+        self._due_at: dict[Stream, float] = {}
+        self._announced: set[Stream] = set()
+        self._rotation: Rotation[Stream] = Rotation()
+        self._looked_at = -inf
+
+    def heed(self, stream: Stream | None) -> None:
+        """Something was scheduled that is due sooner; None: announcements may have been missed."""
+        if stream is None:
+            self._due_at.clear()
+        else:
+            self._announced.add(stream)
+
+    def choose(self, streams: Sequence[Stream]) -> list[Stream]:
+        """Where something is due or may be, and now and then some others. Few streams are all asked."""
+        announced, self._announced = self._announced, set()
+        if len(streams) <= FEW:
+            return list(streams)
+        now = time.monotonic()
+        chosen = [
+            stream for stream in streams if stream in announced or self._due_at.get(stream, -inf) <= now
+        ]
+        if now >= self._looked_at + LOOK:
+            self._looked_at = now
+            chosen += self._rotation.some([stream for stream in streams if stream not in chosen])
+        return chosen
+
+    def forget(self, asked: Sequence[Stream]) -> None:
+        """They were not answered."""
+        for stream in asked:
+            self._due_at.pop(stream, None)
+
+    def note(self, asked: Sequence[Stream], due_in_us: Mapping[Stream, int]) -> None:
+        """What the store said of those that were asked; who is not named has nothing that is due."""
+        now = time.monotonic()
+        for stream in asked:
+            due_at = now + due_in_us.get(stream, inf) / SECOND
+            if due_at < self._due_at.get(stream, -inf) - STEP and stream not in self._announced:
+                self._due_at.clear()
+            self._due_at[stream] = due_at
+
+    def seconds_left(self) -> float:
+        """Until something is due that is known of, or it is time for a look."""
+        now = time.monotonic()
+        soonest = min(self._due_at.values(), default=inf)
+        return max(0.0, min(soonest - now, LOOK))

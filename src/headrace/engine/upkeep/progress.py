@@ -1,0 +1,56 @@
+"""Writes how far running jobs have come and what they logged: what has changed since last time, together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from headrace.core.messages.claim import Claim, Report
+from headrace.engine.emitter import Emitter
+from headrace.engine.running.outcome_policy import OutcomePolicy
+from headrace.engine.running.run import Run
+from headrace.engine.service import Service
+from headrace.engine.streams import StreamRouter
+
+#: Seconds between two writes, however often jobs say how far they are.
+REPORT_EVERY = 0.5
+
+#: Reports written in one step of the store.
+BATCH = 500
+
+
+class ProgressWriter:
+    def __init__(
+        self, backend: StreamRouter, *, running: Mapping[Claim, Run], policy: OutcomePolicy, emitter: Emitter
+    ) -> None:
+        self._backend = backend
+        self._running = running
+        self._policy = policy
+        self._service = Service("progress", self._report, emitter=emitter)
+        self.start = self._service.start
+        self.stop = self._service.stop
+
+    async def _report(self) -> float | None:
+        changed = [run for run in self._running.values() if run.reported is not run.written or _wrote(run)]
+        for start in range(0, len(changed), BATCH):
+            batch = [(run, run.reported) for run in changed[start : start + BATCH]]
+            try:
+                await self._backend.report([self._whole(run, said) for run, said in batch])
+            except BaseException:
+                for run, _ in batch:
+                    if run.log is not None:
+                        run.log.unwritten = True
+                raise
+            for run, said in batch:
+                run.written = said  # what was said meanwhile is another, and goes with the next
+        return REPORT_EVERY
+
+    def _whole(self, run: Run, said: Report | None) -> Report:
+        """A report counts instead of the one before, so it says everything."""
+        said = said or Report(run.claim)
+        return said if run.log is None else msgspec.structs.replace(said, log=self._policy.log_of(run))
+
+
+def _wrote(run: Run) -> bool:
+    return run.log is not None and run.log.unwritten

@@ -1,0 +1,109 @@
+"""Recovers messages whose lease ran out: their worker is gone."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND, SystemClock, microseconds
+from headrace.core.signals import ClockStepped, EventDied, EventRecovered, JobDied, JobRecovered, Signal
+from headrace.core.store import Recovery
+from headrace.engine.emitter import Emitter
+from headrace.engine.intake.served_streams import ServedStreams
+from headrace.engine.service import Service
+from headrace.engine.streams import StreamRouter
+
+from .leases import Leases
+
+#: Messages recovered in one step of the store.
+RECLAIM_BATCH = 100
+
+#: In each lease the fleet looks so often for those that ran out.
+RECLAIMS = 5
+
+#: In so much of a lease one can run out: when it began, the last renewal was a while ago.
+LONG_GAP = 0.8
+
+
+class LeaseRecovery:
+    """Looks a few times in each lease; when the lease becomes another, at once."""
+
+    def __init__(
+        self, backend: StreamRouter, served: ServedStreams, *, leases: Leases, emitter: Emitter
+    ) -> None:
+        self._backend = backend
+        self._served = served
+        self._leases = leases
+        self._emitter = emitter
+        self._elapsed_us = SystemClock().elapsed_us
+        self._reached_us: int | None = None  # when a look last got through
+        self._refused = False  # it was refused since then
+        service = Service("recovery", self._reclaim, emitter=emitter)
+        self.start, self.stop, self.poke = service.start, service.stop, service.poke
+        leases.on_change(service.poke)
+
+    async def _reclaim(self) -> float | None:
+        every = self._leases.shortest / RECLAIMS
+        asked_us = self._elapsed_us()
+        try:
+            reclaimed = await self._backend.reclaim(
+                list(self._served.claimed),
+                limit=RECLAIM_BATCH,
+                every_us=microseconds(every),
+                after_outage=self._was_away(),
+            )
+        except Exception:
+            self._refused = True
+            raise
+        self._reached_us, self._refused = asked_us, False  # the answer may have been long in coming
+        if reclaimed.stepped_us:
+            self._emitter.emit(ClockStepped(reclaimed.stepped_us / SECOND))
+        for recovery in reclaimed.recovered:
+            self._announce(recovery)
+        if reclaimed.more:
+            return None
+        # Whoever has the turn keeps it. The others look later, and so take over when it is gone.
+        return every * (random.uniform(1.0, 2.0) if reclaimed.others_turn else random.uniform(0.95, 1.05))
+
+    def _was_away(self) -> bool:
+        """Whether this comes after an outage: only refusals for half a lease, or a gap since this loop last
+        got through in which a lease can run out, whatever made it: a stopped process, a machine asleep."""
+        if self._reached_us is None:
+            return False
+        lease, gap = self._leases.shortest, (self._elapsed_us() - self._reached_us) / SECOND
+        return gap > LONG_GAP * lease or (self._refused and gap >= lease / 2)
+
+    def _announce(self, recovery: Recovery) -> None:
+        signal = recovered_event(recovery) if recovery.stream.kind == "group" else recovered(recovery)
+        if signal is not None:
+            self._emitter.emit(signal)
+
+
+def recovered(recovery: Recovery) -> Signal | None:
+    """What is said of a job that was taken from a worker that is gone."""
+    names = recovery.id, recovery.task, recovery.stream.name
+    if recovery.status is JobStatus.DEAD:
+        return JobDied(*names, **_death(recovery))
+    if recovery.status is JobStatus.QUEUED:
+        return JobRecovered(*names, crashes=recovery.crashes, worker=recovery.worker)
+    return None
+
+
+def recovered_event(recovery: Recovery) -> Signal | None:
+    """The same of an event."""
+    stream = recovery.stream
+    names = recovery.id, recovery.task, stream.topic, stream.group
+    if recovery.status is JobStatus.DEAD:
+        return EventDied(*names, **_death(recovery))
+    return EventRecovered(*names, crashes=recovery.crashes, worker=recovery.worker)
+
+
+def _death(recovery: Recovery) -> dict[str, Any]:
+    return {
+        "attempt": recovery.crashes,
+        "reason": DeadReason.CRASHED.value,
+        "error_type": "",
+        "error": f"its worker was lost {recovery.crashes} times, last {recovery.worker}",
+    }

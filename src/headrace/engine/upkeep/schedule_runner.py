@@ -1,0 +1,155 @@
+"""Fires the schedules of a worker's queues. Every worker does, and the store lets one succeed: see
+`core/schedules/schedule_record.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from headrace.core.messages.message import EXPIRED_MARK_US, Message, Stream
+from headrace.core.rules.rotation import Rotation
+from headrace.core.runtime.clock import SECOND
+from headrace.core.schedules.schedule import Firing, Schedule, decode_schedule, due, message_at, next_after
+from headrace.core.schedules.schedule_record import (
+    ScheduleRecord,
+    ScheduleSwap,
+    Timetable,
+    advance,
+    establish,
+)
+from headrace.core.signals import BackendError, JobEnqueued
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.engine.emitter import Emitter
+from headrace.engine.service import Service
+from headrace.engine.streams import StreamRouter
+
+from .schedule_precedence import SchedulePrecedence
+
+#: Seconds. It sleeps until the next moment; these are for announcements that went missing.
+LOOK, LOOK_IDLE = 5.0, 30.0
+
+#: Seconds after another worker was first.
+BEATEN = 0.05
+
+
+class ScheduleRunner:
+    """All times are the store's: how far this machine's clock is off makes no difference."""
+
+    def __init__(
+        self,
+        backend: StreamRouter,
+        streams: Sequence[Stream],
+        declared: Iterable[Schedule],
+        *,
+        emitter: Emitter,
+        mark_us: int = EXPIRED_MARK_US,
+    ) -> None:
+        self._backend = backend
+        self._streams = tuple(streams)
+        self._declared = {
+            (stream, each.name): each
+            for each in declared
+            if (stream := Stream("queue", each.queue)) in self._streams
+        }
+        self._precedence = SchedulePrecedence(backend, self._declared)
+        self._emitter = emitter
+        self._mark_us = mark_us
+        self._service = Service("schedule runner", self._look, emitter=emitter)
+        self.start = self._service.start
+        self.stop = self._service.stop
+        self.poke = self._service.poke
+        self._with_records: set[Stream] = set()
+        self._announced: set[Stream] = set(self._streams)
+        self._rotation: Rotation[Stream] = Rotation()
+
+    def heed(self, stream: Stream | None) -> None:
+        """A schedule was added, changed or removed; None: anywhere."""
+        self._announced.update(self._streams if stream is None else (stream,))
+        self._service.poke()
+
+    def _streams_to_look_at(self) -> list[Stream]:
+        """Those that have schedules, or may have new ones; of many others some in turns."""
+        some = {*self._rotation.some(self._streams), *self._announced, *self._with_records}
+        some.update(stream for stream, _ in self._declared)
+        self._announced = set()
+        return [stream for stream in self._streams if stream in some]
+
+    @property
+    def timings(self) -> tuple[str, ...]:
+        """By which timetables it fires, as its worker announces them."""
+        return self._precedence.own
+
+    async def _look(self) -> float | None:
+        """Fire what is due; answers seconds until something may be due again."""
+        streams = self._streams_to_look_at()
+        try:
+            table = await self._backend.schedules(streams)
+        except BaseException:
+            self._announced.update(streams)
+            raise
+        self._with_records.difference_update(streams)
+        self._with_records.update(record.stream for record in table.records)
+        if await self._establish(table) or await self._precedence.bring_in(table):
+            return None
+        pause = LOOK if table.records else LOOK_IDLE
+        firings: list[ScheduleSwap] = []
+        for schedule, record in self._standing(table):
+            plan = self._plan(schedule, record, table.now_us)
+            if isinstance(plan, Firing):
+                messages = [self._message(schedule, moment_us, table.now_us) for moment_us in plan.moments]
+                firings.append(advance(record, plan.until_us, messages))
+            else:
+                pause = min(pause, plan)
+        if not firings:
+            return pause
+        return 0.0 if await self._fire(firings) else min(pause, BEATEN)
+
+    async def _establish(self, table: Timetable) -> bool:
+        """Make records for declared schedules that have none; whether there were such."""
+        known = {(record.stream, record.name) for record in table.records}
+        missing = [establish(stream, name) for stream, name in self._declared.keys() - known]
+        if missing:
+            await self._backend.swap_schedules(missing)
+        return bool(missing)
+
+    def _standing(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
+        for record in table.records:
+            schedule = self._declared.get((record.stream, record.name)) or _read(record)
+            if schedule is not None and not record.paused and self._precedence.holds(record):
+                yield schedule, record
+
+    def _plan(self, schedule: Schedule, record: ScheduleRecord, now_us: int) -> Firing | float:
+        """What is due, or seconds until something is."""
+        try:
+            firing = due(schedule, record.last_us, now_us)
+            upcoming = next_after(schedule.timing, record.last_us)
+        except Exception as error:
+            # Such as a zone that this machine does not know. The other schedules must go on.
+            text = f"schedule {schedule.name}: {type(error).__name__}: {error}"
+            self._emitter.emit(BackendError(service="schedule runner", error=text, delay=LOOK))
+            return LOOK
+        if firing is not None:
+            return firing
+        return LOOK if upcoming is None else (upcoming - now_us) / SECOND
+
+    async def _fire(self, firings: Sequence[ScheduleSwap]) -> bool:
+        """Whether one succeeded. They go together, so that a store may write them together."""
+        answers = await self._backend.swap_schedules(firings)
+        fired = [firing for firing, answer in zip(firings, answers, strict=True) if answer.done]
+        if JobEnqueued in self._emitter.wanted:
+            for firing in fired:
+                for message in firing.messages:
+                    self._emitter.emit(JobEnqueued(message.id, message.task, firing.stream.name))
+        return bool(fired)
+
+    def _message(self, schedule: Schedule, moment_us: int, now_us: int) -> Message:
+        return msgspec.structs.replace(message_at(schedule, moment_us, now_us), mark_us=self._mark_us)
+
+
+def _read(record: ScheduleRecord) -> Schedule | None:
+    """A schedule that is stored whole; None for one that only other code declares, or of a newer version."""
+    try:
+        return None if record.definition is None else decode_schedule(record.definition)
+    except DECODE_ERRORS:
+        return None

@@ -1,0 +1,65 @@
+"""Keeps the topics of a worker in order: trims them, and announces groups that hold them up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.core.messages.message import Stream
+from headrace.core.signals import GroupPassed, GroupStalled, OrderDisputed, TopicHeld
+from headrace.core.topics.topic import Tended
+from headrace.engine.emitter import Emitter
+from headrace.engine.intake.served_streams import ServedStreams
+from headrace.engine.service import Service
+from headrace.engine.streams import StreamRouter
+from headrace.engine.subscription import Subscription
+
+#: Seconds between two rounds.
+KEEP_EVERY = 5.0
+
+#: Events of a topic that are trimmed in one step of the store.
+TRIM_BATCH = 1000
+
+
+class TopicKeeping:
+    def __init__(
+        self,
+        backend: StreamRouter,
+        subscriptions: Sequence[Subscription],
+        served: ServedStreams,
+        *,
+        emitter: Emitter,
+    ) -> None:
+        self._backend = backend
+        self._rules = {each.topic: each.rules for each in subscriptions}
+        self._served = served
+        self._emitter = emitter
+        self._announced: set[tuple[type, Stream]] = set()
+        service = Service("topic keeper", self._keep, emitter=emitter)
+        self.start, self.stop = service.start, service.stop
+
+    async def _keep(self) -> float | None:
+        for topic, rules in self._rules.items():
+            if rules is not None:
+                await self._backend.arrange(Stream("topic", topic), rules)
+        tended = await self._backend.tend(list(self._served.groups), limit=TRIM_BATCH)
+        self._announce(tended)
+        return None if tended.more else KEEP_EVERY * random.uniform(0.8, 1.2)
+
+    def _announce(self, tended: Tended) -> None:
+        """Once for each group, until it is otherwise."""
+        found = {
+            TopicHeld: tended.holding,
+            GroupPassed: tended.passed,
+            OrderDisputed: tended.disputed,
+            GroupStalled: tended.stalled,
+        }
+        signals: dict[tuple[type, Stream], Any] = {
+            (kind, stream): kind(stream.topic, stream.group)
+            for kind, streams in found.items()
+            for stream in streams
+        }
+        for key in signals.keys() - self._announced:
+            self._emitter.emit(signals[key])
+        self._announced = set(signals)

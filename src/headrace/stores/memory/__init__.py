@@ -1,0 +1,27 @@
+"""The reference store: the contract in plain Python, in the memory of one process."""
+
+from __future__ import annotations
+
+from headrace.core.errors import ConfigurationError
+from headrace.core.runtime.clock import Clock
+from headrace.core.store import Backend
+from headrace.core.values.names import PATTERN
+
+from .shared_state import Store, shared_store
+from .store import MemoryBackend
+
+
+def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Backend:
+    """`memory://` is a store of this backend alone, `memory://name` one that the process shares."""
+    name = url.removeprefix("memory://")
+    if name and not PATTERN.fullmatch(name):
+        raise ConfigurationError(
+            f"{url!r} is not a memory store: write memory://, or memory://name for one that is shared in the"
+            " process, with nothing behind the name"
+        )
+    if durability != "default":
+        raise ConfigurationError(
+            f"durability {durability!r} is not to be had in memory: leave it at 'default'"
+        )
+    store = shared_store(namespace, name) if name else Store()
+    return MemoryBackend(store, name=name, clock=clock)

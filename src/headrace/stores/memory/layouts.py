@@ -1,0 +1,31 @@
+"""Which parts streams have, in memory."""
+
+from __future__ import annotations
+
+from headrace.core.messages.message import Stream
+from headrace.core.records.control import LayoutOrder
+from headrace.core.rules.layout import WHOLE, Layout
+
+from .shared_state import Store
+
+
+class MemoryLayouts:
+    _store: Store
+
+    async def layout(self, stream: Stream) -> Layout:
+        with self._store.lock:
+            return self._store.layouts.get(stream, WHOLE)
+
+    async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
+        with self._store.lock:
+            stored = self._store.layouts.get(stream, WHOLE)
+            if stored != expected or new == stored or self._is_fixed(stream, stored):
+                return stored
+            self._store.layouts[stream] = new
+            self._store.shelf(stream).sealed = new.sealed
+            self._store.announce(LayoutOrder(stream))
+            return new
+
+    def _is_fixed(self, stream: Stream, stored: Layout) -> bool:
+        shelf = self._store.shelves.get(stream)
+        return stream.kind == "topic" and stored == WHOLE and shelf is not None and shelf.established

@@ -1,0 +1,378 @@
+"""The verbs of the contract: each takes the lock once, lets the store do its step, and waits outside it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from itertools import count
+from time import monotonic
+
+import msgspec
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.message import Batch, Stream
+from headrace.core.messages.outcome import Settlement, Verdict
+from headrace.core.records.control import Order, Standing
+from headrace.core.records.findings import Finding, ok
+from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+from headrace.core.records.traffic import Tally, TrafficRecord
+from headrace.core.runtime.clock import Clock, ClockWatch
+from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
+from headrace.core.store import (
+    PURGED_MARKS,
+    Answer,
+    CancelAnswer,
+    DeadFilter,
+    LeaseKeeper,
+    PartitionedStore,
+    Promoted,
+    Reclaimed,
+    Renewal,
+    ReplayAnswer,
+    Wanted,
+)
+from headrace.core.topics.topic import (
+    Reading,
+    Start,
+    Tended,
+    TopicRecord,
+    TopicRules,
+)
+from headrace.stores.memory.streams.stream_state import Shelf
+
+from .layouts import MemoryLayouts
+from .shared_state import ClaimLimits, Listener, Store
+from .topic_views import reading_of, record_of_topic
+from .views import counts_of, end_of, page_of_dead, page_of_records, record_of
+from .waiter import Bell
+
+#: A bell, and every set that it is in.
+Hung = tuple[Bell[None], list[set[Bell[None]]]]
+
+
+class MemoryBackend(MemoryLayouts, PartitionedStore):
+    def __init__(self, store: Store, *, name: str, clock: Clock) -> None:
+        self._store = store
+        self._lock = store.lock
+        self._name = name
+        self._now_us = clock.now_us
+        self._watch = ClockWatch(clock.elapsed_us)
+        self._turns = count(1)
+        self._waiting: defaultdict[str, set[Bell[None]]] = defaultdict(set)  # claims and readers
+        self._woken: set[str] = set()
+        self._watching: set[Bell[Record | None]] = set()
+        self._wants_order: dict[Stream, bool] = {}  # of the groups that were joined here
+
+    @property
+    def description(self) -> str:
+        return f"memory ({self._name or 'private'})"
+
+    def twin(self) -> MemoryBackend:
+        twin = copy(self)
+        twin._waiting, twin._woken, twin._watching = defaultdict(set), set(), set()
+        return twin
+
+    async def open(self) -> None:
+        """There is nothing to connect to."""
+
+    async def close(self) -> None:
+        for consumer, bells in self._waiting.items():
+            if bells:
+                self.wake(consumer)
+        for watching in self._watching:
+            watching.ring(BackendUnavailable("the memory store was closed while somebody waited for it"))
+
+    # --- the path of a message ---------------------------------------------------------------------------
+
+    async def ensure(self, source: Stream, lease_us: int) -> int | None:
+        with self._lock:
+            return self._store.ensure(source, lease_us, self._now_us())
+
+    async def remove_stream(self, stream: Stream) -> bool:
+        with self._lock:
+            return self._store.remove(stream)
+
+    async def append(self, batch: Batch) -> list[Answer]:
+        with self._lock:
+            return self._store.shelf(batch.stream).append(batch, self._now_us())
+
+    async def claim(
+        self,
+        sources: Sequence[Stream],
+        *,
+        consumer: str,
+        limit: int,
+        suspects: int,
+        children: int | None = None,
+        wait: float,
+    ) -> list[Claim]:
+        wanted = ClaimLimits(next(self._turns), limit, suspects, limit if children is None else children)
+        until = monotonic() + wait
+        while True:
+            with self._lock:
+                claims = self._store.take(sources, wanted, consumer, self._now_us())
+                left = until - monotonic()
+                if self._was_woken(consumer) or claims or left <= 0:
+                    return claims
+                # Hung up under the same lock, so that nothing can arrive in between unnoticed.
+                hung = self._hang_bell(list(sources), consumer)
+            await self._heard(hung, left)
+
+    def _was_woken(self, consumer: str) -> bool:
+        woken = consumer in self._woken
+        self._woken.discard(consumer)
+        return woken
+
+    def _hang_bell(self, streams: Sequence[Stream], consumer: str) -> Hung:
+        bell: Bell[None] = Bell()
+        places = [self._waiting[consumer], *map(self._store.bells, streams)]
+        for place in places:
+            place.add(bell)
+        return bell, places
+
+    async def _heard(self, hung: Hung, timeout: float) -> None:
+        """Wait for the bell, and take it down wherever it hangs."""
+        bell, places = hung
+        try:
+            await bell.heard(timeout, otherwise=None)
+        finally:
+            with self._lock:
+                for place in places:
+                    place.discard(bell)
+
+    def wake(self, consumer: str) -> None:
+        self._woken.add(consumer)
+        for bell in self._waiting[consumer]:
+            bell.ring(None)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        with self._lock:
+            return self._store.settle(settlements, self._now_us())
+
+    async def report(self, reports: Sequence[Report]) -> None:
+        with self._lock:
+            now_us = self._now_us()
+            for report in reports:
+                self._store.shelf(report.claim.stream).report(report, now_us)
+
+    def lease_keeper(self) -> LeaseKeeper:
+        return MemoryLeaseKeeper(self._store, self._now_us)
+
+    # --- upkeep ------------------------------------------------------------------------------------------
+
+    async def reclaim(
+        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+    ) -> Reclaimed:
+        with self._lock:
+            now_us = self._now_us()
+            stepped_us = self._watch.step_us(now_us, self._watch.elapsed_us())
+            if stepped_us or after_outage:
+                self._store.restart_leases(list(sources), now_us)
+            reclaimed = self._store.reclaim(sources, limit, now_us)
+            return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
+
+    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
+        with self._lock:
+            return self._store.promote(sources, limit, self._now_us())
+
+    async def prune(self, *, limit: int) -> int:
+        with self._lock:
+            return self._store.prune(limit, self._now_us())
+
+    async def heartbeat(
+        self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
+    ) -> Standing:
+        with self._lock:
+            if not leaving:
+                self._store.beat(worker, self._now_us())
+                return self._store.standing([stream for streams in readers.values() for stream in streams])
+            self._store.forget_worker(worker.consumer)
+        for consumer in readers:
+            self._waiting.pop(consumer, None)
+            self._woken.discard(consumer)
+        return Standing()
+
+    async def tally(self, tallies: Sequence[Tally]) -> None:
+        with self._lock:
+            self._store.traffic.add(tallies, self._now_us())
+
+    async def traffic(self, minutes: int) -> list[TrafficRecord]:
+        with self._lock:
+            return self._store.traffic.records(minutes, self._now_us())
+
+    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
+        listener = Listener(hear)
+        with self._lock:
+            self._store.listeners.add(listener)
+
+        def stop() -> None:
+            listener.silence()
+            with self._lock:
+                self._store.listeners.discard(listener)
+
+        return stop
+
+    # --- schedules ---------------------------------------------------------------------------------------
+
+    async def schedules(self, streams: Sequence[Stream]) -> Timetable:
+        with self._lock:
+            shelves = [self._store.shelf(stream) for stream in streams]
+            records = tuple(record for shelf in shelves for record in shelf.schedules.values())
+            return Timetable(self._now_us(), records)
+
+    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        with self._lock:
+            now_us = self._now_us()
+            return [self._store.swap_schedule(swap, now_us) for swap in swaps]
+
+    # --- topics and groups -------------------------------------------------------------------------------
+
+    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
+        with self._lock:
+            self._store.topic(topic).arrange(rules)
+
+    async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
+        self._wants_order[group] = ordered
+        with self._lock:
+            return self._store.join(group, start, ordered=ordered, now_us=self._now_us())
+
+    async def read(
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+    ) -> Reading:
+        until = monotonic() + wait
+        while True:
+            with self._lock:
+                log = self._store.topic(topic).log
+                after = log.position(after) if isinstance(after, Start) else after
+                reading = reading_of(log, after, limit, self._now_us())
+                left = until - monotonic()
+                if self._was_woken(consumer) or reading.entries or left <= 0:
+                    return reading
+                hung = self._hang_bell([topic], consumer)
+            await self._heard(hung, left)
+
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+        with self._lock:
+            return self._store.tend(groups, self._wants_order, limit, self._now_us())
+
+    async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
+        with self._lock:
+            return [record_of_topic(topic, self._now_us()) for topic in self._store.topics(names)]
+
+    async def reset(self, group: Stream, start: Start) -> bool:
+        with self._lock:
+            return self._store.group(group).reset(start, self._now_us())
+
+    # --- one message -------------------------------------------------------------------------------------
+
+    async def look(self, stream: Stream, id: str) -> Record | None:
+        with self._lock:
+            shelf = self._store.shelves.get(stream)
+            return record_of(shelf, id, self._now_us()) if shelf else None
+
+    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+        with self._lock:
+            shelf = self._store.shelf(stream)
+            record = end_of(shelf, id, self._now_us())
+            if record is not None:
+                return record
+            bell = shelf.watchers.add(id)
+        self._watching.add(bell)
+        try:
+            return await bell.heard(timeout, otherwise=None)
+        finally:
+            self._watching.discard(bell)
+            self._unwatch(shelf, id, bell)
+
+    def _unwatch(self, shelf: Shelf, id: str, bell: Bell[Record | None]) -> None:
+        with self._lock:
+            shelf.watchers.remove(id, bell)
+
+    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
+        with self._lock:
+            return self._store.shelf(stream).cancel(id, mark_us, self._now_us())
+
+    # --- look and steer ----------------------------------------------------------------------------------
+
+    async def streams(self) -> list[Stream]:
+        with self._lock:
+            return [stream for stream, shelf in self._store.shelves.items() if shelf.established]
+
+    async def counts(self, stream: Stream) -> Counts:
+        with self._lock:
+            return counts_of(self._store.shelf(stream), self._now_us())
+
+    async def records(
+        self,
+        stream: Stream,
+        *,
+        status: JobStatus | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Record]:
+        with self._lock:
+            shelf = self._store.shelf(stream)
+            return page_of_records(shelf, status, task, cursor, limit, self._now_us())
+
+    async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
+        with self._lock:
+            shelf, now_us = self._store.shelf(stream), self._now_us()
+            return [shelf.holder(each.id, each.key, now_us) for each in wanted]
+
+    async def workers(self) -> list[WorkerInfo]:
+        with self._lock:
+            return self._store.workers(self._now_us())
+
+    async def pause(self, stream: Stream, *, paused: bool) -> None:
+        with self._lock:
+            self._store.shelf(stream).pause(paused=paused)
+
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+        with self._lock:
+            return self._store.shelf(stream).purge(mark_us, limit, marks, self._now_us())
+
+    async def dead(
+        self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
+    ) -> Page[DeadLetter]:
+        with self._lock:
+            return page_of_dead(self._store.shelf(stream), only, cursor, limit)
+
+    async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
+        with self._lock:
+            shelf, now_us = self._store.shelf(stream), self._now_us()
+            return [shelf.replay(id, now_us) for id in ids]
+
+    async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
+        with self._lock:
+            shelf = self._store.shelf(stream)
+            return sum(shelf.discard(id) for id in ids)
+
+    async def examine(self) -> list[Finding]:
+        return [ok("store", "memory: it lives in this process, and everything in it ends with it")]
+
+    async def hasten(self, stream: Stream, id: str) -> bool:
+        with self._lock:
+            return self._store.shelf(stream).hasten(id, self._now_us())
+
+    async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
+        with self._lock:
+            return self._store.shelf(stream).rewrite(id, body)
+
+
+class MemoryLeaseKeeper(LeaseKeeper):
+    def __init__(self, store: Store, now_us: Callable[[], int]) -> None:
+        self._store = store
+        self._now_us = now_us
+
+    async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
+        with self._store.lock:
+            now_us = self._now_us()
+            if after_outage:
+                self._store.restart_leases({claim.stream for claim in claims}, now_us)
+            return [self._store.shelf(claim.stream).renew(claim, now_us) for claim in claims]
+
+    async def close(self) -> None:
+        """There is no connection."""

@@ -1,0 +1,1 @@
+"""The state of one stream, and the moves of its messages."""

@@ -1,0 +1,69 @@
+"""The scheduled and retrying messages of a stream, by due time."""
+
+from __future__ import annotations
+
+import heapq
+
+from headrace.core.records.record import JobStatus
+
+from .entry import Entry
+
+#: Stale entries are swept out once the heap is this long and they are the greater part.
+SWEEP_FROM = 64
+
+
+class Agenda:
+    """A heap. An entry that leaves early stays behind in it, recognised by its changed state or due time,
+    until it comes to the top or is swept out."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Entry]] = []
+        self._pushes = 0
+        self._waiting = {JobStatus.SCHEDULED: 0, JobStatus.RETRYING: 0}
+
+    def __len__(self) -> int:
+        return sum(self._waiting.values())
+
+    def count(self, status: JobStatus) -> int:
+        return self._waiting[status]
+
+    def put(self, entry: Entry) -> bool:
+        """Answers whether it is due sooner than everything else."""
+        first = self.first_us()
+        self._pushes += 1  # settles ties, so that entries are never compared
+        heapq.heappush(self._heap, (entry.due_us, self._pushes, entry))
+        self._waiting[entry.status] += 1
+        return first is None or entry.due_us < first
+
+    def forget(self, entry: Entry) -> None:
+        """The entry is about to change its state."""
+        self._waiting[entry.status] -= 1
+        if len(self._heap) >= SWEEP_FROM and len(self._heap) > 2 * len(self):
+            self._heap = [row for row in self._heap if row[2] is not entry and _waits(row)]
+            heapq.heapify(self._heap)
+
+    def first_us(self) -> int | None:
+        while self._heap and not _waits(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def pop(self) -> Entry:
+        """The entry of `first_us`."""
+        entry = heapq.heappop(self._heap)[2]
+        self._waiting[entry.status] -= 1
+        return entry
+
+    def count_due(self, now_us: int) -> int:
+        """Walks the due part of the heap alone, which is short as long as anybody promotes."""
+        due, to_visit = 0, [0]
+        while to_visit:
+            index = to_visit.pop()
+            if index < len(self._heap) and self._heap[index][0] <= now_us:
+                due += _waits(self._heap[index])
+                to_visit += (2 * index + 1, 2 * index + 2)
+        return due
+
+
+def _waits(row: tuple[int, int, Entry]) -> bool:
+    due_us, _, entry = row
+    return entry.due_us == due_us and entry.status in (JobStatus.SCHEDULED, JobStatus.RETRYING)

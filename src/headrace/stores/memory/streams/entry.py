@@ -1,0 +1,58 @@
+"""A message as the store holds it, while it lives and after its end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.messages.job_log import NO_LOG, JobLog
+from headrace.core.messages.message import FRESH, Message, State
+from headrace.core.messages.outcome import DeadReason, Failure
+from headrace.core.records.record import JobStatus, Progress
+
+
+class Entry(msgspec.Struct, gc=False):
+    """A message that waits, runs or is dead. Nothing it refers to leads back to it, hence `gc=False`.
+
+    `number` and every token come from one counter of the shelf: a token above the number was handed out for
+    this entry, one below it for an earlier message of the same id.
+    """
+
+    message: Message
+    number: int
+    status: JobStatus
+    since_us: int  # when it got into this state
+    expires_us: int = 0
+    state: State = FRESH
+    due_us: int = 0
+    token: int = 0
+    worker: str = ""
+    leased_us: int = 0  # when the lease began or was last renewed
+    cancelled_for_us: int | None = None  # cancellation was asked for, with a mark for that long
+    reason: DeadReason | None = None
+    failure: Failure | None = None
+    died: int = 0  # the order of deaths
+    progress: Progress | None = None  # of the last hand-out
+    log: JobLog = NO_LOG  # what it wrote in that, as far as it was reported
+    written_us: int = 0  # of an event: when it was written to its topic's log
+
+    def expired(self, now_us: int) -> bool:
+        """Whether it still waits although its time has passed."""
+        return (
+            0 < self.expires_us <= now_us
+            and self.status not in (JobStatus.RUNNING, JobStatus.DEAD)
+            and self.state.expired(self.expires_us, now_us)
+        )
+
+
+class Mark(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of a message after its end, for a time."""
+
+    id: str
+    task: str
+    number: int
+    status: JobStatus
+    ended_us: int
+    until_us: int
+    result: bytes | None = None
+    note: str = ""
+    state: State = FRESH

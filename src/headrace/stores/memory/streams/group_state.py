@@ -1,0 +1,287 @@
+"""A group's stream: a queue that draws from the log of its topic what is claimed beyond what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from headrace.core.messages.claim import Claim, size_of
+from headrace.core.messages.message import NORMAL, Stream
+from headrace.core.records.control import Order
+from headrace.core.records.record import JobStatus, Record
+from headrace.core.topics.deferred_keys import DeferredKeys
+from headrace.core.topics.topic import BEGINNING, Ordering, Start, may_park
+
+from .due_times import Agenda
+from .entry import Entry
+from .lanes import FIRST_PRIORITY, Lanes
+from .log import Event
+from .parked_keys import Parking
+from .stream_state import Shelf
+from .topic_state import TopicShelf
+
+#: The lane behind which a group draws.
+DRAWING = FIRST_PRIORITY + NORMAL
+
+
+class GroupShelf(Shelf):
+    """It may be here before anybody joined it, because of its lease; then it has no position yet."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        announce: Callable[[Order], None],
+        numbers: Iterator[int],
+        topic: TopicShelf,
+    ) -> None:
+        super().__init__(stream, announce, numbers)
+        self.topic = topic
+        self.joined = False
+        self.position = 0
+        self.ordering = Ordering()
+        self.seen_us = 0
+        self.parking = Parking()
+        self.deferred = DeferredKeys()
+        self.again = 0  # up to this number it may have drawn events before: it was reset
+
+    # --- the group ---------------------------------------------------------------------------------------
+
+    def join(self, start: Start, *, ordered: bool, now_us: int) -> bool:
+        new = not self.joined
+        if new:
+            self.position = self.topic.log.position(start)
+            self._begin()
+        self.ordering = self.ordering.seen(now_us, wants_order=ordered)
+        self.seen_us = now_us
+        self.ring()
+        return new
+
+    @property
+    def ordered(self) -> bool:
+        return self.ordering.ordered
+
+    def note_member(self, now_us: int, *, wants_order: bool | None) -> None:
+        """A member speaks for the group: it lives, and if it was lost it is here again. None: the member has
+        not said what it wants."""
+        self.seen_us = now_us
+        if not self.joined and self.stream.group not in self.topic.removed:
+            self.join(BEGINNING, ordered=bool(wants_order), now_us=now_us)
+        elif wants_order is not None:
+            self.ordering = self.ordering.seen(now_us, wants_order=wants_order)
+
+    def leave(self) -> None:
+        """It was removed: whoever waits for anything of it need not."""
+        self.joined = False
+        self.lanes, self.agenda, self.parking = Lanes(), Agenda(), Parking()
+        self.deferred, self.again = DeferredKeys(), 0
+        self.entries.clear()
+        self.ring()
+        for id in list(self.watchers):
+            for bell in self.watchers.pop(id):
+                bell.ring(Record(self.stream, id, JobStatus.UNKNOWN))
+
+    def reset(self, start: Start, now_us: int) -> bool:
+        if not self.joined:
+            return False
+        self.again = max(self.again, self.position)
+        self.position = self.topic.log.position(start)
+        self.deferred = DeferredKeys()
+        self._take_back(now_us)
+        self.ring()
+        return True
+
+    def _take_back(self, now_us: int) -> None:
+        """Forget what has a key, was never handed out, and is drawn again behind the new position."""
+        untouched = [*self.parking.parked(), *self.lanes.waiting(DRAWING)]
+        for entry in [entry for entry in untouched if not entry.token and self.parking.has(entry)]:
+            event = self.topic.log.get(entry.message.id)
+            if event is not None and event.number > self.position:
+                self._take_out(entry)
+                entry.status = JobStatus.UNKNOWN  # so that the lane knows it for stale
+                del self.entries[entry.message.id]
+                self._hand_on(entry, now_us)
+
+    def _begin(self) -> None:
+        topic, name = self.topic, self.stream.group
+        self.joined = self.established = topic.established = True
+        topic.groups[name] = self
+        topic.removed.discard(name)
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    def lag(self) -> int:
+        log = self.topic.log
+        return log.lag(self.position) + self.deferred.passed(self.position, log.first) if self.joined else 0
+
+    @property
+    def low_water(self) -> int:
+        """Whatever comes after this number may be still to be drawn."""
+        first = self.deferred.first
+        return self.position if first is None else min(self.position, first - 1)
+
+    @property
+    def stalled(self) -> bool:
+        return self.deferred.too_many and self.position < self.topic.log.last
+
+    def drawn(self) -> int:
+        """How many that it has drawn are queued."""
+        return len(self.lanes) + len(self.parking)
+
+    def queued(self) -> int:
+        return self.drawn() + self.lag()
+
+    def oldest_us(self) -> int:
+        times = self.lanes.oldest_us(), self._oldest_untouched_us()
+        return min((time for time in times if time), default=0)
+
+    def oldest_written_us(self) -> int:
+        """When the oldest event that nobody has begun to handle was written; 0: there is none."""
+        fronts = self.lanes.fronts()
+        times = [entry.written_us for entry in fronts if not entry.token]
+        times.append(self._oldest_untouched_us())
+        return min((time for time in times if time), default=0)
+
+    def _oldest_untouched_us(self) -> int:
+        following = self.topic.log.after(self.low_water) if self.joined else None
+        times = self.parking.oldest_us(), following.at_us if following else 0
+        return min((time for time in times if time), default=0)
+
+    # --- drawing -----------------------------------------------------------------------------------------
+
+    def take(
+        self, stream: Stream, lane: int, limit: int, room: int, consumer: str, now_us: int
+    ) -> list[Claim]:
+        claims = super().take(stream, lane, limit, room, consumer, now_us)
+        room -= size_of(claims)
+        if lane == DRAWING and len(claims) < limit and room > 0:
+            for _ in range(limit - len(claims)):
+                entry = self._draw()
+                if entry is None:
+                    break
+                self.lanes.put(DRAWING, entry)
+            claims += super().take(stream, lane, limit - len(claims), room, consumer, now_us)
+        return claims
+
+    def _draw(self) -> Entry | None:
+        """The next event that may run; those that may not are parked or passed over on the way."""
+        if self.deferred.hungry and (entry := self._catch_up()):
+            return entry
+        while self.joined and not self.deferred.too_many:
+            event = self.topic.log.after(self.position)
+            if event is None:
+                return None
+            self.position = event.number
+            if entry := self._meet(event):
+                return entry
+        return None
+
+    def _meet(self, event: Event) -> Entry | None:
+        """The next event of the log, if it may run."""
+        id, key = event.message.id, event.message.key
+        if key in self.deferred.keys:
+            self.deferred.pass_over(key, event.number)
+        elif not self.ordered or not key:
+            return None if id in self.entries else self._own(event)
+        elif id in self.entries:
+            if self._comes_again(event):
+                self.deferred.pass_over(key, event.number)
+        elif self.parking.is_free(key) or may_park(self.parking.count(key), len(self.parking)):
+            entry = self._own(event)
+            return entry if self.parking.let_in(entry) else None
+        else:
+            self.deferred.pass_over(key, event.number)
+        return None
+
+    def _comes_again(self, event: Event) -> bool:
+        """Whether an event that it has is to be handled once more after that: the group was reset."""
+        return event.number <= self.again and self.parking.has(self.entries[event.message.id])
+
+    def _catch_up(self) -> Entry | None:
+        """The next event of a deferred key that may run; others of these keys are parked on the way."""
+        deferred, log, blocked = self.deferred, self.topic.log, set[str]()
+        start, number = deferred.start(), self.position
+        for number in range(max(start, log.first), self.position + 1):
+            key = log[number].message.key
+            if key in blocked or not deferred.is_due(key, number, start):
+                continue
+            if self._must_wait(log[number]):
+                blocked.add(key)
+                deferred.stop_at(key, number)
+            elif entry := self._meet_again(log[number]):
+                deferred.looked_up_to(number, self.position)
+                return entry
+            if not deferred.hungry:
+                break
+        deferred.looked_up_to(number, self.position)
+        return None
+
+    def _must_wait(self, event: Event) -> bool:
+        parked = self.parking.count(event.message.key)
+        if not may_park(parked, len(self.parking), deferred=True):
+            return True
+        return event.message.id in self.entries and self._comes_again(event)
+
+    def _meet_again(self, event: Event) -> Entry | None:
+        """The next event of a deferred key, if it may run."""
+        self.deferred.met(event.message.key, event.number)
+        if event.message.id in self.entries:
+            return None
+        entry = self._own(event)
+        return entry if self.parking.let_in(entry) else None
+
+    def _own(self, event: Event) -> Entry:
+        entry = Entry(event.message, next(self._numbers), JobStatus.QUEUED, event.at_us)
+        entry.expires_us, entry.written_us = event.expires_us, event.at_us
+        self.entries[event.message.id] = entry
+        return entry
+
+    # --- order -------------------------------------------------------------------------------------------
+
+    def _enter(self, entry: Entry, now_us: int) -> None:
+        if not self.ordered or self.parking.let_in(entry):
+            self._queue(entry, now_us)
+        else:
+            entry.status, entry.since_us = JobStatus.QUEUED, now_us
+
+    def _take_out(self, entry: Entry) -> None:
+        if self.parking.take_out(entry):
+            self._note_room(entry.message.key)
+        else:
+            super()._take_out(entry)
+
+    def _part(self, entry: Entry, now_us: int) -> None:
+        super()._part(entry, now_us)
+        self._hand_on(entry, now_us)
+
+    def _hand_on(self, entry: Entry, now_us: int) -> None:
+        following = self.parking.pass_on(entry)
+        if following is not None:
+            self._queue(following, now_us)
+        self._note_room(entry.message.key)
+
+    def _note_room(self, key: str) -> None:
+        if self.deferred.keys and self.deferred.note_room(key, self.parking.count(key)):
+            self._ring()
+
+    # --- steering ----------------------------------------------------------------------------------------
+
+    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
+        """Also what it has not drawn: that is queued as well. What runs is not handled again after that."""
+        self.again = 0
+        self.deferred.hungry.update(self.deferred.keys)
+        for purged in range(limit):
+            entry = self._next_waiting()
+            if entry is None:
+                return purged
+            self._end_waiting(entry, mark_us, marks, now_us)
+        return limit
+
+    def _next_waiting(self) -> Entry | None:
+        if queued := self.lanes.take_any(1):
+            return queued[0]
+        if self.agenda.first_us() is not None:
+            return self.agenda.pop()
+        if drawn := self._draw():
+            return drawn
+        if parked := self.parking.first():  # also what was parked just now, on the way
+            self._take_out(parked)
+        return parked

@@ -1,0 +1,92 @@
+"""The queued messages of a stream in their five lanes, first in, first out. Child work has its own five."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+
+from headrace.core.messages.message import PRIORITIES
+from headrace.core.records.record import JobStatus
+
+from .entry import Entry
+
+SUSPECT, RETURNED = 0, 1
+#: The lane of a priority is this plus its number.
+FIRST_PRIORITY = 2
+TOP_DOWN = tuple(range(FIRST_PRIORITY, FIRST_PRIORITY + len(PRIORITIES)))
+BOTTOM_UP = TOP_DOWN[::-1]
+#: The lane of child work is this many above that of other work.
+CHILD = FIRST_PRIORITY + len(PRIORITIES)
+
+#: Stale entries are swept out once they are this many and the greater part.
+SWEEP_FROM = 64
+
+_QUEUED = JobStatus.QUEUED
+
+
+class Lanes:
+    """Entries leave at the front. One that ends while it waits is only counted and skipped later, which
+    keeps every step short; a sweep bounds what such entries hold on to."""
+
+    def __init__(self) -> None:
+        self._lanes: tuple[deque[Entry], ...] = tuple(deque() for _ in range(2 * CHILD))
+        self.held_children = False  # whether child work was ever here
+        self._stale = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes)) - self._stale
+
+    def put(self, lane: int, entry: Entry) -> None:
+        if entry.message.child:
+            lane += CHILD
+            self.held_children = True
+        self._lanes[lane].append(entry)
+
+    def take(self, lane: int, limit: int, room: float = inf) -> list[Entry]:
+        """At most `limit`, and no more once they have `room` bytes."""
+        waiting = self._lanes[lane]
+        taken: list[Entry] = []
+        while waiting and len(taken) < limit and room > 0:
+            entry = waiting.popleft()
+            if entry.status is _QUEUED:
+                taken.append(entry)
+                room -= len(entry.message.body)
+            else:
+                self._stale -= 1
+        return taken
+
+    def take_any(self, limit: int) -> list[Entry]:
+        taken: list[Entry] = []
+        for lane in range(len(self._lanes)):
+            taken += self.take(lane, limit - len(taken))
+        return taken
+
+    def forget(self, entry: Entry) -> None:
+        """The entry is about to end without having been taken."""
+        self._stale += 1
+        if self._stale >= SWEEP_FROM and self._stale > len(self):
+            self._sweep(entry)
+
+    def waiting(self, lane: int) -> list[Entry]:
+        return [entry for entry in self._lanes[lane] if entry.status is _QUEUED]
+
+    def oldest_us(self) -> int:
+        """When the longest-waiting entry became ready; 0: there is none."""
+        return min((entry.since_us for entry in self.fronts()), default=0)
+
+    def fronts(self) -> list[Entry]:
+        """The longest-waiting entry of each lane."""
+        return [entry for lane in self._lanes if (entry := self._front(lane))]
+
+    def _front(self, lane: deque[Entry]) -> Entry | None:
+        while lane and lane[0].status is not _QUEUED:
+            lane.popleft()
+            self._stale -= 1
+        return lane[0] if lane else None
+
+    def _sweep(self, leaving: Entry) -> None:
+        self._lanes = tuple(
+            deque(entry for entry in lane if entry.status is _QUEUED and entry is not leaving)
+            for lane in self._lanes
+        )
+        self._stale = 0

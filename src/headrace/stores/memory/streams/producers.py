@@ -1,0 +1,39 @@
+"""The last batch of each producer with its answers, so that a repeat is recognised."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import msgspec
+
+from headrace.core.messages.message import PRODUCER_TTL_US, Batch
+from headrace.core.store import Answer
+
+
+class LastBatch(msgspec.Struct, frozen=True):
+    number: int
+    answers: list[Answer]
+    until_us: int
+
+
+class Producers:
+    def __init__(self) -> None:
+        self._last: OrderedDict[str, LastBatch] = OrderedDict()  # the longest silent first
+
+    def recall(self, batch: Batch, now_us: int) -> list[Answer] | None:
+        """What was answered to this very batch before."""
+        last = self._last.get(batch.producer)
+        if last and last.number == batch.number and last.until_us > now_us:
+            return list(last.answers)
+        return None
+
+    def remember(self, batch: Batch, answers: list[Answer], now_us: int) -> None:
+        self._last[batch.producer] = LastBatch(batch.number, list(answers), now_us + PRODUCER_TTL_US)
+        self._last.move_to_end(batch.producer)
+
+    def prune(self, limit: int, now_us: int) -> int:
+        pruned = 0
+        while pruned < limit and self._last and next(iter(self._last.values())).until_us <= now_us:
+            self._last.popitem(last=False)
+            pruned += 1
+        return pruned

@@ -1,0 +1,355 @@
+"""One stream: the verbs that are asked of it. The caller holds the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice, takewhile
+from typing import cast
+
+import msgspec
+
+from headrace.core.errors import Moved
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.message import EXPIRED_MARK_US, FRESH, Batch, Message, Stream, Trouble
+from headrace.core.messages.outcome import (
+    DONE,
+    Cancelled,
+    Dead,
+    DeadReason,
+    Done,
+    Expired,
+    Outcome,
+    Released,
+    Retry,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+from headrace.core.records.control import CancelOrder, LeaseOrder, PauseOrder
+from headrace.core.records.record import JobStatus, Progress
+from headrace.core.store import CRASH_LIMIT, CRASHED, Answer, CancelAnswer, Recovery, Renewal, ReplayAnswer
+
+from .entry import Entry
+from .lanes import FIRST_PRIORITY
+from .message_states import Stock
+
+#: The room in a stream without a limit.
+UNLIMITED = 1 << 62
+
+# Looked up once: a member of an enumeration is slower to get at than a global name.
+_QUEUED, _RUNNING, _SCHEDULED = JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.SCHEDULED
+_RETRYING, _DEAD, _SUCCEEDED = JobStatus.RETRYING, JobStatus.DEAD, JobStatus.SUCCEEDED
+_KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
+
+
+class Shelf(Stock):
+    def ensure(self, lease_us: int, now_us: int) -> int | None:
+        self.established = True
+        previous, self.lease = self.lease.us, self.lease.changed(lease_us, now_us)
+        if previous in (None, lease_us):
+            return None
+        self._announce(LeaseOrder(self.stream, lease_us))
+        return previous
+
+    def ring(self) -> None:
+        """Something can be claimed or read, perhaps."""
+        self._ring()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it has messages or schedules; marks do not count."""
+        return bool(self.entries or self.schedules)
+
+    # --- in ----------------------------------------------------------------------------------------------
+
+    def append(self, batch: Batch, now_us: int, *, ticking: bool = False) -> list[Answer]:
+        self.established = True
+        repeated = self._producers.recall(batch, now_us)
+        if repeated is not None:
+            return repeated
+        if self.sealed and not ticking:
+            raise Moved(f"{self.stream.name} is sealed", answers=[None] * len(batch.messages))
+        answers: list[Answer] = []
+        room = self._room(batch.limit)
+        for message in batch.messages:
+            answer = self._refusal(message, room, now_us)
+            if answer is None:
+                room += self._take_key(message, now_us) - 1
+                self._add(message, now_us)
+                answer = Answer(message.id)
+            answers.append(answer)
+        self._producers.remember(batch, answers, now_us)
+        self._ring()
+        return answers
+
+    def holder(self, id: str, key: str, now_us: int) -> str | None:
+        """This id when it is known, or the id of the message that holds the key."""
+        if id in self.entries or self.marks.get(id, now_us):
+            return id
+        return self.owner(key, now_us) if key else None
+
+    def _room(self, limit: int | None) -> int:
+        if limit is None:
+            return UNLIMITED
+        return limit - len(self.lanes) - self.agenda.count(_SCHEDULED)
+
+    def _refusal(self, message: Message, room: int, now_us: int) -> Answer | None:
+        id = message.id
+        if id in self.entries or self.marks.get(id, now_us):
+            return Answer(id, "duplicate")
+        if message.unique:
+            if owner := self.owner(message.unique.key, now_us):
+                return Answer(owner, "duplicate")
+            room += self._expired_owner(message.unique.key, now_us) is not None  # it makes room
+        return None if room > 0 else Answer(id, "full")
+
+    def _add(self, message: Message, now_us: int) -> None:
+        entry = Entry(message, next(self._numbers), _QUEUED, now_us)
+        self.entries[message.id] = entry
+        due_us = max(message.due_us, now_us + message.delay_us)
+        if message.lifetime_us:
+            entry.expires_us = due_us + message.lifetime_us
+        if due_us > now_us:
+            self._schedule(entry, _SCHEDULED, due_us, now_us)
+        else:
+            self.lanes.put(FIRST_PRIORITY + message.priority, entry)
+
+    def _take_key(self, message: Message, now_us: int) -> bool:
+        """Take its unique key, from an expired owner if need be; whether there was one, which has ended."""
+        unique = message.unique
+        if unique is None:
+            return False
+        expired = self._expired_owner(unique.key, now_us)
+        if expired is not None:
+            self._take_out(expired)
+            self._end(expired, JobStatus.EXPIRED, message.mark_us, now_us)
+        self.keys.take(unique, message.id, now_us)
+        return expired is not None
+
+    # --- out and back ------------------------------------------------------------------------------------
+
+    def take(
+        self, stream: Stream, lane: int, limit: int, room: int, consumer: str, now_us: int
+    ) -> list[Claim]:
+        """At most `limit`, and no more once they have `room` bytes."""
+        claims: list[Claim] = []
+        running, numbers = self.running, self._numbers
+        for entry in self.lanes.take(lane, limit, room):
+            message = entry.message
+            token = next(numbers)
+            entry.status = _RUNNING
+            entry.since_us = entry.leased_us = now_us
+            entry.token = token
+            entry.worker = consumer
+            running[token] = entry
+            if message.unique:
+                self.keys.release(message.unique, message.id, "started")
+            priority, expires_us = message.priority, entry.expires_us
+            state, child = entry.state, message.child
+            claims.append(
+                Claim(stream, message.id, message.body, token, now_us, state, priority, expires_us, child)
+            )
+        return claims
+
+    def settle_all(self, settlements: Iterable[Settlement], now_us: int) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        running, entries, watchers = self.running, self.entries, self.watchers
+        for settlement in settlements:
+            claim = settlement.claim
+            entry = running.get(claim.token)
+            if (
+                settlement.outcome is DONE
+                and entry is not None
+                and entry.message.unique is None
+                and not entry.message.key
+                and not watchers
+            ):  # it ends, and nothing follows from that
+                del running[claim.token], entries[claim.id]
+                verdicts.append(_KEPT)
+            else:
+                verdicts.append(self.settle(claim, settlement.outcome, now_us))
+        return verdicts
+
+    def settle(self, claim: Claim, outcome: Outcome, now_us: int) -> Verdict:
+        entry = self.running.pop(claim.token, None)
+        if type(outcome) is Done:
+            entry = entry or self._taken_from_another(claim)
+            if entry is None:
+                return _GONE
+            kept = outcome.kept
+            if kept is None:
+                self._end(entry, _SUCCEEDED, 0, now_us)
+            else:
+                entry.state = outcome.state or entry.state
+                self._end(entry, _SUCCEEDED, kept.ttl_us, now_us, result=kept.value, note=kept.note)
+            return _KEPT
+        if entry is None:
+            return _LOST
+        self._settle_other(entry, outcome, now_us)
+        return _KEPT
+
+    def _taken_from_another(self, claim: Claim) -> Entry | None:
+        """What a late success still finds queued, or running elsewhere, taken out of there."""
+        entry = self.entries.get(claim.id)
+        if entry is None or cast(int, claim.token) < entry.number:
+            return None
+        if entry.status is _RUNNING:
+            return self.running.pop(entry.token)
+        if entry.status is _QUEUED:
+            self._take_out(entry)
+            return entry
+        return None
+
+    def _settle_other(self, entry: Entry, outcome: Outcome, now_us: int) -> None:
+        match outcome:
+            case Dead():
+                self._bury(entry, outcome.state, outcome.reason, outcome.failure, now_us)
+            case Cancelled():
+                entry.state = outcome.state or entry.state
+                self._end(entry, JobStatus.CANCELLED, outcome.ttl_us, now_us)
+            case Expired():
+                self._end(entry, JobStatus.EXPIRED, outcome.ttl_us, now_us)
+            case Retry() | Snoozed() | Released():
+                self._run_again(entry, outcome, now_us)
+
+    def _run_again(self, entry: Entry, outcome: Retry | Snoozed | Released, now_us: int) -> None:
+        if entry.cancelled_for_us is not None:
+            self._end(entry, JobStatus.CANCELLED, entry.cancelled_for_us, now_us)
+            return
+        entry.state = outcome.state
+        if outcome.delay_us > 0:
+            status = _RETRYING if isinstance(outcome, Retry) else _SCHEDULED
+            self._schedule(entry, status, now_us + outcome.delay_us, now_us)
+        else:
+            self._queue(entry, now_us, returned=isinstance(outcome, Released))
+
+    def renew(self, claim: Claim, now_us: int) -> Renewal:
+        entry = self.running.get(claim.token)
+        if entry is None:
+            return Renewal.LOST
+        entry.leased_us = now_us
+        self.running[claim.token] = self.running.pop(claim.token)  # to the end
+        return Renewal.KEPT if entry.cancelled_for_us is None else Renewal.CANCELLED
+
+    def report(self, report: Report, now_us: int) -> None:
+        if entry := self.running.get(report.claim.token):
+            said = report.fraction is not None
+            entry.progress = Progress(report.fraction or 0.0, report.text, now_us) if said else None
+            entry.log = report.log
+
+    # --- upkeep ------------------------------------------------------------------------------------------
+
+    def restart_leases(self, now_us: int) -> None:
+        """Nothing is recovered for one lease from now, whatever the clock was before."""
+        self.lease = self.lease.restarted(now_us)
+        for entry in self.running.values():
+            entry.leased_us = min(entry.leased_us, now_us)
+
+    def recover(self, source: Stream, limit: int, now_us: int) -> list[Recovery]:
+        if self._is_ahead(now_us):
+            self.restart_leases(now_us)
+        if not self.overdue(now_us):
+            return []
+        since_us = now_us - self.lease.at(now_us)
+        first = islice(self.running.items(), limit)
+        overdue = list(takewhile(lambda held: held[1].leased_us <= since_us, first))
+        for token, _ in overdue:
+            del self.running[token]
+        return [self._recover(source, entry, now_us) for _, entry in overdue]
+
+    def _is_ahead(self, now_us: int) -> bool:
+        """Whether a lease seems to begin in the future: the clock was set back."""
+        first = next(iter(self.running.values()), None)
+        return first is not None and first.leased_us > now_us
+
+    def overdue(self, now_us: int) -> bool:
+        """Whether a lease ran out. All are equally long, so the one not renewed for longest tells it."""
+        first = next(iter(self.running.values()), None)
+        return first is not None and first.leased_us + self.lease.at(now_us) <= now_us
+
+    def _recover(self, source: Stream, entry: Entry, now_us: int) -> Recovery:
+        state = entry.state.crashed(Trouble(now_us, "crashed", entry.worker)).logged(entry.log)
+        worker = entry.worker
+        if entry.cancelled_for_us is not None:
+            self._end(entry, JobStatus.CANCELLED, entry.cancelled_for_us, now_us)
+        elif state.crashes >= CRASH_LIMIT:
+            self._bury(entry, state, DeadReason.CRASHED, CRASHED, now_us)
+        else:
+            entry.state = state
+            self._queue(entry, now_us, returned=True)
+        message = entry.message
+        return Recovery(source, message.id, message.task, worker, state.crashes, entry.status)
+
+    def promote(self, now_us: int) -> None:
+        """Queue the entry that is due first."""
+        self._queue(self.agenda.pop(), now_us)
+
+    def prune(self, limit: int, now_us: int) -> int:
+        pruned = self.marks.prune(limit, now_us)
+        pruned += self.keys.prune(limit - pruned, now_us)
+        pruned += self._producers.prune(limit - pruned, now_us)
+        return pruned
+
+    # --- steering ----------------------------------------------------------------------------------------
+
+    def pause(self, *, paused: bool) -> None:
+        self.paused = paused
+        self._announce(PauseOrder(self.stream, paused))
+        self._ring()
+
+    def cancel(self, id: str, mark_us: int, now_us: int) -> CancelAnswer:
+        entry = self.entries.get(id)
+        if entry is None or entry.status is _DEAD or entry.expired(now_us):
+            return CancelAnswer.GONE
+        if entry.status is _RUNNING:
+            entry.cancelled_for_us = mark_us
+            self._announce(CancelOrder(self.stream, id))
+            return CancelAnswer.TOLD
+        self._take_out(entry)
+        self._end(entry, JobStatus.CANCELLED, mark_us, now_us)
+        return CancelAnswer.REMOVED
+
+    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
+        entries = self.lanes.take_any(limit)
+        while len(entries) < limit and self.agenda.first_us() is not None:
+            entries.append(self.agenda.pop())
+        for entry in entries:
+            self._end_waiting(entry, mark_us, marks, now_us)
+        return len(entries)
+
+    def replay(self, id: str, now_us: int) -> ReplayAnswer:
+        entry = self.dead.get(id)
+        if entry is None:
+            return ReplayAnswer.GONE
+        unique = entry.message.unique
+        if unique and unique.until == "finished":
+            if self.owner(unique.key, now_us):
+                return ReplayAnswer.DUPLICATE
+            self._take_key(msgspec.structs.replace(entry.message, mark_us=EXPIRED_MARK_US), now_us)
+        del self.dead[id]
+        # Whoever replays a message wants it to run: neither an old cancellation nor its age prevents that.
+        entry.state, entry.cancelled_for_us, entry.expires_us = FRESH, None, 0
+        entry.reason = entry.failure = None
+        self._enter(entry, now_us)
+        return ReplayAnswer.REPLAYED
+
+    def discard(self, id: str) -> bool:
+        if self.dead.pop(id, None) is None:
+            return False
+        del self.entries[id]
+        return True
+
+    def hasten(self, id: str, now_us: int) -> bool:
+        entry = self.entries.get(id)
+        if entry is None or entry.status not in (_SCHEDULED, _RETRYING):
+            return False
+        self._take_out(entry)
+        self._queue(entry, now_us)
+        return True
+
+    def rewrite(self, id: str, body: bytes) -> bool:
+        entry = self.entries.get(id)
+        if entry is None or entry.status not in (_SCHEDULED, _RETRYING, _DEAD):
+            return False
+        entry.message = msgspec.structs.replace(entry.message, body=body)
+        return True

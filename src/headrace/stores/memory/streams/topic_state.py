@@ -1,0 +1,144 @@
+"""A topic's stream: a log at whose end events are written, what is due later, and how long events stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headrace.core.errors import Moved
+from headrace.core.messages.message import NORMAL, Batch, Message, Stream
+from headrace.core.records.control import Order
+from headrace.core.records.record import JobStatus
+from headrace.core.store import Answer
+from headrace.core.topics.topic import LIVE_FOR, TRIMMED_BESIDE, Tended, TopicRules
+
+from .entry import Entry, Mark
+from .log import Log
+from .stream_state import Shelf
+
+if TYPE_CHECKING:
+    from .group_state import GroupShelf
+
+
+class TopicShelf(Shelf):
+    """Its entries are those that are due later. `bells` are those of readers, and of claims for a group that
+    was removed and may be joined again."""
+
+    def __init__(self, stream: Stream, announce: Callable[[Order], None], numbers: Iterator[int]) -> None:
+        super().__init__(stream, announce, numbers)
+        self.rules = TopicRules()
+        self.log = Log()
+        self.groups: dict[str, GroupShelf] = {}
+        self.removed: set[str] = set()
+
+    def arrange(self, rules: TopicRules) -> None:
+        self.refuse_if_sealed()
+        self.established = True
+        self.rules = rules
+
+    def refuse_if_sealed(self) -> None:
+        if self.sealed:
+            raise Moved(f"{self.stream.name} is sealed")
+
+    def find(self, id: str, now_us: int) -> Entry | Mark | None:
+        event = self.log.get(id)
+        if event is None:
+            return super().find(id, now_us)
+        return Entry(event.message, event.number, JobStatus.QUEUED, event.at_us)
+
+    def queued(self) -> int:
+        return len(self.log)
+
+    def oldest_us(self) -> int:
+        return self.log.first_us
+
+    @property
+    def in_use(self) -> bool:
+        return super().in_use or len(self.log) > 0 or bool(self.groups)
+
+    # --- in ----------------------------------------------------------------------------------------------
+
+    def append(self, batch: Batch, now_us: int, *, ticking: bool = False) -> list[Answer]:
+        answers = super().append(batch, now_us, ticking=ticking)
+        self.trim(len(answers) + TRIMMED_BESIDE, now_us)
+        return answers
+
+    def holder(self, id: str, key: str, now_us: int) -> str | None:
+        """A topic knows no ids: an event that is published twice is there twice."""
+        return self.keys.owner(key, now_us) if key else None
+
+    def _refusal(self, message: Message, room: int, now_us: int) -> Answer | None:
+        if message.unique and (owner := self.keys.owner(message.unique.key, now_us)):
+            return Answer(owner, "duplicate")
+        return None
+
+    def _add(self, message: Message, now_us: int) -> None:
+        due_us = max(message.due_us, now_us + message.delay_us)
+        entry = Entry(_event(message), next(self._numbers), JobStatus.QUEUED, now_us)
+        entry.expires_us = due_us + message.lifetime_us if message.lifetime_us else 0
+        if due_us > now_us:
+            self.entries[message.id] = entry
+            self._schedule(entry, JobStatus.SCHEDULED, due_us, now_us)
+        else:
+            self._write(entry, now_us)
+
+    def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
+        self.entries.pop(entry.message.id, None)
+        entry.status = JobStatus.QUEUED  # so that the agenda knows it for stale
+        self._write(entry, now_us)
+        self._ring()
+
+    def _write(self, entry: Entry, now_us: int) -> None:
+        self.log.add(entry.message, entry.expires_us, now_us)
+
+    def _ring(self) -> None:
+        for bell in self.bells:
+            bell.ring(None)
+        self.bells.clear()
+        for group in self.groups.values():
+            group.ring()
+
+    # --- retention ---------------------------------------------------------------------------------------
+
+    def trim(self, limit: int, now_us: int) -> int:
+        return self.log.trim(self._may_go(now_us), limit)
+
+    def tended(self, trimmed: int, now_us: int) -> Tended:
+        """How things stand after so many were trimmed."""
+        spare = self._spare(now_us) if self.rules.strict else 0
+        behind = [group for group in self.groups.values() if group.low_water < spare]
+        kept = spare >= self.log.first
+        return Tended(
+            trimmed=trimmed,
+            more=self._may_go(now_us) >= self.log.first,
+            holding=tuple(group.stream for group in behind if kept and _is_live(group, now_us)),
+            passed=tuple(group.stream for group in behind if not _is_live(group, now_us)),
+        )
+
+    def _spare(self, now_us: int) -> int:
+        """The number up to which age or length let events go."""
+        rules, log = self.rules, self.log
+        by_age = log.before(now_us - rules.retention_us + 1) if rules.retention_us else 0
+        by_length = log.last - rules.max_length if rules.max_length is not None else 0
+        return max(by_age, by_length)
+
+    def _may_go(self, now_us: int) -> int:
+        """The same, but for what is held for the sake of a live group."""
+        spare = self._spare(now_us)
+        if not self.rules.strict:
+            return spare
+        held = [group.low_water for group in self.groups.values() if _is_live(group, now_us)]
+        return min([spare, *held])
+
+
+def _is_live(group: GroupShelf, now_us: int) -> bool:
+    return group.seen_us + LIVE_FOR > now_us
+
+
+def _event(message: Message) -> Message:
+    """As groups take it: its unique key belongs to the topic, and in a group all have the same priority."""
+    if message.unique is None and message.priority == NORMAL:
+        return message
+    return msgspec.structs.replace(message, unique=None, priority=NORMAL)

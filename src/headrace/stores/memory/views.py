@@ -1,0 +1,201 @@
+"""What a shelf looks like from outside: records, counts and pages."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.core.errors import ConfigurationError
+from headrace.core.messages.job_log import NO_LOG
+from headrace.core.records.listing import PARTS, Part, Walk, numbers_in
+from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record
+from headrace.core.runtime.clock import datetime_of
+from headrace.core.store import DeadFilter
+from headrace.stores.memory.streams.entry import Entry, Mark
+
+if TYPE_CHECKING:
+    from headrace.stores.memory.streams.message_states import Stock
+
+#: Where a row stands in a listing.
+Place = tuple[int, ...]
+
+#: After every place.
+LAST: Place = (1 << 63, 0)
+
+#: A page looks at no more than this many rows, however few of them fit.
+SCAN_LIMIT = 1000
+
+Row = TypeVar("Row")
+Item = TypeVar("Item")
+
+
+def record_of(shelf: Stock, id: str, now_us: int) -> Record | None:
+    row = shelf.find(id, now_us)
+    return _record(shelf, row, now_us) if row else None
+
+
+def end_of(shelf: Stock, id: str, now_us: int) -> Record | None:
+    """The record of a message that is over, of which nothing may be kept; None: it is not over."""
+    record = record_of(shelf, id, now_us)
+    if record is None:
+        return Record(shelf.stream, id, JobStatus.UNKNOWN)
+    return record if record.status.over else None
+
+
+def counts_of(shelf: Stock, now_us: int) -> Counts:
+    return Counts(
+        queued=shelf.queued(),
+        running=len(shelf.running),
+        scheduled=shelf.agenda.count(JobStatus.SCHEDULED),
+        retrying=shelf.agenda.count(JobStatus.RETRYING),
+        dead=len(shelf.dead),
+        due=shelf.agenda.count_due(now_us),
+        oldest_us=shelf.oldest_us(),
+        paused=shelf.paused,
+    )
+
+
+def page_of_records(
+    shelf: Stock, status: JobStatus | None, task: str | None, cursor: str | None, limit: int, now_us: int
+) -> Page[Record]:
+    walk = Walk(PARTS, cursor, limit, status=status, task=task)
+    walk.began = walk.began or now_us
+    while part := walk.part:
+        before = numbers_in(walk.after, 2) if walk.after else LAST
+        rows = [
+            (at, row)
+            for row in _rows(shelf, part, walk.began, now_us)
+            if task in (None, _task(row)) and (at := _latest(row)) < before
+        ]
+        rows.sort(key=itemgetter(0), reverse=True)
+        listed = rows[: walk.room]
+        after = "{}:{}".format(*listed[-1][0]) if len(listed) < len(rows) else ""
+        walk.took((_record(shelf, row, now_us) for _, row in listed), after)
+    return walk.page()
+
+
+def _rows(shelf: Stock, part: Part, began_us: int, now_us: int) -> Iterable[Entry | Mark]:
+    if part.status is None:
+        return (mark for mark in shelf.marks.by_id.values() if mark.until_us > now_us)
+    if part.status is JobStatus.RUNNING:
+        entries: Iterable[Entry] = shelf.running.values()
+    elif part.status is JobStatus.DEAD:
+        entries = shelf.dead.values()
+    else:
+        entries = (entry for entry in shelf.entries.values() if entry.status is part.status)
+    return (entry for entry in entries if not part.late or entry.since_us > began_us)
+
+
+def _latest(row: Entry | Mark) -> Place:
+    """Where it stands among those of its state: by when it is due, died, ended, or came to it."""
+    if isinstance(row, Mark):
+        return row.ended_us, row.number
+    return row.due_us or row.since_us, row.died or row.number
+
+
+def _task(row: Entry | Mark) -> str:
+    return row.task if isinstance(row, Mark) else row.message.task
+
+
+def page_of_dead(shelf: Stock, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
+    def place(entry: Entry) -> Place:
+        return 0, -entry.died
+
+    def show(entry: Entry) -> DeadLetter | None:
+        fits = only.task in (None, entry.message.task) and only.reason in (None, entry.reason)
+        return _dead_letter(shelf, entry) if fits else None
+
+    return _page(list(reversed(shelf.dead.values())), place, show, cursor, limit)
+
+
+def _page(
+    rows: Sequence[Row],
+    place: Callable[[Row], Place],
+    show: Callable[[Row], Item | None],
+    cursor: str | None,
+    limit: int,
+) -> Page[Item]:
+    # The caller copied all references, which is quicker than it sounds; only one window is looked at.
+    start = bisect_right(rows, _read_cursor(cursor), key=place) if cursor else 0
+    end = start
+    items: list[Item] = []
+    while end < min(len(rows), start + SCAN_LIMIT) and len(items) < limit:
+        item = show(rows[end])
+        if item is not None:
+            items.append(item)
+        end += 1
+    more = start < end < len(rows)
+    return Page(tuple(items), "{}:{}".format(*place(rows[end - 1])) if more else None)
+
+
+def _read_cursor(cursor: str) -> Place:
+    part, _, number = cursor.partition(":")
+    try:
+        return int(part), int(number)
+    except ValueError:
+        raise ConfigurationError(
+            f"{cursor!r} is no cursor of this listing: pass one that a page gave"
+        ) from None
+
+
+def _record(shelf: Stock, row: Entry | Mark, now_us: int) -> Record:
+    return _record_of_mark(shelf, row) if isinstance(row, Mark) else _record_of_entry(shelf, row, now_us)
+
+
+def _record_of_mark(shelf: Stock, mark: Mark) -> Record:
+    return Record(
+        shelf.stream,
+        mark.id,
+        mark.status,
+        task=mark.task,
+        state=mark.state,
+        ended_us=mark.ended_us,
+        result=mark.result,
+        note=mark.note,
+    )
+
+
+def _record_of_entry(shelf: Stock, entry: Entry, now_us: int) -> Record:
+    message = entry.message
+    expired = entry.expired(now_us)
+    running = entry.status is JobStatus.RUNNING
+    unique = message.unique if shelf.stream.kind == "queue" else None
+    return Record(
+        shelf.stream,
+        message.id,
+        JobStatus.EXPIRED if expired else entry.status,
+        task=message.task,
+        body=message.body,
+        state=entry.state,
+        priority=message.priority,
+        due_us=0 if expired else entry.due_us,
+        claimed_us=entry.since_us if running else 0,
+        worker=entry.worker if running else "",
+        ended_us=entry.since_us if entry.status is JobStatus.DEAD else entry.expires_us if expired else 0,
+        reason=entry.reason,
+        failure=entry.failure,
+        progress=entry.progress if running else None,
+        log=entry.log if running else NO_LOG,
+        unique_key=unique.key if unique else "",
+        takes_key=unique is not None and unique.until == "finished",
+    )
+
+
+def _dead_letter(shelf: Stock, entry: Entry) -> DeadLetter:
+    message, failure, stream = entry.message, entry.failure, shelf.stream
+    return DeadLetter(
+        id=message.id,
+        task=message.task,
+        reason=entry.reason or "",
+        error=failure.error if failure else "",
+        traceback=failure.traceback if failure else "",
+        attempts=entry.state.failures + entry.state.crashes,
+        died_at=datetime_of(entry.since_us),
+        payload=message.body,
+        error_type=failure.error_type if failure else "",
+        queue=stream.name if stream.kind == "queue" else None,
+        topic=stream.topic if stream.kind == "group" else None,
+        group=stream.group if stream.kind == "group" else None,
+    )

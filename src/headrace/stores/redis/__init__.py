@@ -1,0 +1,21 @@
+"""Jobs on a Redis or Valkey server: streams as lanes, one Lua script for each atomic change."""
+
+from __future__ import annotations
+
+from headrace.core.runtime.clock import Clock
+from headrace.core.store import Backend
+from headrace.core.values.names import checked_name
+from headrace.stores.redis.client.address import parse_address
+
+from .cluster import ClusterStore
+from .durability import confirmation_of
+from .server import Store
+from .store import RedisBackend
+
+
+def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Backend:
+    """`redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://`, with user, password and database; all
+    but the last also with `+sentinel` or `+cluster`."""
+    confirmation, address = confirmation_of(durability), parse_address(url)
+    make = ClusterStore if address.nodes else Store
+    return RedisBackend(make(address, checked_name("namespace", namespace), clock), confirmation)

@@ -1,0 +1,1 @@
+"""A client of Redis and Valkey over hiredis: connections, Sentinel, Cluster."""

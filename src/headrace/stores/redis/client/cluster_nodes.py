@@ -1,0 +1,150 @@
+"""Links to the nodes of a cluster, and requests carried to whichever node owns their slot."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from hiredis import ReplyError
+
+from headrace.core.errors import BackendUnavailable
+from headrace.stores.redis.faults import is_error, passes_soon, redirection_of
+from headrace.stores.redis.scripts import Script
+
+from .address import Place
+from .cluster_slots import Slots
+from .connection import Link, Wire, pack
+
+#: Seconds for which a request is sent again that a node cannot serve at the moment: while a slot is on its
+#: way to another node, and when part of the cluster is down. Whoever has more patience begins anew.
+PATIENCE = 2.0
+
+#: Seconds between two tries grow from the first to the second, with jitter.
+FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.2
+
+#: How often one request follows where it is sent to before it is given up for now.
+REDIRECTIONS = 5
+
+_ASKING = pack(("ASKING",))
+
+
+class Errand(msgspec.Struct):
+    """One request, and what it takes to have it served."""
+
+    packed: bytes
+    slot: int
+    script: Script | None = None
+    reply: Any = None
+    loads: bool = False  # the node does not know the script
+    asked_at: Place | None = None  # the slot is on its way there, and this key has arrived
+    attempts: int = 0
+    sent_to: Place = ("", 0)
+
+    @property
+    def commands(self) -> list[bytes]:
+        """The last is the request itself."""
+        commands = [self.packed]
+        if self.asked_at is not None:
+            commands.insert(0, _ASKING)
+        if self.loads and self.script is not None:
+            commands.insert(0, pack((b"SCRIPT", b"LOAD", self.script.source)))
+        return commands
+
+
+class Nodes:
+    """One link for each node, made when it is first needed."""
+
+    def __init__(self, slots: Slots, make: Callable[[Place], Link]) -> None:
+        self._slots = slots
+        self._make = make
+        self._links: dict[Place, Link] = {}
+
+    def at(self, place: Place) -> Link:
+        link = self._links.get(place)
+        if link is None:
+            link = self._links[place] = self._make(place)
+        return link
+
+    async def wire_to(self, place: Place) -> Wire:
+        try:
+            return await self.at(place).connected()
+        except BackendUnavailable:
+            self._slots.doubt()
+            raise
+
+    async def wire_for(self, slot: int) -> Wire:
+        """To the node that owns it."""
+        return await self.wire_to(await self._slots.owner(slot))
+
+    async def carry_out(self, errands: Sequence[Errand]) -> list[Any]:
+        """The replies. A request that a node sends elsewhere, or cannot serve now, was not carried out and is
+        sent again."""
+        until, pause = time.monotonic() + PATIENCE, FIRST_PAUSE
+        waiting = list(errands)
+        while waiting:
+            await self._send(waiting)
+            waiting = [errand for errand in waiting if self._is_to_be_sent_again(errand)]
+            if any(passes_soon(errand.reply) for errand in waiting):
+                if time.monotonic() > until:
+                    break
+                await asyncio.sleep(random.uniform(0, pause))
+                pause = min(LONGEST_PAUSE, 2 * pause)
+        return [errand.reply for errand in errands]
+
+    async def _send(self, errands: list[Errand]) -> None:
+        by_place: dict[Place, list[Errand]] = {}
+        for errand in errands:
+            place = errand.asked_at or await self._slots.owner(errand.slot)
+            by_place.setdefault(place, []).append(errand)
+        if len(by_place) == 1:
+            [(place, several)] = by_place.items()
+            await self._send_to(place, several)
+            return
+        results = await asyncio.gather(
+            *[self._send_to(place, several) for place, several in by_place.items()], return_exceptions=True
+        )
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if failures:
+            error = failures[0]
+            if isinstance(error, BackendUnavailable) and len(failures) < len(results):
+                error.uncertain = True  # what went to the others was carried out
+            raise error
+
+    async def _send_to(self, place: Place, errands: list[Errand]) -> None:
+        commands = [errand.commands for errand in errands]
+        data = b"".join([each for several in commands for each in several])
+        try:
+            replies = await self.at(place).ask(data, sum(map(len, commands)))
+        except BackendUnavailable:
+            self._slots.doubt()
+            raise
+        at = -1
+        for errand, several in zip(errands, commands, strict=True):
+            at += len(several)
+            errand.reply, errand.sent_to = replies[at], place
+
+    def _is_to_be_sent_again(self, errand: Errand) -> bool:
+        reply = errand.reply
+        if type(reply) is not ReplyError:
+            return False
+        errand.attempts += 1
+        redirection = redirection_of(reply, errand.sent_to[0])
+        if redirection is not None:
+            errand.asked_at = redirection.place if redirection.asks else None
+            if not redirection.asks:
+                self._slots.learn(redirection.slot, redirection.place)
+                errand.slot = redirection.slot
+            return errand.attempts <= REDIRECTIONS
+        if passes_soon(reply):
+            self._slots.doubt()
+            # The slot may have arrived by then, or another node may own it.
+            errand.asked_at, errand.attempts = None, 0
+            return True
+        if is_error(reply, "NOSCRIPT") and not errand.loads:
+            errand.loads = True
+            return True
+        return False

@@ -1,0 +1,182 @@
+"""The slots of a cluster: to which one a key belongs, and which node owns each."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import copy
+import random
+import time
+from typing import Any
+
+from hiredis import ReplyError
+
+from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.stores.redis.faults import Refused, error_of, lost
+
+from .address import Address, Place
+from .connection import Link, pack
+
+SLOTS = 16384
+
+#: Seconds within which a node must connect and tell what it knows; then the next is asked.
+PATIENCE = 1.0
+
+#: Seconds for which what a node told is not asked for again.
+FRESH = 0.1
+
+_QUESTION = pack(("CLUSTER", "SLOTS"))
+
+
+def slot_of(key: bytes) -> int:
+    """By what is in the first braces, if anything is, else by the whole key."""
+    start = key.find(b"{")
+    end = key.find(b"}", start + 1) if start >= 0 else -1
+    tag = key[start + 1 : end] if end > start + 1 else key
+    return binascii.crc_hqx(tag, 0) % SLOTS
+
+
+class Slots:
+    """Asked for anew when a node that should own a slot cannot be reached. That one slot has moved is told by
+    the node that owned it."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._owners: list[Place | None] = [None] * SLOTS
+        self._known: tuple[Place, ...] = ()
+        self._told_at = 0.0
+        self._doubtful = True
+        self._asking: asyncio.Task[None] | None = None
+
+    @property
+    def primaries(self) -> list[Place]:
+        """The nodes that own slots."""
+        return sorted({place for place in self._owners if place is not None})
+
+    async def owner(self, slot: int) -> Place:
+        if self._must_ask:
+            await self._ask_once()
+        return self._owner(slot)
+
+    async def any_node(self, but: Place | None = None) -> Place:
+        """Another than `but`, if there is one."""
+        if self._must_ask:
+            await self._ask_once()
+        return random.choice([place for place in self._known if place != but] or self._known)
+
+    def learn(self, slot: int, place: Place) -> None:
+        """The node that owned it says where it is now."""
+        self._owners[slot] = place
+
+    def doubt(self) -> None:
+        """Something does not answer as it should: ask before the next use."""
+        self._doubtful = True
+
+    @property
+    def _must_ask(self) -> bool:
+        return self._doubtful and time.monotonic() > self._told_at + FRESH
+
+    def _owner(self, slot: int) -> Place:
+        place = self._owners[slot]
+        if place is None:
+            self.doubt()
+            raise lost(f"no node of {self._address.title} owns the slot {slot}")
+        return place
+
+    async def _ask_once(self) -> None:
+        """All who need to know share one question."""
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+            self._asking.add_done_callback(self._asked)
+        try:
+            await asyncio.shield(self._asking)
+        except HeadraceError as error:
+            raise copy.copy(error) from error  # each notes on its own whether its request was carried out
+
+    def _asked(self, task: asyncio.Task[None]) -> None:
+        self._asking = None
+        if not task.cancelled():
+            task.exception()  # those who waited have it, if anybody still does
+
+    def abandon(self) -> None:
+        """The event loop is gone: nobody waits for an answer."""
+        self._asking = None
+
+    async def _ask(self) -> None:
+        troubles: list[HeadraceError] = []
+        for place in self._candidates():
+            link = Link(self._address.at(place))
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    [reply] = await link.ask(_QUESTION)
+                return self._read(reply, place)
+            except TimeoutError:
+                troubles.append(lost(f"the node at {place[0]}:{place[1]} does not answer in time"))
+            except HeadraceError as error:
+                troubles.append(error)
+            finally:
+                link.drop()
+        raise self._no_answer(troubles)
+
+    def _candidates(self) -> list[Place]:
+        """In any order: one of them may be cut off and know nothing new."""
+        places = list({*self._known, *self._address.nodes})
+        random.shuffle(places)
+        return places
+
+    def _read(self, reply: Any, asked: Place) -> None:
+        if isinstance(reply, ReplyError):
+            raise error_of(reply, self._address.at(asked).title)
+        if not reply:
+            raise lost(f"the node at {asked[0]}:{asked[1]} knows of no slots: is the cluster set up?")
+        owners: list[Place | None] = [None] * SLOTS
+        known: set[Place] = set()
+        for first, last, *nodes in reply:
+            places = [_place(node, asked) for node in nodes]
+            known.update(places)
+            owners[first : last + 1] = [places[0]] * (last - first + 1)
+        self._owners, self._known = owners, tuple(known)
+        self._told_at, self._doubtful = time.monotonic(), False
+
+    def _no_answer(self, troubles: list[HeadraceError]) -> BackendUnavailable:
+        told = "; ".join(dict.fromkeys(map(str, troubles)))
+        what = f"no node of {self._address.title} tells who owns what: {told}"
+        return Refused(what) if all(isinstance(each, Refused) for each in troubles) else lost(what)
+
+
+def _place(node: list[Any], asked: Place) -> Place:
+    """A node that does not know its own name is where it was asked."""
+    host = (node[0] or b"").decode()
+    return (host if host not in ("", "?") else asked[0], node[1])
+
+
+class Owner:
+    """Finds the node that owns a slot."""
+
+    def __init__(self, slots: Slots, address: Address, slot: int) -> None:
+        self._slots = slots
+        self._address = address
+        self._slot = slot
+
+    async def find(self) -> Address:
+        return self._address.at(await self._slots.owner(self._slot))
+
+    def doubt(self) -> None:
+        self._slots.doubt()
+
+
+class Anyone:
+    """Finds a node, whichever: what is announced at one is heard at all. Each time it is another, since the
+    last was lost, or deaf."""
+
+    def __init__(self, slots: Slots, address: Address) -> None:
+        self._slots = slots
+        self._address = address
+        self._last: Place | None = None
+
+    async def find(self) -> Address:
+        self._last = await self._slots.any_node(but=self._last)
+        return self._address.at(self._last)
+
+    def doubt(self) -> None:
+        self._slots.doubt()

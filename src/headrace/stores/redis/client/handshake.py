@@ -1,0 +1,37 @@
+"""The first commands on a connection, and what their answers mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hiredis import ReplyError
+
+from headrace.stores.redis.faults import error_of, is_denied, lost
+
+from .address import Address
+
+
+def handshake(address: Address) -> list[tuple[str | int, ...]]:
+    """The first commands on a connection; the last answers the client's id.
+
+    What sentinels say may be a moment old, so the server is asked what it is.
+    """
+    commands: list[tuple[str | int, ...]] = []
+    if address.password:
+        user = (address.username,) if address.username else ()
+        commands.append(("AUTH", *user, address.password))
+    if address.database:
+        commands.append(("SELECT", address.database))
+    if address.sentinels is not None:
+        commands.append(("ROLE",))
+    commands += [("CLIENT", "SETNAME", "headrace"), ("CLIENT", "ID")]
+    return commands
+
+
+def check_handshake(replies: list[Any], server: str) -> None:
+    """A user who may not name a connection or ask for its id can still work."""
+    for reply in replies:
+        if isinstance(reply, ReplyError) and not is_denied(reply):
+            raise error_of(reply, server)
+        if isinstance(reply, list) and reply[0] != b"master":
+            raise lost(f"{server} is not where the sentinels say: a {reply[0].decode()} answers there")

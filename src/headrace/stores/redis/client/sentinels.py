@@ -1,0 +1,130 @@
+"""Sentinels: they know where the primary is now, and tell when that is another server."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from hiredis import ReplyError
+
+from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.stores.redis.faults import Refused, error_of, lost
+
+from .address import Address, Place
+from .connection import Link, Wire, pack
+
+#: Seconds within which a sentinel must connect and answer; then the next is asked.
+PATIENCE = 1.0
+
+#: Seconds between two signs of life that are asked of a sentinel we listen to, and at most between its loss
+#: and the next attempt.
+PULSE = 2.0
+
+#: Where a sentinel announces that another server has become the primary.
+SWITCHES = "+switch-master"
+
+
+class Sentinels:
+    """The one that answered last is asked first, until a server that it named turns out to be the wrong one.
+
+    `moved` is told the new primary's place when a sentinel announces it.
+    """
+
+    def __init__(self, address: Address, moved: Callable[[Place], None]) -> None:
+        assert address.sentinels is not None
+        self._address = address
+        self._master = address.sentinels.master
+        self._places = list(address.sentinels.places)
+        self._question = pack(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._master))
+        self._moved = moved
+        self._watching: list[asyncio.Task[None]] = []
+
+    # --- where it is -------------------------------------------------------------------------------------
+
+    async def find(self) -> Address:
+        troubles: list[HeadraceError] = []
+        for place in list(self._places):
+            link = Link(self._address.of_sentinel(place))
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    [reply] = await link.ask(self._question)
+                return self._found(place, reply)
+            except TimeoutError:
+                troubles.append(lost(f"the sentinel at {place[0]}:{place[1]} does not answer in time"))
+            except HeadraceError as error:
+                troubles.append(error)
+            finally:
+                link.drop()
+        raise self._no_answer(troubles)
+
+    def doubt(self) -> None:
+        """Ask another one first next time."""
+        first, *others = self._places
+        self._places = [*others, first]
+
+    def _found(self, place: Place, reply: Any) -> Address:
+        if isinstance(reply, ReplyError):
+            raise error_of(reply, self._name_of(place))
+        if not reply:
+            raise Refused(f"{self._name_of(place)} knows no {self._master!r}: mend its name in the URL")
+        self._prefer(place)
+        host, port = reply
+        return self._address.at((host.decode(), int(port)))
+
+    def _no_answer(self, troubles: list[HeadraceError]) -> BackendUnavailable:
+        """What all of them refuse is a mistake of ours; what one may still answer is worth another try."""
+        told = "; ".join(dict.fromkeys(map(str, troubles)))
+        what = f"no sentinel tells where {self._master!r} is: {told}"
+        if all(isinstance(each, Refused) for each in troubles):
+            return Refused(f"{what} (the sentinels' own password is ?sentinel_password=)")
+        return lost(what)
+
+    def _name_of(self, place: Place) -> str:
+        return f"the sentinel at {place[0]}:{place[1]}"
+
+    # --- when it moves -----------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Listen from now on: connections then move at once, also from a server that does not answer any
+        more. To all of them, since one may be cut off together with the old primary, and some hear of the new
+        one later than others: whoever asked those meanwhile was sent to the old."""
+        self._watching = [asyncio.create_task(self._listen_to(place)) for place in self._places]
+
+    def leave(self, *, at_home: bool) -> None:
+        watching, self._watching = self._watching, []
+        if at_home:
+            for task in watching:
+                task.cancel()
+
+    async def _listen_to(self, place: Place) -> None:
+        hear = partial(self._hear, place)
+        link = Link(self._address.of_sentinel(place), greet=_subscribe, hear=hear)
+        try:
+            while True:
+                with suppress(HeadraceError):
+                    wire = await link.connected()
+                    while not await wire.ended(PULSE):
+                        await wire.send(pack(("PING",)))
+                await asyncio.sleep(random.uniform(0, PULSE))
+        finally:
+            link.drop()
+
+    def _hear(self, place: Place, message: Any) -> None:
+        words = message[2].decode().split(" ")
+        if len(words) == 5 and words[0] == self._master:
+            self._prefer(place)
+            self._moved((words[3], int(words[4])))
+
+    def _prefer(self, place: Place) -> None:
+        """Ask this one first."""
+        self._places = sorted(self._places, key=lambda each: each != place)
+
+
+async def _subscribe(wire: Wire) -> None:
+    [reply] = await wire.send(pack(("SUBSCRIBE", SWITCHES)))
+    if isinstance(reply, ReplyError):
+        raise error_of(reply, str(wire.address))

@@ -1,0 +1,190 @@
+"""The store on a cluster: each queue and each topic on the node that owns its slot."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hiredis import ReplyError
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.runtime.clock import Clock
+from headrace.stores.redis.client.address import Address, Place
+from headrace.stores.redis.client.cluster_nodes import Errand, Nodes
+from headrace.stores.redis.client.cluster_slots import Anyone, Owner, Slots, slot_of
+from headrace.stores.redis.client.connection import Finder, Greeting, Hearing, Link, Wire, Word, pack
+from headrace.stores.redis.health.permissions import Probe, probe_keys
+
+from .faults import Damaged, error_of, leads_elsewhere, lost, passes_soon, redirection_of
+from .notices import Notices
+from .queue import Call, Queue
+from .server import Store
+from .server_info import Server
+
+
+class ClusterStore(Store):
+    """Keys of the namespace lie wherever their name puts them: no command touches two of them."""
+
+    is_cluster = True
+
+    def __init__(self, address: Address, namespace: str, clock: Clock) -> None:
+        self._slots = Slots(address)
+        self._servers: dict[Place, Server] = {}
+        self._notices = Notices()
+        super().__init__(address, namespace, clock)
+        self._nodes = Nodes(self._slots, self._main_link)
+        # For looking at a server: one stands for all.
+        owner = Owner(self._slots, address, slot_of(probe_keys(namespace)[0].encode()))
+        self.link = self._add(Link(address, finder=owner, greet=self._greet, life=self.life))
+
+    # --- connections -------------------------------------------------------------------------------------
+
+    def new_link(
+        self,
+        *,
+        greet: Greeting | None = None,
+        hear: Hearing | None = None,
+        queue: Queue | None = None,
+    ) -> Link:
+        """To the node that owns the queue, or to any."""
+        finder: Finder = Anyone(self._slots, self.address)
+        if queue is not None:
+            finder, greet = Owner(self._slots, self.address, queue.slot), self._accompany
+        return self._add(Link(self.address, finder=finder, greet=greet, hear=hear, life=self.life))
+
+    def new_way(self, greet: Greeting) -> Nodes:
+        return Nodes(self._slots, lambda place: self._node_link(place, greet))
+
+    async def wire_to(self, queue: Queue, way: Link | Nodes) -> Wire:
+        assert isinstance(way, Nodes)
+        return await way.wire_for(queue.slot)
+
+    async def run_id(self, queue: Queue) -> str:
+        wire = await self.wire_to(queue, self._nodes)
+        return self._servers.get(_place_of(wire), self.server).run_id
+
+    def beside(self, wire: Wire) -> Wire | None:
+        return self._nodes.at(_place_of(wire)).wire
+
+    async def announce_elsewhere(self, wire: Wire, channel: str) -> bool:
+        others = [place for place in self._slots.primaries if place != _place_of(wire)]
+        if not others:
+            return False
+        try:
+            other = await self._nodes.wire_to(random.choice(others))
+            [reply] = await other.send(pack(("PUBLISH", channel, "pulse")))
+        except BackendUnavailable:
+            return False  # whoever is away says nothing of others
+        return not isinstance(reply, ReplyError)  # a user who only reads may not
+
+    def doubt(self) -> None:
+        self._slots.doubt()
+
+    def leave(self) -> None:
+        if not self.life.at_home:
+            self._slots.abandon()
+        super().leave()
+
+    def _main_link(self, place: Place) -> Link:
+        return self._node_link(place, self._greet)
+
+    def _node_link(self, place: Place, greet: Greeting | None) -> Link:
+        return self._add(Link(self.address.at(place), greet=greet, life=self.life))
+
+    async def _accompany(self, wire: Wire) -> None:
+        """A connection that blocks is unblocked over another to the same node."""
+        await self._nodes.wire_to(_place_of(wire))
+
+    async def _greet(self, wire: Wire) -> None:
+        await super()._greet(wire)
+        self._servers[_place_of(wire)] = self.server
+
+    async def probes(self) -> list[Probe]:
+        return [
+            Probe(await self._nodes.wire_for(slot_of(key.encode())), (key, key))
+            for key in probe_keys(self.namespace)
+        ]
+
+    async def servers(self) -> list[Link]:
+        await self._slots.any_node()  # so that they are known
+        return [self._nodes.at(place) for place in self._slots.primaries]
+
+    def pass_over(self, queue: Queue, error: BackendUnavailable) -> None:
+        """Others may be on nodes that are there."""
+        if isinstance(error, Damaged):
+            return
+        self._notices.warn(f"{queue.label} must do without a node of the cluster: {error}")
+
+    # --- requests ----------------------------------------------------------------------------------------
+
+    def share(self, queue: Queue) -> int:
+        return queue.slot
+
+    async def run_all(
+        self,
+        calls: Sequence[Call],
+        link: Link | Nodes | None = None,
+        *,
+        tolerates: Callable[[Any], bool] | None = None,
+    ) -> list[Any]:
+        if isinstance(link, Link):
+            return await super().run_all(calls, link, tolerates=tolerates)
+        errands = [Errand(call.packed, call.slot, call.script) for call in calls]
+        return await self._carry_out(errands, link or self._nodes, tolerates)
+
+    async def commands(
+        self,
+        *commands: tuple[Word, ...],
+        tolerates: Callable[[Any], bool] | None = None,
+        queue: Queue | None = None,
+    ) -> list[Any]:
+        errands = [
+            Errand(pack(words), _slot_of(words) if queue is None else queue.slot) for words in commands
+        ]
+        return await self._carry_out(errands, self._nodes, tolerates)
+
+    async def _carry_out(
+        self, errands: list[Errand], nodes: Nodes, tolerates: Callable[[Any], bool] | None
+    ) -> list[Any]:
+        replies = await nodes.carry_out(errands)
+        if any([type(reply) is ReplyError for reply in replies]):
+            self._check([reply for reply in replies if not (tolerates and tolerates(reply))], None)
+        return replies
+
+    def check(self, replies: Sequence[Any], link: Link) -> None:
+        self._check(replies, link)
+
+    def _check(self, replies: Sequence[Any], link: Link | None) -> None:
+        errors = [reply for reply in replies if isinstance(reply, ReplyError)]
+        if not errors:
+            return
+        for error in errors:
+            self._take_note(error, link)
+        uncertain = len(errors) < len(replies)
+        if redirection_of(errors[0]) is not None:
+            raise lost(
+                f"{self.server_name} has moved a queue to another node ({errors[0]})", uncertain=uncertain
+            )
+        raise error_of(errors[0], self.server_name, uncertain=uncertain)
+
+    def _take_note(self, error: ReplyError, link: Link | None) -> None:
+        """Do what is to be done about connections."""
+        host = link.wire.address.host if link is not None and link.wire is not None else ""
+        redirection = redirection_of(error, host)
+        if redirection is not None and not redirection.asks and redirection.place[0]:
+            self._slots.learn(redirection.slot, redirection.place)
+        elif leads_elsewhere(error) or passes_soon(error):
+            self._slots.doubt()
+        if link is not None and (redirection is not None or leads_elsewhere(error)):
+            link.drop()
+
+
+def _place_of(wire: Wire) -> Place:
+    return wire.address.host, wire.address.port
+
+
+def _slot_of(words: tuple[Word, ...]) -> int:
+    """By the key, which is the first word behind the command wherever this package sends one by itself."""
+    key = words[1] if len(words) > 1 else ""
+    return slot_of(key if isinstance(key, bytes) else str(key).encode())

@@ -1,0 +1,183 @@
+"""Entries of a lane as claims, rows of the scripts as records. Fields are named in lua/shared/message.lua."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.job_log import NO_LOG, JobLog, decode_log
+from headrace.core.messages.message import FRESH, NORMAL, State, Stream, decode_state
+from headrace.core.messages.outcome import DeadReason, Failure
+from headrace.core.records.record import DeadLetter, JobStatus, Progress, Record
+from headrace.core.runtime.clock import datetime_of
+from headrace.core.values.decoding import DECODE_ERRORS, text_of
+
+from .queue import Queue
+
+T = TypeVar("T")
+
+#: An entry that holds nothing but id, task and body has this many fields and values, and one that was drawn
+#: late and says when it was written has these.
+PLAIN, DRAWN = 6, 8
+
+#: What an entry that somebody else wrote can raise: it may lack what every message has.
+UNREADABLE = (*DECODE_ERRORS, KeyError)
+
+_failure = msgspec.msgpack.Decoder(Failure)
+
+
+class Token(msgspec.Struct, frozen=True, gc=False):
+    """The fence: an entry is handed out once, to one consumer, and never again under the same id.
+
+    The rest is what a settlement needs to know of the message: by `origin`, the place of its first entry, a
+    late success tells its message from a later one of the same id.
+    """
+
+    lane: int
+    entry: bytes
+    consumer: str
+    task: bytes
+    origin: bytes | None = None
+    unique: bytes = b""
+
+    @property
+    def plain(self) -> bool:
+        return self.origin is None and not self.unique
+
+    @property
+    def first_place(self) -> bytes:
+        return self.origin or b"%d%b" % (self.lane, self.entry)
+
+
+def claims_of(queue: Queue, lane: int, entries: Sequence[Any], consumer: str, now_us: int) -> list[Claim]:
+    stream = queue.stream
+    try:
+        return [
+            Claim(stream, fields[1].decode(), fields[5], Token(lane, entry, consumer, fields[3]), now_us)
+            if len(fields) == PLAIN or (len(fields) == DRAWN and fields[6] == b"a")
+            else _claim(queue, lane, entry, fields, consumer, now_us)
+            for entry, fields in entries
+        ]
+    except UNREADABLE:
+        return [_any_claim(queue, lane, entry, fields, consumer, now_us) for entry, fields in entries]
+
+
+def _any_claim(
+    queue: Queue, lane: int, entry: bytes, fields: list[bytes], consumer: str, now_us: int
+) -> Claim:
+    """The same for an entry that perhaps cannot be read: the claim says so, and the worker buries it."""
+    try:
+        return _claim(queue, lane, entry, fields, consumer, now_us)
+    except UNREADABLE as error:
+        problem = f"the entry cannot be read ({error}): {message_of(fields)!r:.300}"
+    message = message_of(fields)
+    token = Token(lane, entry, consumer, message.get(b"t", b""), message.get(b"o"), message.get(b"u", b""))
+    id = text_of(message.get(b"i", b""))
+    if not id or id.encode() != message[b"i"]:
+        id = f"unreadable-{lane}{entry.decode()}"
+    return Claim(queue.stream, id, b"", token, now_us, unreadable=problem)
+
+
+def _claim(queue: Queue, lane: int, entry: bytes, fields: list[bytes], consumer: str, now_us: int) -> Claim:
+    message = message_of(fields)
+    token = Token(lane, entry, consumer, message[b"t"], message.get(b"o"), message.get(b"u", b""))
+    return Claim(
+        queue.stream,
+        message[b"i"].decode(),
+        message[b"m"],
+        token,
+        now_us,
+        state_of(message),
+        int(message.get(b"p", NORMAL)),
+        int(message.get(b"e", 0)),
+        b"c" in message,
+    )
+
+
+def message_of(fields: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(fields[::2], fields[1::2], strict=False))
+
+
+def state_of(message: dict[bytes, bytes]) -> State:
+    state = message.get(b"s")
+    return decode_state(state) if state else FRESH
+
+
+def record_of(stream: Stream, row: Sequence[Any]) -> Record:
+    """A row as lua/shared/describing.lua makes it."""
+    id, status, time, worker, fields, *said = row
+    message, job_status, at_us = message_of(fields), JobStatus(status.decode()), read_score(time)
+    progress, log = read_said(said[0] if said else None)
+    unique = message.get(b"u", b"") if stream.kind == "queue" else b""
+    return Record(
+        stream,
+        text_of(id),
+        job_status,
+        task=text_of(message.get(b"t", b"")),
+        body=message.get(b"m"),
+        state=_readable(state_of, message, FRESH),
+        priority=_readable(int, message.get(b"p", NORMAL), NORMAL),
+        due_us=at_us if job_status in (JobStatus.SCHEDULED, JobStatus.RETRYING) else 0,
+        claimed_us=at_us if job_status is JobStatus.RUNNING else 0,
+        worker=text_of(worker),
+        ended_us=at_us if job_status.over else 0,
+        result=message.get(b"v"),
+        note=text_of(message.get(b"n", b"")),
+        reason=_readable(_reason_of, message.get(b"r"), None),
+        failure=_readable(_failure.decode, message.get(b"f", b""), None),
+        progress=progress,
+        log=log,
+        unique_key=text_of(unique[1:]),
+        takes_key=unique.startswith(b"f"),
+    )
+
+
+def _readable(read: Callable[[Any], T], data: Any, otherwise: T) -> T:
+    """People are shown what can be read."""
+    try:
+        return read(data)
+    except DECODE_ERRORS:
+        return otherwise
+
+
+def _reason_of(data: bytes | None) -> DeadReason | None:
+    return DeadReason(data.decode()) if data else None
+
+
+def read_score(text: bytes) -> int:
+    """A time. Beyond 17 digits, which only a stranger stores, a server writes it with an exponent."""
+    return int(text) if text.isdigit() else _readable(lambda text: int(float(text)), text, 0)
+
+
+def read_said(said: bytes | None) -> tuple[Progress | None, JobLog]:
+    """What a run said of itself, as `said_of` in lua/shared/place.lua has it."""
+    if not said:
+        return None, NO_LOG
+    try:
+        at_us, fraction, length, rest = said.split(b" ", 3)
+        end = int(length)
+        progress = None if fraction == b"-" else Progress(float(fraction), rest[:end].decode(), int(at_us))
+    except ValueError:
+        return None, NO_LOG  # of another version: it must not keep its message from being recovered
+    return progress, decode_log(rest[end:])
+
+
+def dead_letter_of(record: Record) -> DeadLetter:
+    failure, stream = record.failure or Failure("", ""), record.stream
+    return DeadLetter(
+        id=record.id,
+        task=record.task,
+        reason=record.reason or "",
+        error=failure.error,
+        traceback=failure.traceback,
+        attempts=record.state.failures + record.state.crashes,
+        died_at=datetime_of(record.ended_us),
+        payload=record.body or b"",
+        error_type=failure.error_type,
+        queue=stream.name if stream.kind == "queue" else None,
+        topic=stream.topic if stream.kind == "group" else None,
+        group=stream.group if stream.kind == "group" else None,
+    )

@@ -1,0 +1,1 @@
+"""How a server is: findings for the doctor."""

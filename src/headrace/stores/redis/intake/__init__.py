@@ -1,0 +1,1 @@
+"""Claims: a script under load, a blocking read when idle."""

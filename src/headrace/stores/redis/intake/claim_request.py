@@ -1,0 +1,56 @@
+"""What one claim asks for, and whose turn it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
+from headrace.core.store import CLAIM_BYTES
+from headrace.stores.redis.queue import Queue
+
+#: Queues that one script looks at.
+WINDOW = 64
+
+
+class ClaimRequest(msgspec.Struct, frozen=True):
+    """What one claim asks for; the queue whose turn it is comes first."""
+
+    queues: Sequence[Queue]
+    limit: int
+    suspects: int
+    children: int
+    wait: float
+    from_bottom: bool
+    children_first: bool
+    room: int = CLAIM_BYTES
+    awaited: int = 0  # milliseconds for which this consumer is to be called when something comes
+    glances: bool = False  # a look need not be made where nothing was queued since the last one
+
+
+def wanted(
+    queues: Sequence[Queue], *, limit: int, suspects: int, children: int | None, wait: float, turn: int
+) -> ClaimRequest:
+    first = _first(len(queues), turn)
+    return ClaimRequest(
+        queues=(*queues[first:], *queues[:first]),
+        limit=limit,
+        suspects=suspects,
+        children=limit if children is None else children,
+        wait=wait,
+        from_bottom=is_from_bottom(turn),
+        children_first=is_child_work_first(turn),
+    )
+
+
+def _first(count: int, turn: int) -> int:
+    """The queue whose turn it is."""
+    if count > WINDOW:
+        # The next window, and after all of them a queue further.
+        return (turn * WINDOW + turn // (count // WINDOW)) % count
+    return first_of(count, turn)
+
+
+def batched(queues: Sequence[Queue], size: int) -> Iterable[Sequence[Queue]]:
+    return [queues[start : start + size] for start in range(0, len(queues), size)]

@@ -1,0 +1,294 @@
+"""Claims for one consumer on a cluster: a reader for each slot, since no command may read from two.
+
+Nobody blocks there, which would take a connection and a command for each slot. Whoever finds a queue empty
+leaves its name, and the step that next queues something publishes that it is ready. Every slot is looked at
+every few seconds besides, for what was missed: as long as the name is there, nothing was (`marks.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection, Sequence
+from math import inf
+from typing import TypeAlias
+
+import msgspec
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.claim import Claim, size_of
+from headrace.core.messages.message import Stream
+from headrace.stores.redis.faults import lost
+from headrace.stores.redis.keys import CHILD_LANES, SUSPECTS
+from headrace.stores.redis.notices import Notices
+from headrace.stores.redis.queue import Queue
+from headrace.stores.redis.server import Store
+
+from .claim_request import ClaimRequest
+from .reader import Reader
+
+#: The lanes of child work, as a store names those that are in use.
+CHILDREN = frozenset(map(str, CHILD_LANES))
+
+SUSPECT_LANES = frozenset(map(str, SUSPECTS))
+
+#: How many are asked at once: each may bring one message more than it has room for.
+AT_ONCE = 4
+
+#: Seconds after the first answer for which the others are waited for.
+GRACE = 1.0
+
+#: Seconds after which a reader that is not asked any more is closed: a queue may be gone, or split anew.
+UNUSED = 60.0
+
+#: Seconds between two looks at a slot, and milliseconds for which a name stays: longer than `marks.LOOK`.
+LOOK, AWAITED = 5.0, 90_000
+
+#: Seconds after which those look who were told as well, but are not the one that was named: it may be busy.
+NOT_NAMED = (0.005, 0.02)
+
+#: Seconds after which a slot is looked at again that could not be reached.
+RETRY = 0.5
+
+Reading: TypeAlias = "asyncio.Task[list[Claim]]"
+
+
+class Readers:
+    """Those who have something are asked for equal shares, beginning with the queue whose turn it is.
+
+    A node that is away keeps nobody from the rest: its error is told only when all fail.
+    """
+
+    def __init__(self, store: Store, consumer: str, paused: set[Stream]) -> None:
+        self._store = store
+        self._consumer = consumer
+        self._paused = paused
+        self._readers: dict[int, Reader] = {}
+        self._used_at: dict[int, float] = {}
+        self._due_at: dict[Reader, float] = {}  # when each is to be asked again; at once: it is not named
+        self._quiet: set[Reader] = set()  # found nothing, and nothing was heard of them since
+        self._asked: dict[Reader, ClaimRequest] = {}
+        self._failed: set[Reader] = set()
+        self._turns = asyncio.Lock()
+        self._stirred = asyncio.Event()
+        self._was_woken = False
+        self._kept: list[Claim] = []  # read for a caller who had gone
+        self._notices = Notices()
+
+    async def claim(self, wanted: ClaimRequest) -> list[Claim]:
+        async with self._turns:
+            parts = self._parts(wanted)
+            self._note_changes(parts)
+            self._close_unused(parts)
+            kept, self._kept = self._kept, []
+            claims = await self._trim(kept, wanted, parts) or await self._look(parts, wanted)
+            self._was_woken = False  # one wake serves one claim
+            return claims
+
+    def wake(self) -> None:
+        self._was_woken = True
+        self._stirred.set()
+
+    def stir(self) -> None:
+        """What is known of the slots may no longer hold."""
+        self._due_at.clear()
+        self._quiet.clear()
+        self._stirred.set()
+
+    def ready(self, queue: Queue, named: str) -> None:
+        """Something was queued; the one who is named looks first."""
+        reader = self._readers.get(self._store.share(queue))
+        if reader is None:
+            return
+        now = asyncio.get_running_loop().time()
+        later = 0.0 if named == self._consumer else random.uniform(*NOT_NAMED)
+        self._due_at[reader] = min(now + later, self._due_at.get(reader, -inf))
+        self._quiet.discard(reader)
+        self._stirred.set()
+
+    async def stop(self) -> None:
+        self.wake()
+        async with self._turns:
+            readers = list(self._readers.values())
+            if self._kept:
+                await readers[0].hand_back(self._kept)
+            await asyncio.gather(*[reader.stop() for reader in readers])
+
+    async def _look(self, parts: dict[Reader, ClaimRequest], wanted: ClaimRequest) -> list[Claim]:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wanted.wait
+        while True:
+            self._stirred.clear()
+            due = {reader: part for reader, part in parts.items() if self._is_due(reader)}
+            claims = await self._poll(due, wanted) if due else []
+            if not claims and wanted.wait <= 0:
+                others = {reader: part for reader, part in parts.items() if reader not in due}
+                claims = await self._poll(others, wanted)
+            if not parts or claims or self._was_woken or loop.time() >= until:
+                return claims
+            await self._until_stirred(min(until, *[self._due_at.get(reader, -inf) for reader in parts]))
+
+    def _is_due(self, reader: Reader) -> bool:
+        return not reader.is_free or self._due_at.get(reader, -inf) <= asyncio.get_running_loop().time()
+
+    async def _until_stirred(self, until: float) -> None:
+        try:
+            async with asyncio.timeout_at(until):
+                await self._stirred.wait()
+        except TimeoutError:
+            pass
+
+    def _parts(self, wanted: ClaimRequest) -> dict[Reader, ClaimRequest]:
+        """What each reader is asked, in the order of turns. Those that still wait for a node which does not
+        answer are left out, as long as there are others."""
+        queues: dict[int, list[Queue]] = {}
+        for queue in wanted.queues:
+            queues.setdefault(self._store.share(queue), []).append(queue)
+        parts = {
+            self._reader(share, several[0]): msgspec.structs.replace(
+                wanted, queues=several, wait=0.0, awaited=AWAITED
+            )
+            for share, several in queues.items()
+        }
+        return {reader: part for reader, part in parts.items() if not reader.is_busy} or parts
+
+    def _note_changes(self, parts: dict[Reader, ClaimRequest]) -> None:
+        """Look anew where more is wanted than before: of other queues, or from lanes that were left out."""
+        for reader, part in parts.items():
+            before = self._asked.get(reader)
+            lanes = "".join(self._store.lanes.get(queue, "") for queue in part.queues)
+            if (
+                before is None
+                or set(before.queues) != set(part.queues)
+                or not _offered(part, before).isdisjoint(lanes)
+            ):
+                self._forget(reader)
+        self._asked = parts
+
+    def _reader(self, share: int, queue: Queue) -> Reader:
+        self._used_at[share] = asyncio.get_running_loop().time()
+        if share not in self._readers:
+            self._readers[share] = Reader(self._store, self._consumer, self._paused, queue)
+        return self._readers[share]
+
+    def _close_unused(self, parts: Collection[Reader]) -> None:
+        until = asyncio.get_running_loop().time() - UNUSED
+        for share, reader in list(self._readers.items()):
+            if self._used_at[share] < until and reader.is_free and reader not in parts:
+                reader.close()
+                self._forget(reader)
+                self._failed.discard(reader)
+                del self._readers[share], self._used_at[share]
+
+    def _forget(self, reader: Reader) -> None:
+        """What is known of its slot may no longer hold: it looks anew."""
+        self._due_at.pop(reader, None)
+        self._quiet.discard(reader)
+
+    # --- asking ------------------------------------------------------------------------------------------
+
+    async def _poll(self, parts: dict[Reader, ClaimRequest], wanted: ClaimRequest) -> list[Claim]:
+        claims: list[Claim] = []
+        children, room = wanted.children, wanted.room
+        asking = list(parts)
+        while asking and len(claims) < wanted.limit and room > wanted.room / 2:
+            shares = _shares(wanted.limit - len(claims), min(len(asking), AT_ONCE))
+            free = _shares(children, len(shares)) + [0] * len(shares)
+            asked = [
+                msgspec.structs.replace(
+                    parts[reader],
+                    limit=share,
+                    children=most,
+                    room=room // len(shares),
+                    glances=reader in self._quiet,
+                )
+                for reader, share, most in zip(asking, shares, free, strict=False)
+            ]
+            answers = await self._ask(dict(zip(asking, asked, strict=False)), wanted)
+            for found in answers:
+                claims += found
+            room = wanted.room - size_of(claims)
+            children = wanted.children - sum(claim.child for claim in claims)
+            full = [
+                reader
+                for reader, share, found in zip(asking, shares, answers, strict=False)
+                if len(found) >= share
+            ]
+            asking = [*asking[len(shares) :], *full]
+        # Each may have taken a suspect, but one at a time is wanted.
+        return await self._trim(claims, wanted, parts)
+
+    async def _ask(self, asked: dict[Reader, ClaimRequest], wanted: ClaimRequest) -> list[list[Claim]]:
+        now = asyncio.get_running_loop().time()
+        self._due_at.update(dict.fromkeys(asked, now + LOOK))  # unless something is heard meanwhile
+        self._quiet.update(asked)
+        tasks = [asyncio.create_task(reader.claim(part)) for reader, part in asked.items()]
+        await self._until_all(tasks)
+        for (reader, part), task in zip(asked.items(), tasks, strict=True):
+            if _error_of(task) is not None:
+                self._failed.add(reader)
+                self._quiet.discard(reader)
+                self._due_at[reader] = asyncio.get_running_loop().time() + RETRY
+                continue
+            self._failed.discard(reader)
+            if task.result() or (wanted.children > 0 and not part.children and self._has_children(part)):
+                self._forget(reader)  # there may be more, or what it was not offered
+        return self._brought(tasks)
+
+    def _has_children(self, part: ClaimRequest) -> bool:
+        """Whether child work may wait there."""
+        return any(not CHILDREN.isdisjoint(self._store.lanes.get(queue, "")) for queue in part.queues)
+
+    async def _until_all(self, reading: list[Reading]) -> None:
+        """All but those that take too long: they go on by themselves, and what they bring comes later.
+
+        Readers are never left in the middle of a read: when the caller goes they end, and what they brought
+        is kept for the next.
+        """
+        try:
+            await asyncio.wait(reading, timeout=GRACE)
+        except asyncio.CancelledError:
+            for task in reading:
+                task.cancel()
+            for found in await asyncio.gather(*reading, return_exceptions=True):
+                if not isinstance(found, BaseException):
+                    self._kept += found
+            raise
+        late = [task for task in reading if not task.done()]
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    async def _trim(
+        self, claims: list[Claim], wanted: ClaimRequest, parts: dict[Reader, ClaimRequest]
+    ) -> list[Claim]:
+        """Hand back what goes beyond what was wanted."""
+        return await next(iter(parts)).trim(claims, wanted) if claims and parts else claims
+
+    def _brought(self, reading: Sequence[Reading]) -> list[list[Claim]]:
+        """What each has brought; nothing of those that failed, unless all slots did."""
+        errors = [error for task in reading if (error := _error_of(task)) is not None]
+        unexpected = [error for error in errors if not isinstance(error, BackendUnavailable)]
+        found = [[] if _error_of(task) else task.result() for task in reading]
+        if unexpected or (errors and self._failed.issuperset(self._asked)):
+            self._kept += [claim for claims in found for claim in claims]
+            raise (unexpected or errors)[0]
+        if errors:
+            self._notices.warn(f"some queues cannot be claimed from: {errors[0]}")
+        return found
+
+
+def _offered(part: ClaimRequest, before: ClaimRequest) -> frozenset[str]:
+    """The lanes from which may be taken by now."""
+    suspects = SUSPECT_LANES if part.suspects > 0 >= before.suspects else frozenset()
+    return suspects | CHILDREN if part.children > 0 >= before.children else suspects
+
+
+def _error_of(task: Reading) -> BaseException | None:
+    return lost("a node does not answer") if task.cancelled() else task.exception()
+
+
+def _shares(limit: int, number: int) -> list[int]:
+    """As equal as can be, the first the larger ones; those for whom nothing is left are not named."""
+    each, more = divmod(limit, number)
+    return [each + (place < more) for place in range(min(number, limit))]

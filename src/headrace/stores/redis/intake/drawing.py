@@ -1,0 +1,87 @@
+"""Draws events for the groups that one consumer claims from, ahead of its claims."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from hiredis import ReplyError
+
+from headrace.stores.redis.client.connection import Link
+from headrace.stores.redis.faults import is_out_of_memory
+from headrace.stores.redis.queue import Call, Queue
+from headrace.stores.redis.scripts import DRAW
+from headrace.stores.redis.server import Store
+
+#: What the script says of a group that the server had lost.
+CAME_BACK = 2
+
+#: Milliseconds for which publishers wake a group that has nothing, and seconds after which its members look
+#: again once their read has ended: that must be sooner. Every so many seconds they also look for keys that
+#: nobody holds any more.
+AWAITED, LOOK, MEND = 12000, 3.5, 3.0
+
+
+class Drawer:
+    """A publish hands events to groups that have drawn all there was. Whatever else lies in a log is drawn
+    here: behind a full lane, after a reset, for a group that was lost."""
+
+    def __init__(self, store: Store, link: Link) -> None:
+        self._store = store
+        self._link = link
+        self._looked = self._mended = 0.0
+        #: Groups that were removed.
+        self.gone: set[Queue] = set()
+
+    def calls(self, queues: Sequence[Queue], limit: int, *, waits: bool) -> list[Call]:
+        self._looked = now = time.monotonic()
+        mends = now > self._mended + MEND
+        if mends:
+            self._mended = now
+        awaited = AWAITED if waits else 0
+        return [
+            queue.call(DRAW, limit, self._store.wish(queue.stream), awaited, int(mends))
+            for queue in _groups(queues)
+        ]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to draw while a wait goes on, which is needed now and then: whatever is published wakes it
+        by itself. That a removed group was joined anew does not."""
+        return bool(self.gone) or time.monotonic() > self._looked + LOOK
+
+    async def draw_again(self, queues: Sequence[Queue], limit: int) -> bool:
+        return self.is_due and await self.draw(queues, limit)
+
+    async def draw(self, queues: Sequence[Queue], limit: int) -> bool:
+        """Whether anything was or could be drawn, or has changed otherwise."""
+        calls = self.calls(queues, limit, waits=True)
+        if not calls:
+            return False
+        return await self.note(
+            queues, await self._store.run_all(calls, self._link, tolerates=is_out_of_memory)
+        )
+
+    async def note(self, queues: Sequence[Queue], replies: Sequence[Any]) -> bool:
+        """Take the answers into account. A server without memory draws nothing: what is in the lanes still
+        runs."""
+        changed = False
+        for queue, reply in zip(_groups(queues), replies, strict=True):
+            if isinstance(reply, ReplyError):
+                continue
+            standing, drawn, more = reply
+            changed = changed or drawn > 0 or more > 0 or (queue in self.gone) == bool(standing)
+            (self.gone.discard if standing else self.gone.add)(queue)
+            if standing == CAME_BACK:
+                await self._list(queue)
+        return changed
+
+    async def _list(self, queue: Queue) -> None:
+        """The server has lost the group, and so perhaps the list of all streams."""
+        labels = (queue.label, f"topic:{queue.stream.topic}")
+        await self._store.command("SADD", self._store.keys.streams, *labels)
+
+
+def _groups(queues: Sequence[Queue]) -> list[Queue]:
+    return [queue for queue in queues if queue.stream.kind == "group"]

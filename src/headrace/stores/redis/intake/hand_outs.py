@@ -1,0 +1,61 @@
+"""What one consumer was handed out, and what came with an answer that was lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.core.messages.claim import Claim
+from headrace.stores.redis.client.connection import Link, Word, pack
+from headrace.stores.redis.entries import claims_of
+from headrace.stores.redis.keys import GROUP, IN_ORDER
+from headrace.stores.redis.queue import Call, Queue
+from headrace.stores.redis.scripts import UNSEEN
+from headrace.stores.redis.server import Store
+
+from .claim_request import WINDOW, ClaimRequest, batched
+
+#: Messages that one script looks for whose answer was lost.
+UNSEEN_MOST = 500
+
+
+class HandOuts:
+    """Entries of a lane are handed out in ascending order. So whatever the consumer holds beyond the last
+    entry it saw was handed out by a read whose answer was lost."""
+
+    def __init__(self, store: Store, link: Link, consumer: str) -> None:
+        self._store = store
+        self._link = link
+        self._consumer = consumer
+        self._seen: dict[tuple[Queue, int], bytes] = {}  # the last entry of each lane
+        self.doubtful = False  # the answer of a read was lost
+
+    def claims(self, queue: Queue, lane: int, entries: list[Any]) -> list[Claim]:
+        """Entries of a lane that were read just now."""
+        if not entries:
+            return []
+        self._seen[queue, lane] = entries[-1][0]
+        return claims_of(queue, lane, entries, self._consumer, self._store.now_us())
+
+    def forget(self) -> None:
+        """The lanes are others now."""
+        self._seen.clear()
+
+    async def unseen(self, wanted: ClaimRequest) -> list[Claim]:
+        """What a lost answer has brought; it stays doubtful whether that was all until nothing is found."""
+        queues = list(dict.fromkeys((*wanted.queues, *(queue for queue, _ in self._seen))))
+        for some in batched(queues, WINDOW):
+            # In every lane: the lost answer may be the one that told which are in use.
+            lanes = [(queue, lane) for queue in some for lane in IN_ORDER]
+            keys = [queue.keys.by_lane[lane] for queue, lane in lanes]
+            seen = [self._seen.get(place, b"") for place in lanes]
+            args: list[Word] = [GROUP, self._consumer, min(wanted.limit, UNSEEN_MOST), wanted.room, *seen]
+            call = Call(UNSEEN, pack((b"EVALSHA", UNSEEN.digest, len(keys), *keys, *args)))
+            more, found = await self._store.run(call, self._link)
+            claims: list[Claim] = []
+            for index, entries in found:
+                queue, lane = lanes[index - 1]
+                claims += self.claims(queue, lane, entries)
+            if claims or more:
+                return claims
+        self.doubtful = False
+        return []

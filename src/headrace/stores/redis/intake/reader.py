@@ -1,0 +1,487 @@
+"""Claims for one consumer, on a connection of its own: a script under load, a blocking read when idle.
+
+A read is never cut short: it looks in a task of the reader, and waits in that of its caller (`BlockingRead`).
+What it brings after its caller has gone is offered to the next. What a lost answer brought is taken up after
+any error (`HandOuts`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
+from typing import Any, TypeAlias, cast
+
+import msgspec
+from hiredis import ReplyError
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.claim import Claim, size_of
+from headrace.core.messages.message import Stream
+from headrace.core.values.decoding import text_of
+from headrace.stores.redis.client.connection import Wire, pack
+from headrace.stores.redis.entries import Token
+from headrace.stores.redis.faults import can_heal, is_out_of_memory
+from headrace.stores.redis.keys import (
+    BOTTOM_UP,
+    CHILD_LANES,
+    GROUP,
+    IN_ORDER,
+    NORMAL_LANE,
+    RETURNED,
+    SUSPECTS,
+    TOP_DOWN,
+)
+from headrace.stores.redis.notices import Notices
+from headrace.stores.redis.queue import Call, Queue
+from headrace.stores.redis.scripts import AGAIN, CLAIM, ENSURE, STARTED
+from headrace.stores.redis.server import Store
+
+from .blocking_read import BlockingRead
+from .change_marks import Marks
+from .claim_request import WINDOW, ClaimRequest, batched
+from .drawing import Drawer
+from .hand_outs import HandOuts
+
+#: Seconds that a read blocks at most.
+BLOCK = 2.0
+
+#: Entries that the script reads from one lane before it leaves the rest to a plain command: to convert them
+#: in Lua costs the server as much again as to read them.
+PORTION = 16
+
+#: Entries that the script reads from one lane where the server is far away: there a trip costs more.
+PORTION_AFAR = 500
+
+#: Bytes for which messages are fetched that are not many.
+WORTH_A_TRIP = 1 << 18
+
+#: Seconds for which the script's answer holds that tells how many may be read by a plain command: what has
+#: come since may be larger.
+FRESH = 0.05
+
+#: Seconds: an answer that is so much later than it could be lay here while this process stood still, and what
+#: it brought may belong to others by now.
+LATE = 0.25
+
+#: Seconds of waiting after which nothing else can have been there: the next read may wait at once. So may it
+#: at this many lanes at most, of each of which it takes one message, however large.
+LULL, LULL_LANES = 0.001, 4
+
+#: The lanes at which a read waits, by their keys.
+Lanes: TypeAlias = Mapping[bytes, tuple[Queue, int]]
+
+#: What a look has found; with lanes: nothing, and there is time left to wait at those.
+Found: TypeAlias = tuple[list[Claim], Lanes | None]
+
+#: How many messages of a queue are read at once by a plain command, and bytes that none of them exceeds.
+Share: TypeAlias = tuple[Queue, int, int]
+
+
+class Reader:
+    """`paused` is shared with the backend, which hears of changes. On a cluster `queue` is one of those that
+    it reads, which are all on the same node."""
+
+    def __init__(self, store: Store, consumer: str, paused: set[Stream], queue: Queue | None = None) -> None:
+        self._store = store
+        self._consumer = consumer
+        self._paused = paused
+        self._link = store.new_link(queue=queue)
+        self._turns = asyncio.Lock()
+        self._task: asyncio.Task[Found] | None = None
+        self._blocked = BlockingRead(store)
+        self._lanes: Lanes = {}  # at which it waited last
+        self._stirred = asyncio.Event()  # what was known before may no longer hold
+        self._wake_asked = False
+        self._leaving = False  # nobody waits for the read under way
+        self._kept: list[Claim] = []  # read, and not handed out
+        self._handouts = HandOuts(store, self._link, consumer)
+        self._idle: tuple[Set[bytes], float] | None = None  # where there was nothing else, and when
+        self._hit: Queue | None = None  # where the last wait found something
+        self._is_far = False  # the last answer took long
+        self._notices = Notices()
+        self._drawer = Drawer(store, self._link)
+        self._marks = Marks(self._link)
+
+    # --- for the backend ---------------------------------------------------------------------------------
+
+    async def claim(self, wanted: ClaimRequest) -> list[Claim]:
+        await self._turns.acquire()
+        try:  # not `async with`, whose end is one more coroutine between an answer and its claim
+            await self._abandoned()
+            loop = asyncio.get_running_loop()
+            until = loop.time() + wanted.wait
+            while True:
+                lanes = self._lull(wanted)
+                if lanes is None or self._drawer.is_due:
+                    claims, lanes = await self._carried(self._look(wanted, until))
+                    if lanes is None:
+                        return claims
+                claims = await self._wait(wanted, lanes, min(until - loop.time(), BLOCK))
+                if claims or self._was_woken() or loop.time() >= until:
+                    self._wake_asked = False
+                    return claims
+        finally:
+            self._turns.release()
+
+    async def _carried(self, work: Coroutine[Any, Any, Found]) -> Found:
+        """Wait for what goes on when the caller is cancelled."""
+        # Not `shield`, which would take one more turn of the event loop.
+        ended = asyncio.get_running_loop().create_future()
+        task = self._task = asyncio.create_task(_through(work, ended))
+        try:
+            await ended
+        except asyncio.CancelledError:
+            self._leave()
+            raise
+        self._task = None
+        return task.result()
+
+    def wake(self) -> None:
+        self._wake_asked = True
+        self.stir()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a read is under way whose caller has gone."""
+        return self._task is not None and not self._task.done()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is under way, and nothing was read that nobody has."""
+        return self._task is None and not self._kept and not self._handouts.doubtful
+
+    def close(self) -> None:
+        self._link.drop()
+
+    def ready(self, queue: Queue, named: str) -> None:
+        """Something was queued for one who does not block, as this one does."""
+
+    def stir(self) -> None:
+        """Have the read under way look anew."""
+        self._idle = None
+        self._stirred.set()
+        self._unblock()
+
+    async def stop(self) -> None:
+        """End the read under way, hand back what nobody took, and close the connection."""
+        self.wake()
+        async with self._turns:
+            await self._abandoned()
+            kept, self._kept = self._kept, []
+            await self.hand_back(kept)
+            self.close()
+
+    async def _abandoned(self) -> None:
+        """Wait for a read whose caller is gone, and keep what it brought. Its error was that caller's."""
+        if self._task is not None:
+            self._leave()
+            await asyncio.wait([self._task])
+            task, self._task = self._task, None
+            if not task.cancelled() and task.exception() is None:
+                self._kept += task.result()[0]
+        if self._blocking is not None:
+            self._unblock()
+        replies = await self._blocked.left()
+        if replies is None:
+            self._handouts.doubtful = True
+        elif replies and isinstance(replies[0], list):
+            self._kept += self._claims_at(self._lanes, replies[0])
+        self._leaving = False
+
+    def _leave(self) -> None:
+        """Have the read under way end: nobody waits for it."""
+        self._leaving = True
+        self._idle = None
+        self._stirred.set()
+        self._unblock()
+
+    @property
+    def _blocking(self) -> Wire | None:
+        return self._blocked.wire
+
+    def _unblock(self) -> None:
+        self._blocked.unblock()
+
+    # --- one read ----------------------------------------------------------------------------------------
+
+    async def _look(self, wanted: ClaimRequest, until: float) -> Found:
+        lanes: Lanes | None = None
+        try:
+            claims = await self._take_up(wanted)
+            if not claims:
+                claims, lanes = await self._poll_until(wanted, until)
+        except BackendUnavailable:
+            self._doubt()
+            raise
+        await self._release_started(claims)
+        return claims, lanes
+
+    async def _poll_until(self, wanted: ClaimRequest, until: float) -> Found:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._stirred.clear()
+            claims = await self._poll_if_needed(wanted)
+            if self._was_woken() or claims or loop.time() >= until:
+                return claims, None
+            if self._stirred.is_set():
+                continue
+            lanes = self._lanes_to_block_on(wanted)
+            if lanes:
+                return [], lanes
+            await self._until_stirred(min(until - loop.time(), BLOCK))
+            if self._was_woken() or loop.time() >= until:
+                return [], None
+
+    async def _until_stirred(self, seconds: float) -> None:
+        """There is nothing to wait at."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stirred.wait()
+        except TimeoutError:
+            pass
+
+    def _doubt(self) -> None:
+        self._handouts.doubtful = True
+        self._idle = None
+
+    def _lull(self, wanted: ClaimRequest) -> Lanes | None:
+        """The lanes to wait at without a look, where there was nothing else just now. The blocking read takes
+        at once what has come since, from each lane one, however large. None: look first."""
+        if self._idle is None or wanted.wait <= 0 or self._wake_asked or self._paused:
+            return None
+        lanes, when = self._idle
+        if self._kept or self._handouts.doubtful or asyncio.get_running_loop().time() >= when + FRESH:
+            return None
+        found = self._lanes_to_block_on(wanted)
+        return found if found.keys() == lanes else None
+
+    def _was_woken(self) -> bool:
+        woken, self._wake_asked = self._wake_asked, False
+        return woken or self._leaving
+
+    async def _poll_if_needed(self, wanted: ClaimRequest) -> list[Claim]:
+        if self._lull(wanted) and not await self._drawer.draw_again(wanted.queues, wanted.limit):
+            return []
+        if wanted.glances and await self._marks.are_unchanged(wanted.queues):
+            return []
+        claims: list[Claim] = []
+        for window in self._windows(wanted):
+            claims, drawn = await self._poll(window)
+            while drawn and not claims and not (self._wake_asked or self._leaving):
+                # All that was drawn may have been parked, or taken by others: then there may be more.
+                claims, drawn = await self._poll(window)
+            if claims or self._wake_asked or self._leaving:
+                break
+        return claims
+
+    def _windows(self, wanted: ClaimRequest) -> list[ClaimRequest]:
+        """Many queues are looked at in several steps, which begin where a wait has just found something."""
+        queues, hit = wanted.queues, self._hit
+        if len(queues) <= WINDOW:
+            return [wanted]
+        if hit is not None and hit in queues:
+            first = queues.index(hit)
+            queues = (*queues[first:], *queues[:first])
+        self._hit = None
+        return [msgspec.structs.replace(wanted, queues=some) for some in batched(queues, WINDOW)]
+
+    async def _poll(self, wanted: ClaimRequest) -> tuple[list[Claim], bool]:
+        """What is there, and whether events were drawn for it."""
+        waits = wanted.wait > 0 or wanted.awaited > 0
+        calls = (*self._drawer.calls(wanted.queues, wanted.limit, waits=waits), self._call(wanted))
+        asked_at = time.monotonic()
+        *draws, reply = await self._store.run_all(calls, self._link, tolerates=is_out_of_memory)
+        self._is_far = time.monotonic() > asked_at + FRESH
+        self._store.check([reply], self._link)
+        drawn = await self._drawer.note(wanted.queues, draws)
+        seconds, microseconds, paused, used, reads, further, lane, marks = reply
+        if seconds:
+            self._store.learn_time(seconds, microseconds)
+        self._paused.difference_update(queue.stream for queue in wanted.queues)
+        self._paused.update(wanted.queues[source - 1].stream for source in paused)
+        self._store.lanes.update((wanted.queues[source - 1], text_of(lanes)) for source, lanes in used)
+        self._marks.note(wanted.queues, marks)
+        claims: list[Claim] = []
+        for source, read_lane, entries in reads:
+            claims += self._handouts.claims(wanted.queues[source - 1], read_lane, entries)
+        shares = [(wanted.queues[source - 1], count, bound) for source, count, bound in further]
+        while shares and time.monotonic() < asked_at + FRESH:
+            found = await self._poll_further(lane, shares)
+            claims += [claim for each in found for claim in each]
+            left, room = wanted.limit - len(claims), wanted.room - size_of(claims)
+            if lane in CHILD_LANES:
+                left = min(left, wanted.children - sum(claim.child for claim in claims))
+            shares = _further(shares, found, left=left, room=room)
+        return claims, drawn
+
+    def _call(self, wanted: ClaimRequest) -> Call:
+        keys = [key for queue in wanted.queues for key in (*queue.keys.lanes, queue.keys.meta)]
+        lanes = (RETURNED, *(BOTTOM_UP if wanted.from_bottom else TOP_DOWN))
+        kinds = "".join(queue.stream.kind[0] for queue in wanted.queues)
+        portion = PORTION_AFAR if self._is_far else PORTION
+        limits = (wanted.limit, wanted.suspects, wanted.room, portion)
+        children = (wanted.children, int(wanted.children_first), wanted.awaited)
+        args = (GROUP, self._consumer, *limits, kinds, *children, *lanes)
+        return Call(CLAIM, pack((b"EVALSHA", CLAIM.digest, len(keys), *keys, *args)))
+
+    async def _poll_further(self, lane: int, shares: Sequence[Share]) -> list[list[Claim]]:
+        """What each has."""
+        head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT")
+        commands = [
+            pack((*head, count, "STREAMS", queue.keys.by_lane[lane], ">")) for queue, count, _ in shares
+        ]
+        try:
+            replies = await self._link.ask(b"".join(commands), len(commands))
+        except BackendUnavailable:
+            self._handouts.doubtful = True  # what the script brought is not lost by that
+            return [[] for _ in shares]
+        return [
+            self._handouts.claims(queue, lane, reply[0][1]) if isinstance(reply, list) else []
+            for (queue, _, _), reply in zip(shares, replies, strict=True)
+        ]
+
+    async def _wait(self, wanted: ClaimRequest, lanes: Lanes, seconds: float) -> list[Claim]:
+        """The first that comes. One that is plain goes straight to the caller."""
+        loop = asyncio.get_running_loop()
+        head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", 1)
+        block = ("BLOCK", max(1, round(seconds * 1000)), "STREAMS")
+        command = pack((*head, *block, *lanes, *[">"] * len(lanes)))
+        try:
+            wire = self._link.wire or await self._link.connected()
+            if self._stirred.is_set() or self._wake_asked:
+                return []
+            self._lanes, began = lanes, loop.time()
+            reply = await self._blocked.ask(wire, command, seconds)
+        except BackendUnavailable:
+            self._doubt()
+            raise
+        except asyncio.CancelledError:
+            self._leave()
+            raise
+        now, self._idle = loop.time(), None
+        if not reply:
+            self._idle = None if self._stirred.is_set() else (lanes.keys(), now)
+            return []
+        if isinstance(reply, ReplyError):
+            return (await self._carried(self._heal(reply, wanted)))[0]
+        if now > began + seconds + LATE:
+            self._handouts.doubtful = True
+            return []
+        if now > began + LULL and len(lanes) <= LULL_LANES:
+            self._idle = lanes.keys(), now
+        queue, lane = lanes[reply[0][0]]
+        self._hit = queue
+        if len(reply) == 1 and lane == NORMAL_LANE and not self._paused:
+            claims = self._handouts.claims(queue, lane, reply[0][1])
+            if not cast(Token, claims[0].token).unique:
+                return claims
+        else:
+            claims = self._claims_at(lanes, reply)
+        return (await self._carried(self._sorted(claims, wanted)))[0]
+
+    async def _sorted(self, claims: list[Claim], wanted: ClaimRequest) -> Found:
+        claims = await self.trim(claims, wanted)
+        await self._release_started(claims)
+        return claims, None
+
+    def _lanes_to_block_on(self, wanted: ClaimRequest) -> Lanes:
+        closed = self._drawer.gone
+        open_queues = [
+            queue for queue in wanted.queues if queue.stream not in self._paused and queue not in closed
+        ]
+        unwanted = {*([] if wanted.suspects > 0 else SUSPECTS), *([] if wanted.children > 0 else CHILD_LANES)}
+        return {
+            queue.keys.by_lane[lane]: (queue, lane)
+            for lane in IN_ORDER
+            if lane not in unwanted
+            for queue in open_queues
+            if lane == NORMAL_LANE or str(lane) in self._store.lanes.get(queue, "")
+        }
+
+    async def _heal(self, error: ReplyError, wanted: ClaimRequest) -> Found:
+        """Make groups anew that somebody destroyed, from the beginning: what is done is deleted."""
+        if not can_heal(error):
+            self._store.check([error], self._link)
+        self._notices.warn(
+            f"a queue's group is gone from {self._store.server_name} and is made again: {error}"
+        )
+        await self._drawer.draw(wanted.queues, wanted.limit)
+        queues = [queue for queue in wanted.queues if queue not in self._drawer.gone]
+        if queues:
+            await self._store.run_all([queue.call(ENSURE, "") for queue in queues], self._link)
+        for queue in wanted.queues:
+            self._store.lanes.pop(queue, None)  # those may be gone as well; the next look tells
+        self._handouts.forget()
+        return [], None
+
+    # --- what was read -----------------------------------------------------------------------------------
+
+    def _claims_at(self, lanes: Lanes, reply: list[Any]) -> list[Claim]:
+        """What a blocking read has brought."""
+        return [claim for key, entries in reply for claim in self._handouts.claims(*lanes[key], entries)]
+
+    async def _take_up(self, wanted: ClaimRequest) -> list[Claim]:
+        """What was read for a caller who had gone, or by a read whose answer was lost."""
+        claims, self._kept = self._kept, []
+        if not claims and self._handouts.doubtful:
+            claims = await self._handouts.unseen(wanted)
+        return await self.trim(claims, wanted) if claims else claims
+
+    async def trim(self, claims: list[Claim], wanted: ClaimRequest) -> list[Claim]:
+        """Hand back what goes beyond what was wanted: a blocking read takes one from each lane."""
+        taken: list[Claim] = []
+        surplus: list[Claim] = []
+        suspects, children = wanted.suspects, wanted.children
+        for claim in claims:
+            suspect = cast(Token, claim.token).lane in SUSPECTS
+            fits = len(taken) < wanted.limit and suspects >= suspect and children >= claim.child
+            if fits and claim.stream not in self._paused:
+                taken.append(claim)
+                suspects -= suspect
+                children -= claim.child
+            else:
+                surplus.append(claim)
+        await self.hand_back(surplus)
+        return taken
+
+    async def hand_back(self, claims: Iterable[Claim]) -> None:
+        for claim in claims:
+            token, queue = cast(Token, claim.token), self._store.queue(claim.stream)
+            place = (claim.id, token.lane, token.entry, token.consumer)
+            try:
+                await self._store.run(queue.call(AGAIN, *place, "L", 0, 1, ""))
+            except BackendUnavailable:
+                self._kept.append(claim)
+
+    async def _release_started(self, claims: list[Claim]) -> None:
+        for claim in claims:
+            token = cast(Token, claim.token)
+            if token.unique.startswith(b"s"):
+                queue = self._store.queue(claim.stream)
+                try:
+                    await self._store.run(queue.call(STARTED, claim.id, token.unique))
+                except BackendUnavailable:
+                    pass  # It is released when the message ends.
+
+
+async def _through(work: Coroutine[Any, Any, Found], ended: asyncio.Future[None]) -> Found:
+    try:
+        return await work
+    finally:
+        if not ended.done():
+            ended.set_result(None)
+
+
+def _further(shares: Sequence[Share], found: Sequence[list[Claim]], *, left: int, room: int) -> list[Share]:
+    """What is read next, where there may be more and as far as it is worth a trip."""
+    full = [
+        (queue, bound)
+        for (queue, count, bound), claims in zip(shares, found, strict=True)
+        if len(claims) == count
+    ]
+    return [
+        (queue, count, bound)
+        for queue, bound in full
+        if (count := min(left, room // bound) // len(full)) >= PORTION or count * bound >= WORTH_A_TRIP
+    ]

@@ -1,0 +1,24 @@
+"""Names as the server keeps them: those that are no text are nobody's, and are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .server import Store
+
+
+async def labels_of(store: Store) -> list[str]:
+    """The labels of all streams (`label_of`)."""
+    return readable_texts(await store.command("SMEMBERS", store.keys.streams))
+
+
+def readable_texts(names: Iterable[bytes]) -> list[str]:
+    return sorted(name.decode() for name in names if _is_text(name))
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,42 @@
+"""One queue's keys and labels, bound to the arguments that every script about it begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.core.messages.message import Stream
+from headrace.stores.redis.client.cluster_slots import slot_of
+from headrace.stores.redis.client.connection import Word, pack
+
+from .keys import GROUP, NamespaceKeys, QueueKeys, label_of
+from .scripts import Script
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A script with its keys and arguments, packed and ready to be sent, once or again."""
+
+    script: Script
+    packed: bytes
+    slot: int = 0
+
+
+class Queue:
+    def __init__(
+        self, namespace: str, stream: Stream, offset_us: Callable[[], int], database: int = 0
+    ) -> None:
+        self.stream = stream
+        self.keys = QueueKeys(namespace, stream)
+        self.label = label_of(stream)
+        self.slot = slot_of(self.keys.meta)
+        self.offset_us = offset_us
+        #: The producer that last sent a lone message, and what its calls begin with (appending.py).
+        self.head_of_one = ("", b"")
+        self._head: tuple[Word, ...] = (len(self.keys.all), *self.keys.all)
+        self._context: tuple[Word, ...] = (GROUP, NamespaceKeys(namespace, database).orders, self.label)
+
+    def call(self, script: Script, *args: Word) -> Call:
+        """`script` about this queue. What comes before `args` is named in lua/shared/queue.lua."""
+        words = (b"EVALSHA", script.digest, *self._head, self.offset_us(), *self._context, *args)
+        return Call(script, pack(words), self.slot)

@@ -1,0 +1,134 @@
+"""The scripts under `lua/`: read once, joined with the shared parts they name, called by their digest."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from importlib.resources import files
+
+import msgspec
+
+from headrace.core.messages.message import SUSPECT_FROM
+from headrace.core.topics.topic import (
+    DRAWN_AHEAD,
+    HUNGRY_BELOW,
+    KEYS_DEFERRED_MOST,
+    LIVE_FOR,
+    ORDER_HELD_FOR,
+    PARKED_AGAIN,
+    PARKED_MOST,
+    PARKED_OF_KEY,
+    TRIMMED_BESIDE,
+    TopicRules,
+)
+
+_REQUIRES = re.compile(r"^-- requires:(.*)$", re.MULTILINE)
+_CONTINUES = re.compile(r"^-- continues: (\w+)$", re.MULTILINE)
+_CALLS = re.compile(r"^-- calls: +(\w+)$", re.MULTILINE)
+
+
+class Script(msgspec.Struct, frozen=True):
+    """One atomic change. Its header says what it does, its keys, arguments and answers."""
+
+    name: str
+    source: bytes
+    digest: bytes
+
+
+def rules_text(rules: TopicRules) -> str:
+    """The rules of a topic as scripts read them (lua/shared/trimming.lua)."""
+    length = "-" if rules.max_length is None else rules.max_length
+    return f"{rules.retention_us} {length} {int(rules.strict)}"
+
+
+#: What comes before shared parts: bounds that all stores share.
+_BOUNDS = {
+    "shared/queueing": f"local SUSPECT_FROM = {SUSPECT_FROM}\n",
+    "shared/ordering": f"local HUNGRY_BELOW = {HUNGRY_BELOW}\n",
+    "shared/topic": f"""\
+local DRAWN_AHEAD, PARKED_MOST, PARKED_OF_KEY = {DRAWN_AHEAD}, {PARKED_MOST}, {PARKED_OF_KEY}
+local PARKED_AGAIN, KEYS_DEFERRED_MOST = {PARKED_AGAIN}, {KEYS_DEFERRED_MOST}
+local LIVE_FOR, ORDER_HELD_FOR, TRIMMED_BESIDE = {LIVE_FOR}, {ORDER_HELD_FOR}, {TRIMMED_BESIDE}
+local RULES = '{rules_text(TopicRules())}'
+""",
+}
+
+
+def _text(name: str) -> str:
+    text = files(__package__).joinpath("lua", *f"{name}.lua".split("/")).read_text(encoding="utf-8")
+    return _BOUNDS.get(name, "") + text
+
+
+def _script(name: str) -> Script:
+    """A script requires its own shared parts, and those of the script that it calls or continues."""
+    text = _text(name)
+    called = _named(_CALLS, text)
+    continued = _named(_CONTINUES, text)
+    names = dict.fromkeys(
+        part for each in (*called.values(), *continued.values(), text) for part in _required(each)
+    )
+    functions = (f"local function {each}()\n{source}\nend" for each, source in called.items())
+    parts = (_text(f"shared/{part}") for part in names)
+    source = "\n".join([*parts, *functions, text, *continued.values()]).encode()
+    return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
+
+
+def _named(header: re.Pattern[str], text: str) -> dict[str, str]:
+    """The script that a header names, if there is one, with its text."""
+    found = header.search(text)
+    return {found[1]: _text(found[1])} if found else {}
+
+
+def _required(text: str) -> list[str]:
+    found = _REQUIRES.search(text)
+    return found[1].split() if found else []
+
+
+AGAIN = _script("again")
+AGE = _script("age")
+APPEND = _script("append")
+APPEND_ONE = _script("append_one")
+APPEND_UNIQUE = _script("append_unique")
+ARRANGE = _script("arrange")
+BURY = _script("bury")
+CANCEL = _script("cancel")
+CLAIM = _script("claim")
+CONCLUDE = _script("conclude")
+COUNTS = _script("counts")
+DISCARD = _script("discard")
+DRAW = _script("draw")
+ENSURE = _script("ensure")
+FIND = _script("find")
+FINISH = _script("finish")
+HASTEN = _script("hasten")
+HOLDERS = _script("holders")
+ISSUE = _script("issue")
+JOIN = _script("join")
+LAYOUT = _script("layout")
+LIST = _script("list")
+LOOK = _script("look")
+OVERDUE = _script("overdue")
+PAUSE = _script("pause")
+PROBE = _script("probe")
+PROMOTE = _script("promote")
+PUBLISH = _script("publish")
+PURGE = _script("purge")
+REBASE = _script("rebase")
+RECOVER = _script("recover")
+REMOVE_STREAM = _script("remove_stream")
+RENEW = _script("renew")
+REPLAY = _script("replay")
+REPORT = _script("report")
+RESET = _script("reset")
+RETIRE = _script("retire")
+REWRITE = _script("rewrite")
+SCHEDULES = _script("schedules")
+SEEK = _script("seek")
+STARTED = _script("started")
+SURVEY = _script("survey")
+SWAP_SCHEDULES = _script("swap_schedules")
+SWEEP = _script("sweep")
+TEND = _script("tend")
+UNSEEN = _script("unseen")
+UNWATCH = _script("unwatch")
+WATCH = _script("watch")

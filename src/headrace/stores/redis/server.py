@@ -1,0 +1,296 @@
+"""The server as the parts of the backend see it: script calls in, answers or our errors out; its clock."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hiredis import ReplyError
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.message import Stream
+from headrace.core.runtime.clock import Clock
+from headrace.stores.redis.client.address import Address, Place
+from headrace.stores.redis.client.cluster_nodes import Nodes
+from headrace.stores.redis.client.connection import Greeting, Hearing, Link, Wire, Word, pack
+from headrace.stores.redis.client.open_connections import Life
+from headrace.stores.redis.client.sentinels import Sentinels
+from headrace.stores.redis.health.permissions import Permissions, Probe, Role, probe_keys
+
+from .faults import Damaged, error_of, is_error, leads_elsewhere, lost
+from .keys import NamespaceKeys
+from .queue import Call, Queue
+from .scripts import Script
+from .server_info import Server, check_server, warn_of_risks
+
+#: Queues of which a process that does not serve them keeps the keys; beyond that it forgets the older ones.
+QUEUES_MOST = 1000
+
+
+class Store:
+    """Everything but claims goes over one connection, on which many requests may be in flight at once."""
+
+    is_cluster = False
+
+    def __init__(self, address: Address, namespace: str, clock: Clock) -> None:
+        self.address = address
+        self.namespace = namespace
+        self.keys = NamespaceKeys(namespace, address.database)
+        self.server = Server()
+        self.permissions = Permissions(namespace)
+        self.life = Life()
+        self._links: weakref.WeakSet[Link] = weakref.WeakSet()
+        self._sentinels = Sentinels(address, self._move) if address.sentinels else None
+        self.link = self.new_link(greet=self._greet)
+        self._clock = clock
+        self._is_movable = hasattr(clock, "offset_us")  # a test's
+        self._ahead_us = 0
+        self._queues: dict[Stream, Queue] = {}
+        self._kept: set[Stream] = set()
+        #: Streams that this process has written into the set of all.
+        self.listed: set[Stream] = set()
+        #: The lanes of each queue that are in use beside that of normal priority, as far as was heard.
+        self.lanes: dict[Queue, str] = {}
+        #: Whether this process wants the groups that it joined to be ordered.
+        self._wants_order: dict[Stream, bool] = {}
+
+    def twin(self) -> Store:
+        """The same server for another event loop."""
+        return type(self)(self.address, self.namespace, self._clock)
+
+    def new_link(
+        self,
+        *,
+        greet: Greeting | None = None,
+        hear: Hearing | None = None,
+        queue: Queue | None = None,
+    ) -> Link:
+        """One more connection, which lives as long as the store is open; to where this queue is."""
+        link = Link(self.address, finder=self._sentinels, greet=greet, hear=hear, life=self.life)
+        return self._add(link)
+
+    def _add(self, link: Link) -> Link:
+        self._links.add(link)
+        return link
+
+    def new_way(self, greet: Greeting) -> Link | Nodes:
+        """A second way for everything but claims."""
+        return self.new_link(greet=greet)
+
+    async def wire_to(self, queue: Queue, way: Link | Nodes) -> Wire:
+        """The connection that calls about this queue take."""
+        assert isinstance(way, Link)
+        return await way.connected()
+
+    async def run_id(self, queue: Queue) -> str:
+        """Of the server that calls about this queue go to; it changes with every start and failover."""
+        await self.link.connected()
+        return self.server.run_id
+
+    def pass_over(self, queue: Queue, error: BackendUnavailable) -> None:
+        """Go on without a queue that cannot be reached. There is only one server: no other can be either,
+        unless it is the queue that somebody has damaged."""
+        if not isinstance(error, Damaged):
+            raise error
+
+    def share(self, queue: Queue) -> int:
+        """Queues that have it in common may be read by one command."""
+        return 0
+
+    def queue(self, stream: Stream) -> Queue:
+        queue = self._queues.get(stream)
+        if queue is None:
+            if len(self._queues) >= QUEUES_MOST:
+                self._forget_queues()
+            queue = self._queues[stream] = Queue(
+                self.namespace, stream, self.offset_us, self.address.database
+            )
+        return queue
+
+    def known(self, stream: Stream) -> Queue | None:
+        """The queue of a stream that was used here; None: nobody has asked for it."""
+        return self._queues.get(stream)
+
+    def keep(self, stream: Stream) -> None:
+        """Do not forget the queue of this stream: a worker serves it."""
+        self._kept.add(stream)
+
+    def _forget_queues(self) -> None:
+        """All but the newest, and those that are served here. Whoever uses one again makes it anew."""
+        for stream in list(self._queues)[: -QUEUES_MOST // 2]:
+            if stream not in self._kept:
+                self.lanes.pop(self._queues.pop(stream), None)
+        self.listed &= self._queues.keys()
+
+    def note_wish(self, group: Stream, *, ordered: bool) -> None:
+        self._wants_order[group] = ordered
+
+    def wish(self, group: Stream) -> str:
+        """Whether this process wants the group to be ordered, for scripts: 1, 0, or empty when it is no
+        member."""
+        wants_order = self._wants_order.get(group)
+        return "" if wants_order is None else str(int(wants_order))
+
+    def offset_us(self) -> int:
+        """How far a test has moved the clock."""
+        if not self._is_movable:
+            return 0
+        offset: int = self._clock.offset_us  # type: ignore[attr-defined]
+        return offset
+
+    def elapsed_us(self) -> int:
+        """On a clock that nobody can set."""
+        return self._clock.elapsed_us()
+
+    def now_us(self) -> int:
+        """The store's clock as estimated from its last answer: close enough to show, not to decide by."""
+        now_us = time.time_ns() // 1000 + self._ahead_us
+        return now_us + self.offset_us() if self._is_movable else now_us
+
+    def learn_time(self, seconds: bytes, microseconds: bytes) -> None:
+        """Take a fresh answer of TIME into account."""
+        self._ahead_us = int(seconds) * 1_000_000 + int(microseconds) - time.time_ns() // 1000
+
+    async def run(self, call: Call, link: Link | Nodes | None = None) -> Any:
+        return (await self.run_all((call,), link))[0]
+
+    async def run_all(
+        self,
+        calls: Sequence[Call],
+        link: Link | Nodes | None = None,
+        *,
+        tolerates: Callable[[Any], bool] | None = None,
+    ) -> list[Any]:
+        """The answers of scripts, sent together and carried out in this order, but not as one step.
+
+        An error that the caller tolerates is left among the answers.
+        """
+        link = link or self.link
+        assert isinstance(link, Link)
+        replies = await link.ask(b"".join([call.packed for call in calls]), len(calls))
+        if any([type(reply) is ReplyError for reply in replies]):
+            await self._repeat(calls, replies, link)
+            self.check([reply for reply in replies if not (tolerates and tolerates(reply))], link)
+        return replies
+
+    async def run_packed(self, script: Script, packed: bytes, link: Link | Nodes | None = None) -> Any:
+        """The answer of one script, an error as a value: the short way of `run`, for what comes alone."""
+        link = link or self.link
+        assert isinstance(link, Link)
+        replies = await link.ask(packed)
+        if type(replies[0]) is ReplyError:
+            await self._repeat((Call(script, packed),), replies, link)
+        return replies[0]
+
+    async def command(self, *words: Word, queue: Queue | None = None) -> Any:
+        return (await self.commands(words, queue=queue))[0]
+
+    async def commands(
+        self,
+        *commands: tuple[Word, ...],
+        tolerates: Callable[[Any], bool] | None = None,
+        queue: Queue | None = None,
+    ) -> list[Any]:
+        """The answers to plain commands, each of one key at most. Those about a queue that do not begin with
+        one of its keys must name it."""
+        replies = await self.link.ask(b"".join(map(pack, commands)), len(commands))
+        self.check([reply for reply in replies if not (tolerates and tolerates(reply))], self.link)
+        return replies
+
+    async def _repeat(self, calls: Sequence[Call], replies: list[Any], link: Link) -> None:
+        """Load the scripts that the server has forgotten and send their calls again: none was carried out."""
+        missing = [index for index, reply in enumerate(replies) if is_error(reply, "NOSCRIPT")]
+        if not missing:
+            return
+        again = [_with_script(calls[index]) for index in missing]
+        answers = await link.ask(b"".join(again), 2 * len(again))
+        for index, loaded, reply in zip(missing, answers[::2], answers[1::2], strict=True):
+            replies[index] = loaded if isinstance(loaded, ReplyError) else reply
+
+    def check(self, replies: Sequence[Any], link: Link) -> None:
+        """Raise the first error among the replies, and do what is to be done about connections."""
+        errors = [reply for reply in replies if isinstance(reply, ReplyError)]
+        if not errors:
+            return
+        if any(map(leads_elsewhere, errors)):
+            link.drop()
+            for other in list(self._links):
+                other.renounce()  # a subscription to the wrong server would stay silent for ever
+        raise error_of(errors[0], self.server_name, uncertain=len(errors) < len(replies))
+
+    def begin(self) -> None:
+        """Connections may be made from now on, by this process on this event loop."""
+        self.life.begin()
+        if self._sentinels is not None:
+            self._sentinels.watch()
+
+    def _move(self, place: Place) -> None:
+        """The sentinels have made another server the primary: leave the old one, which may just hang."""
+        for link in list(self._links):
+            wire = link.wire
+            if wire is None or (wire.address.host, wire.address.port) != place:
+                link.move()  # also one that is just being connected, be it to the old one
+
+    def leave(self) -> None:
+        """Close every connection, or forget those of another event loop or process."""
+        if self._sentinels is not None:
+            self._sentinels.leave(at_home=self.life.at_home)
+        end = Link.drop if self.life.at_home else Link.abandon
+        for link in list(self._links):
+            end(link)
+        self.life.end()
+
+    async def check_permissions(self, wire: Wire) -> None:
+        await self.permissions.check(await self.probes(), self.server_name, self.address.username)
+
+    async def demand(self, role: Role) -> None:
+        """A `ConfigurationError` unless this user may do what the role needs."""
+        if self.permissions.lacking(role):
+            probes = await self.probes()
+            await self.permissions.demand(role, probes, self.server_name, self.address.username)
+
+    async def probes(self) -> list[Probe]:
+        """What rights are tried with: the keys may belong to different servers."""
+        return [Probe(await self.link.connected(), probe_keys(self.namespace))]
+
+    async def servers(self) -> list[Link]:
+        """The way to each server that holds a part of the store."""
+        return [self.link]
+
+    @property
+    def server_name(self) -> str:
+        return self.address.title
+
+    def beside(self, wire: Wire) -> Wire | None:
+        """The connection for everything else to the server that this one leads to, if it stands."""
+        main = self.link.wire
+        return main if main is not None and main.address == wire.address else None
+
+    async def announce_elsewhere(self, wire: Wire, channel: str) -> bool:
+        """Say something at another server than the one that this connection leads to, which is to hear it;
+        False: it need not, there is only one."""
+        return False
+
+    def doubt(self) -> None:
+        """What is known of where servers are may be old."""
+
+    async def _greet(self, wire: Wire) -> None:
+        asked = (("INFO",), ("CONFIG", "GET", "save"), ("TIME",))
+        info, config, when = await wire.send(b"".join(map(pack, asked)), len(asked))
+        if isinstance(when, ReplyError):
+            raise error_of(when, self.server_name)
+        self.learn_time(*when)
+        # Where INFO is not allowed the checks cannot be made, which is no reason to refuse.
+        if isinstance(info, bytes):
+            told = info.decode(errors="replace")
+            if "\nloading:1" in told:
+                raise lost(f"{self.server_name} is still loading its data")
+            self.server = check_server(told, self.server_name, in_cluster=self.is_cluster)
+            warn_of_risks(told, config, wire.address, self.server_name)
+        self.listed.clear()
+
+
+def _with_script(call: Call) -> bytes:
+    return pack((b"SCRIPT", b"LOAD", call.script.source)) + call.packed

@@ -1,0 +1,399 @@
+"""The store on one Redis or Valkey server: the verbs, each handed to the part that knows it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+
+from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotConfirmed
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.message import Batch, Stream
+from headrace.core.messages.outcome import Settlement, Verdict
+from headrace.core.records.control import MissedOrder, Order, PauseOrder, Standing
+from headrace.core.records.record import WORKER_TTL_US, Record, WorkerInfo
+from headrace.core.rules.layout import decode_layout
+from headrace.core.rules.rotation import Rotation
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import Answer, CancelAnswer, LeaseKeeper, PartitionedStore, Promoted, Reclaimed
+from headrace.stores.redis.client.connection import Wire
+from headrace.stores.redis.health.examination import RedisExamination
+from headrace.stores.redis.intake.claim_request import wanted
+from headrace.stores.redis.intake.cluster_readers import Readers
+from headrace.stores.redis.intake.reader import Reader
+from headrace.stores.redis.topics.topic_reader import Tail
+from headrace.stores.redis.topics.topic_verbs import RedisTopics
+from headrace.stores.redis.verbs.announcements import Announcements
+from headrace.stores.redis.verbs.append import TAKEN, answers_of, call_of_one, calls_of
+from headrace.stores.redis.verbs.layouts import RedisLayouts
+from headrace.stores.redis.verbs.lease_keeper import RedisLeaseKeeper
+from headrace.stores.redis.verbs.looking import Seen, encode_seen
+from headrace.stores.redis.verbs.progress import report_calls
+from headrace.stores.redis.verbs.recovery import Recoverer
+from headrace.stores.redis.verbs.schedules import RedisScheduling
+from headrace.stores.redis.verbs.settle import steps_of, verdicts_of
+from headrace.stores.redis.verbs.traffic import RedisTraffic
+from headrace.stores.redis.verbs.upkeep import forget_leaving_worker, forget_silent_workers
+
+from .durability import Confirmation, check_durability, confirm
+from .entries import record_of
+from .faults import OutOfMemory, Refused, is_out_of_memory, is_per_chunk
+from .keys import label_of
+from .notices import Notices
+from .queue import Queue
+from .scripts import AGE, APPEND_ONE, CANCEL, ENSURE, ISSUE, LOOK, PROMOTE, SWEEP
+from .server import Store
+
+#: Bytes of bodies that one step of promotion moves.
+PROMOTE_BYTES = 1 << 20
+
+#: Queues that are asked at once for what is due.
+PROMOTE_AT_ONCE = 32
+
+#: Microseconds after which a queue is asked again that could not be reached.
+RETRY_AFTER = SECOND
+
+#: Milliseconds after which the name of a consumer that holds nothing is forgotten.
+CONSUMER_IDLE = 3_600_000
+
+
+class RedisBackend(
+    RedisExamination, RedisLayouts, RedisScheduling, RedisTopics, RedisTraffic, PartitionedStore
+):
+    appends_at_once = 2  # one is made while the server is at work on the other
+
+    def __init__(self, store: Store, confirmation: Confirmation | None = None) -> None:
+        super().__init__(store)
+        self._confirmation = confirmation
+        # An append and its confirmation have a connection of their own: nobody else shall wait for that.
+        self._append_way = store.new_way(confirmation.greet) if confirmation else None
+        self._announcements = Announcements(store, self._hear_of_lanes, self._hear_of_work)
+        self._recoverer = Recoverer(store)
+        self._readers: dict[str, Reader | Readers] = {}
+        self._tails: dict[str, Tail] = {}
+        self._paused: set[Stream] = set()
+        self._ensured: dict[Stream, tuple[Stream, int]] = {}
+        self._notices = Notices()
+        self._turns = count(1)
+        self._looks: Rotation[Stream] = Rotation()
+        self._swept: Rotation[Stream] = Rotation()
+        self._standing_unknown = True  # orders may have been missed
+        self._silence: Callable[[], None] | None = None
+
+    @property
+    def description(self) -> str:
+        what = " cluster" if self._store.is_cluster else ""
+        return f"{self._store.server}{what} at {self._store.address}"
+
+    def twin(self) -> RedisBackend:
+        return RedisBackend(self._store.twin(), self._confirmation)
+
+    async def open(self) -> None:
+        if self._store.life.at_home:
+            return
+        await self.close()  # what another event loop, or the parent of this process, has left
+        self._store.begin()
+        self._recoverer = Recoverer(self._store)  # its lock is for one event loop
+        try:
+            wire = await self._store.link.connected()
+            await self._store.check_permissions(wire)
+            await check_durability(self._confirmation, wire)
+            await self._announcements.open()
+        except Refused as error:
+            self._store.leave()
+            raise ConfigurationError(str(error)) from error
+        except BaseException:
+            self._store.leave()
+            raise
+        self._silence = self._announcements.listen(self._hear)
+
+    async def close(self) -> None:
+        if self._silence is not None:
+            self._silence()
+        if self._store.life.at_home:
+            await asyncio.gather(*[reader.stop() for reader in self._readers.values()])
+            await asyncio.gather(*[tail.stop() for tail in self._tails.values()])
+            await self._announcements.close()
+        else:
+            self._announcements.abandon()
+        self._readers.clear()
+        self._tails.clear()
+        self._store.leave()
+
+    def _hear(self, order: Order) -> None:
+        if isinstance(order, MissedOrder):
+            self._standing_unknown = True
+            self._stir()
+        elif isinstance(order, PauseOrder):
+            self._set_paused(self._paused | {order.stream} if order.paused else self._paused - {order.stream})
+
+    def _hear_of_lanes(self, stream: Stream, lanes: str) -> None:
+        """Something has come into a lane that was not in use: whoever waits must wait there, too."""
+        queue = self._store.known(stream)
+        if queue is None:
+            return
+        self._store.lanes[queue] = lanes
+        if not self._store.is_cluster:  # where nobody blocks
+            self._stir()
+
+    def _hear_of_work(self, stream: Stream, consumer: str) -> None:
+        """Something was queued where this consumer, and perhaps others, had found nothing."""
+        queue = self._store.known(stream)
+        if queue is not None:
+            for reader in self._readers.values():
+                reader.ready(queue, consumer)
+
+    def _stir(self) -> None:
+        """Have those look anew who wait."""
+        for reader in self._readers.values():
+            reader.stir()
+
+    def _set_paused(self, paused: set[Stream]) -> None:
+        if paused != self._paused:
+            # The readers share the set.
+            self._paused.clear()
+            self._paused.update(paused)
+            self._stir()
+
+    # --- the path of a message ---------------------------------------------------------------------------
+
+    async def ensure(self, source: Stream, lease_us: int) -> int | None:
+        await self._store.demand("worker")
+        self._store.keep(source)
+        await self._list(source)
+        previous = await self._store.run(self._store.queue(source).call(ENSURE, lease_us))
+        self._ensured[source] = (source, lease_us)
+        return int(previous) if previous and previous.isdigit() and int(previous) != lease_us else None
+
+    async def append(self, batch: Batch) -> list[Answer]:
+        if not batch.messages:
+            return []
+        if batch.stream not in self._store.listed:
+            await self._list(batch.stream)
+        queue = self._store.queue(batch.stream)
+        wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
+        # On a cluster whoever waits is called, which only the general script does.
+        one = None if self._store.is_cluster else call_of_one(queue, batch)
+        # Unless it was taken the server has done nothing: the calls below are to find out why.
+        if one is not None and await self._store.run_packed(APPEND_ONE, one, self._append_way) == TAKEN:
+            answers = [Answer(batch.messages[0].id)]
+            if wire:
+                await self._confirm(queue, wire, answers)
+            return answers
+        replies = await self._store.run_all(calls_of(queue, batch), self._append_way, tolerates=is_per_chunk)
+        try:
+            answers = answers_of(batch, replies)
+        except Moved as moved:
+            moved.undurable = await self._unconfirmed(queue, wire, moved.answers)
+            raise
+        if wire:
+            await self._confirm(queue, wire, answers)
+        return answers
+
+    async def _confirm(self, queue: Queue, wire: Wire | None, answers: list[Answer]) -> None:
+        if self._confirmation and wire and any(answer.verdict != "full" for answer in answers):
+            await confirm(self._confirmation, wire, queue.keys.confirmed, answers)
+
+    async def _unconfirmed(
+        self, queue: Queue, wire: Wire | None, answers: list[Answer | None]
+    ) -> NotConfirmed | None:
+        """What is to be said of those that were taken before the part was sealed; None: nothing."""
+        try:
+            await self._confirm(queue, wire, [answer for answer in answers if answer is not None])
+        except NotConfirmed as error:
+            return error
+        return None
+
+    async def _list(self, stream: Stream) -> None:
+        await self._store.demand("producer")
+        try:
+            await self._store.command("SADD", self._store.keys.streams, label_of(stream))
+        except OutOfMemory:
+            return  # whether there is room is for the step itself to say; it is listed by a later one
+        except BackendUnavailable as error:
+            self._store.pass_over(self._store.queue(stream), error)
+            return  # the same for a node that is away
+        self._store.listed.add(stream)
+
+    async def claim(
+        self,
+        sources: Sequence[Stream],
+        *,
+        consumer: str,
+        limit: int,
+        suspects: int,
+        children: int | None = None,
+        wait: float,
+    ) -> list[Claim]:
+        queues = [self._store.queue(source) for source in sources]
+        reader = self._reader(consumer)
+        return await reader.claim(
+            wanted(
+                queues,
+                limit=limit,
+                suspects=suspects,
+                children=children,
+                wait=wait,
+                turn=next(self._turns),
+            )
+        )
+
+    def wake(self, consumer: str) -> None:
+        # Of one who has neither claimed nor read nobody knows what he will do next.
+        unknown = consumer not in self._readers and consumer not in self._tails
+        if unknown or consumer in self._readers:
+            self._reader(consumer).wake()
+        if unknown or consumer in self._tails:
+            self._tail(consumer).wake()
+
+    def _reader(self, consumer: str) -> Reader | Readers:
+        reader = self._readers.get(consumer)
+        if reader is None:
+            make = Readers if self._store.is_cluster else Reader
+            reader = self._readers[consumer] = make(self._store, consumer, self._paused)
+        return reader
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        steps = steps_of(settlements, self._store.queue)
+        answers = await self._store.run_all([step.call for step in steps]) if steps else []
+        return verdicts_of(steps, answers, len(settlements))
+
+    async def report(self, reports: Sequence[Report]) -> None:
+        calls = report_calls(reports, self._store.queue)
+        if calls:
+            await self._store.run_all(calls)
+
+    def lease_keeper(self) -> LeaseKeeper:
+        return RedisLeaseKeeper(self._store.twin())
+
+    # --- upkeep ------------------------------------------------------------------------------------------
+
+    async def reclaim(
+        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+    ) -> Reclaimed:
+        return await self._recoverer.reclaim(sources, limit, every_us, after_outage=after_outage)
+
+    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
+        promoted = 0
+        waits: dict[Queue, int] = {}
+        troubles: list[BackendUnavailable] = []
+        queues = [self._store.queue(source) for source in sources]
+        while queues and promoted < limit:
+            # Many at once: where a queue has many parts, one round trip after the other would be late.
+            some = queues[: min(PROMOTE_AT_ONCE, limit - promoted)]
+            share = (limit - promoted) // len(some)
+            queues = queues[len(some) :]
+            for queue, answer in await self._promote_all(some, share):
+                if isinstance(answer, BackendUnavailable):
+                    self._store.pass_over(queue, answer)
+                    troubles.append(answer)
+                    waits[queue] = RETRY_AFTER
+                    continue
+                number, waits[queue] = answer
+                promoted += number
+                queues += [queue] if number and not waits[queue] else []  # more of it is due
+        if troubles and len(troubles) == len(sources):
+            raise troubles[0]
+        due_in_us = {queue.stream: in_us for queue, in_us in waits.items() if in_us >= 0}
+        due_in_us.update((queue.stream, 0) for queue in queues)  # there was no room for them
+        return Promoted(promoted, min(due_in_us.values(), default=None), due_in_us)
+
+    async def _promote_all(
+        self, queues: list[Queue], limit: int
+    ) -> list[tuple[Queue, tuple[int, int] | BackendUnavailable]]:
+        """Each with its answer, or why it has none."""
+
+        async def promote(queue: Queue) -> tuple[int, int] | BackendUnavailable:
+            try:
+                return await self._promote(queue, limit)
+            except BackendUnavailable as error:
+                return error
+
+        return list(zip(queues, await asyncio.gather(*map(promote, queues)), strict=True))
+
+    async def _promote(self, queue: Queue, limit: int) -> tuple[int, int]:
+        """How many, and in how many microseconds the next is due; -1: none is."""
+        is_topic = queue.stream.kind == "topic"
+        bounds = (limit, PROMOTE_BYTES)
+        call = queue.call(ISSUE, *bounds, "") if is_topic else queue.call(PROMOTE, *bounds)
+        number, next_in = await self._store.run(call)
+        return number, next_in
+
+    async def prune(self, *, limit: int) -> int:
+        """Marks and producers pass by themselves here; workers and the names of consumers do not."""
+        forgotten = await forget_silent_workers(self._store, limit)
+        calls = [
+            self._store.queue(stream).call(SWEEP, CONSUMER_IDLE, limit)
+            for stream in self._swept.some(sorted(await self.streams(), key=label_of))
+            if stream.kind != "topic"
+        ]
+        if calls:
+            await self._store.run_all(calls)
+        return forgotten
+
+    async def heartbeat(
+        self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
+    ) -> Standing:
+        if leaving:
+            await self._retire(worker, readers)
+            return Standing()
+        seen = encode_seen(Seen(self._store.now_us() + WORKER_TTL_US, worker))
+        streams = list(dict.fromkeys(stream for streams in readers.values() for stream in streams))
+        streams = streams if self._standing_unknown else self._looks.some(streams)
+        self._standing_unknown = False
+        metas = [self._store.queue(stream).keys.meta for stream in streams]
+        _, *rows = await self._store.commands(
+            ("HSET", self._store.keys.workers, worker.consumer, seen),
+            *(("HMGET", meta, "paused", "lease", "layout") for meta in metas),
+            tolerates=is_out_of_memory,
+        )
+        known = dict(zip(streams, rows, strict=True))
+        leases = {stream: int(lease) for stream, (_, lease, _) in known.items() if lease and lease.isdigit()}
+        await self._heal([stream for stream in known if stream not in leases])
+        paused = frozenset(stream for stream, (flag, _, _) in known.items() if flag == b"1")
+        self._set_paused(self._paused - known.keys() | paused)
+        queues = {stream: layout for stream, (_, _, layout) in known.items() if stream.kind == "queue"}
+        layouts = {stream: decode_layout(layout) for stream, layout in queues.items()}
+        return Standing(paused, leases, layouts)
+
+    async def _heal(self, forgotten: list[Stream]) -> None:
+        """Ensure again what somebody has emptied: without its lease jobs are taken from their holders."""
+        for stream in forgotten:
+            if stream in self._ensured and not await self._was_removed(stream):
+                self._notices.warn(
+                    f"{self._store.server_name} has forgotten {stream.name!r}: was it emptied?"
+                )
+                self._standing_unknown = True  # the others may be gone as well
+                with contextlib.suppress(OutOfMemory):
+                    await self.ensure(*self._ensured[stream])
+
+    async def _retire(self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]]) -> None:
+        for consumer in readers:
+            for leaving in (self._readers.pop(consumer, None), self._tails.pop(consumer, None)):
+                if leaving is not None:
+                    await leaving.stop()
+        await forget_leaving_worker(self._store, worker, readers)
+
+    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
+        return self._announcements.listen(hear)
+
+    # --- one message -------------------------------------------------------------------------------------
+
+    async def look(self, stream: Stream, id: str) -> Record | None:
+        rows = await self._store.run(self._store.queue(stream).call(LOOK, id))
+        return record_of(stream, rows[0]) if rows else None
+
+    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+        return await self._announcements.ended(stream, id, timeout)
+
+    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
+        answer: bytes = await self._store.run(self._store.queue(stream).call(CANCEL, id, mark_us))
+        return CancelAnswer(answer.decode())
+
+    # --- for tests that move time ------------------------------------------------------------------------
+
+    async def _age_pending(self, seconds: float) -> None:
+        """Make every held message look that much older: leases run on the server's own clock."""
+        for stream in await self.streams():
+            await self._store.run(self._store.queue(stream).call(AGE, round(seconds * 1000)))

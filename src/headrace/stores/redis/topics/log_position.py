@@ -1,0 +1,54 @@
+"""Where a group or a reader begins, as a position in the log."""
+
+from __future__ import annotations
+
+from headrace.core.errors import UnknownEvent
+from headrace.core.messages.ids import ALPHABET
+from headrace.core.topics.topic import Start
+from headrace.stores.redis.queue import Queue
+from headrace.stores.redis.scripts import FIND, SEEK
+from headrace.stores.redis.server import Store
+
+#: What one step of a search looks at: events, and bytes of bodies.
+ITEMS, BYTES = 1000, 1 << 20
+
+#: By how much the clock of whoever made an id may be ahead of the store's, in microseconds.
+SKEW = 60_000_000
+
+#: Characters of an id that hold its time, in milliseconds.
+TIME_LENGTH, ID_LENGTH = 10, 26
+
+
+async def position_of(store: Store, topic: Queue, start: Start) -> int:
+    """The position from which one goes on to get what the start means; `UnknownEvent` where it means none."""
+    if start.at == "event":
+        return await number_of(store, topic, start.event) - 1
+    position: int = await store.run(topic.call(SEEK, start.at, start.time_us))
+    return position
+
+
+async def number_of(store: Store, topic: Queue, id: str) -> int:
+    """The number of an event. An event is not written before its id was made, so that is where the search
+    begins; what comes before is looked at last, since clocks may differ and ids may be anything."""
+    begin: int = 1 + await store.run(topic.call(SEEK, "time", max(0, _made_us(id) - SKEW)))
+    number = await _search(store, topic, id, begin, None) or await _search(store, topic, id, 1, begin)
+    if not number:
+        raise UnknownEvent(f"the topic holds no event {id!r}: it never did, or it was trimmed by now")
+    return number
+
+
+async def _search(store: Store, topic: Queue, id: str, begin: int, end: int | None) -> int:
+    number, following = 0, begin
+    while not number and following and (end is None or following < end):
+        number, following = await store.run(topic.call(FIND, id, following, ITEMS, BYTES))
+    return number
+
+
+def _made_us(id: str) -> int:
+    """When an id was made, as far as it tells; 0: it does not."""
+    if len(id) != ID_LENGTH or any(character not in ALPHABET for character in id):
+        return 0
+    milliseconds = 0
+    for character in id[:TIME_LENGTH]:
+        milliseconds = milliseconds * len(ALPHABET) + ALPHABET.index(character)
+    return milliseconds * 1000

@@ -1,0 +1,197 @@
+"""Topics and groups on Redis: a log for each topic, and for each group a queue that draws from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.core.errors import Moved
+from headrace.core.messages.message import Stream, group_stream
+from headrace.core.records.record import Counts
+from headrace.core.topics.topic import (
+    GroupRecord,
+    Reading,
+    Start,
+    Tended,
+    TopicRecord,
+    TopicRules,
+    Topics,
+)
+from headrace.core.values.decoding import text_of
+from headrace.stores.redis.entries import read_score
+from headrace.stores.redis.faults import OutOfMemory, is_damaged, is_sealed
+from headrace.stores.redis.keys import TopicKeys, label_of
+from headrace.stores.redis.labels import labels_of, readable_texts
+from headrace.stores.redis.queue import Call
+from headrace.stores.redis.scripts import ARRANGE, COUNTS, JOIN, RESET, SURVEY, TEND, rules_text
+from headrace.stores.redis.server import Store
+from headrace.stores.redis.verbs.looking import counts_of
+
+from .log_position import position_of
+from .topic_reader import Tail
+
+#: Events that one script trims.
+TRIMMED = 1000
+
+#: What the script says that has to be called again.
+UNFINISHED = 2
+
+#: Seconds for which the connection of one who reads no more is kept.
+TAIL_KEPT = 60.0
+
+
+class RedisTopics(Topics):
+    _store: Store
+    _tails: dict[str, Tail]
+
+    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
+        await self._store.demand("producer")
+        await self._list_streams(topic)
+        await self._run_unsealed(topic, self._store.queue(topic).call(ARRANGE, rules_text(rules)))
+
+    async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
+        await self._store.demand("worker")
+        await self._list_streams(_topic_of(group), group)
+        self._store.note_wish(group, ordered=ordered)
+        queue = self._store.queue(group)
+        answer = await self._run_unsealed(group, queue.call(JOIN, int(ordered), start.at, start.time_us))
+        if answer < 0:
+            position = await position_of(self._store, self._store.queue(_topic_of(group)), start)
+            answer = await self._run_unsealed(group, queue.call(JOIN, int(ordered), "position", position))
+        return bool(answer)
+
+    async def _run_unsealed(self, stream: Stream, call: Call) -> Any:
+        [reply] = await self._store.run_all((call,), tolerates=is_sealed)
+        if is_sealed(reply):
+            raise Moved(f"{stream.topic} is sealed")
+        return reply
+
+    async def read(
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+    ) -> Reading:
+        return await self._tail(consumer).read(topic, after, limit, wait)
+
+    def _tail(self, consumer: str) -> Tail:
+        tail = self._tails.get(consumer)
+        if tail is None:
+            self._drop_idle_tails()
+            tail = self._tails[consumer] = Tail(self._store)
+        return tail
+
+    def _drop_idle_tails(self) -> None:
+        """Most who read end without a word, and each has had a connection of its own."""
+        for consumer in [each for each, tail in self._tails.items() if tail.idle_for > TAIL_KEPT]:
+            self._tails.pop(consumer).drop()
+
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+        by_topic: dict[Stream, list[Stream]] = {}
+        for stream in groups:
+            by_topic.setdefault(_topic_of(stream), []).extend([stream] if stream.kind == "group" else [])
+        steps = [await self._tend(topic, several, limit) for topic, several in by_topic.items()]
+        return Tended(
+            trimmed=sum(step.trimmed for step in steps),
+            more=any(step.more for step in steps),
+            holding=tuple(stream for step in steps for stream in step.holding),
+            passed=tuple(stream for step in steps for stream in step.passed),
+            disputed=tuple(stream for step in steps for stream in step.disputed),
+            stalled=tuple(stream for step in steps for stream in step.stalled),
+        )
+
+    async def _tend(self, topic: Stream, groups: list[Stream], limit: int) -> Tended:
+        words = [word for group in groups for word in (group.group, self._store.wish(group))]
+        total, more = 0, True
+        names: list[list[bytes]] = []
+        while more and total < limit:
+            call = self._store.queue(topic).call(TEND, min(limit - total, TRIMMED), *words)
+            trimmed, more, back, *names = await self._store.run(call)
+            total += trimmed
+            if back:
+                await self._list_streams(
+                    topic, *[group_stream(topic.name, name) for name in readable_texts(back)]
+                )
+        groups_of = [tuple(group_stream(topic.name, name) for name in readable_texts(some)) for some in names]
+        return Tended(total, bool(more), *groups_of)
+
+    async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
+        if names is None:
+            labels = await labels_of(self._store)
+            names = [label.removeprefix("topic:") for label in labels if label.startswith("topic:")]
+        topics = [Stream("topic", name) for name in sorted(set(names))]
+        if not topics:
+            return []
+        # One that somebody has damaged is passed over.
+        answers = await self._store.run_all(
+            [self._store.queue(topic).call(SURVEY) for topic in topics], tolerates=is_damaged
+        )
+        return [
+            await self._record(topic, answer)
+            for topic, answer in zip(topics, answers, strict=True)
+            if answer is not None and not is_damaged(answer)
+        ]
+
+    async def _record(self, topic: Stream, answer: list[Any]) -> TopicRecord:
+        rules, first, last, first_us, last_us, scheduled, names = answer
+        groups = [group_stream(topic.name, name) for name in readable_texts(names)]
+        counts = (
+            await self._store.run_all(
+                [self._store.queue(group).call(COUNTS) for group in groups], tolerates=is_damaged
+            )
+            if groups
+            else []
+        )
+        return TopicRecord(
+            topic,
+            _rules(text_of(rules)),
+            first,
+            last,
+            first_us,
+            last_us,
+            scheduled,
+            tuple(
+                _group_record(group, each)
+                for group, each in zip(groups, counts, strict=True)
+                if not is_damaged(each)
+            ),
+        )
+
+    async def reset(self, group: Stream, start: Start) -> bool:
+        words: tuple[str, int] = (start.at, start.time_us)
+        if start.at == "event":
+            topic = self._store.queue(_topic_of(group))
+            words = ("position", await position_of(self._store, topic, start))
+        answer: int = await self._store.run(self._store.queue(group).call(RESET, *words))
+        while answer == UNFINISHED:
+            answer = await self._store.run(self._store.queue(group).call(RESET, "further", 0))
+        return bool(answer)
+
+    async def _was_removed(self, stream: Stream) -> bool:
+        if stream.kind != "group":
+            return False
+        groups = TopicKeys(self._store.namespace, stream.topic).groups
+        removed: bool = await self._store.command("HGET", groups, stream.group) == b"0"
+        return removed
+
+    async def _list_streams(self, *streams: Stream) -> None:
+        try:
+            await self._store.command("SADD", self._store.keys.streams, *map(label_of, streams))
+        except OutOfMemory:
+            return  # whether there is room is for the step itself to say; they are listed by a later one
+        self._store.listed.update(streams)
+
+
+def _topic_of(group: Stream) -> Stream:
+    return Stream("topic", group.topic)
+
+
+def _rules(text: str) -> TopicRules:
+    try:
+        retention, length, strict = text.split(" ")
+        return TopicRules(int(retention), None if length == "-" else int(length), strict == "1")
+    except ValueError:
+        return TopicRules()  # nobody has arranged it yet, or somebody has damaged that
+
+
+def _group_record(group: Stream, answer: list[Any]) -> GroupRecord:
+    lag, position, oldest_us, seen, ordered = answer[8:]
+    counts: Counts = counts_of(answer, undrawn=lag)
+    return GroupRecord(group, position, lag, counts, oldest_us, read_score(seen), ordered == b"1")

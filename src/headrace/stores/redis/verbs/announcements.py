@@ -1,0 +1,243 @@
+"""What other processes announce, heard over one subscription: orders for all, and ends that we wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from hiredis import ReplyError
+
+from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.core.messages.message import Stream
+from headrace.core.records.control import (
+    CancelOrder,
+    DueOrder,
+    LayoutOrder,
+    LeaseOrder,
+    MissedOrder,
+    Order,
+    PauseOrder,
+    ScheduleOrder,
+)
+from headrace.core.records.record import JobStatus, Record
+from headrace.core.values.decoding import text_of
+from headrace.stores.redis.client.connection import RECONNECT_MOST, Wire, pack
+from headrace.stores.redis.entries import record_of
+from headrace.stores.redis.faults import error_of
+from headrace.stores.redis.keys import stream_of
+from headrace.stores.redis.scripts import UNWATCH, WATCH
+from headrace.stores.redis.server import Store
+
+#: Seconds for which the server remembers who waits, and after which a waiting process says so again.
+REMEMBERED, REMINDED = 60.0, 20.0
+
+#: Seconds between two signs of life that are asked of a subscription: nothing else tells one on which nothing
+#: is announced from one that leads nowhere.
+PULSE = 4.0
+
+#: Seconds within which what another node of a cluster announces is heard at ours.
+HEARING = 1.0
+
+Hear = Callable[[Order], None]
+
+
+class Announcements:
+    """The connection is kept up by a task, from `open` to `close`. While it is down announcements are missed:
+    whoever waits for an end asks again as soon as it stands."""
+
+    def __init__(
+        self, store: Store, use_lanes: Callable[[Stream, str], None], ready: Callable[[Stream, str], None]
+    ) -> None:
+        self._store = store
+        self._use_lanes = use_lanes
+        self._ready = ready
+        self._link = store.new_link(greet=self._subscribe, hear=self._receive)
+        self._channel = store.keys.waiter(secrets.token_hex(8))
+        self._task: asyncio.Task[None] | None = None
+        self._listeners: list[Hear] = []
+        self._waiting: dict[tuple[Stream, str], set[asyncio.Event]] = {}
+        self._pulse = asyncio.Event()
+        self._closed = False
+
+    async def open(self) -> None:
+        self._closed = False
+        await self._link.connected()
+        self._task = asyncio.create_task(self._keep_up())
+
+    async def close(self) -> None:
+        """Let go of the connection; whoever waits for an end is told that the store is gone."""
+        self._closed = True
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        self._link.drop()
+        self._ask_again()
+
+    def abandon(self) -> None:
+        """The same where the event loop is gone, or belongs to the parent of this process: nobody waits."""
+        self._closed = True
+        self._task = None
+        self._waiting.clear()
+
+    # --- orders ------------------------------------------------------------------------------------------
+
+    def listen(self, hear: Hear) -> Callable[[], None]:
+        # A listener may be added twice, and is then called twice.
+        listening = True
+
+        def hear_while_listening(order: Order) -> None:
+            if listening:
+                hear(order)
+
+        def stop() -> None:
+            nonlocal listening
+            listening = False
+            if hear_while_listening in self._listeners:
+                self._listeners.remove(hear_while_listening)
+
+        self._listeners.append(hear_while_listening)
+        return stop
+
+    def _receive(self, message: Any) -> None:
+        _, channel, payload = message
+        words = text_of(payload).split(" ")
+        if text_of(channel) == self._channel:
+            if len(words) == 1:
+                self._pulse.set()
+            else:
+                self._end(stream_of(words[0]), words[1])
+            return
+        match words:
+            case ["ready", label, name, _]:  # and when that was left
+                asyncio.get_running_loop().call_soon(self._ready, stream_of(label), name)
+            case ["lane", label, lanes]:
+                asyncio.get_running_loop().call_soon(self._use_lanes, stream_of(label), lanes)
+        order = _order(words)
+        if order is not None:
+            self._tell(order)
+
+    def _tell(self, order: Order) -> None:
+        loop = asyncio.get_running_loop()
+        for hear in self._listeners:
+            loop.call_soon(hear, order)  # an error in one of them is not the connection's
+
+    # --- ends --------------------------------------------------------------------------------------------
+
+    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+        self._store.life.check(self._store.server_name)
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        event = asyncio.Event()
+        waiting = self._waiting.setdefault((stream, id), set())
+        waiting.add(event)
+        try:
+            while True:
+                event.clear()
+                record = await self._watch(stream, id)
+                if record is not None:
+                    return record
+                if not await _heard(event, until):
+                    await self._unwatch(stream, id, waiting)
+                    return None
+        finally:
+            waiting.discard(event)
+            if not waiting:
+                self._waiting.pop((stream, id), None)
+
+    async def _watch(self, stream: Stream, id: str) -> Record | None:
+        """The record of what is over; None: this process is now registered and will be told."""
+        if self._closed:
+            raise BackendUnavailable("the store was closed while somebody waited for it")
+        # Registered before it listens, a process might miss the very announcement it asked for.
+        await self._link.connected()
+        queue = self._store.queue(stream)
+        rows = await self._store.run(queue.call(WATCH, id, self._channel, round(REMEMBERED * 1000)))
+        if rows is None:
+            return None
+        return record_of(stream, rows[0]) if rows else Record(stream, id, JobStatus.UNKNOWN)
+
+    async def _unwatch(self, stream: Stream, id: str, waiting: set[asyncio.Event]) -> None:
+        if len(waiting) == 1:
+            with suppress(BackendUnavailable):  # the server forgets it by itself
+                await self._store.run(self._store.queue(stream).call(UNWATCH, id, self._channel))
+
+    def _end(self, stream: Stream, id: str) -> None:
+        for event in self._waiting.get((stream, id), ()):
+            event.set()
+
+    def _ask_again(self) -> None:
+        for events in self._waiting.values():
+            for event in events:
+                event.set()
+
+    # --- the connection ----------------------------------------------------------------------------------
+
+    async def _subscribe(self, wire: Wire) -> None:
+        channels = (self._store.keys.orders, self._channel)
+        for reply in await wire.send(b"".join(pack(("SUBSCRIBE", name)) for name in channels), len(channels)):
+            if isinstance(reply, ReplyError):
+                raise error_of(reply, self._store.server_name)
+
+    async def _keep_up(self) -> None:
+        mine, first = asyncio.current_task(), self._link.wire
+        while self._task is mine:
+            try:
+                wire = await self._link.connected()
+                self._ask_again()
+                if wire is not first:
+                    self._tell(MissedOrder())
+                while not await wire.ended(PULSE):
+                    await wire.send(pack(("PING",)))
+                    await self._listen_to_another(wire)
+            except HeadraceError:
+                await asyncio.sleep(random.uniform(0, RECONNECT_MOST))
+
+    async def _listen_to_another(self, wire: Wire) -> None:
+        """A node of a cluster that is cut off from the others answers, but what they announce is never heard
+        there: leave it. It may as well be the other that is cut off, and has a successor by now."""
+        self._pulse.clear()
+        if not await self._store.announce_elsewhere(wire, self._channel):
+            return
+        try:
+            async with asyncio.timeout(HEARING):
+                await self._pulse.wait()
+        except TimeoutError:
+            if not self._pulse.is_set():  # nor while this process was busy
+                self._store.doubt()
+                self._link.drop()
+
+
+async def _heard(event: asyncio.Event, until: float | None) -> bool:
+    """Whether to ask again: something was announced, or it is time for a reminder. False: time is up."""
+    loop = asyncio.get_running_loop()
+    reminder = loop.time() + REMINDED
+    try:
+        async with asyncio.timeout_at(reminder if until is None else min(until, reminder)):
+            await event.wait()
+    except TimeoutError:
+        return until is None or loop.time() < until
+    return True
+
+
+def _order(words: list[str]) -> Order | None:
+    """An announcement of the scripts; None: one that a later version makes."""
+    match words:
+        case ["cancel", label, id]:
+            return CancelOrder(stream_of(label), id)
+        case ["pause", label, paused]:
+            return PauseOrder(stream_of(label), paused == "1")
+        case ["due", label]:
+            return DueOrder(stream_of(label))
+        case ["lease", label, lease_us] if lease_us.isdecimal():
+            return LeaseOrder(stream_of(label), int(lease_us))
+        case ["schedule", label]:
+            return ScheduleOrder(stream_of(label))
+        case ["layout", label]:
+            return LayoutOrder(stream_of(label))
+        case _:
+            return None

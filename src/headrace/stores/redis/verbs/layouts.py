@@ -1,0 +1,28 @@
+"""Which parts streams have: a field of the stream's own hash, changed only if it is still as it was read."""
+
+from __future__ import annotations
+
+from headrace.core.messages.message import Stream
+from headrace.core.rules.layout import WHOLE, Layout, decode_layout, encode_layout
+from headrace.stores.redis.scripts import LAYOUT
+from headrace.stores.redis.server import Store
+
+
+class RedisLayouts:
+    _store: Store
+
+    async def layout(self, stream: Stream) -> Layout:
+        return decode_layout(await self._store.command("HGET", self._store.queue(stream).keys.meta, "layout"))
+
+    async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
+        before = b"" if expected == WHOLE else encode_layout(expected)
+        found = await self._swap(stream, before, new)
+        if found != encode_layout(new) and found != before and decode_layout(found) == expected:
+            # What cannot be read counts as whole, and is replaced.
+            found = await self._swap(stream, found, new)
+        return decode_layout(found)
+
+    async def _swap(self, stream: Stream, expected: bytes, new: Layout) -> bytes:
+        call = self._store.queue(stream).call(LAYOUT, expected, encode_layout(new), int(new.sealed))
+        found: bytes = await self._store.run(call)
+        return found

@@ -1,0 +1,96 @@
+"""Renews leases over a connection of its own, which is made on the event loop that it is used on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
+from headrace.core.rules.lease import DEFAULT_LEASE
+from headrace.core.store import LeaseKeeper, Renewal
+from headrace.stores.redis.client.connection import Word
+from headrace.stores.redis.entries import Token
+from headrace.stores.redis.notices import Notices
+from headrace.stores.redis.queue import Call
+from headrace.stores.redis.scripts import RENEW
+from headrace.stores.redis.server import Store
+
+#: Claims in one script.
+ITEMS = 500
+
+#: A stream, and the places of some of its claims among all.
+Chunk = tuple[Stream, list[int]]
+
+_UNKNOWN = b""
+_RENEWALS = {
+    b"k": Renewal.KEPT,
+    b"l": Renewal.LOST,
+    b"c": Renewal.CANCELLED,
+    _UNKNOWN: Renewal.UNKNOWN,
+}
+
+
+class RedisLeaseKeeper(LeaseKeeper):
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._notices = Notices()
+
+    async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
+        if not self._store.life.at_home:
+            self._store.begin()
+        renewals = [Renewal.LOST] * len(claims)
+        chunks = list(_chunks(claims))
+        calls = [
+            self._call(stream, [claims[index] for index in chunk], after_outage=after_outage)
+            for stream, chunk in chunks
+        ]
+        for (_, chunk), answers in zip(chunks, await self._run(calls, chunks), strict=True):
+            for index, answer in zip(chunk, answers, strict=True):
+                renewals[index] = _RENEWALS[answer]
+        return renewals
+
+    async def close(self) -> None:
+        if self._store.life.is_open:
+            self._store.leave()
+
+    def _call(self, stream: Stream, claims: list[Claim], *, after_outage: bool) -> Call:
+        words: list[Word] = [DEFAULT_LEASE if after_outage else ""]
+        for claim in claims:
+            token = cast(Token, claim.token)
+            words += (claim.id, token.lane, token.entry, token.consumer)
+        return self._store.queue(stream).call(RENEW, *words)
+
+    async def _run(self, calls: list[Call], chunks: list[Chunk]) -> list[list[bytes]]:
+        if not self._store.is_cluster:
+            return await self._store.run_all(calls) if calls else []
+        # A node of a cluster that is away must not cost the leases on all others.
+        answers = await asyncio.gather(*map(self._store.run, calls), return_exceptions=True)
+        troubles = [answer for answer in answers if isinstance(answer, BaseException)]
+        if troubles and (len(troubles) == len(answers) or not _are_outages(troubles)):
+            raise troubles[0]
+        return [
+            self._unknown(chunk, answer) if isinstance(answer, BaseException) else answer
+            for chunk, answer in zip(chunks, answers, strict=True)
+        ]
+
+    def _unknown(self, chunk: Chunk, error: BaseException) -> list[bytes]:
+        stream, indices = chunk
+        self._notices.warn(f"leases of {stream.name!r} are not renewed: {error}")
+        return [_UNKNOWN] * len(indices)
+
+
+def _are_outages(errors: Sequence[BaseException]) -> bool:
+    return all(isinstance(error, BackendUnavailable) for error in errors)
+
+
+def _chunks(claims: Sequence[Claim]) -> Iterator[Chunk]:
+    """The places of those of one stream, as many as one script may hold."""
+    by_stream: dict[Stream, list[int]] = {}
+    for index, claim in enumerate(claims):
+        by_stream.setdefault(claim.stream, []).append(index)
+    for stream, indices in by_stream.items():
+        for start in range(0, len(indices), ITEMS):
+            yield stream, indices[start : start + ITEMS]

@@ -1,0 +1,131 @@
+"""Pages of records and dead letters: the parts of a queue one after another."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from headrace.core.errors import ConfigurationError
+from headrace.core.messages.message import Stream
+from headrace.core.records.listing import OVER, PARTS, REQUESTS, Part, Walk
+from headrace.core.records.record import DeadLetter, JobStatus, Page, Record
+from headrace.core.store import DeadFilter
+from headrace.stores.redis.entries import dead_letter_of, record_of
+from headrace.stores.redis.labels import readable_texts
+from headrace.stores.redis.scripts import LIST, LOOK
+from headrace.stores.redis.server import Store
+
+#: Of groups alone, beside what is queued: events behind another of their key.
+PARKED = Part("K", JobStatus.QUEUED)
+_GROUP_PARTS = (*PARTS[:4], PARKED, *PARTS[4:])
+_DEAD = Part("D", JobStatus.DEAD)
+
+#: Where to go on in a part, as lua/list.lua says it; in marks the position of SCAN and the last id of that
+#: step.
+_BY_TIME = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)? .+", re.DOTALL)
+_PLACES = {
+    "X": re.compile(r"[0-9] [0-9]{1,19}-[0-9]{1,19}"),
+    "Q": re.compile(r"[0-9]{1,19}-[0-9]{1,19} [0-9]"),
+    "M": re.compile(r"[0-9]{1,19}( .+)?", re.DOTALL),
+}
+
+#: Rows and bytes of bodies asked for at once, however large the page.
+ROWS, BYTES = 100, 1 << 20
+
+#: Keys that one SCAN for marks looks at, roughly.
+SCAN = 500
+
+
+class Lister:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def records(
+        self, stream: Stream, status: JobStatus | None, task: str | None, cursor: str | None, limit: int
+    ) -> Page[Record]:
+        parts = _GROUP_PARTS if stream.kind == "group" else PARTS
+        walk = Walk(parts, cursor, limit, status=status, task=task)
+        while part := walk.part:
+            rows, after, now_ms = await self._rows(stream, part, walk.after, walk.room, walk.began)
+            walk.began = walk.began or now_ms
+            walk.took(rows, after)
+        return walk.page()
+
+    async def dead(
+        self, stream: Stream, only: DeadFilter, cursor: str | None, limit: int
+    ) -> Page[DeadLetter]:
+        after, items = cursor or "", list[DeadLetter]()
+        for _ in range(REQUESTS):
+            rows, after, _ = await self._rows(stream, _DEAD, after, limit - len(items))
+            items += [dead_letter_of(record) for record in rows if _is_meant(record, only)]
+            if not after or len(items) >= limit:
+                break
+        return Page(tuple(items), after or None)
+
+    async def _rows(
+        self, stream: Stream, part: Part, after: str, limit: int, began_ms: int = 0
+    ) -> tuple[list[Record], str, int]:
+        """Rows of a part, where to go on in it, and the time in milliseconds."""
+        _check_place(part, after)
+        if part.status is None:
+            return *await self._marks(stream, after, limit), 0
+        since_ms = began_ms if part.late else 0
+        call = self._store.queue(stream).call(
+            LIST, part.code.upper(), _meant(after), min(limit, ROWS), BYTES, since_ms
+        )
+        further, rows, now_ms = await self._store.run(call)
+        return [record_of(stream, row) for row in rows], _shown(further), int(now_ms)
+
+    async def _marks(self, stream: Stream, after: str, limit: int) -> tuple[list[Record], str]:
+        """Marks are keys of their own, which pass by themselves, so they are found by SCAN.
+
+        A step of it may bring more than fit. It is then made again, and begins after the last id: between two
+        pages keys may come and go, which the listing does not promise to follow.
+        """
+        position, _, last = after.partition(" ")
+        queue = self._store.queue(stream)
+        prefix = queue.keys.mark_prefix
+        scan = ("SCAN", position or "0", "MATCH", prefix + b"*", "COUNT", SCAN)
+        following, keys = await self._store.command(*scan, queue=queue)
+        ids = [id for id in readable_texts(key[len(prefix) :] for key in keys) if id > last]
+        page = ids[: min(limit, ROWS)]
+        further = ""
+        if len(page) < len(ids):
+            further = f"{position or '0'} {page[-1]}"
+        elif following != b"0":
+            further = following.decode()
+        records = await self._look(stream, page)
+        return [record for record in records if record.status in OVER], further
+
+    async def _look(self, stream: Stream, ids: list[str]) -> list[Record]:
+        if not ids:
+            return []
+        rows: list[Any] = await self._store.run(self._store.queue(stream).call(LOOK, *ids))
+        return [record_of(stream, row) for row in rows]
+
+
+def _check_place(part: Part, after: str) -> None:
+    written = not after or after.startswith("%")
+    if not written and not _PLACES.get(part.code.upper(), _BY_TIME).fullmatch(after):
+        raise ConfigurationError(f"{after!r} is no place in this listing: pass a cursor that a page gave")
+
+
+def _shown(after: bytes) -> str:
+    """Where to go on, as text: behind an id that is none it is written in hexadecimal digits."""
+    try:
+        return after.decode()
+    except UnicodeDecodeError:
+        return f"%{after.hex()}"
+
+
+def _meant(after: str) -> bytes:
+    try:
+        return bytes.fromhex(after[1:]) if after.startswith("%") else after.encode()
+    except ValueError:
+        raise ConfigurationError(
+            f"{after!r} is no place in this listing: pass a cursor that a page gave"
+        ) from None
+
+
+def _is_meant(record: Record, only: DeadFilter) -> bool:
+    return only.task in (None, record.task) and only.reason in (None, record.reason)

@@ -1,0 +1,152 @@
+"""The look-and-steer verbs on Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.core.errors import after_a_part
+from headrace.core.messages.message import EXPIRED_MARK_US, Stream
+from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+from headrace.core.store import PURGED_MARKS, DeadFilter, Inspector, ReplayAnswer, Wanted
+from headrace.core.values.decoding import DECODE_ERRORS, text_of
+from headrace.stores.redis.keys import label_of, stream_of
+from headrace.stores.redis.labels import labels_of
+from headrace.stores.redis.scripts import (
+    COUNTS,
+    DISCARD,
+    DRAW,
+    HASTEN,
+    HOLDERS,
+    ISSUE,
+    PAUSE,
+    PURGE,
+    REMOVE_STREAM,
+    REPLAY,
+    REWRITE,
+)
+from headrace.stores.redis.server import Store
+
+from .listing import Lister
+
+#: What one script may hold: items, and bytes of the bodies it looks at.
+ITEMS, BYTES = 200, 1 << 20
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True):
+    """A worker, and until when it is remembered."""
+
+    until_us: int
+    worker: WorkerInfo
+
+
+encode_seen = msgspec.msgpack.Encoder().encode
+decode_seen = msgspec.msgpack.Decoder(Seen).decode
+
+
+def readable_seen(value: bytes) -> Seen | None:
+    """None: of another version, or damaged."""
+    try:
+        return decode_seen(value)
+    except DECODE_ERRORS:
+        return None
+
+
+class RedisInspector(Inspector):
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lister = Lister(store)
+
+    async def streams(self) -> list[Stream]:
+        return [stream_of(label) for label in await labels_of(self._store)]
+
+    async def remove_stream(self, stream: Stream) -> bool:
+        is_group = stream.kind == "group"
+        removed = bool(await self._store.run(self._store.queue(stream).call(REMOVE_STREAM)))
+        if not removed and not is_group:
+            return False
+        listed = bool(await self._store.command("SREM", self._store.keys.streams, label_of(stream)))
+        self._store.listed.discard(stream)
+        return removed if is_group else listed
+
+    async def counts(self, stream: Stream) -> Counts:
+        return counts_of(await self._store.run(self._store.queue(stream).call(COUNTS)))
+
+    async def records(
+        self,
+        stream: Stream,
+        *,
+        status: JobStatus | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Record]:
+        return await self._lister.records(stream, status, task, cursor, limit)
+
+    async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
+        queue, in_topic = self._store.queue(stream), stream.kind == "topic"
+        words = [word for each in wanted for word in ("" if in_topic else each.id, each.key)]
+        chunks = [words[start : start + 2 * ITEMS] for start in range(0, len(words), 2 * ITEMS)]
+        replies = (
+            await self._store.run_all([queue.call(HOLDERS, *chunk) for chunk in chunks]) if chunks else []
+        )
+        return [text_of(id) or None for reply in replies for id in reply]
+
+    async def workers(self) -> list[WorkerInfo]:
+        values: list[bytes] = await self._store.command("HVALS", self._store.keys.workers)
+        now_us = self._store.now_us()
+        workers = (readable_seen(value) for value in values)
+        return [seen.worker for seen in workers if seen is not None and seen.until_us > now_us]
+
+    async def pause(self, stream: Stream, *, paused: bool) -> None:
+        await self._store.run(self._store.queue(stream).call(PAUSE, int(paused)))
+
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+        queue = self._store.queue(stream)
+        while True:
+            count: int = await self._store.run(queue.call(PURGE, mark_us, min(limit, ITEMS), BYTES, marks))
+            if count or stream.kind != "group":
+                return count
+            # What a group has not drawn is queued as well.
+            _, drawn, _ = await self._store.run(queue.call(DRAW, limit, self._store.wish(stream), 0, 1))
+            if not drawn:
+                return 0
+
+    async def dead(
+        self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
+    ) -> Page[DeadLetter]:
+        return await self._lister.dead(stream, only, cursor, limit)
+
+    async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
+        queue = self._store.queue(stream)
+        answers: list[ReplayAnswer] = []
+        while len(answers) < len(ids):
+            chunk = ids[len(answers) : len(answers) + ITEMS]
+            with after_a_part(answers):
+                replies = await self._store.run(queue.call(REPLAY, BYTES, EXPIRED_MARK_US, *chunk))
+            answers += [ReplayAnswer(reply.decode()) for reply in replies]
+        return answers
+
+    async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
+        queue, number = self._store.queue(stream), 0
+        for start in range(0, len(ids), ITEMS):
+            with after_a_part(number):
+                number += await self._store.run(queue.call(DISCARD, *ids[start : start + ITEMS]))
+        return number
+
+    async def hasten(self, stream: Stream, id: str) -> bool:
+        queue = self._store.queue(stream)
+        if stream.kind == "topic":
+            return bool((await self._store.run(queue.call(ISSUE, 1, BYTES, id)))[0])
+        return bool(await self._store.run(queue.call(HASTEN, id)))
+
+    async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
+        return bool(await self._store.run(self._store.queue(stream).call(REWRITE, id, body)))
+
+
+def counts_of(answer: Sequence[Any], undrawn: int = 0) -> Counts:
+    """As lua/counts.lua answers; without those of a group that it has not drawn."""
+    queued, running, scheduled, retrying, dead, due, oldest_us, paused = answer[:8]
+    return Counts(queued - undrawn, running, scheduled, retrying, dead, due, oldest_us, paused == b"1")

@@ -1,0 +1,264 @@
+"""Finds messages whose lease ran out, step by step, and takes them from workers that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import msgspec
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.message import State, Stream, Trouble, encode_state
+from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.record import JobStatus
+from headrace.core.rules.lease import DEFAULT_LEASE
+from headrace.core.runtime.clock import SECOND, ClockWatch
+from headrace.core.store import CRASH_LIMIT, CRASHED, Reclaimed, Recovery
+from headrace.core.values.decoding import DECODE_ERRORS, text_of
+from headrace.stores.redis.client.connection import Word
+from headrace.stores.redis.entries import message_of, read_said, state_of
+from headrace.stores.redis.faults import lost
+from headrace.stores.redis.queue import Queue
+from headrace.stores.redis.scripts import OVERDUE, REBASE, RECOVER
+from headrace.stores.redis.server import Store
+
+from .scan_turns import HELD_SHARE, LEASE_OF_TURNS, Turns
+
+#: Bytes of bodies that one step moves, and held entries that it rebases.
+BYTES, REBASE_LIMIT = 1 << 20, 500
+
+#: The server is asked what time it is at every so many scans.
+TIME_EVERY = 8
+
+#: Half a lease is so many times as long as the time between two turns.
+HALF_LEASE_OF_TURNS = LEASE_OF_TURNS / 2
+
+_FAILURE = msgspec.msgpack.encode(CRASHED)
+
+
+class Overdue(msgspec.Struct, frozen=True):
+    """A message beyond its lease, and the state it will have when it is taken."""
+
+    lane: int
+    entry: bytes
+    worker: str
+    id: str  # empty: it has none that can be read
+    task: str
+    state: State | None  # None: it cannot be read
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        if self.state is None:
+            return self.lane, self.entry, self.id, "", "", ""
+        dead = self.state.crashes >= CRASH_LIMIT
+        buried: tuple[Word, ...] = (DeadReason.CRASHED.value, _FAILURE) if dead else ("", "")
+        return self.lane, self.entry, self.id, encode_state(self.state), *buried
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a look at a stream found, and where it goes on."""
+
+    lease_ms: int
+    lane: int
+    after: bytes
+    messages: list[Overdue]
+    stepped_us: int
+
+
+class Recoverer:
+    """The scan keeps its place: the streams that are left, and in the first of them the lane and entry."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._turns = Turns(store)
+        self._looking = asyncio.Lock()
+        self._sources: Sequence[Stream] = ()
+        self._left: list[Stream] = []  # to be looked at in this scan
+        self._places: dict[Stream, tuple[int, bytes]] = {}
+        self._every_us = 0
+        self._after_outage = False
+        self._away: dict[Stream, int] = {}  # streams that could not be looked at in time, and since when
+        self._began_us = 0  # the scan
+        self._watches: dict[str, ClockWatch] = {}  # the clock of each server, by the id of its run
+        self._stepped_us = 0
+        self._until_time = 1  # scans until the server is asked what time it is
+
+    async def reclaim(
+        self, sources: Sequence[Stream], limit: int, every_us: int, *, after_outage: bool
+    ) -> Reclaimed:
+        # Several workers of one process share this.
+        async with self._looking:
+            return await self._reclaim(sources, limit, every_us, after_outage=after_outage)
+
+    async def _reclaim(
+        self, sources: Sequence[Stream], limit: int, every_us: int, *, after_outage: bool
+    ) -> Reclaimed:
+        self._left = [] if after_outage else [source for source in self._left if source in sources]
+        if not self._left and not await self._begin(sources, every_us, after_outage=after_outage):
+            return Reclaimed(others_turn=True, stepped_us=self._seen_step())
+        recovered = await self._look(limit)
+        return Reclaimed(tuple(recovered), bool(self._left), stepped_us=self._seen_step())
+
+    async def _begin(self, sources: Sequence[Stream], every_us: int, *, after_outage: bool) -> bool:
+        """Begin a scan; False: another worker makes one."""
+        if not sources:
+            return True
+        self._began_us = self._store.elapsed_us()
+        stepped = await self._has_stepped(sources[0])
+        if every_us and not (stepped or after_outage) and await self._turns.are_empty(sources):
+            return True
+        is_turn = not every_us or await self._turns.take(sources, every_us)
+        if not is_turn and not after_outage:
+            return False
+        self._sources, self._every_us, self._after_outage = sources, every_us, after_outage or stepped
+        if self._after_outage or not every_us:
+            left = list(sources)
+        else:
+            left = await self._turns.streams(sources, self._away)
+            if not left and self._turns.trouble is not None:
+                raise self._turns.trouble  # nothing of this look has got through
+        # Those that were away come last: each may take a while, and the others are to be looked at in time.
+        self._left = sorted(left, key=lambda source: source in self._away)
+        self._note_if_late(self._began_us)
+        return True
+
+    async def _look(self, limit: int) -> list[Recovery]:
+        recovered: list[Recovery] = []
+        troubles: list[BackendUnavailable] = []
+        looked_at = 0
+        while self._left and len(recovered) < limit:
+            source = self._left[0]
+            looked_at += 1
+            try:
+                recovered += await self._step(source, limit - len(recovered))
+                self._away.pop(source, None)
+            except BackendUnavailable as error:
+                self._places.pop(source, None)
+                self._store.pass_over(self._store.queue(source), error)
+                self._note_trouble()
+                troubles.append(error)
+            if source in self._places:
+                break
+            self._left.pop(0)
+        if troubles and len(troubles) == looked_at:
+            raise troubles[0]
+        return recovered
+
+    async def _step(self, source: Stream, limit: int) -> list[Recovery]:
+        queue, asked_us = self._store.queue(source), self._store.elapsed_us()
+        is_empty = not await self._store.command("HLEN", queue.keys.ids)
+        # First connect, if need be: the id must be that of the run which gets the call.
+        run_id = "" if is_empty else await self._store.run_id(queue)
+        self._note_if_late(asked_us)
+        if is_empty:
+            self._places.pop(source, None)
+            return []  # one command for a stream that is empty, as most are most of the time
+        found = await self._overdue(queue, run_id, limit, after_outage=self._is_after_outage(source))
+        if found.stepped_us:
+            # All streams must hear of it now: the next look will not see it any more.
+            self._stepped_us, self._after_outage = found.stepped_us, True
+            self._left = [source, *(each for each in self._sources if each != source)]
+            found = await self._overdue(queue, run_id, limit, after_outage=True)
+        if found.lane < 0 or self._stepped_us < 0:
+            await self._rebase(queue)
+            return []
+        if found.lane:
+            self._places[source] = (found.lane, found.after)
+        return await self._take(queue, source, found.lease_ms, found.messages)
+
+    async def _overdue(self, queue: Queue, run_id: str, limit: int, *, after_outage: bool) -> Found:
+        lane, after = self._places.pop(queue.stream, (1, b""))
+        enough_us = round(self._every_us * HELD_SHARE)
+        args = (lane, after, limit, DEFAULT_LEASE, BYTES, enough_us, int(after_outage))
+        asked_us = self._store.elapsed_us()
+        now_us, lease_ms, lane, after, rows = await self._store.run(queue.call(OVERDUE, run_id, *args))
+        if self._store.elapsed_us() - asked_us >= self._half_lease_us:
+            raise lost(f"the look for what was left in {queue.stream.name!r} took too long: it is made again")
+        stepped_us = self._watch(run_id).step_us(now_us, asked_us)
+        return Found(lease_ms, lane, after, [_overdue(row, now_us) for row in rows], stepped_us)
+
+    async def _rebase(self, queue: Queue) -> None:
+        lane, after = 1, b""
+        while lane:
+            call = queue.call(REBASE, lane, after, REBASE_LIMIT, DEFAULT_LEASE)
+            lane, after = await self._store.run(call)
+
+    def _note_trouble(self) -> None:
+        """A stream could not be looked at. All that are left wait for it, and were last looked at before."""
+        for source in self._left:
+            self._away.setdefault(source, self._began_us - self._every_us)
+
+    def _note_if_late(self, asked_us: int) -> None:
+        """The same when an answer was so long in coming that a server must have stood still."""
+        if self._store.elapsed_us() - asked_us >= (self._every_us or DEFAULT_LEASE):
+            self._note_trouble()
+
+    @property
+    def _half_lease_us(self) -> float:
+        return HALF_LEASE_OF_TURNS * self._every_us or DEFAULT_LEASE / 2
+
+    # --- outages and clocks ------------------------------------------------------------------------------
+
+    def _is_after_outage(self, stream: Stream) -> bool:
+        """Also when this one alone could not be looked at for half a lease, as on a node that was away, or
+        behind one that was."""
+        since_us = self._away.get(stream, inf)
+        return self._after_outage or self._store.elapsed_us() - since_us >= self._half_lease_us
+
+    async def _has_stepped(self, source: Stream) -> bool:
+        """Whether the server's clock was set. Each look at a stream that is not empty tells as well: this is
+        for those who only wait. On a cluster there is no clock that all have in common."""
+        self._until_time = (self._until_time or TIME_EVERY) - 1
+        if self._store.is_cluster or self._until_time:
+            return self._stepped_us != 0
+        run_id = await self._store.run_id(self._store.queue(source))
+        asked_us = self._store.elapsed_us()
+        seconds, microseconds = await self._store.command("TIME")
+        self._store.learn_time(seconds, microseconds)
+        now_us = int(seconds) * SECOND + int(microseconds) + self._store.offset_us()
+        # One that was seen before, and could not be told because of an error, counts as well.
+        self._stepped_us = self._watch(run_id).step_us(now_us, asked_us) or self._stepped_us
+        return self._stepped_us != 0
+
+    def _watch(self, run_id: str) -> ClockWatch:
+        return self._watches.setdefault(run_id, ClockWatch(self._store.elapsed_us))
+
+    def _seen_step(self) -> int:
+        stepped_us, self._stepped_us = (self._stepped_us, 0) if not self._left else (0, self._stepped_us)
+        return stepped_us
+
+    async def _take(
+        self, queue: Queue, source: Stream, lease_ms: int, overdue: list[Overdue]
+    ) -> list[Recovery]:
+        if not overdue:
+            return []
+        words = [word for each in overdue for word in each.words]
+        answers = await self._store.run(queue.call(RECOVER, lease_ms, *words))
+        return [
+            Recovery(
+                source,
+                each.id,
+                each.task,
+                each.worker,
+                each.state.crashes if each.state else 0,
+                JobStatus(answer.decode()),
+            )
+            for each, answer in zip(overdue, answers, strict=True)
+            if answer
+        ]
+
+
+def _overdue(row: list[Any], now_us: int) -> Overdue:
+    lane, entry, consumer, fields, said = row
+    worker, message = text_of(consumer), message_of(fields)
+    try:
+        id = message.get(b"i", b"").decode()
+    except DECODE_ERRORS:
+        id = ""
+    try:
+        state = state_of(message).crashed(Trouble(now_us, "crashed", worker)).logged(read_said(said)[1])
+    except DECODE_ERRORS:
+        state = None
+    return Overdue(lane, entry, worker, id, text_of(message.get(b"t", b"")), state)

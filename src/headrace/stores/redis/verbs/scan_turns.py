@@ -1,0 +1,118 @@
+"""Whose turn it is to look for leases that ran out: of all workers with the same streams, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from itertools import chain, islice
+from math import inf
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.message import Stream
+from headrace.core.records.record import WORKER_TTL_US
+from headrace.core.runtime.clock import SECOND
+from headrace.stores.redis.faults import is_out_of_memory
+from headrace.stores.redis.server import Store
+
+from .looking import readable_seen
+
+#: So many streams are looked at in each turn. Of more, by and by: an idle stream costs commands as well.
+FEW = 6
+
+#: Microseconds after its last announcement (every 2.5 s) from which a worker seems to be gone.
+GONE_AFTER = 8 * SECOND
+
+#: A turn is over after this share of the time between two, so that whoever had it gets it again.
+HELD_SHARE = 0.9
+
+#: Whoever did not have the turn for so many times the time between two has it anew.
+NEW_AFTER = 2.5
+
+#: A lease is so many times as long as the time between two turns.
+LEASE_OF_TURNS = 5
+
+
+class Turns:
+    """Taken by a key that passes by itself, so that asking costs one command.
+
+    Whoever has the turn anew does nothing with it the first time. When a store was away, live workers renew
+    within a second of its return; one that did not see the outage must not be faster. It then looks at all
+    streams, and again after a lease: what was held by workers that nobody remembers has run out by then.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._had_at: int | None = None
+        self._looks_at_all: list[int] = []  # from when on: two after the turn came to this worker
+        self._gone: dict[Stream, int] = {}  # streams of workers that are gone, and until when to look at them
+        self._long_us = 0  # in which every lease runs out, and a turn comes
+        self._next = 0
+        #: Why the turn could not be asked for.
+        self.trouble: BackendUnavailable | None = None
+
+    async def are_empty(self, sources: Sequence[Stream]) -> bool:
+        """Whether there is nothing in any of the streams, so that nobody need take the turn. One command, but
+        on a cluster, where no command may ask about all."""
+        if self._store.is_cluster:
+            return False
+        keys = [self._store.queue(source).keys.ids for source in sources]
+        if await self._store.command("EXISTS", *keys):
+            return False
+        self._had_at = self._store.elapsed_us()  # to have looked at all is as good as a turn
+        self._looks_at_all = []
+        return True
+
+    async def take(self, sources: Sequence[Stream], every_us: int) -> bool:
+        """Whether it is ours."""
+        key = self._store.keys.turn(list(sources))
+        held_ms = max(1, round(every_us * HELD_SHARE / 1000))
+        self.trouble = None
+        try:
+            words = ("SET", key, "1", "NX", "PX", held_ms)
+            [reply] = await self._store.commands(words, tolerates=is_out_of_memory)
+        except BackendUnavailable as error:
+            # On a cluster the node of this key says nothing of the others.
+            self._store.pass_over(self._store.queue(sources[0]), error)
+            self.trouble, reply = error, b"OK"
+        if reply is None:
+            return False
+        now_us = self._store.elapsed_us()
+        self._long_us = (LEASE_OF_TURNS + 1) * every_us
+        # Nobody has a turn that cannot be taken: then it is not new, however long it took to find that out.
+        longest_us = inf if self.trouble else NEW_AFTER * every_us
+        if self._had_at is None or now_us - self._had_at > longest_us:
+            self._looks_at_all = [now_us + every_us // 2, now_us + self._long_us]
+        self._had_at = now_us
+        return True
+
+    async def streams(self, sources: Sequence[Stream], known: Container[Stream]) -> list[Stream]:
+        """Those to look at in this turn, among them `known` ones of which something is the matter."""
+        assert self._had_at is not None
+        if len(self._looks_at_all) == 2 and self._had_at < self._looks_at_all[0]:
+            return []
+        if self._looks_at_all and self._had_at >= self._looks_at_all[0]:
+            self._looks_at_all.pop(0)
+            return list(sources)
+        if len(sources) <= FEW:
+            return list(sources)
+        # A long lease runs out only after nobody remembers who had it.
+        self._gone |= dict.fromkeys(await self._left_by_the_gone(sources), self._had_at + self._long_us)
+        self._gone = {stream: until for stream, until in self._gone.items() if until >= self._had_at}
+        urgent = [source for source in sources if source in self._gone or source in known]
+        some = islice(chain(sources[self._next :], sources), FEW)
+        self._next = (self._next + FEW) % len(sources)
+        return list(dict.fromkeys([*urgent, *some]))
+
+    async def _left_by_the_gone(self, sources: Sequence[Stream]) -> set[Stream]:
+        """The streams of workers that no longer announce themselves."""
+        try:
+            workers: list[bytes] = await self._store.command("HGETALL", self._store.keys.workers)
+        except BackendUnavailable as error:
+            self._store.pass_over(self._store.queue(sources[0]), error)
+            return set()
+        latest_us = self._store.now_us() + WORKER_TTL_US - GONE_AFTER
+        streams: set[Stream] = set()
+        for value in workers[1::2]:
+            seen = readable_seen(value)
+            if seen is not None and seen.until_us < latest_us:
+                streams.update(seen.worker.streams)
+        return streams

@@ -1,0 +1,117 @@
+"""Schedules on Redis: a hash for each queue, of which one field in front of each name says what it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headrace.core.messages.message import Stream
+from headrace.core.schedules.schedule_record import (
+    ScheduleRecord,
+    ScheduleSwap,
+    Scheduling,
+    Swapped,
+    Timetable,
+)
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.stores.redis.faults import is_damaged
+from headrace.stores.redis.keys import label_of
+from headrace.stores.redis.scripts import SCHEDULES
+from headrace.stores.redis.server import Store
+
+from .append import swap_call
+
+#: Swaps without messages that one script carries out.
+ITEMS = 200
+
+
+class RedisScheduling(Scheduling):
+    _store: Store
+
+    async def schedules(self, streams: Sequence[Stream]) -> Timetable:
+        if not streams:
+            return Timetable(self._store.now_us())
+        calls = [self._store.queue(stream).call(SCHEDULES) for stream in streams]
+        replies = await self._store.run_all(calls, tolerates=is_damaged if len(calls) > 1 else None)
+        answers = [
+            (stream, reply) for stream, reply in zip(streams, replies, strict=True) if isinstance(reply, list)
+        ]
+        # The earliest of the times: what is due by it is due by all.
+        now_us = min((int(now) for _, (now, _) in answers), default=self._store.now_us())
+        records = [record for stream, (_, fields) in answers for record in _records(stream, fields)]
+        return Timetable(now_us, tuple(records))
+
+    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        for stream in {swap.stream for swap in swaps if swap.new is not None}:
+            await self._list_stream(stream)
+        # Not confirmed as appends are: a server that loses the job loses the step with it, and fires again.
+        chunks = list(_chunks(swaps))
+        calls = [swap_call(self._store.queue(chunk[0].stream), chunk) for chunk in chunks]
+        replies = await self._store.run_all(calls) if calls else []
+        done: dict[tuple[Stream, str], Swapped] = {}
+        for chunk, (now_us, *answers) in zip(chunks, replies, strict=True):
+            for swap, answer in zip(chunk, answers, strict=True):
+                done[swap.stream, swap.name] = _swapped(swap, int(now_us), answer)
+        return [done[swap.stream, swap.name] for swap in swaps]
+
+    async def _list_stream(self, stream: Stream) -> None:
+        if stream not in self._store.listed:
+            await self._store.command("SADD", self._store.keys.streams, label_of(stream))
+            self._store.listed.add(stream)
+
+
+def _chunks(swaps: Sequence[ScheduleSwap]) -> Iterator[list[ScheduleSwap]]:
+    """What one script does: a swap with messages, or many of a stream without."""
+    plain: defaultdict[Stream, list[ScheduleSwap]] = defaultdict(list)
+    for swap in swaps:
+        if swap.messages:
+            yield [swap]
+        else:
+            plain[swap.stream].append(swap)
+    for some in plain.values():
+        yield from (some[start : start + ITEMS] for start in range(0, len(some), ITEMS))
+
+
+def _swapped(swap: ScheduleSwap, now_us: int, answer: Any) -> Swapped:
+    """`answer` is as the script's header says."""
+    if answer == 1:
+        return Swapped(True, swap.record_at(now_us))
+    return Swapped(False, _record(swap.stream, swap.name, *answer) if answer else None)
+
+
+def _records(stream: Stream, fields: list[bytes]) -> list[ScheduleRecord]:
+    known = dict(zip(fields[::2], fields[1::2], strict=True))
+    names = sorted(field[2:] for field in known if field.startswith(b"l:"))
+    records = (
+        _readable_record(
+            stream, name, *(known.get(kind + name) for kind in (b"l:", b"f:", b"p:", b"d:", b"t:"))
+        )
+        for name in names
+    )
+    return [record for record in records if record is not None]
+
+
+def _readable_record(stream: Stream, name: bytes, *fields: bytes | None) -> ScheduleRecord | None:
+    """None: somebody has damaged it. The others are fired."""
+    try:
+        return _record(stream, name.decode(), *fields)
+    except DECODE_ERRORS:
+        return None
+
+
+def _record(
+    stream: Stream,
+    name: str,
+    last: bytes | None = None,
+    fired: bytes | None = None,
+    paused: bytes | None = None,
+    definition: bytes | None = None,
+    timing: bytes | None = None,
+) -> ScheduleRecord:
+    """Only without a time is it none: of the rest, what cannot be read is replaced when it is next fired."""
+    if last is None or not last.isdigit():
+        raise ValueError(f"schedule {name} has no time")
+    fired_us = int(fired) if fired and fired.isdigit() else 0
+    said = (timing or b"").decode(errors="surrogateescape")
+    return ScheduleRecord(stream, name, int(last), fired_us, paused is not None, definition or None, said)

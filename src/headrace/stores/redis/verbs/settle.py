@@ -1,0 +1,211 @@
+"""Settlements as script calls, sorted by queue and kind and cut to size; their answers as verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import FRESH, State, encode_state
+from headrace.core.messages.outcome import (
+    Cancelled,
+    Dead,
+    Done,
+    Expired,
+    Kept,
+    Released,
+    Retry,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+from headrace.core.records.record import JobStatus
+from headrace.core.values.bounds import checked_span_us
+from headrace.stores.redis.client.connection import Word
+from headrace.stores.redis.entries import Token
+from headrace.stores.redis.queue import Call, Queue
+from headrace.stores.redis.scripts import AGAIN, BURY, CONCLUDE, FINISH, Script
+
+#: What one script may hold, so that it ends within a few milliseconds: successes that need no attention,
+#: other settlements (each costs the server about 15 µs), and bytes that are written or moved.
+SIMPLE, ITEMS, BYTES = 500, 100, 1 << 20
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One call, and which settlements it carries, in the order of its arguments."""
+
+    call: Call
+    indices: Sequence[int]
+    refusal: Verdict  # what it means to be named in the answer
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One settlement as arguments of a script, and how many bytes the script moves beside them."""
+
+    index: int
+    words: tuple[Word, ...]
+    moved: int
+
+    @property
+    def size(self) -> int:
+        return self.moved + sum(len(word) for word in self.words if not isinstance(word, int))
+
+
+class Section(msgspec.Struct):
+    """Successes of one lane that need no attention: first hand-outs, without a unique key."""
+
+    lane: int
+    kept: bool
+    indices: list[int] = []
+    entries: list[bytes] = []
+    ids: list[str] = []
+    marks: list[Word] = []
+    size: int = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self.ids) >= SIMPLE or self.size >= BYTES
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        return (self.lane, len(self.ids), int(self.kept), *self.entries, *self.ids, *self.marks)
+
+
+class Settling:
+    """The settlements of one queue, gathered by the script that writes them."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._sections: dict[tuple[int, bool], Section] = {}
+        self._full: list[Section] = []
+        self._others: dict[Script, list[Item]] = {}
+
+    def add(self, index: int, settlement: Settlement) -> None:
+        claim, outcome = settlement.claim, settlement.outcome
+        token = cast(Token, claim.token)
+        if type(outcome) is Done and token.plain:
+            section = self._section(token.lane, outcome.kept is not None)
+            section.indices.append(index)
+            section.entries.append(token.entry)
+            section.ids.append(claim.id)
+            if outcome.kept is not None:
+                says = _says(token.task, outcome.kept, _stored(outcome.state or claim.state))
+                section.marks += (checked_span_us(outcome.kept.ttl_us), says)
+                section.size += len(says)
+            return
+        script, words = _words(claim, token, outcome)
+        # Whatever does not end has its body moved by the script; the end of what holds a key moves the next.
+        moves = script in (AGAIN, BURY) or token.unique.startswith(b"k")
+        moved = len(claim.body) if moves else 0
+        self._others.setdefault(script, []).append(Item(index, words, moved))
+
+    def steps(self) -> Iterator[Step]:
+        for section in (*self._full, *self._sections.values()):
+            yield Step(self._queue.call(FINISH, 1, *section.words), section.indices, Verdict.GONE)
+        for script, items in self._others.items():
+            verdict = Verdict.GONE if script is FINISH else Verdict.LOST
+            head: tuple[Word, ...] = (0,) if script is FINISH else ()
+            for chunk in _chunks(items):
+                words = [word for item in chunk for word in item.words]
+                call = self._queue.call(script, *head, *words)
+                yield Step(call, [item.index for item in chunk], verdict)
+
+    def _section(self, lane: int, kept: bool) -> Section:
+        section = self._sections.get((lane, kept))
+        if section is not None and section.full:
+            self._full.append(section)
+            section = None
+        if section is None:
+            section = self._sections[lane, kept] = Section(lane, kept)
+        return section
+
+
+def steps_of(settlements: Sequence[Settlement], queue_of: Callable[[Any], Queue]) -> list[Step]:
+    """The calls that write these settlements."""
+    settlings: dict[Any, Settling] = {}
+    settling: Settling | None = None
+    stream = None
+    for index, settlement in enumerate(settlements):
+        # Most claims of a batch share one stream object.
+        if settlement.claim.stream is not stream or settling is None:
+            stream = settlement.claim.stream
+            settling = settlings.get(stream)
+            if settling is None:
+                settling = settlings[stream] = Settling(queue_of(stream))
+        settling.add(index, settlement)
+    return [step for each in settlings.values() for step in each.steps()]
+
+
+def verdicts_of(steps: Sequence[Step], answers: Sequence[Any], count: int) -> list[Verdict]:
+    verdicts = [Verdict.KEPT] * count
+    for step, refused in zip(steps, answers, strict=True):
+        for position in refused:
+            verdicts[step.indices[position]] = step.refusal
+    return verdicts
+
+
+def _words(claim: Claim, token: Token, outcome: Any) -> tuple[Script, tuple[Word, ...]]:
+    """The script for an outcome, and the arguments that its header names."""
+    place: tuple[Word, ...] = (claim.id, token.lane, token.entry)
+    state = _stored(claim.state)
+    held: tuple[Word, ...] = (*place, token.consumer)
+    match outcome:
+        case Done():
+            kept, state = outcome.kept, _stored(outcome.state or claim.state)
+            ttl_us, says = (kept.ttl_us, _says(token.task, kept, state)) if kept else (0, b"")
+            return FINISH, (*place, token.first_place, token.unique, checked_span_us(ttl_us), says)
+        case Retry() | Snoozed() | Released():
+            return AGAIN, (*held, *_again(outcome), encode_state(outcome.state))
+        case Dead():
+            failure = _encode(outcome.failure)
+            return BURY, (*held, encode_state(outcome.state), outcome.reason.value, failure)
+        case Cancelled():
+            return CONCLUDE, (
+                *held,
+                token.task,
+                token.unique,
+                JobStatus.CANCELLED.value,
+                outcome.ttl_us,
+                _stored(outcome.state or claim.state),
+            )
+        case Expired():
+            ended = (JobStatus.EXPIRED.value, outcome.ttl_us, state)
+            return CONCLUDE, (*held, token.task, token.unique, *ended)
+        case _:
+            raise TypeError(f"{outcome!r} is no outcome")
+
+
+def _says(task: bytes, kept: Kept, state: bytes) -> bytes:
+    """What the mark of a success says, as lua/shared/ending.lua has it."""
+    note, value = kept.note.encode(), kept.value
+    head = b"succeeded %d %d %d %d " % (len(task), len(note), len(state), value is not None)
+    return head + task + note + state + (value or b"")
+
+
+def _stored(state: State) -> bytes:
+    return b"" if state is FRESH else encode_state(state)
+
+
+def _again(outcome: Retry | Snoozed | Released) -> tuple[Word, ...]:
+    """Where to, after which delay, and whether it was handed back."""
+    returned = int(isinstance(outcome, Released))
+    if outcome.delay_us <= 0:
+        return ("L", 0, returned)
+    return ("R" if isinstance(outcome, Retry) else "S", checked_span_us(outcome.delay_us), returned)
+
+
+def _chunks(items: list[Item]) -> Iterator[list[Item]]:
+    chunk: list[Item] = []
+    size = 0
+    for item in items:
+        if chunk and (len(chunk) == ITEMS or size + item.size > BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(item)
+        size += item.size
+    if chunk:
+        yield chunk

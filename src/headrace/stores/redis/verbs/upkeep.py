@@ -1,0 +1,40 @@
+"""Workers that are gone, or go: what is forgotten of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headrace.core.messages.message import Stream
+from headrace.core.records.record import WorkerInfo
+from headrace.stores.redis.scripts import RETIRE
+from headrace.stores.redis.server import Store
+
+from .looking import readable_seen
+
+
+async def forget_silent_workers(store: Store, limit: int) -> int:
+    """Those whose last heartbeat is too long ago, and what cannot be read; answers how many."""
+    workers = await store.command("HGETALL", store.keys.workers)
+    now_us = store.now_us()
+    gone = [
+        consumer
+        for consumer, value in zip(workers[::2], workers[1::2], strict=True)
+        if (seen := readable_seen(value)) is None or seen.until_us <= now_us
+    ][:limit]
+    if gone:
+        await store.command("HDEL", store.keys.workers, *gone)
+    return len(gone)
+
+
+async def forget_leaving_worker(
+    store: Store, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]]
+) -> None:
+    """The worker, and the names of its readers where nothing is held under them."""
+    await store.command("HDEL", store.keys.workers, worker.consumer)
+    calls = [
+        store.queue(stream).call(RETIRE, consumer)
+        for consumer, streams in readers.items()
+        for stream in streams
+    ]
+    if calls:
+        await store.run_all(calls)

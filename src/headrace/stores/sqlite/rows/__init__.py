@@ -1,0 +1,1 @@
+"""Rows and columns as values: lanes, unique keys, producers."""

@@ -1,0 +1,134 @@
+"""The changes that a step decided on, written together: one statement for each kind, however many."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.messages.message import FRESH, State, Stream, encode_state
+from headrace.core.messages.outcome import DeadReason, Failure
+from headrace.core.rules.lease import FOREVER
+from headrace.stores.sqlite.statements import message_statements
+from headrace.stores.sqlite.statements.bulk_binding import Parcel, listed
+from headrace.stores.sqlite.threads.transaction import Transaction
+from headrace.stores.sqlite.topics.key_order import Leaver, pass_on
+
+from .lanes import DEAD, EXPIRED, lane_of
+from .unique_keys import HeldKey, give_up_keys, release_keys
+
+
+class Subject(msgspec.Struct):
+    """The message that a change is about, as it stood before."""
+
+    seq: int
+    stream: Stream
+    number: int  # of the stream
+    id: str
+    place: int
+    priority: int
+    claim: int = 0
+    cancel_us: int | None = None
+    unique_key: str | None = None
+    expired: bool = False  # it waits although its time has passed
+
+
+class Ledger:
+    """Decide first, then write: nothing reaches the file before `write`."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._moves: list[tuple[object, ...]] = []
+        self._marks: list[tuple[object, ...]] = []
+        self._burials: list[tuple[object, ...]] = []
+        self._forgotten: list[int] = []
+        self._released: list[HeldKey] = []
+        self._given_up: list[HeldKey] = []  # by what expired
+        self._leavers: list[Leaver] = []
+        self._due: dict[Stream, tuple[int, int]] = {}  # number, and the earliest due time put down
+        self._bytes = Parcel()
+
+    # --- entries -----------------------------------------------------------------------------------------
+
+    def queue(self, subject: Subject, state: State, *, place: int | None = None) -> None:
+        """To its lane, or to the one that is given."""
+        lane = lane_of(state, subject.priority)
+        self._move(subject, place or lane, self._transaction.now_us, lane, state)
+        self._transaction.news.ready.add(subject.stream)
+
+    def schedule(self, subject: Subject, state: State, *, place: int, due_us: int) -> None:
+        self._move(subject, place, due_us, lane_of(state, subject.priority), state)
+        _, earliest = self._due.get(subject.stream, (0, due_us))
+        self._due[subject.stream] = subject.number, min(earliest, due_us)
+
+    def end(
+        self,
+        subject: Subject,
+        place: int,
+        *,
+        ttl_us: int,
+        result: bytes | None = None,
+        note: str = "",
+        state: State | None = None,
+    ) -> None:
+        """With a mark for a time, which keeps the state as it is or gets another, or without a trace."""
+        if ttl_us > 0:
+            until_us = self._transaction.now_us + min(ttl_us, FOREVER)
+            stored = *self._bytes.put(result), *self._put_state(state)
+            self._marks.append((subject.seq, place, until_us, note or None, *stored))
+        else:
+            self._forgotten.append(subject.seq)
+        self._part(subject, place)
+
+    def bury(self, subject: Subject, state: State, reason: DeadReason, failure: Failure) -> None:
+        stored = self._bytes.put(msgspec.msgpack.encode(failure))
+        self._burials.append((subject.seq, reason.value, *self._put_state(state), *stored))
+        self._part(subject, DEAD)
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        self._announce_due()
+        connection, now_us = self._transaction.connection, self._transaction.now_us
+        content = self._bytes.content()
+        # What is handed back and then found done in the same step ends: hence moves first.
+        if self._moves:
+            connection.change(message_statements.MOVE, (listed(self._moves), content))
+        if self._burials:
+            connection.change(message_statements.BURY, (listed(self._burials), content, now_us))
+        if self._marks:
+            connection.change(message_statements.MARK, (listed(self._marks), content, now_us))
+        if self._forgotten:
+            connection.change(message_statements.FORGET, (listed(self._forgotten),))
+        release_keys(self._transaction, self._released)
+        give_up_keys(self._transaction, self._given_up)
+        pass_on(self._transaction, self._leavers)
+
+    def _announce_due(self) -> None:
+        for stream, (number, due_us) in self._due.items():
+            before_us = self._transaction.next_due_us([number])
+            self._transaction.announce_if_due_sooner(stream, before_us, due_us)
+
+    def _move(self, subject: Subject, place: int, at_us: int, lane: int, state: State) -> None:
+        self._moves.append((subject.seq, place, at_us, lane, *self._put_state(state)))
+        self._count(subject, place)
+
+    def _part(self, subject: Subject, place: int) -> None:
+        """What every end has in common: the key is released, and whoever waits for it is told."""
+        if subject.unique_key is not None:
+            self._let_go(subject, subject.unique_key, place)
+        self._transaction.ended(subject.stream, subject.id)
+        self._count(subject, place)
+
+    def _let_go(self, subject: Subject, key: str, place: int) -> None:
+        if subject.stream.kind == "group":
+            self._leavers.append(Leaver(subject.stream, subject.number, key, subject.id))
+        else:
+            keys = self._given_up if place == EXPIRED else self._released
+            keys.append((subject.number, key, subject.id))
+
+    def _count(self, subject: Subject, place: int) -> None:
+        self._transaction.count(subject.number, subject.place, -1)
+        self._transaction.count(subject.number, place, 1)
+        subject.place = place
+
+    def _put_state(self, state: State | None) -> tuple[int | None, int]:
+        return self._bytes.put(None if state is None or state == FRESH else encode_state(state))

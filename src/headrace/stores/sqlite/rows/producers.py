@@ -1,0 +1,32 @@
+"""What was answered to a producer's last batch, for the case that it comes again."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.messages.message import PRODUCER_TTL_US, Batch
+from headrace.core.store import Answer
+from headrace.stores.sqlite.statements import message_statements
+from headrace.stores.sqlite.threads.transaction import Transaction
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Answer]).decode
+
+
+def recall(transaction: Transaction, stream: int, batch: Batch) -> list[Answer] | None:
+    """What was answered to this very batch before."""
+    last = transaction.connection.row(message_statements.READ_PRODUCER, (stream, batch.producer))
+    if last is None:
+        return None
+    number, at_us, answers = last
+    if number != batch.number or at_us + PRODUCER_TTL_US <= transaction.now_us:
+        return None
+    return [Answer(message.id) for message in batch.messages] if answers is None else _decode(answers)
+
+
+def remember(
+    transaction: Transaction, stream: int, batch: Batch, answers: list[Answer], *, complete: bool
+) -> None:
+    stored = None if complete else _encode(answers)
+    row = (stream, batch.producer, batch.number, transaction.now_us, stored)
+    transaction.connection.change(message_statements.WRITE_PRODUCER, row)

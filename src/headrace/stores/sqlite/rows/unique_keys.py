@@ -1,0 +1,92 @@
+"""The unique keys of a stream: who holds one, taking it, letting go of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headrace.core.messages.message import UniqueKey
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.statements import message_statements
+from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
+from headrace.stores.sqlite.threads.transaction import Transaction
+
+from .lanes import RETRYING, has_expired
+
+#: The key of a message that is ending or has started: stream, key, and the message's id.
+HeldKey = tuple[int, str, str]
+
+
+class ExpiredOwner(NamedTuple):
+    """A message that holds a key, and waits although its time has passed."""
+
+    seq: int
+    id: str
+    place: int
+    priority: int
+
+
+class KeyRing:
+    """The keys that one step is about. What it takes is written at the end, in one statement."""
+
+    def __init__(self, transaction: Transaction, stream: int, keys: Iterable[str]) -> None:
+        self._transaction = transaction
+        self._stream = stream
+        self._owners, self._expired = _owners(transaction.connection, stream, list(keys), transaction.now_us)
+        self._taken: list[tuple[str, str, int | None]] = []
+
+    def owner(self, key: str) -> str | None:
+        """The id of the message that holds it."""
+        return self._owners.get(key)
+
+    def expired_owner(self, key: str) -> ExpiredOwner | None:
+        """Whoever takes the key ends this message."""
+        return self._expired.get(key)
+
+    def take(self, unique: UniqueKey, id: str) -> None:
+        self._owners[unique.key] = id
+        self._expired.pop(unique.key, None)
+        expires_us = self._transaction.now_us + unique.window_us if unique.until == "elapsed" else None
+        self._taken.append((unique.key, id, expires_us))
+
+    def write(self) -> None:
+        if self._taken:
+            self._transaction.connection.change(
+                message_statements.TAKE_KEYS, (self._stream, listed(self._taken))
+            )
+
+
+def release_keys(transaction: Transaction, keys: list[HeldKey]) -> None:
+    """Let go of those that these messages still hold."""
+    if keys:
+        transaction.connection.change(message_statements.RELEASE_KEYS, (listed(keys),))
+
+
+def give_up_keys(transaction: Transaction, keys: list[HeldKey]) -> None:
+    """The same for messages that have expired, whatever the kind of their keys."""
+    if keys:
+        transaction.connection.change(message_statements.GIVE_UP_KEYS, (listed(keys),))
+
+
+def owners(connection: Connection, stream: int, keys: list[str], now_us: int) -> dict[str, str]:
+    """Which messages hold these keys; those that nobody holds are left out."""
+    return _owners(connection, stream, keys, now_us)[0]
+
+
+def _owners(
+    connection: Connection, stream: int, keys: list[str], now_us: int
+) -> tuple[dict[str, str], dict[str, ExpiredOwner]]:
+    """Who holds these keys, and who has expired over it."""
+    owners: dict[str, str] = {}
+    expired: dict[str, ExpiredOwner] = {}
+    rows = (
+        unlisted(connection.value(message_statements.FIND_KEYS, (stream, listed(keys), now_us)))
+        if keys
+        else []
+    )
+    for key, id, until_us, own, seq, place, priority, expires_us, state in rows:
+        if own and has_expired(place, expires_us, state, now_us):
+            expired[key] = ExpiredOwner(seq, id, place, priority)
+        elif (place is not None and place <= RETRYING) if until_us is None else until_us > now_us:
+            owners[key] = id
+    return owners, expired

@@ -1,0 +1,397 @@
+"""The verbs of the contract: each is a step for the writer's thread or a question to the reader's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from time import monotonic
+from typing import TypeVar
+
+import msgspec
+
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.message import Batch, Stream
+from headrace.core.messages.outcome import Settlement, Verdict
+from headrace.core.records.control import Order, Standing
+from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+from headrace.core.records.traffic import Tally, TrafficRecord
+from headrace.core.runtime.clock import Clock, ClockWatch
+from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
+from headrace.core.store import (
+    PURGED_MARKS,
+    Answer,
+    CancelAnswer,
+    DeadFilter,
+    LeaseKeeper,
+    PartitionedStore,
+    Promoted,
+    Reclaimed,
+    ReplayAnswer,
+    Wanted,
+)
+from headrace.stores.sqlite.connection.connection import Connection, Synchronous
+from headrace.stores.sqlite.connection.filesystem import check_folder
+from headrace.stores.sqlite.threads.open_file import Session
+from headrace.stores.sqlite.threads.step import Answered, Step
+from headrace.stores.sqlite.threads.transaction import Transaction
+from headrace.stores.sqlite.topics.publish import publish
+from headrace.stores.sqlite.topics.topic_verbs import SqliteTopics
+from headrace.stores.sqlite.verbs.append import append
+from headrace.stores.sqlite.verbs.claim import Request, claim, is_something_ready
+from headrace.stores.sqlite.verbs.layouts import SqliteLayouts
+from headrace.stores.sqlite.verbs.looking import Listing
+from headrace.stores.sqlite.verbs.removal import remove_stream
+from headrace.stores.sqlite.verbs.settle import hand_back, parts_of, report, settle
+
+from .examination import SqliteExamination, warn_of_risks
+from .lease_keeper import SqliteLeaseKeeper
+from .topics import topic_records
+from .verbs import looking, schedules, steering, traffic, upkeep, workers
+
+T = TypeVar("T")
+
+#: Bytes of a message in the file beside its body, with its indices, roughly.
+SIZE_OF_ROW = 500
+
+
+class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedStore):
+    def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
+        super().__init__(path, namespace=namespace, clock=clock)
+        self._synchronous: Synchronous = synchronous
+        self._turns = count(1)
+        self._clock_watch = ClockWatch(clock.elapsed_us)
+        self._stepped_us = 0  # seen, and not yet dealt with
+
+    @property
+    def description(self) -> str:
+        return f"SQLite file {self._path}"
+
+    def twin(self) -> SqliteBackend:
+        return SqliteBackend(
+            self._path, namespace=self._namespace, synchronous=self._synchronous, clock=self._clock
+        )
+
+    async def open(self) -> None:
+        if self._session is not None:
+            if self._session.at_home:
+                return
+            self._session.leave()
+        check_folder(self._path)
+        session = Session(
+            self._path, namespace=self._namespace, synchronous=self._synchronous, clock=self._clock
+        )
+        self._session = session
+        try:
+            await session.open()
+        except BaseException:
+            self._session = None
+            raise
+        warn_of_risks(self._path)
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is None:
+            return
+        if session.at_home:
+            await session.close()
+        else:
+            session.leave()  # nobody is left on its event loop to wait there
+
+    # --- the path of a message ---------------------------------------------------------------------------
+
+    async def ensure(self, source: Stream, lease_us: int) -> int | None:
+        stream = source
+
+        def stands(connection: Connection) -> Answered[int | None] | None:
+            same = steering.read_lease(connection, self._namespace, stream).us == lease_us
+            return Answered(None) if same else None
+
+        return await self._write(
+            lambda transaction: steering.ensure(transaction, stream, lease_us), shortcut=stands
+        )
+
+    async def remove_stream(self, stream: Stream) -> bool:
+        return await self._write(lambda transaction: remove_stream(transaction, stream))
+
+    async def append(self, batch: Batch) -> list[Answer]:
+        add = publish if batch.stream.kind == "topic" else append
+        size = sum([len(message.body) for message in batch.messages]) + SIZE_OF_ROW * len(batch.messages)
+        step = Step(partial(add, batch=batch), weight=len(batch.messages), size=size)
+        session = self._use()
+        if len(batch.messages) > 1 or not session.write_at_once(step):
+            return await session.write(step)
+        answers = step.future.result()
+        await asyncio.sleep(0)  # others on the event loop have waited for the commit, and shall have a turn
+        return answers
+
+    async def claim(
+        self,
+        sources: Sequence[Stream],
+        *,
+        consumer: str,
+        limit: int,
+        suspects: int,
+        children: int | None = None,
+        wait: float,
+    ) -> list[Claim]:
+        session = self._use()
+        children = limit if children is None else children
+        request = Request(sources, consumer, limit, suspects, next(self._turns), children, self._wants_order)
+        until = monotonic() + wait
+        with session.watch.claiming(sources, consumer, suspects=suspects > 0, children=children > 0) as bell:
+            while not session.closing:
+                bell.reset()
+                claims = await self._claim_apart(session, request)
+                left = until - monotonic()
+                if self._was_woken(consumer) or claims or left <= 0:
+                    return claims
+                await bell.heard(left)
+        return []
+
+    async def _claim_apart(self, session: Session, request: Request) -> list[Claim]:
+        async for claims in self._apart(request.sources, partial(self._try_to_claim, session, request)):
+            if claims:
+                return claims
+        return []
+
+    async def _try_to_claim(
+        self, session: Session, request: Request, sources: Sequence[Stream]
+    ) -> list[Claim]:
+        request = msgspec.structs.replace(request, sources=sources)
+
+        def nothing(connection: Connection) -> Answered[list[Claim]] | None:
+            ready = request.limit > 0 and is_something_ready(
+                connection,
+                self._namespace,
+                request.sources,
+                suspects=request.suspects > 0,
+                children=request.children > 0,
+            )
+            return None if ready else Answered([])
+
+        step = Step(partial(claim, request=request), shortcut=nothing, durable=False, weight=request.limit)
+        try:
+            return await asyncio.shield(session.write(step))
+        except asyncio.CancelledError:
+            step.future.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, claimed: asyncio.Future[list[Claim]]) -> None:
+        """Whoever claimed these was cancelled and will never see them."""
+        session = self._session
+        if claimed.cancelled() or claimed.exception() or session is None or session.closing:
+            return  # Their leases run out.
+        settlements = [hand_back(claim) for claim in claimed.result()]
+        step = Step(lambda transaction: settle(transaction, settlements), durable=False)
+        session.write(step).add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        for part in parts_of(settlements):
+            verdicts += await self._write(partial(settle, settlements=part), urgent=False, weight=len(part))
+        return verdicts
+
+    async def report(self, reports: Sequence[Report]) -> None:
+        await self._write(lambda transaction: report(transaction, reports), durable=False)
+
+    def lease_keeper(self) -> LeaseKeeper:
+        return SqliteLeaseKeeper(self._path, self._clock)
+
+    # --- upkeep ------------------------------------------------------------------------------------------
+
+    async def reclaim(
+        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+    ) -> Reclaimed:
+        watch = self._clock_watch
+        self._stepped_us += watch.step_us(self._clock.now_us(), watch.elapsed_us())
+        restart = after_outage or self._stepped_us != 0
+
+        async def reclaim(sources: Sequence[Stream]) -> Reclaimed:
+            def nothing(connection: Connection) -> Answered[Reclaimed] | None:
+                now_us = self._clock.now_us()
+                overdue = upkeep.is_something_overdue(connection, self._namespace, sources, now_us)
+                return None if overdue or restart else Answered(Reclaimed())
+
+            def take(transaction: Transaction) -> Reclaimed:
+                if restart:
+                    upkeep.restart_leases(transaction, sources)
+                return upkeep.reclaim(transaction, sources, limit)
+
+            return await self._write(take, shortcut=nothing, durable=False, weight=limit)
+
+        answers = [answer async for answer in self._apart(sources, reclaim)]
+        stepped_us, self._stepped_us = self._stepped_us, 0
+        return upkeep.reclaimed(answers, stepped_us)
+
+    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
+        async def promote(sources: Sequence[Stream]) -> Promoted:
+            def nothing(connection: Connection) -> Answered[Promoted] | None:
+                due_us, now_us = upkeep.next_due(connection, self._namespace, sources), self._clock.now_us()
+                later = due_us is None or due_us > now_us
+                return Answered(upkeep.promoted(0, due_us, now_us)) if later else None
+
+            return await self._write(
+                lambda transaction: upkeep.promote(transaction, sources, limit),
+                shortcut=nothing,
+                durable=False,
+                weight=limit,
+            )
+
+        return upkeep.all_promoted([answer async for answer in self._apart(sources, promote)])
+
+    async def prune(self, *, limit: int) -> int:
+        def nothing(connection: Connection) -> Answered[int] | None:
+            past = upkeep.is_something_past(connection, self._namespace, self._clock.now_us())
+            return None if past else Answered(0)
+
+        return await self._write(
+            lambda transaction: upkeep.prune(transaction, limit),
+            shortcut=nothing,
+            durable=False,
+            weight=limit,
+        )
+
+    async def heartbeat(
+        self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
+    ) -> Standing:
+        if leaving:
+            self._woken.difference_update(readers)
+            await self._write(lambda transaction: workers.forget(transaction, worker), durable=False)
+            return Standing()
+        streams = [stream for streams in readers.values() for stream in streams]
+        return await self._write(
+            lambda transaction: workers.beat(transaction, worker, streams), durable=False
+        )
+
+    async def tally(self, tallies: Sequence[Tally]) -> None:
+        await self._write(lambda transaction: traffic.tally(transaction, tallies), durable=False)
+
+    async def traffic(self, minutes: int) -> list[TrafficRecord]:
+        now_us = self._clock.now_us()
+        return await self._read(
+            lambda connection: traffic.traffic(connection, self._namespace, minutes, now_us)
+        )
+
+    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
+        return self._use().watch.listen(hear)
+
+    # --- schedules ---------------------------------------------------------------------------------------
+
+    async def schedules(self, streams: Sequence[Stream]) -> Timetable:
+        found = await self._read(lambda connection: schedules.read(connection, self._namespace, streams))
+        return Timetable(self._clock.now_us(), found)
+
+    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        # Those with messages are steps of their own, so that one that cannot be written stops no other.
+        together = [index for index, swap in enumerate(swaps) if not swap.messages]
+        steps = [together] if together else []
+        steps += [[index] for index, swap in enumerate(swaps) if swap.messages]
+        writing = (self._swap([swaps[index] for index in step]) for step in steps)
+        answers: dict[int, Swapped] = {}
+        for step, written in zip(steps, await asyncio.gather(*writing, return_exceptions=True), strict=True):
+            if isinstance(written, BaseException):
+                raise written
+            answers.update(zip(step, written, strict=True))
+        return [answers[index] for index in range(len(swaps))]
+
+    async def _swap(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        def refused(connection: Connection) -> Answered[list[Swapped]] | None:
+            answers = schedules.refusals(connection, self._namespace, swaps, self._clock.now_us())
+            return None if answers is None else Answered(answers)
+
+        weight = sum(max(1, len(swap.messages)) for swap in swaps)
+        return await self._write(partial(schedules.swap_all, swaps=swaps), shortcut=refused, weight=weight)
+
+    # --- one message -------------------------------------------------------------------------------------
+
+    async def look(self, stream: Stream, id: str) -> Record | None:
+        return await self._read(
+            lambda connection: topic_records.look(
+                connection, self._namespace, stream, id, self._clock.now_us()
+            )
+        )
+
+    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+        session = self._use()
+        until = None if timeout is None else monotonic() + timeout
+        with session.watch.ending(stream, id) as bell:
+            while True:
+                bell.reset()
+                record = await self.look(stream, id)
+                if record is None or record.status.over:
+                    return record or Record(stream, id, JobStatus.UNKNOWN)
+                if not await bell.heard(None if until is None else max(0.0, until - monotonic())):
+                    return None
+
+    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
+        return await self._write(lambda transaction: steering.cancel(transaction, stream, id, mark_us))
+
+    # --- look and steer ----------------------------------------------------------------------------------
+
+    async def streams(self) -> list[Stream]:
+        return await self._read(lambda connection: looking.list_streams(connection, self._namespace))
+
+    async def counts(self, stream: Stream) -> Counts:
+        return await self._read(
+            lambda connection: topic_records.count(connection, self._namespace, stream, self._clock.now_us())
+        )
+
+    async def records(
+        self,
+        stream: Stream,
+        *,
+        status: JobStatus | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Record]:
+        listing = Listing(stream, cursor, limit, status, task)
+        return await self._read(
+            lambda connection: looking.list_records(
+                connection, self._namespace, listing, self._clock.now_us()
+            )
+        )
+
+    async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
+        now_us = self._clock.now_us()
+        return await self._read(
+            lambda connection: looking.holders(connection, self._namespace, stream, wanted, now_us)
+        )
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._read(
+            lambda connection: workers.list_workers(connection, self._namespace, self._clock.now_us())
+        )
+
+    async def pause(self, stream: Stream, *, paused: bool) -> None:
+        await self._write(lambda transaction: steering.pause(transaction, stream, paused=paused))
+
+    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+        return await self._write(
+            lambda transaction: steering.purge(transaction, stream, mark_us, limit, marks), weight=limit
+        )
+
+    async def dead(
+        self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
+    ) -> Page[DeadLetter]:
+        listing = Listing(stream, cursor, limit, task=only.task, reason=only.reason)
+        return await self._read(lambda connection: looking.list_dead(connection, self._namespace, listing))
+
+    async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
+        return await self._write(
+            lambda transaction: steering.replay(transaction, stream, ids), weight=len(ids)
+        )
+
+    async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
+        return await self._write(
+            lambda transaction: steering.discard(transaction, stream, ids), weight=len(ids)
+        )
+
+    async def hasten(self, stream: Stream, id: str) -> bool:
+        return await self._write(lambda transaction: steering.hasten(transaction, stream, id))
+
+    async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
+        return await self._write(lambda transaction: steering.rewrite(transaction, stream, id, body))

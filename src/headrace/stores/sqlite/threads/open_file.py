@@ -1,0 +1,109 @@
+"""All that lives between `open` and `close`: two threads, their connections, and who waits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.runtime.clock import Clock
+from headrace.stores.sqlite.connection.connection import Connection, Synchronous
+from headrace.stores.sqlite.connection.schema import bring_up_to_date
+from headrace.stores.sqlite.reserved_room import Reserve
+
+from .commit_signals import Signals
+from .reader import Reader
+from .step import Answered, Read, Step
+from .waiters import Watch
+from .writer import Writer
+
+T = TypeVar("T")
+
+
+class Session:
+    """Belongs to the event loop and the process that made it."""
+
+    def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
+        self._path = path
+        self._process = os.getpid()
+        self._loop = asyncio.get_running_loop()
+        self.closing = False
+        self.watch = Watch(namespace=namespace, clock=clock, poke=self._poke)
+        self._signals = Signals(
+            path, heard=lambda: self._reader.poke(), is_awaited=lambda: self.watch.is_anybody_waiting
+        )
+        self._writer = Writer(
+            Connection(path, synchronous=synchronous, checkpoints=False, prepare=bring_up_to_date),
+            self.watch.tell,
+            namespace=namespace,
+            synchronous=synchronous,
+            clock=clock,
+            is_awaited=self.watch.is_awaited,
+        )
+        self._reader = Reader(
+            Connection(path, query_only=True, prepare=bring_up_to_date), self.watch.tell, watch=self.watch
+        )
+
+    @property
+    def at_home(self) -> bool:
+        """Whether this is still that process and that event loop."""
+        return self._process == os.getpid() and self._loop is asyncio.get_running_loop()
+
+    async def open(self) -> None:
+        self._writer.start()
+        self._reader.start()
+        try:
+            # Makes the connections, and with the first one the tables.
+            await self.write(_connect())
+            await self.read(self.watch.start_from_here)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was submitted, and leave no thread and no connection behind."""
+        self.leave()
+        self.watch.wake_all()
+        await self._writer.left()
+        await self._reader.left()
+        Reserve(self._path).release_if_unused()
+
+    def leave(self) -> None:
+        """The same without waiting, for an event loop that is gone. A forked child has no threads to end."""
+        self.closing = True
+        self._signals.close(at_home=self.at_home)
+        if self._process == os.getpid():
+            self._writer.leave()
+            self._reader.leave()
+
+    def write(self, step: Step[T]) -> asyncio.Future[T]:
+        self._check_open()
+        self._writer.submit(step)
+        return step.future
+
+    def write_at_once(self, step: Step[T]) -> bool:
+        """Try to carry it out here and now; False: it is still to be written."""
+        self._check_open()
+        return self._writer.write_at_once(step)
+
+    def read(self, run: Callable[[Connection], T]) -> asyncio.Future[T]:
+        self._check_open()
+        read = Read(run)
+        self._reader.submit(read)
+        return read.future
+
+    def _poke(self) -> None:
+        """Somebody begins to wait: look around at once, and from then on when another process signals."""
+        self._signals.arm()
+        self._reader.poke()
+
+    def _check_open(self) -> None:
+        if self.closing:
+            raise BackendUnavailable(f"the SQLite store {self._path} was closed: open it again")
+
+
+def _connect() -> Step[Any]:
+    return Step(lambda _: None, shortcut=lambda _: Answered(None))

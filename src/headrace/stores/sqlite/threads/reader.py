@@ -1,0 +1,86 @@
+"""The thread that reads, on a connection of its own, and watches for what other processes do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from queue import Empty
+from typing import Any, Final
+
+import apsw
+
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.faults import FAILURES
+
+from .change_notice import News
+from .step import Read
+from .store_thread import Clerk
+from .waiters import Watch
+
+#: Seconds between two looks at the file while anybody waits, and after one that failed.
+LOOK_EVERY: Final = 0.025
+LOOK_AGAIN: Final = 1.0
+
+
+class Reader(Clerk[Read[Any]]):
+    def __init__(self, connection: Connection, tell: Callable[[News], None], *, watch: Watch) -> None:
+        super().__init__("reader", connection, tell)
+        self._watch = watch
+        self._look_at = 0.0
+
+    def poke(self) -> None:
+        """Look around at once."""
+        self._queue.put(True)
+
+    def _work(self) -> None:
+        going = True
+        while going:
+            reads, going = self._gather()
+            if reads:
+                with self._connection.in_use:
+                    answers = [(read, self._answer(read)) for read in reads]
+                self._deliver(answers, News())
+            if going and self._watch.active and time.monotonic() >= self._look_at:
+                with self._connection.in_use:
+                    self._look()
+
+    def _gather(self) -> tuple[list[Read[Any]], bool]:
+        """Wait for questions, or until it is time to look; False: there will be no more."""
+        reads: list[Read[Any]] = []
+        try:
+            item = self._queue.get(timeout=self._pause())
+            while item is not None:
+                if isinstance(item, Read):
+                    reads.append(item)
+                else:
+                    self._look_at = 0.0
+                item = self._queue.get_nowait()
+        except Empty:
+            return reads, True
+        return reads, False
+
+    def _pause(self) -> float | None:
+        return max(0.0, self._look_at - time.monotonic()) if self._watch.active else None
+
+    def _answer(self, read: Read[Any]) -> Any:
+        try:
+            self._connection.open()
+            return read.run(self._connection)
+        except FAILURES as error:
+            return self._connection.failed(error)
+        except Exception as error:
+            return error
+
+    def _look(self) -> None:
+        try:
+            self._connection.open()
+            news = self._watch.look_around(self._connection)
+        except Exception as error:
+            # Nobody is there to be told, and this thread must go on: whoever waits asks again by himself.
+            if isinstance(error, apsw.Error):
+                self._connection.failed(error)
+            self._look_at = time.monotonic() + LOOK_AGAIN
+        else:
+            self._look_at = time.monotonic() + LOOK_EVERY
+            if news:
+                self._deliver([], news)

@@ -1,0 +1,76 @@
+"""A thread with a connection of its own: takes what it is handed, and answers to the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from headrace.stores.sqlite.connection.connection import Connection
+
+from .change_notice import News
+from .step import Pending
+
+Item = TypeVar("Item", bound=Pending[Any])
+
+#: What is asked and its answer; an exception is raised to whoever asked.
+Answers = list[tuple[Item, Any]]
+
+
+class Clerk(ABC, Generic[Item]):
+    """Made and stopped on the event loop. `None` in the queue ends the thread; a `True` only wakes it."""
+
+    def __init__(self, name: str, connection: Connection, tell: Callable[[News], None]) -> None:
+        self._connection = connection
+        self._tell = tell
+        self._queue: SimpleQueue[Item | bool | None] = SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._unanswered = 0  # of what was submitted
+        self._thread = threading.Thread(target=self._run, name=f"headrace sqlite {name}", daemon=True)
+        self.start = self._thread.start
+
+    def submit(self, item: Item) -> None:
+        self._unanswered += 1
+        self._queue.put(item)
+
+    def leave(self) -> None:
+        """End once everything that was submitted is done."""
+        self._queue.put(None)
+
+    async def left(self) -> None:
+        """Wait for that, without holding up the event loop."""
+        await self._ended.wait()
+        self._thread.join()
+
+    @abstractmethod
+    def _work(self) -> None:
+        """Until `None` comes up in the queue."""
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        finally:
+            with self._connection.in_use:
+                self._connection.close()
+            self._post(self._ended.set)
+
+    def _deliver(self, answers: Answers[Item], news: News) -> None:
+        """One call to the event loop for everything."""
+        self._post(self._hand_over, answers, news)
+
+    def _hand_over(self, answers: Answers[Item], news: News) -> None:
+        self._unanswered -= len(answers)
+        for pending, answer in answers:
+            pending.settle(answer)
+        if news:
+            self._tell(news)
+
+    def _post(self, function: Callable[..., object], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            self._queue.put(None)  # The loop is closed: there is nobody left to answer.

@@ -1,0 +1,80 @@
+"""Where every verb goes through: to the writer's thread as a step, or to the reader's as a question."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.message import Stream
+from headrace.core.runtime.clock import Clock
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.faults import Damaged
+
+from .open_file import Session
+from .step import Answered, Step
+from .transaction import Transaction
+
+T = TypeVar("T")
+
+
+class Desk:
+    """What the parts of the backend share."""
+
+    def __init__(self, path: Path, *, namespace: str, clock: Clock) -> None:
+        self._path = path
+        self._namespace = namespace
+        self._clock = clock
+        self._session: Session | None = None
+        self._woken: set[str] = set()
+        self._wants_order: dict[Stream, bool] = {}  # of the groups that this process has joined
+
+    def wake(self, consumer: str) -> None:
+        self._woken.add(consumer)
+        if self._session is not None:
+            self._session.watch.wake(consumer)
+
+    def _was_woken(self, consumer: str) -> bool:
+        woken = consumer in self._woken
+        self._woken.discard(consumer)
+        return woken
+
+    def _use(self) -> Session:
+        session = self._session
+        if session is None or not session.at_home:
+            raise BackendUnavailable(
+                f"the SQLite store {self._path} is not open in this process and event loop: open it first"
+            )
+        return session
+
+    async def _write(
+        self,
+        run: Callable[[Transaction], T],
+        *,
+        shortcut: Callable[[Connection], Answered[T] | None] | None = None,
+        durable: bool = True,
+        urgent: bool = True,
+        weight: int = 1,
+        size: int = 0,
+    ) -> T:
+        step = Step(run, shortcut=shortcut, durable=durable, urgent=urgent, weight=weight, size=size)
+        return await self._use().write(step)
+
+    async def _apart(
+        self, sources: Sequence[Stream], run: Callable[[Sequence[Stream]], Awaitable[T]]
+    ) -> AsyncIterator[T]:
+        """The answer for all sources together, or, where somebody has damaged one, for each by itself."""
+        try:
+            yield await run(sources)
+            return
+        except Damaged:
+            if len(sources) == 1:
+                raise
+        for source in sources:
+            with suppress(Damaged):
+                yield await run([source])
+
+    async def _read(self, run: Callable[[Connection], T]) -> T:
+        return await self._use().read(run)

@@ -1,0 +1,140 @@
+"""One write transaction as the verbs see it: what time it is, what they changed, and who is to be told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headrace.core.messages.message import Stream
+from headrace.core.records.control import DueOrder, Order
+from headrace.core.rules.lease import Lease
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.rows.lanes import (
+    CHILD,
+    DEAD,
+    LOWEST,
+    PARKED,
+    RETRYING,
+    RUNNING,
+    SCHEDULED,
+    SUSPECT,
+)
+from headrace.stores.sqlite.statements import message_statements
+from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
+from headrace.stores.sqlite.verbs.control import write_orders
+
+from .change_notice import News
+
+#: Which count of its stream a message is in at each place; marks are not counted.
+_COUNTED: Final = {
+    **dict.fromkeys(range(SUSPECT, LOWEST + 1), 0),
+    **dict.fromkeys(range(SUSPECT - CHILD, LOWEST + 1 - CHILD), 0),
+    RUNNING: 1,
+    SCHEDULED: 2,
+    RETRYING: 3,
+    DEAD: 4,
+    PARKED: 5,
+}
+
+
+class StreamRow(NamedTuple):
+    number: int
+    established: int
+    queued: int
+    scheduled: int
+    sealed: int
+    held_children: int  # child work was ever appended to it
+
+
+class Transaction:
+    """Everything a verb does to the file goes through one of these. A verb may run twice, when another one
+    spoiled the transaction that both were in, so it changes nothing else."""
+
+    def __init__(self, connection: Connection, *, namespace: str, now_us: int, waited_for: bool) -> None:
+        self.connection = connection
+        self.namespace = namespace
+        self.now_us = now_us
+        self.waited_for = waited_for  # whether anybody in this process waits for the end of a message
+        self.news = News()
+        self._counts: dict[int, list[int]] = {}
+        self._orders: list[Order] = []
+
+    def find(self, stream: Stream) -> StreamRow | None:
+        """The stream's row. What this transaction changed of its counts is not in it."""
+        row = self.connection.row(message_statements.FIND_STREAM, (self.namespace, stream.kind, stream.name))
+        return StreamRow(*row) if row else None
+
+    def stream(self, stream: Stream, *, established: bool = True) -> StreamRow:
+        """The same, made when there is none."""
+        found = self.find(stream)
+        if found is None:
+            row = (self.namespace, stream.kind, stream.name, int(established))
+            return StreamRow(*self.connection.row(message_statements.ADD_STREAM, row))
+        if established and not found.established:
+            self.connection.change(message_statements.ESTABLISH_STREAM, (found.number,))
+        return found
+
+    def count(self, stream: int, place: int, difference: int) -> None:
+        """So many messages more at this place of the stream."""
+        index = _COUNTED.get(place)
+        if index is not None:
+            self._counts.setdefault(stream, [0, 0, 0, 0, 0, 0])[index] += difference
+
+    def counted(self, stream: int, place: int) -> int:
+        """What this transaction has changed of a count so far."""
+        changes = self._counts.get(stream)
+        return changes[_COUNTED[place]] if changes else 0
+
+    def forget_counts(self, stream: int) -> None:
+        """The stream was emptied."""
+        self._counts.pop(stream, None)
+
+    def ended(self, stream: Stream, id: str) -> None:
+        if self.waited_for:
+            self.news.ended.add((stream, id))
+
+    def announce(self, order: Order) -> None:
+        self._orders.append(order)
+        self.news.announced = True
+
+    def next_due_us(self, streams: Sequence[int]) -> int | None:
+        due_us: int | None = self.connection.value(message_statements.NEXT_DUE, (listed(streams),))
+        return due_us
+
+    def announce_if_due_sooner(self, stream: Stream, before_us: int | None, due_us: int) -> None:
+        if before_us is None or due_us < before_us:
+            self.announce(DueOrder(stream))
+
+    def finish(self) -> None:
+        """The last statements before the commit."""
+        for stream, differences in self._counts.items():
+            if any(differences):
+                self.connection.change(message_statements.ADD_COUNTS, (stream, *differences))
+        if self._orders:
+            write_orders(self.connection, self.namespace, self._orders, self.now_us)
+
+
+def new_number() -> int:
+    """One that nothing else has, by chance. It takes six bytes, so that rows keep their size (places.py)."""
+    return (1 << 40) + random.getrandbits(46)
+
+
+class OpenStream(NamedTuple):
+    """A stream that sources name, as it stands now."""
+
+    number: int
+    source: Stream
+    lease: Lease
+    paused: bool
+    held_children: bool
+
+
+def resolve(connection: Connection, namespace: str, sources: Sequence[Stream]) -> list[OpenStream]:
+    """The streams of the sources, in their order; one that nobody made yet is left out."""
+    wanted = listed(list(sources))
+    rows = unlisted(connection.value(message_statements.RESOLVE_STREAMS, (namespace, wanted)))
+    return [
+        OpenStream(number, sources[index], Lease.stored(*lease), bool(paused), bool(held_children))
+        for index, number, paused, held_children, *lease in rows
+    ]

@@ -1,0 +1,240 @@
+"""Who in this process waits for something, and how they are told of it.
+
+What this process does it tells them itself, at once. What others do shows as a changed `data_version` of the
+file: the reader's thread looks at it when another process has signalled a commit (signalling.py), and forty
+times a second while anybody waits, which costs a few microseconds; it reads on only when it has changed. So a
+waiting worker writes nothing, and locks nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from headrace.core.messages.message import Stream
+from headrace.core.records.control import Order
+from headrace.core.runtime.clock import Clock
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.statements import upkeep_statements
+from headrace.stores.sqlite.topics.log import is_behind
+from headrace.stores.sqlite.verbs.claim import is_something_ready
+from headrace.stores.sqlite.verbs.control import Announcement, read_orders
+from headrace.stores.sqlite.verbs.looking import which_are_over
+
+from .change_notice import News
+
+#: Seconds for which a new listener is spared what was announced before it came. Whatever it was, the reader
+#: has met it by then.
+NEWCOMER: Final = 1.0
+
+
+class Bell:
+    """Rung on the event loop; heard by whoever waits, or the next to wait."""
+
+    def __init__(self, poke: Callable[[], None]) -> None:
+        self._event = asyncio.Event()
+        self._poke = poke
+        self.ring = self._event.set
+        self.reset = self._event.clear
+
+    async def heard(self, timeout: float | None) -> bool:
+        """False when it was not rung within `timeout` seconds."""
+        self._poke()  # the reader may be asleep, since nobody waited until now
+        try:
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class ClaimBell(Bell):
+    """Of a claim that waits for something in its sources."""
+
+    def __init__(
+        self,
+        poke: Callable[[], None],
+        sources: Sequence[Stream],
+        consumer: str,
+        *,
+        suspects: bool,
+        children: bool,
+    ) -> None:
+        super().__init__(poke)
+        self.sources = sources
+        self.streams = frozenset(sources) | _topics(sources)
+        self.consumer = consumer
+        self.suspects = suspects
+        self.children = children
+
+    def is_due(self, connection: Connection, namespace: str) -> bool:
+        return is_something_ready(
+            connection, namespace, self.sources, suspects=self.suspects, children=self.children
+        )
+
+
+class ReadBell(Bell):
+    """Of a reader that waits for something behind its position in a log."""
+
+    def __init__(self, poke: Callable[[], None], topic: Stream, consumer: str) -> None:
+        super().__init__(poke)
+        self.topic = topic
+        self.streams = frozenset((topic,))
+        self.consumer = consumer
+        self.position = 0
+
+    def is_due(self, connection: Connection, namespace: str) -> bool:
+        return is_behind(connection, namespace, self.topic, self.position)
+
+
+def _topics(sources: Sequence[Stream]) -> frozenset[Stream]:
+    """From whose logs groups of these sources draw."""
+    streams = (source for source in sources)
+    return frozenset(Stream("topic", stream.topic) for stream in streams if stream.kind == "group")
+
+
+class Listener:
+    """A function that hears every order announced after it came."""
+
+    def __init__(self, hear: Callable[[Order], None], now_us: int) -> None:
+        self._hear = hear
+        self._since_us = now_us
+        self._came_at = asyncio.get_running_loop().time()
+
+    def tell(self, announcement: Announcement) -> None:
+        new = asyncio.get_running_loop().time() - self._came_at < NEWCOMER
+        if not new or announcement.at_us >= self._since_us:
+            self._hear(announcement.order)
+
+
+class Watch:
+    """The methods below the line run in the reader's thread, the others on the event loop."""
+
+    def __init__(self, *, namespace: str, clock: Clock, poke: Callable[[], None]) -> None:
+        self._namespace = namespace
+        self._clock = clock
+        self._poke = poke
+        self._claims: set[ClaimBell | ReadBell] = set()
+        self._endings: dict[tuple[Stream, str], set[Bell]] = {}
+        self._listeners: list[Listener] = []
+        self._newcomer = False
+        self._version: tuple[int, int] | None = None
+        self._position: tuple[int, int] | None = None
+
+    @property
+    def active(self) -> bool:
+        return bool(self._claims or self._endings or self._listeners)
+
+    @property
+    def is_anybody_waiting(self) -> bool:
+        """For a message, or for the end of one."""
+        return bool(self._claims or self._endings)
+
+    def is_awaited(self) -> bool:
+        """Whether anybody waits for the end of a message."""
+        return bool(self._endings)
+
+    @contextmanager
+    def claiming(
+        self, sources: Sequence[Stream], consumer: str, *, suspects: bool, children: bool
+    ) -> Iterator[ClaimBell]:
+        bell = ClaimBell(self._poke, sources, consumer, suspects=suspects, children=children)
+        self._claims.add(bell)
+        try:
+            yield bell
+        finally:
+            self._claims.discard(bell)
+
+    @contextmanager
+    def reading(self, topic: Stream, consumer: str) -> Iterator[ReadBell]:
+        bell = ReadBell(self._poke, topic, consumer)
+        self._claims.add(bell)
+        try:
+            yield bell
+        finally:
+            self._claims.discard(bell)
+
+    @contextmanager
+    def ending(self, stream: Stream, id: str) -> Iterator[Bell]:
+        bell = Bell(self._poke)
+        bells = self._endings.setdefault((stream, id), set())
+        bells.add(bell)
+        try:
+            yield bell
+        finally:
+            bells.discard(bell)
+            if not bells:
+                self._endings.pop((stream, id), None)
+
+    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
+        listener = Listener(hear, self._clock.now_us())
+        self._listeners.append(listener)
+        self._newcomer = True
+        self._poke()
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
+
+    def wake(self, consumer: str) -> None:
+        for bell in self._claims:
+            if bell.consumer == consumer:
+                bell.ring()
+
+    def wake_all(self) -> None:
+        for bell in (*self._claims, *(bell for bells in self._endings.values() for bell in bells)):
+            bell.ring()
+
+    def tell(self, news: News) -> None:
+        if news.ready:
+            for bell in self._claims:
+                if not news.ready.isdisjoint(bell.streams):
+                    bell.ring()
+        for message in news.ended:
+            for ending in self._endings.get(message, ()):
+                ending.ring()
+        for announcement in news.orders:
+            for listener in tuple(self._listeners):
+                listener.tell(announcement)
+        if news.announced and self._listeners:
+            self._poke()
+
+    # --- in the reader's thread --------------------------------------------------------------------------
+
+    def look_around(self, connection: Connection) -> News:
+        """What others have done since the last time, as far as anybody here waits for it."""
+        # A newcomer must be brought up to date soon: what he is told much later counts as new.
+        newcomer, self._newcomer = self._newcomer, False
+        version = connection.opened, connection.value("PRAGMA data_version")
+        if version == self._version and not newcomer:
+            return News()
+        # After the version, or whoever comes in between would be passed over. Copied in one step each: the
+        # event loop goes on changing them.
+        claims, endings, listening = list(self._claims), list(self._endings), bool(self._listeners)
+        news = News()
+        for bell in claims:
+            if bell.is_due(connection, self._namespace):
+                news.ready |= bell.streams
+        if endings:
+            news.ended = which_are_over(connection, self._namespace, endings)
+        if listening:
+            news.orders = self._new_orders(connection)
+        self._version = version
+        return news
+
+    def start_from_here(self, connection: Connection) -> None:
+        """What was announced before this is not heard."""
+        self._position = connection.opened, connection.value(upkeep_statements.LAST_ORDER)
+
+    def _new_orders(self, connection: Connection) -> list[Announcement]:
+        if self._position is None or self._position[0] != connection.opened:
+            self.start_from_here(connection)  # of another file, numbered anew
+            return []
+        orders = read_orders(connection, self._namespace, self._position[1])
+        if orders:
+            self._position = connection.opened, orders[-1].seq
+        return orders

@@ -1,0 +1,276 @@
+"""The thread that writes: what has gathered while one transaction was under way goes into the next.
+
+A lone verb is written at once, a flood shares commits. Nothing waits for a timer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from queue import Empty
+from typing import Any, Final
+
+import apsw
+
+from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.core.runtime.clock import Clock
+from headrace.stores.sqlite.connection.connection import Connection, Synchronous
+from headrace.stores.sqlite.disk_room import DiskRoom
+from headrace.stores.sqlite.faults import FAILURES, is_full, nearly_full
+
+from . import commit_signals
+from .change_notice import News
+from .commit_times import CommitTimes
+from .step import Step
+from .store_thread import Answers, Clerk
+from .transaction import Transaction
+
+#: How much goes into one transaction: messages, or verbs that weigh as much as one.
+MOST_WEIGHT: Final = 2000
+
+#: Seconds between two transactions that nobody waits for, beside a process that writes as well: what workers
+#: claim and settle gathers meanwhile, and they take the lock more rarely from those who append.
+APART: Final = 0.01
+
+#: Seconds up to which a transaction is so small that this is worth it.
+SMALL: Final = 0.002
+
+#: Bytes that a step which the event loop waits for may add.
+MOST_AT_ONCE: Final = 64 * 1024
+
+
+class Spoiled(Exception):
+    """A transaction was rolled back. `shared`: whatever is wrong is wrong for every step of it. `full`: there
+    was no room."""
+
+    def __init__(self, error: Exception, *, shared: bool, full: bool = False) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.shared = shared
+        self.full = full
+
+
+class Writer(Clerk[Step[Any]]):
+    def __init__(
+        self,
+        connection: Connection,
+        tell: Callable[[News], None],
+        *,
+        namespace: str,
+        synchronous: Synchronous,
+        clock: Clock,
+        is_awaited: Callable[[], bool],
+    ) -> None:
+        super().__init__("writer", connection, tell)
+        self._namespace = namespace
+        self._synchronous: Synchronous = synchronous
+        self._clock = clock
+        self._is_awaited = is_awaited
+        self._times = CommitTimes()
+        self._again_at = 0.0  # what is not urgent waits until then
+        self._room = DiskRoom(connection)
+
+    def write_at_once(self, step: Step[Any]) -> bool:
+        """On the event loop: carry the step out here, which spares it the way through the thread and back.
+        False: it was not carried out, since others are at work or it might take long."""
+        connection = self._connection
+        if self._unanswered or connection.checkpoint_due or not self._times.are_short:
+            return False
+        # A fork that waits for the connection would hardly get it from one who takes it again and again.
+        if step.size > MOST_AT_ONCE or connection.is_wanted or not connection.in_use.acquire(blocking=False):
+            return False
+        try:
+            answer, news = self._try_at_once(step)
+        finally:
+            connection.undo()  # nothing, unless a signal's handler has raised in the middle
+            connection.in_use.release()
+        if answer is None:
+            return False
+        step.settle(answer)
+        if news:
+            self._tell(news)
+        return True
+
+    def _try_at_once(self, step: Step[Any]) -> tuple[Any, News]:
+        """The answer; None where the thread is to try, and to see to whatever is wrong."""
+        connection = self._connection
+        try:
+            if not (connection.is_ready and self._room.is_plentiful()):
+                return None, News()
+            connection.synchronise(self._synchronous)
+            if not connection.begin_at_once():
+                return None, News()
+            [answer], news = self._execute([step])
+        except (apsw.Error, OSError):
+            return None, News()
+        except Spoiled as spoiled:
+            return spoiled.error if spoiled.shared else None, News()
+        return answer, news
+
+    def _work(self) -> None:
+        going = True
+        while going:
+            steps, going = self._gather()
+            if not steps:
+                continue
+            with self._connection.in_use:
+                answers, news = self._carry_out(steps)
+            # When the event loop hears of it the connection is free: the next step may be written there.
+            self._deliver(answers, news)
+            if self._connection.checkpoint_due:
+                with self._connection.in_use:
+                    self._connection.checkpoint()
+
+    def _gather(self) -> tuple[list[Step[Any]], bool]:
+        """Wait for a step and take those that stand behind it; False: there will be no more."""
+        steps: list[Step[Any]] = []
+        weight = 0
+        item = self._queue.get()
+        while isinstance(item, Step):
+            steps.append(item)
+            weight += item.weight
+            if weight >= MOST_WEIGHT:
+                return steps, True
+            try:
+                item = self._queue.get(timeout=self._pause(steps))
+            except Empty:
+                return steps, True
+        return steps, False
+
+    def _pause(self, steps: list[Step[Any]]) -> float:
+        """Seconds for which these can wait for others to go with them."""
+        if not self._again_at or any([step.urgent for step in steps]):
+            return 0.0
+        return max(0.0, self._again_at - time.monotonic())
+
+    def _carry_out(self, steps: list[Step[Any]]) -> tuple[Answers[Step[Any]], News]:
+        answers: Answers[Step[Any]] = []
+        news = News()
+        if any([not step.durable for step in steps]):
+            self._room.hold()  # this process is a worker
+        try:
+            writing = [step for step in steps if not self._answer_without_writing(step, answers)]
+            writing = self._with_room(writing, answers)
+            if writing:
+                news = self._write(writing, answers)
+        except Exception as error:
+            answered = {id(step) for step, _ in answers}
+            answers += [(step, error) for step in steps if id(step) not in answered]
+        return answers, news
+
+    def _answer_without_writing(self, step: Step[Any], answers: Answers[Step[Any]]) -> bool:
+        if step.shortcut is None:
+            return False
+        try:
+            self._connection.open()
+            answered = step.shortcut(self._connection)
+        except apsw.Error as error:
+            answers.append((step, self._connection.failed(error)))
+            return True
+        except Exception as error:
+            answers.append((step, error))
+            return True
+        if answered is None:
+            return False
+        answers.append((step, answered.value))
+        return True
+
+    def _with_room(self, steps: list[Step[Any]], answers: Answers[Step[Any]]) -> list[Step[Any]]:
+        """Those that may be carried out: on a disk that is nearly full nothing new is taken, so that what is
+        there can be run."""
+        size = sum([step.size for step in steps])
+        if not size:
+            self._room.save_log()
+        if not size or self._room.takes(size):
+            return steps
+        answers += [(step, nearly_full(self._connection.path)) for step in steps if step.size]
+        return [step for step in steps if not step.size]
+
+    def _write(self, steps: list[Step[Any]], answers: Answers[Step[Any]]) -> News:
+        try:
+            values, news = self._transact_with_room(steps)
+        except Spoiled as spoiled:
+            if spoiled.shared or len(steps) == 1:
+                answers += [(step, spoiled.error) for step in steps]
+                return News()
+            # One of them is to blame: each alone, so that the others do not suffer.
+            return self._write_one_by_one(steps, answers)
+        answers += zip(steps, values, strict=True)
+        return news
+
+    def _write_one_by_one(self, steps: list[Step[Any]], answers: Answers[Step[Any]]) -> News:
+        news = News()
+        for step in steps:
+            news.add(self._write([step], answers))
+        return news
+
+    def _transact_with_room(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
+        try:
+            return self._transact(steps)
+        except Spoiled as spoiled:
+            if not spoiled.full:
+                raise
+            # The reserve is for what is stored, not for new messages.
+            of_reserve = not any([step.size for step in steps])
+            try:
+                if not self._room.make(of_reserve=of_reserve):
+                    raise
+                return self._transact(steps)
+            finally:
+                if of_reserve:
+                    self._room.hold_rest()
+
+    def _transact(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
+        self._begin(
+            durable=any([step.durable for step in steps]), urgent=any([step.urgent for step in steps])
+        )
+        began = time.monotonic()
+        answer = self._execute(steps)
+        ended = time.monotonic()
+        small = ended - began < SMALL
+        self._again_at = ended + APART if small and self._connection.met_another else 0.0
+        return answer
+
+    def _execute(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
+        """In a transaction that has begun; the write lock is held."""
+        connection = self._connection
+        began = time.monotonic()
+        transaction = Transaction(
+            connection,
+            namespace=self._namespace,
+            now_us=self._clock.now_us(),
+            waited_for=self._is_awaited(),
+        )
+        try:
+            values = [step.run(transaction) for step in steps]
+            transaction.finish()
+        except FAILURES as error:
+            raise Spoiled(connection.failed(error), shared=False, full=is_full(error)) from error
+        except Exception as error:
+            connection.undo()
+            raise Spoiled(error, shared=False) from error
+        try:
+            connection.commit()
+        except apsw.Error as error:
+            failure = connection.failed(error, committing=True)
+            raise Spoiled(failure, shared=failure.uncertain, full=is_full(error)) from error
+        durable = any([step.durable for step in steps])
+        if durable and len(steps) == steps[0].weight == 1:
+            self._times.add(time.monotonic() - began)
+        if transaction.news or durable:
+            commit_signals.send(connection.turn)
+        return values, transaction.news
+
+    def _begin(self, *, durable: bool, urgent: bool) -> None:
+        try:
+            self._connection.open()
+            self._connection.synchronise(self._synchronous if durable else "NORMAL")
+            self._connection.begin(urgent=urgent)
+        except apsw.Error as error:
+            raise Spoiled(self._connection.failed(error), shared=True) from error
+        except (HeadraceError, OSError) as error:
+            raise Spoiled(_unavailable(error), shared=True) from error
+
+
+def _unavailable(error: HeadraceError | OSError) -> Exception:
+    return error if isinstance(error, HeadraceError) else BackendUnavailable(str(error))

@@ -1,0 +1,1 @@
+"""Topics: their log, their groups, and how groups draw events."""

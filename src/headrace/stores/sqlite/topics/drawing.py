@@ -1,0 +1,277 @@
+"""Drawing events from the log of a topic into the stream of a group, before they are claimed there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headrace.core.messages.message import NORMAL, Stream
+from headrace.core.topics.deferred_keys import DeferredKeys
+from headrace.core.topics.topic import DRAWN_AHEAD, KEYS_DEFERRED_MOST, may_park
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.rows.lanes import FIRST_PRIORITY, PARKED
+from headrace.stores.sqlite.statements import message_statements, topic_statements
+from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
+from headrace.stores.sqlite.threads.transaction import Transaction, new_number
+
+from .deferred_keys import read_deferred, write_deferred
+from .key_order import next_in_line_us
+from .log import MOST_BYTES, event_of, measure, number_of
+
+#: Where drawn events are queued.
+LANE: Final = FIRST_PRIORITY + NORMAL
+
+#: How often one claim looks further along the log for a group that has met only what it may not hand out.
+ROUNDS: Final = 20
+
+#: The same for keys that are deferred, and how many events one look goes along the log.
+ROUNDS_BACK: Final = 5
+LOOKED_BACK: Final = 2000
+
+
+class Behind(msgspec.Struct):
+    """A group that has not drawn all of its topic's log, while it draws."""
+
+    group: Stream
+    stream: int
+    topic: int
+    position: int
+    last: int
+    ordered: bool
+    again: int  # up to here it may meet events that it has drawn before
+    parked: int
+    wanted: int
+    deferred: DeferredKeys
+    room: int = MOST_BYTES
+
+    @property
+    def satisfied(self) -> bool:
+        return self.wanted <= 0 or self.room <= 0
+
+    def event(self, number: int) -> int:
+        return event_of(self.topic, number)
+
+
+def is_a_group_behind(connection: Connection, namespace: str, groups: Sequence[Stream]) -> bool:
+    """Whether one of them would draw something, or must be made anew."""
+    names = listed(group.name for group in groups)
+    return bool(connection.value(topic_statements.IS_A_GROUP_BEHIND, (namespace, names, KEYS_DEFERRED_MOST)))
+
+
+def draw(transaction: Transaction, groups: Sequence[Stream], limit: int, *, paused: bool = False) -> None:
+    """For each group as many as are missing in its lanes to `limit`; with `paused` also where it stands
+    still."""
+    wanted = min(limit, DRAWN_AHEAD)
+    bindings = (transaction.namespace, listed(group.name for group in groups), wanted, int(not paused))
+    rows = transaction.connection.rows(topic_statements.LIST_BEHIND, bindings)
+    for index, stream, topic, position, last, ordered, again, parked, ready in rows:
+        parked += transaction.counted(stream, PARKED)
+        before = read_deferred(transaction.connection, stream)
+        behind = Behind(
+            groups[index],
+            stream,
+            topic,
+            position,
+            last,
+            bool(ordered),
+            again,
+            parked,
+            wanted - ready,
+            before.copy(),
+        )
+        _catch_up(transaction, behind)
+        _draw_for(transaction, behind)
+        write_deferred(transaction.connection, stream, before, behind.deferred)
+
+
+def _draw_for(transaction: Transaction, behind: Behind) -> None:
+    before = behind.position
+    for far in range(ROUNDS):
+        if behind.satisfied or behind.deferred.too_many or behind.position >= behind.last:
+            break
+        if far or behind.ordered or behind.deferred.keys:
+            # Where it met little that it may hand out it looks further each time.
+            _choose(transaction, behind, limit=min(behind.wanted << far, DRAWN_AHEAD))
+        else:
+            _take(transaction, behind)
+    else:
+        transaction.news.ready.add(behind.group)  # there is more to look through, for the next claim
+    if behind.position != before:
+        transaction.connection.change(topic_statements.MOVE_GROUP, (behind.stream, behind.position))
+
+
+def _take(transaction: Transaction, behind: Behind) -> None:
+    """All that come next, in one statement. What the group has already conflicts with it, and is passed
+    over."""
+    connection = transaction.connection
+    reach = measure(connection, behind.topic, behind.position, behind.last, limit=behind.wanted)
+    if reach is None:
+        behind.position = behind.last  # all of it was trimmed
+        return
+    part = (behind.stream, behind.event(behind.position), behind.event(reach.end))
+    _forget_marks(connection, part)
+    drawn = connection.change(topic_statements.DRAW, (*part, transaction.now_us, new_number()))
+    transaction.count(behind.stream, LANE, drawn)
+    behind.position = reach.end
+    behind.wanted -= drawn
+    behind.room -= reach.size
+
+
+def _forget_marks(connection: Connection, part: tuple[int, int, int]) -> None:
+    if connection.value(topic_statements.HAS_MARKS, part[:1]):
+        connection.change(topic_statements.FORGET_MARKS, part)
+
+
+# --- one by one ------------------------------------------------------------------------------------------
+
+
+class Met(NamedTuple):
+    """An event of the log, as the group sees it. `known`: it has it; 2: and it waits or runs there with its
+    key."""
+
+    event: int
+    id: str
+    key: str
+    length: int
+    known: int
+    held: int
+
+    @property
+    def number(self) -> int:
+        return number_of(self.event)
+
+
+def _choose(transaction: Transaction, behind: Behind, *, limit: int) -> None:
+    """The same with a look at each: some must be parked, or many are passed over."""
+    bindings = (behind.stream, behind.event(behind.position), behind.event(behind.last), limit)
+    ahead = [
+        Met(*row) for row in unlisted(transaction.connection.value(topic_statements.LOOK_AHEAD, bindings))
+    ]
+    if not ahead:
+        behind.position = behind.last
+        return
+    choice = Choice(transaction, behind, ahead)
+    for met in ahead:
+        if behind.satisfied or behind.deferred.too_many:
+            break
+        behind.position = met.number
+        choice.meet(met)
+    choice.write(keys_count=behind.ordered)
+
+
+def _catch_up(transaction: Transaction, behind: Behind) -> None:
+    """Draw events of deferred keys that lie before the position."""
+    deferred = behind.deferred
+    for _ in range(ROUNDS_BACK):
+        if not _has_to_catch_up(behind):
+            return
+        start = deferred.start()
+        end = min(start + LOOKED_BACK - 1, behind.position)
+        keys = listed(key for key, each in deferred.keys.items() if each.number >= start)
+        bindings = (behind.stream, behind.event(start - 1), behind.event(end), DRAWN_AHEAD, keys)
+        rows = unlisted(transaction.connection.value(topic_statements.LOOK_BACK, bindings))
+        ahead = [Met(*row) for row in rows]
+        looked = end if len(ahead) < DRAWN_AHEAD else ahead[-1].number
+        choice = Choice(transaction, behind, ahead)
+        for met in ahead:
+            if not _has_to_catch_up(behind):
+                looked = met.number - 1
+                break
+            choice.meet_again(met, start)
+        deferred.looked_up_to(looked, behind.position)
+        choice.write(keys_count=True)
+    if deferred.hungry:
+        transaction.news.ready.add(behind.group)
+
+
+def _has_to_catch_up(behind: Behind) -> bool:
+    return bool(behind.deferred.hungry) and not behind.satisfied
+
+
+class Choice:
+    """What becomes of events of the log: in the lane, parked, passed over. Decided first, then written."""
+
+    def __init__(self, transaction: Transaction, behind: Behind, ahead: list[Met]) -> None:
+        self._transaction = transaction
+        self._behind = behind
+        self._drawn: list[tuple[int, int]] = []
+        self._ids: dict[str, int] = {}
+        self._keys: dict[str, str] = {}
+        self._blocked: set[str] = set()
+        self._parked = self._count_parked({met.key for met in ahead if met.held})
+
+    def _count_parked(self, keys: set[str]) -> dict[str, int]:
+        if not keys or not (self._behind.ordered or self._behind.deferred.keys):
+            return {}
+        bindings = (self._behind.stream, listed(keys))
+        return dict(unlisted(self._transaction.connection.value(topic_statements.COUNT_PARKED, bindings)))
+
+    def meet(self, met: Met) -> None:
+        """The next event."""
+        behind, key = self._behind, met.key
+        known = met.known or self._ids.get(met.id, 0)
+        if key in behind.deferred.keys:
+            behind.deferred.pass_over(key, met.number)
+        elif not behind.ordered or not key:
+            if not known:
+                self._draw(met)
+        elif known:
+            if self._comes_again(met, known):
+                behind.deferred.pass_over(key, met.number)
+        elif self._is_free(met) or may_park(self._parked.get(key, 0), behind.parked):
+            self._draw(met, key)
+        else:
+            behind.deferred.pass_over(key, met.number)
+
+    def meet_again(self, met: Met, start: int) -> None:
+        """The next event of keys that are deferred, from a start on."""
+        deferred, key = self._behind.deferred, met.key
+        if key in self._blocked or not deferred.is_due(key, met.number, start):
+            return
+        known = met.known or self._ids.get(met.id, 0)
+        has_room = may_park(self._parked.get(key, 0), self._behind.parked, deferred=True)
+        if not has_room or self._comes_again(met, known):
+            self._blocked.add(key)
+            deferred.stop_at(key, met.number)
+            return
+        deferred.met(key, met.number)
+        if not known:
+            self._draw(met, key)
+
+    def _comes_again(self, met: Met, known: int) -> bool:
+        """Whether an event that the group has is to be handled once more after that: it was reset."""
+        return known == 2 and met.number <= self._behind.again
+
+    def _is_free(self, met: Met) -> bool:
+        return not met.held and met.key not in self._keys
+
+    def _draw(self, met: Met, key: str = "") -> None:
+        waits = bool(key) and not self._is_free(met)
+        self._drawn.append((met.event, PARKED if waits else LANE))
+        self._ids[met.id] = 2 if key else 1
+        self._behind.room -= met.length
+        if waits:
+            self._behind.parked += 1
+            self._parked[key] = self._parked.get(key, 0) + 1
+            return
+        self._behind.wanted -= 1
+        if key:
+            self._keys[key] = met.id
+
+    def write(self, *, keys_count: bool) -> None:
+        if not self._drawn:
+            return
+        transaction, connection, stream = self._transaction, self._transaction.connection, self._behind.stream
+        if connection.value(topic_statements.HAS_MARKS, (stream,)):
+            connection.change(topic_statements.FORGET_MARKS_OF, (stream, listed(self._ids)))
+        parked_us = next_in_line_us(transaction, stream)
+        row = (stream, listed(self._drawn), transaction.now_us, parked_us, new_number(), int(keys_count))
+        connection.change(topic_statements.DRAW_CHOSEN, row)
+        if self._keys:
+            held = [(key, id, None) for key, id in self._keys.items()]
+            connection.change(message_statements.TAKE_KEYS, (stream, listed(held)))
+        parked = sum(place == PARKED for _, place in self._drawn)
+        transaction.count(stream, PARKED, parked)
+        transaction.count(stream, LANE, len(self._drawn) - parked)

@@ -1,0 +1,135 @@
+"""Groups: joining, where they stand in the log of their topic, and how they are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from headrace.core.messages.message import Stream
+from headrace.core.topics.topic import BEGINNING, KEYS_DEFERRED_MOST, Ordering, Start
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.statements import message_statements, topic_statements
+from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
+from headrace.stores.sqlite.threads.transaction import Transaction
+
+from .key_order import Leaver, pass_on
+from .log import Log, open_log, open_unsealed, position_of
+
+
+class GroupRow(NamedTuple):
+    stream: int
+    topic: int
+    position: int
+    removed: int
+    ordered: int
+    wanted_us: int
+    unwanted_us: int
+
+    @property
+    def ordering(self) -> Ordering:
+        return Ordering(bool(self.ordered), self.wanted_us, self.unwanted_us)
+
+
+def find_group(connection: Connection, namespace: str, group: Stream) -> GroupRow | None:
+    row = connection.row(topic_statements.FIND_GROUP, (namespace, group.name))
+    return GroupRow(*row) if row else None
+
+
+def join(transaction: Transaction, group: Stream, start: Start, *, ordered: bool) -> bool:
+    log = open_unsealed(transaction, group.topic)
+    stream = transaction.stream(group).number
+    found = find_group(transaction.connection, transaction.namespace, group)
+    if found is None or found.removed:
+        position = position_of(transaction.connection, log, start)
+        row = (stream, log.stream, position, transaction.now_us)
+        transaction.connection.change(topic_statements.WRITE_GROUP, row)
+        transaction.connection.change(topic_statements.FORGET_DEFERRED, (stream,))
+        _order(transaction, stream, Ordering(), wants_order=ordered)
+    else:
+        transaction.connection.change(topic_statements.SEE_GROUP, (stream, transaction.now_us))
+        _order(transaction, stream, found.ordering, wants_order=ordered)
+    transaction.news.ready.add(group)
+    return found is None or bool(found.removed)
+
+
+def _order(transaction: Transaction, stream: int, before: Ordering, *, wants_order: bool) -> Ordering:
+    ordering = before.seen(transaction.now_us, wants_order=wants_order)
+    row = (stream, int(ordering.ordered), ordering.wanted_us, ordering.unwanted_us)
+    transaction.connection.change(topic_statements.ORDER_GROUP, row)
+    return ordering
+
+
+def revive(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> None:
+    """Make those anew of which the file knows nothing, not even that they were removed. `wishes`: whether
+    this process, as a member, wants them to be ordered."""
+    bindings = (transaction.namespace, listed(group.name for group in groups))
+    known = set(unlisted(transaction.connection.value(topic_statements.LIST_KNOWN, bindings)))
+    for index, group in enumerate(groups):
+        if index not in known:
+            join(transaction, group, BEGINNING, ordered=wishes.get(group, False))
+
+
+class Seen(NamedTuple):
+    """Groups whose members disagree about their order, and groups that are stalled."""
+
+    disputed: list[Stream]
+    stalled: list[Stream]
+
+
+def see(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> Seen:
+    """These have a living member."""
+    revive(transaction, groups, wishes)
+    seen = Seen([], [])
+    for group in groups:
+        found = find_group(transaction.connection, transaction.namespace, group)
+        if found is None or found.removed:
+            continue
+        transaction.connection.change(topic_statements.SEE_GROUP, (found.stream, transaction.now_us))
+        ordering = found.ordering
+        if group in wishes:
+            ordering = _order(transaction, found.stream, ordering, wants_order=wishes[group])
+        if ordering.is_disputed(transaction.now_us):
+            seen.disputed.append(group)
+        if transaction.connection.value(topic_statements.IS_STALLED, (found.stream, KEYS_DEFERRED_MOST)):
+            seen.stalled.append(group)
+    return seen
+
+
+def reset(transaction: Transaction, group: Stream, start: Start) -> bool:
+    found = find_group(transaction.connection, transaction.namespace, group)
+    if found is None or found.removed:
+        return False
+    log = open_log(transaction, group.topic)
+    position = position_of(transaction.connection, log, start)
+    transaction.connection.change(topic_statements.RESET_GROUP, (found.stream, position))
+    transaction.connection.change(topic_statements.FORGET_DEFERRED, (found.stream,))
+    _take_back(transaction, group, found.stream, log, position)
+    transaction.news.ready.add(group)
+    return True
+
+
+def _take_back(transaction: Transaction, group: Stream, stream: int, log: Log, position: int) -> None:
+    """Forget what has a key, was never handed out, and is drawn again behind this position."""
+    bindings = (stream, log.stream, log.event(position))
+    rows = unlisted(transaction.connection.value(topic_statements.LIST_UNTOUCHED, bindings))
+    transaction.connection.change(message_statements.FORGET, (listed(row[0] for row in rows),))
+    for _, place, _, _ in rows:
+        transaction.count(stream, place, -1)
+    pass_on(transaction, [Leaver(group, stream, key, id) for _, _, key, id in rows])
+
+
+def remove(transaction: Transaction, group: Stream) -> bool:
+    found = find_group(transaction.connection, transaction.namespace, group)
+    if found is None or found.removed:
+        return False
+    connection = transaction.connection
+    if transaction.waited_for:
+        for id in unlisted(connection.value(topic_statements.LIST_IDS, (found.stream,))):
+            transaction.ended(group, id)
+    connection.change(topic_statements.FORGET_MESSAGES, (found.stream,))
+    connection.change(topic_statements.FORGET_KEYS, (found.stream,))
+    connection.change(topic_statements.FORGET_DEFERRED, (found.stream,))
+    connection.change(topic_statements.CLEAR_STREAM, (found.stream,))
+    connection.change(topic_statements.REMOVE_GROUP, (found.stream,))
+    transaction.forget_counts(found.stream)
+    return True

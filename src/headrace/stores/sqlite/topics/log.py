@@ -1,0 +1,217 @@
+"""The log of a topic: writing at its end, finding a place in it, reading from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headrace.core.errors import Moved, UnknownEvent
+from headrace.core.messages.message import Message, Stream
+from headrace.core.store import CLAIM_BYTES
+from headrace.core.topics.topic import LogEntry, Reading, Start, TopicRules
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.rows.lanes import SCHEDULED
+from headrace.stores.sqlite.statements import message_statements, topic_statements
+from headrace.stores.sqlite.statements.bulk_binding import Parcel, Unpacking, listed, unlisted
+from headrace.stores.sqlite.threads.transaction import Transaction
+
+#: Bytes of bodies that are read or drawn at once at most, or a single event.
+MOST_BYTES: Final = CLAIM_BYTES
+
+#: Bits for the number of an event; its topic's are above them.
+NUMBER_BITS: Final = 40
+
+
+class Log(NamedTuple):
+    """A topic's row, as it stood when it was read."""
+
+    stream: int
+    first: int
+    last: int
+    last_us: int
+    retention_us: int
+    max_length: int | None
+    strict: int
+    sealed: int = 0
+
+    def event(self, number: int) -> int:
+        """What the table calls the event of this number."""
+        return event_of(self.stream, number)
+
+
+def event_of(topic: int, number: int) -> int:
+    # A damaged number must not lead beyond what the table can hold.
+    return (topic << NUMBER_BITS) + min(number, (1 << NUMBER_BITS) - 1)
+
+
+def number_of(event: int) -> int:
+    return event & ((1 << NUMBER_BITS) - 1)
+
+
+def find_log(connection: Connection, namespace: str, topic: str) -> Log | None:
+    row = connection.row(topic_statements.FIND_TOPIC, (namespace, topic))
+    return Log(*row) if row else None
+
+
+def open_log(transaction: Transaction, topic: str, rules: TopicRules | None = None) -> Log:
+    """The same, made when there is none; `rules` are for that case."""
+    found = find_log(transaction.connection, transaction.namespace, topic)
+    if found is not None:
+        return found
+    stream = transaction.stream(Stream("topic", topic))
+    row = (stream.number, *row_of(rules or TopicRules()))
+    return Log(*transaction.connection.row(topic_statements.ADD_TOPIC, row))._replace(sealed=stream.sealed)
+
+
+def row_of(rules: TopicRules) -> tuple[int, int | None, int]:
+    return rules.retention_us, rules.max_length, int(rules.strict)
+
+
+def open_unsealed(transaction: Transaction, topic: str, rules: TopicRules | None = None) -> Log:
+    """The same; `Moved` when the topic has parts, which stand for it."""
+    stream = transaction.find(Stream("topic", topic))
+    if stream is not None and stream.sealed:
+        raise Moved(f"{topic} is sealed")
+    return open_log(transaction, topic, rules)
+
+
+def arrange(transaction: Transaction, topic: Stream, rules: TopicRules) -> None:
+    log = open_unsealed(transaction, topic.topic, rules)
+    transaction.connection.change(topic_statements.WRITE_RULES, (log.stream, *row_of(rules)))
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+def write(transaction: Transaction, topic: Stream, log: Log, messages: Sequence[Message]) -> Log:
+    """At the end of the log, in this order."""
+    now_us = transaction.now_us
+    bodies = Parcel()
+    rows = [
+        (
+            message.id,
+            message.task,
+            now_us + message.lifetime_us if message.lifetime_us else 0,
+            message.key,
+            *bodies.put(message.body),
+        )
+        for message in messages
+    ]
+    at_us = max(now_us, log.last_us)
+    bindings = (log.stream, listed(rows), bodies.content(), log.event(log.last + 1), at_us)
+    transaction.connection.change(topic_statements.ADD_EVENTS, bindings)
+    return _move_end(transaction, topic, log, len(messages), at_us)
+
+
+def write_due(transaction: Transaction, topic: Stream, seqs: Sequence[int]) -> None:
+    """What waited beside the log for its time goes to its end."""
+    log = open_log(transaction, topic.topic)
+    at_us = max(transaction.now_us, log.last_us)
+    array = listed(seqs)
+    connection = transaction.connection
+    connection.change(topic_statements.ADD_EVENTS_THAT_ARE_DUE, (array, log.event(log.last + 1), at_us))
+    connection.change(message_statements.FORGET, (array,))
+    transaction.count(log.stream, SCHEDULED, -len(seqs))
+    _move_end(transaction, topic, log, len(seqs), at_us)
+
+
+def _move_end(transaction: Transaction, topic: Stream, log: Log, count: int, at_us: int) -> Log:
+    log = log._replace(last=log.last + count, last_us=at_us)
+    transaction.connection.change(topic_statements.MOVE_END, (log.stream, log.last, at_us))
+    transaction.news.ready.add(topic)
+    return log
+
+
+# --- finding ----------------------------------------------------------------------------------------------
+
+
+def position_of(connection: Connection, log: Log, start: Start) -> int:
+    """The number to go on after, to get what a start means."""
+    match start.at:
+        case "new":
+            return log.last
+        case "beginning":
+            return log.first - 1
+        case "event":
+            return _number(connection, log, start.event) - 1
+        case "time":
+            return before(connection, log, start.time_us, up_to=log.last)
+
+
+def before(connection: Connection, log: Log, time_us: int, *, up_to: int) -> int:
+    """The number of the last event, of those up to a number, that was written before a time. Times never
+    fall along a log, so that halving finds it."""
+    low, high = log.first - 1, up_to
+    while low < high:
+        middle = (low + high + 1) // 2
+        if connection.value(topic_statements.READ_TIME, (log.event(middle),)) < time_us:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _number(connection: Connection, log: Log, id: str) -> int:
+    event: int | None = connection.value(topic_statements.FIND_EVENT, (log.stream, id))
+    if event is None:
+        raise unknown(id)
+    return number_of(event)
+
+
+def unknown(id: str) -> UnknownEvent:
+    return UnknownEvent(f"the topic holds no event {id!r}: it never did, or it was trimmed by now")
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+def is_behind(connection: Connection, namespace: str, topic: Stream, position: int) -> bool:
+    """Whether something was written behind a position."""
+    return bool(connection.value(topic_statements.IS_BEHIND, (namespace, topic.name, position)))
+
+
+def read(
+    connection: Connection, namespace: str, topic: Stream, after: int | Start, *, limit: int, now_us: int
+) -> Reading:
+    with connection.snapshot():
+        log = find_log(connection, namespace, topic.topic)
+        if log is None:
+            return Reading((), _position_in_nothing(after), now_us)
+        position = position_of(connection, log, after) if isinstance(after, Start) else after
+        reach = measure(connection, log.stream, position, log.last, limit=limit)
+        entries = _entries(connection, log, position, reach.end) if reach else ()
+        return Reading(entries, entries[-1].number if entries else position, now_us)
+
+
+class Reach(NamedTuple):
+    """How far one may read or draw at once: the number of the last event, and the bytes of all of them."""
+
+    end: int
+    size: int
+
+
+def measure(connection: Connection, topic: int, position: int, last: int, *, limit: int) -> Reach | None:
+    """None: there is nothing behind the position."""
+    while True:
+        bindings = (event_of(topic, position), event_of(topic, last), limit)
+        count, size, event = connection.row(topic_statements.MEASURE_EVENTS, bindings)
+        if count <= 1 or size <= MOST_BYTES:
+            return Reach(number_of(event), size) if count else None
+        limit = count // 2
+
+
+def _position_in_nothing(after: int | Start) -> int:
+    if not isinstance(after, Start):
+        return after
+    if after.at == "event":
+        raise unknown(after.event)
+    return 0
+
+
+def _entries(connection: Connection, log: Log, position: int, end: int) -> tuple[LogEntry, ...]:
+    rows, bodies = connection.row(topic_statements.READ_EVENTS, (log.event(position), log.event(end)))
+    unpack = Unpacking(bodies)
+    return tuple(
+        LogEntry(number_of(event), id, task, unpack.take(length) or b"", at_us, expires_us, key)
+        for event, id, task, at_us, expires_us, key, length in unlisted(rows)
+    )

@@ -1,0 +1,69 @@
+"""The verbs that only topics and groups have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+
+from headrace.core.messages.message import Stream
+from headrace.core.topics.topic import (
+    Reading,
+    Start,
+    Tended,
+    TopicRecord,
+    TopicRules,
+    Topics,
+)
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.threads.store_threads import Desk
+
+from . import groups, log, retention, topic_records
+
+
+class SqliteTopics(Desk, Topics):
+    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
+        await self._write(lambda transaction: log.arrange(transaction, topic, rules))
+
+    async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
+        self._wants_order[group] = ordered
+        return await self._write(lambda transaction: groups.join(transaction, group, start, ordered=ordered))
+
+    async def read(
+        self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
+    ) -> Reading:
+        session = self._use()
+        until = monotonic() + wait
+        with session.watch.reading(topic, consumer) as bell:
+            while True:
+                bell.reset()
+                reading = await self._read_log(topic, after, limit)
+                after = bell.position = reading.position
+                left = until - monotonic()
+                if self._was_woken(consumer) or reading.entries or left <= 0:
+                    return reading
+                await bell.heard(left)
+                if session.closing:
+                    return reading
+
+    async def _read_log(self, topic: Stream, after: int | Start, limit: int) -> Reading:
+        def read(connection: Connection) -> Reading:
+            now_us = self._clock.now_us()
+            return log.read(connection, self._namespace, topic, after, limit=limit, now_us=now_us)
+
+        return await self._read(read)
+
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+        return await self._write(
+            lambda transaction: retention.tend(transaction, groups, limit, self._wants_order),
+            durable=False,
+            weight=limit,
+        )
+
+    async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
+        now_us = self._clock.now_us()
+        return await self._read(
+            lambda connection: topic_records.list_topics(connection, self._namespace, names, now_us)
+        )
+
+    async def reset(self, group: Stream, start: Start) -> bool:
+        return await self._write(lambda transaction: groups.reset(transaction, group, start))

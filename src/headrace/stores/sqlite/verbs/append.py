@@ -1,0 +1,188 @@
+"""Appending a batch: recognise a repeat, decide about each message, write what is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from headrace.core.errors import Moved
+from headrace.core.messages.ids import LENGTH
+from headrace.core.messages.message import Batch, Message, Stream, are_alike
+from headrace.core.store import Answer
+from headrace.stores.sqlite.connection.connection import Bindings
+from headrace.stores.sqlite.rows.lanes import EXPIRED, FIRST_PRIORITY, SCHEDULED, SUCCEEDED, lane_for
+from headrace.stores.sqlite.rows.pending_changes import Ledger, Subject
+from headrace.stores.sqlite.rows.producers import recall, remember
+from headrace.stores.sqlite.rows.unique_keys import ExpiredOwner, KeyRing
+from headrace.stores.sqlite.statements import message_statements
+from headrace.stores.sqlite.statements.bulk_binding import Parcel, listed, unlisted
+from headrace.stores.sqlite.threads.lone_append import append_lone
+from headrace.stores.sqlite.threads.transaction import StreamRow, Transaction, new_number
+
+#: The room in a stream without a limit.
+UNLIMITED: Final = 1 << 62
+
+#: What `queries.ADD_MESSAGES` wants of a message.
+Row = tuple[str, str, int, int, int, int, int, str | None, str | None, int | None, int, int]
+
+
+def append(transaction: Transaction, batch: Batch, *, ticking: bool = False) -> list[Answer]:
+    if not batch.messages:
+        return []
+    if len(batch.messages) == 1 and not ticking and (answered := append_lone(transaction, batch)):
+        return answered
+    stream = transaction.stream(batch.stream)
+    answers = recall(transaction, stream.number, batch)
+    if answers is None:
+        if stream.sealed and not ticking:
+            raise sealed(batch)
+        accepted = batch.messages
+        if not stream.held_children and any([message.child for message in accepted]):
+            transaction.connection.change(message_statements.NOTE_CHILDREN, (stream.number,))
+        if not (_is_plain(batch) and _write(transaction, stream.number, batch, accepted)):
+            answers, accepted = _decide(transaction, stream, batch)
+            _write(transaction, stream.number, batch, accepted)
+        answers = answers or [Answer(message.id) for message in accepted]
+        remember(transaction, stream.number, batch, answers, complete=len(accepted) == len(answers))
+    return answers
+
+
+def sealed(batch: Batch) -> Moved:
+    return Moved(f"{batch.stream.name} is sealed", answers=[None] * len(batch.messages))
+
+
+def _is_plain(batch: Batch) -> bool:
+    """Whether nothing but a known id could stand in its way. Writing it finds out about those for less."""
+    return batch.limit is None and all(message.unique is None for message in batch.messages)
+
+
+def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[list[Answer], list[Message]]:
+    messages = batch.messages
+    known = _known_ids(transaction, stream.number, messages)
+    keys = KeyRing(transaction, stream.number, [message.unique.key for message in messages if message.unique])
+    room = _room(transaction, stream, batch.limit)
+    answers: list[Answer] = []
+    accepted: list[Message] = []
+    ledger = Ledger(transaction)
+    for message in messages:
+        id, unique = message.id, message.unique
+        if id in known:
+            answers.append(Answer(id, "duplicate"))
+            continue
+        if unique is not None and (owner := keys.owner(unique.key)) is not None:
+            answers.append(Answer(owner, "duplicate"))
+            continue
+        expired = keys.expired_owner(unique.key) if unique is not None else None
+        if len(accepted) >= room + (expired is not None):
+            answers.append(Answer(id, "full"))
+            continue
+        if unique is not None:
+            if expired is not None:
+                end_expired(ledger, batch.stream, stream.number, expired, unique.key, message.mark_us)
+                room += 1
+            keys.take(unique, id)
+        known.add(id)
+        accepted.append(message)
+        answers.append(Answer(id))
+    ledger.write()
+    keys.write()
+    return answers, accepted
+
+
+def end_expired(
+    ledger: Ledger, stream: Stream, number: int, owner: ExpiredOwner, key: str, mark_us: int
+) -> None:
+    """It gives up its key to a message that is accepted."""
+    seq, id, place, priority = owner
+    subject = Subject(seq, stream, number, id, place, priority, unique_key=key)
+    ledger.end(subject, EXPIRED, ttl_us=mark_us)
+
+
+def _known_ids(transaction: Transaction, stream: int, messages: list[Message]) -> set[str]:
+    """Which of these ids are taken. Marks whose time has passed make way."""
+    ids = listed([message.id for message in messages])
+    rows = unlisted(transaction.connection.value(message_statements.FIND_IDS, (stream, ids)))
+    past = [seq for seq, _, place, at_us in rows if place >= SUCCEEDED and at_us <= transaction.now_us]
+    if past:
+        transaction.connection.change(message_statements.FORGET, (listed(past),))
+    gone = set(past)
+    return {id for seq, id, _, _ in rows if seq not in gone}
+
+
+def _room(transaction: Transaction, stream: StreamRow, limit: int | None) -> int:
+    if limit is None:
+        return UNLIMITED
+    queued = stream.queued + transaction.counted(stream.number, FIRST_PRIORITY)
+    scheduled = stream.scheduled + transaction.counted(stream.number, SCHEDULED)
+    return limit - queued - scheduled
+
+
+def _write(transaction: Transaction, stream: int, batch: Batch, accepted: list[Message]) -> bool:
+    """All of the accepted messages, or none of them when an id is known."""
+    if not accepted:
+        return True
+    if are_alike(accepted) and all([len(message.id) == LENGTH for message in accepted]):
+        return _write_alike(transaction, stream, batch, accepted)
+    now_us = transaction.now_us
+    bodies = Parcel()
+    rows = [_row(message, bodies, now_us) for message in accepted]
+    later = [at_us for _, _, place, at_us, *_ in rows if place == SCHEDULED]
+    before_us = transaction.next_due_us([stream]) if later else None
+    number = new_number()
+    bindings = (stream, listed(rows), bodies.content(), now_us, number)
+    if not _add(transaction, message_statements.ADD_MESSAGES, bindings, accepted, number):
+        return False
+    if later:
+        transaction.announce_if_due_sooner(batch.stream, before_us, min(later))
+    if len(later) < len(rows):
+        transaction.news.ready.add(batch.stream)
+    transaction.count(stream, SCHEDULED, len(later))
+    transaction.count(stream, FIRST_PRIORITY, len(rows) - len(later))
+    return True
+
+
+def _write_alike(transaction: Transaction, stream: int, batch: Batch, accepted: list[Message]) -> bool:
+    first = accepted[0]
+    bodies = b"".join([message.body for message in accepted])
+    ids = "".join([message.id for message in accepted]).encode()
+    number = new_number()
+    bindings = (
+        *(stream, ids, first.task, FIRST_PRIORITY + first.priority, transaction.now_us, first.priority),
+        *(bodies, number, listed(_spans(accepted)), int(first.child)),
+    )
+    if not _add(transaction, message_statements.ADD_ALIKE, bindings, accepted, number):
+        return False
+    transaction.news.ready.add(batch.stream)
+    transaction.count(stream, FIRST_PRIORITY, len(accepted))
+    return True
+
+
+def _add(
+    transaction: Transaction, sql: str, bindings: Bindings, messages: list[Message], number: int
+) -> bool:
+    if transaction.connection.change(sql, bindings) == len(messages):
+        return True
+    ids = listed(message.id for message in messages)
+    transaction.connection.change(message_statements.TAKE_BACK, (bindings[0], ids, number))
+    return False
+
+
+def _spans(messages: list[Message]) -> Iterator[int]:
+    """Where each body begins in the whole, counted from 1, and its length in the lower 32 bits."""
+    start = 1
+    for message in messages:
+        length = len(message.body)
+        yield start << 32 | length
+        start += length
+
+
+def _row(message: Message, bodies: Parcel, now_us: int) -> Row:
+    priority, unique, child = message.priority, message.unique, message.child
+    due_us = max(message.due_us, now_us + message.delay_us)
+    lane = FIRST_PRIORITY + priority
+    place, at_us = (SCHEDULED, due_us) if due_us > now_us else (lane_for(lane, child=child), now_us)
+    expires_us = due_us + message.lifetime_us if message.lifetime_us else 0
+    key, until = (unique.key, unique.until) if unique else (None, None)
+    start, length = bodies.put(message.body)
+    stored = start, length, int(child)
+    return message.id, message.task, place, at_us, lane, priority, expires_us, key, until, *stored

@@ -1,0 +1,106 @@
+"""Schedules: their rows, and the step that replaces one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from headrace.core.messages.message import Stream
+from headrace.core.records.control import ScheduleOrder
+from headrace.core.schedules.schedule_record import ScheduleRecord, ScheduleSwap, Swapped
+from headrace.stores.sqlite.connection.connection import Bindings, Connection
+from headrace.stores.sqlite.statements.bulk_binding import listed
+from headrace.stores.sqlite.threads.transaction import Transaction
+from headrace.stores.sqlite.topics.publish import publish
+
+from .append import append
+
+_COLUMNS: Final = (
+    "kind, streams.name, schedules.name, last_us, fired_us, schedules.paused, definition, timing"
+)
+
+# [[kind, name], ...]
+LIST: Final = f"""
+SELECT {_COLUMNS} FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams
+    CROSS JOIN headrace_schedules AS schedules
+WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND streams.name = wanted.value ->> 1
+    AND schedules.stream = streams.stream
+ORDER BY wanted.key, schedules.name
+"""
+
+FIND: Final = f"""
+SELECT {_COLUMNS} FROM headrace_streams AS streams CROSS JOIN headrace_schedules AS schedules
+WHERE namespace = ? AND kind = ? AND streams.name = ? AND schedules.stream = streams.stream
+    AND schedules.name = ?
+"""
+
+WRITE: Final = """
+INSERT INTO headrace_schedules (stream, name, last_us, fired_us, paused, definition, timing)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET last_us = excluded.last_us, fired_us = excluded.fired_us, paused = excluded.paused,
+    definition = excluded.definition, timing = excluded.timing
+"""
+
+REMOVE: Final = "DELETE FROM headrace_schedules WHERE stream = ? AND name = ?"
+
+
+def read(connection: Connection, namespace: str, streams: Sequence[Stream]) -> tuple[ScheduleRecord, ...]:
+    return tuple(_record(*row) for row in connection.rows(LIST, (namespace, listed(streams))))
+
+
+def refusals(
+    connection: Connection, namespace: str, swaps: Sequence[ScheduleSwap], now_us: int
+) -> list[Swapped] | None:
+    """The answers when every swap is refused; None: one of them is not."""
+    answers: list[Swapped] = []
+    for swap in swaps:
+        stored = _find(connection, namespace, swap)
+        if not swap.is_refused(stored, now_us):
+            return None
+        answers.append(Swapped(False, stored))
+    return answers
+
+
+def swap_all(transaction: Transaction, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+    return [_swap(transaction, swap) for swap in swaps]
+
+
+def _swap(transaction: Transaction, swap: ScheduleSwap) -> Swapped:
+    stored = _find(transaction.connection, transaction.namespace, swap)
+    if swap.is_refused(stored, transaction.now_us):
+        return Swapped(False, stored)
+    record = swap.record_at(transaction.now_us)
+    number = transaction.stream(swap.stream).number
+    if record is None:
+        transaction.connection.change(REMOVE, (number, swap.name))
+    else:
+        transaction.connection.change(WRITE, _row(number, record))
+        add = publish if swap.stream.kind == "topic" else append
+        add(transaction, swap.batch(record), ticking=True)
+    if swap.announce:
+        transaction.announce(ScheduleOrder(swap.stream))
+    return Swapped(True, record)
+
+
+def _find(connection: Connection, namespace: str, swap: ScheduleSwap) -> ScheduleRecord | None:
+    row = connection.row(FIND, (namespace, swap.stream.kind, swap.stream.name, swap.name))
+    return _record(*row) if row else None
+
+
+def _row(stream: int, record: ScheduleRecord) -> Bindings:
+    moments = (record.last_us, record.fired_us)
+    return (stream, record.name, *moments, int(record.paused), record.definition, record.timing)
+
+
+def _record(
+    kind: str,
+    queue: str,
+    name: str,
+    last_us: int,
+    fired_us: int,
+    paused: int,
+    definition: bytes | None,
+    timing: str,
+) -> ScheduleRecord:
+    stream = Stream("topic" if kind == "topic" else "queue", queue)
+    return ScheduleRecord(stream, name, last_us, fired_us, bool(paused), definition, timing)

@@ -1,0 +1,156 @@
+"""Settling claims: read how they stand, judge each, write all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, cast
+
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.job_log import NO_LOG, encode_log
+from headrace.core.messages.outcome import (
+    Cancelled,
+    Dead,
+    Done,
+    Expired,
+    Outcome,
+    Released,
+    Retry,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+from headrace.core.values.bounds import checked_span_us
+from headrace.stores.sqlite.rows.lanes import (
+    CANCELLED,
+    EXPIRED,
+    RETRYING,
+    RETURNED,
+    RUNNING,
+    SCHEDULED,
+    SUCCEEDED,
+)
+from headrace.stores.sqlite.rows.pending_changes import Ledger, Subject
+from headrace.stores.sqlite.statements import message_statements
+from headrace.stores.sqlite.statements.bulk_binding import Parcel, listed, unlisted
+from headrace.stores.sqlite.threads.transaction import Transaction
+
+#: The bounds of one transaction: settlements, and bytes of their results.
+MOST_SETTLEMENTS: Final = 1000
+MOST_BYTES: Final = 8 * 1024 * 1024
+
+_KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
+
+
+class Token(NamedTuple):
+    """The fence: a message, and the number of the hand-out."""
+
+    seq: int
+    claim: int
+
+
+def token_of(claim: Claim) -> Token:
+    """The token of a claim that this store made."""
+    return cast(Token, claim.token)
+
+
+def parts_of(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
+    """Portions for one transaction each. A settlement is a step of its own, so they may be divided."""
+    part: list[Settlement] = []
+    size = 0
+    for settlement in settlements:
+        part.append(settlement)
+        size += _size(settlement.outcome)
+        if len(part) == MOST_SETTLEMENTS or size > MOST_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _size(outcome: Outcome) -> int:
+    """Bytes of its result and of its log, which may be long."""
+    if isinstance(outcome, Expired):
+        return 0
+    size = outcome.state.log.size if outcome.state and outcome.state.log is not NO_LOG else 0
+    if isinstance(outcome, Done) and outcome.kept and outcome.kept.value:
+        size += len(outcome.kept.value)
+    return size
+
+
+def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
+    ledger = Ledger(transaction)
+    held = _read(transaction, [settlement.claim for settlement in settlements])
+    verdicts = [
+        _judge(ledger, held.get(token_of(settlement.claim).seq), settlement, transaction.now_us)
+        for settlement in settlements
+    ]
+    ledger.write()
+    return verdicts
+
+
+def report(transaction: Transaction, reports: Sequence[Report]) -> None:
+    logs = Parcel()
+    rows = listed(
+        (*token_of(report.claim), report.fraction, report.text, *logs.put(encode_log(report.log) or None))
+        for report in reports
+    )
+    transaction.connection.change(message_statements.REPORT, (rows, transaction.now_us, logs.content()))
+
+
+def _read(transaction: Transaction, claims: list[Claim]) -> dict[int, Subject]:
+    """The messages as the file has them now."""
+    streams = {token_of(claim).seq: claim.stream for claim in claims}
+    rows = unlisted(transaction.connection.value(message_statements.READ_HELD, (listed(streams),)))
+    return {
+        seq: Subject(seq, streams[seq], number, id, place, priority, claim, cancel_us, unique_key)
+        for seq, number, place, claim, priority, cancel_us, unique_key, id in rows
+    }
+
+
+def _judge(ledger: Ledger, subject: Subject | None, settlement: Settlement, now_us: int) -> Verdict:
+    """A second settlement of the same message in one batch finds the place that the first one gave it."""
+    outcome = settlement.outcome
+    if isinstance(outcome, Done):
+        # The id too: in a file that was replaced its number belongs to another message.
+        if subject is None or subject.place > RUNNING or subject.id != settlement.claim.id:
+            return _GONE
+        kept = outcome.kept
+        if kept is None:
+            ledger.end(subject, SUCCEEDED, ttl_us=0)
+        else:
+            ttl_us, state = checked_span_us(kept.ttl_us), outcome.state
+            ledger.end(subject, SUCCEEDED, ttl_us=ttl_us, result=kept.value, note=kept.note, state=state)
+        return _KEPT
+    if subject is None or subject.place != RUNNING or subject.claim != token_of(settlement.claim).claim:
+        return _LOST
+    _enter(ledger, subject, outcome, now_us)
+    return _KEPT
+
+
+def _enter(ledger: Ledger, subject: Subject, outcome: Outcome, now_us: int) -> None:
+    match outcome:
+        case Dead(state=state, reason=reason, failure=failure):
+            ledger.bury(subject, state, reason, failure)
+        case Cancelled(ttl_us=ttl_us, state=state):
+            ledger.end(subject, CANCELLED, ttl_us=ttl_us, state=state)
+        case Expired(ttl_us=ttl_us):
+            ledger.end(subject, EXPIRED, ttl_us=ttl_us)
+        case Retry() | Snoozed() | Released():
+            _run_again(ledger, subject, outcome, now_us)
+
+
+def _run_again(ledger: Ledger, subject: Subject, outcome: Retry | Snoozed | Released, now_us: int) -> None:
+    state = outcome.state
+    if subject.cancel_us is not None:
+        ledger.end(subject, CANCELLED, ttl_us=subject.cancel_us)
+    elif outcome.delay_us > 0:
+        place = RETRYING if isinstance(outcome, Retry) else SCHEDULED
+        ledger.schedule(subject, state, place=place, due_us=now_us + outcome.delay_us)
+    else:
+        returned = isinstance(outcome, Released) and not state.suspect
+        ledger.queue(subject, state, place=RETURNED if returned else None)
+
+
+def hand_back(claim: Claim) -> Settlement:
+    """For a claim that nobody took: as if it had never been handed out, but before everything else."""
+    return Settlement(claim, Released(claim.state))

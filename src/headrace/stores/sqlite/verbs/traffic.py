@@ -1,0 +1,45 @@
+"""Counts by minute, of the last two hours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from headrace.core.messages.message import Stream
+from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, Tally, TrafficRecord
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.threads.transaction import Transaction
+
+_ADD: Final = """
+INSERT INTO headrace_traffic (namespace, minute, kind, name, done, failed, dead) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET
+    done = done + excluded.done, failed = failed + excluded.failed, dead = dead + excluded.dead
+"""
+
+_FORGET: Final = "DELETE FROM headrace_traffic WHERE namespace = ? AND minute <= ?"
+
+_READ: Final = """
+SELECT kind, name, minute, done, failed, dead FROM headrace_traffic WHERE namespace = ? AND minute > ?
+"""
+
+
+def tally(transaction: Transaction, tallies: Sequence[Tally]) -> None:
+    connection, namespace = transaction.connection, transaction.namespace
+    minute = transaction.now_us // MINUTE
+    for each in tallies:
+        counts = (each.done, each.failed, each.dead)
+        connection.change(_ADD, (namespace, minute, each.stream.kind, each.stream.name, *counts))
+    connection.change(_FORGET, (namespace, minute - KEPT_MINUTES))
+
+
+def traffic(connection: Connection, namespace: str, minutes: int, now_us: int) -> list[TrafficRecord]:
+    first = now_us // MINUTE - minutes + 1
+    found: dict[Stream, list[tuple[int, int, int]]] = {}
+    for kind, name, minute, *counts in connection.rows(_READ, (namespace, first - 1)):
+        rows = found.setdefault(Stream(kind, name), [(0, 0, 0)] * minutes)
+        if minute - first < minutes:
+            rows[minute - first] = (counts[0], counts[1], counts[2])
+    return [
+        TrafficRecord(stream, *zip(*rows, strict=True))
+        for stream, rows in sorted(found.items(), key=lambda item: item[0].name)
+    ]

@@ -1,0 +1,177 @@
+"""What is done from time to time: leases that ran out, messages that are due, things to forget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from headrace.core.messages.job_log import decode_log
+from headrace.core.messages.message import PRODUCER_TTL_US, Stream, Trouble
+from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.record import WORKER_TTL_US
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import CRASH_LIMIT, CRASHED, Promoted, Reclaimed, Recovery
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.rows.lanes import (
+    CANCELLED,
+    FIRST_PRIORITY,
+    RETRYING,
+    RETURNED,
+    RUNNING,
+    SCHEDULED,
+    STATUS,
+)
+from headrace.stores.sqlite.rows.pending_changes import Ledger, Subject
+from headrace.stores.sqlite.statements import message_statements, upkeep_statements
+from headrace.stores.sqlite.statements.bulk_binding import Unpacking, listed, unlisted
+from headrace.stores.sqlite.threads.transaction import OpenStream, Transaction, resolve
+from headrace.stores.sqlite.topics.log import write_due
+
+from .claim import readable_state
+
+#: When it is due, the message, its stream and its place.
+Due = tuple[int, int, OpenStream, int]
+
+#: How long the name of a worker that left is remembered, for messages that it may still hold.
+NAME_TTL: Final = 86_400 * SECOND
+
+
+# --- leases -----------------------------------------------------------------------------------------------
+
+
+def is_something_overdue(
+    connection: Connection, namespace: str, sources: Sequence[Stream], now_us: int
+) -> bool:
+    streams = resolve(connection, namespace, sources)
+    return bool(
+        connection.value(message_statements.IS_SOMETHING_OVERDUE, (_overdue(streams, now_us), now_us))
+    )
+
+
+def restart_leases(transaction: Transaction, sources: Sequence[Stream]) -> None:
+    """Nothing is reclaimed for one lease from now, whatever the clock was before."""
+    now_us = transaction.now_us
+    for stream in resolve(transaction.connection, transaction.namespace, sources):
+        lease = stream.lease.restarted(now_us)
+        row = (lease.us, lease.longer_us, lease.longer_until_us, stream.number)
+        transaction.connection.change(message_statements.WRITE_LEASE, row)
+
+
+def reclaim(transaction: Transaction, sources: Sequence[Stream], limit: int) -> Reclaimed:
+    connection, now_us = transaction.connection, transaction.now_us
+    streams = {stream.number: stream for stream in resolve(connection, transaction.namespace, sources)}
+    # The clock was set back: a lease must not hold for longer than one lease from now.
+    connection.change(message_statements.SHORTEN_LEASES, (listed(streams), now_us))
+    rows, states, logs = connection.row(
+        message_statements.READ_OVERDUE, (_overdue(streams.values(), now_us), limit)
+    )
+    unpack_state, unpack_log = Unpacking(states), Unpacking(logs)
+    ledger = Ledger(transaction)
+    recovered: list[Recovery] = []
+    unread: list[int] = []  # the next claim of such a message sends it to the dead letters
+    for seq, number, id, task, priority, cancel_us, key, worker, length, log_length in unlisted(rows):
+        source = streams[number].source
+        subject = Subject(seq, source, number, id, RUNNING, priority, 0, cancel_us, key)
+        trouble = Trouble(now_us, "crashed", worker or "")
+        stored, log = unpack_state.take(length), decode_log(unpack_log.take(log_length))
+        state = readable_state(stored)
+        if state is None:
+            unread.append(seq)
+            transaction.count(number, RUNNING, -1)
+            transaction.count(number, RETURNED, 1)
+            continue
+        state = state.crashed(trouble).logged(log)
+        if cancel_us is not None:
+            ledger.end(subject, CANCELLED, ttl_us=cancel_us)
+        elif state.crashes >= CRASH_LIMIT:
+            ledger.bury(subject, state, DeadReason.CRASHED, CRASHED)
+        else:
+            ledger.queue(subject, state, place=None if state.suspect else RETURNED)
+        status = STATUS[subject.place]
+        recovered.append(Recovery(source, id, task, trouble.worker, state.crashes, status))
+    ledger.write()
+    if unread:
+        connection.change(message_statements.RETURN_UNREAD, (listed(unread), now_us))
+        transaction.news.ready.update(sources)
+    return Reclaimed(tuple(recovered), more=len(recovered) + len(unread) == limit)
+
+
+def reclaimed(answers: Sequence[Reclaimed], stepped_us: int) -> Reclaimed:
+    """What several steps found, as one."""
+    recovered = tuple(each for answer in answers for each in answer.recovered)
+    return Reclaimed(recovered, any(answer.more for answer in answers), stepped_us=stepped_us)
+
+
+def _overdue(streams: Iterable[OpenStream], now_us: int) -> str:
+    return listed((stream.number, now_us - stream.lease.at(now_us)) for stream in streams)
+
+
+# --- due times --------------------------------------------------------------------------------------------
+
+
+def next_due(connection: Connection, namespace: str, sources: Sequence[Stream]) -> int | None:
+    """When the next scheduled or retrying message is due."""
+    numbers = [stream.number for stream in resolve(connection, namespace, sources)]
+    due_us: int | None = connection.value(message_statements.NEXT_DUE, (listed(numbers),))
+    return due_us
+
+
+def promoted(count: int, due_us: int | None, now_us: int) -> Promoted:
+    return Promoted(count, None if due_us is None else max(due_us - now_us, 0))
+
+
+def all_promoted(answers: Sequence[Promoted]) -> Promoted:
+    """What several steps did, as one."""
+    waits = [answer.next_in_us for answer in answers if answer.next_in_us is not None]
+    return Promoted(sum(answer.count for answer in answers), min(waits, default=None))
+
+
+def promote(transaction: Transaction, sources: Sequence[Stream], limit: int) -> Promoted:
+    connection, now_us = transaction.connection, transaction.now_us
+    due: list[Due] = []
+    for stream in resolve(connection, transaction.namespace, sources):
+        for place in (SCHEDULED, RETRYING):
+            found = connection.value(message_statements.FIND_DUE, (stream.number, place, now_us, limit))
+            due += [(at_us, seq, stream, place) for at_us, seq in unlisted(found)]
+    due = sorted(due, key=lambda row: row[:2])[:limit]
+    _write_to_logs(transaction, due)
+    queued = [row for row in due if row[2].source.kind != "topic"]
+    if queued:
+        connection.change(message_statements.PROMOTE, (listed(seq for _, seq, _, _ in queued), now_us))
+    for _, _, stream, place in queued:
+        transaction.count(stream.number, place, -1)
+        transaction.count(stream.number, FIRST_PRIORITY, 1)
+        transaction.news.ready.add(stream.source)
+    return promoted(len(due), next_due(connection, transaction.namespace, sources), now_us)
+
+
+def _write_to_logs(transaction: Transaction, due: list[Due]) -> None:
+    """Events that are due."""
+    for topic in dict.fromkeys(stream.source for _, _, stream, _ in due):
+        if topic.kind == "topic":
+            seqs = [seq for _, seq, stream, _ in due if stream.source == topic]
+            write_due(transaction, topic, seqs)
+
+
+# --- forgetting -------------------------------------------------------------------------------------------
+
+
+def is_something_past(connection: Connection, namespace: str, now_us: int) -> bool:
+    times = (now_us, now_us - PRODUCER_TTL_US, now_us - WORKER_TTL_US)
+    return bool(connection.value(upkeep_statements.IS_SOMETHING_PAST, (namespace, *times)))
+
+
+def prune(transaction: Transaction, limit: int) -> int:
+    connection, namespace, now_us = transaction.connection, transaction.namespace, transaction.now_us
+    steps = (
+        (upkeep_statements.PRUNE_MARKS, now_us),
+        (upkeep_statements.PRUNE_KEYS, now_us),
+        (upkeep_statements.PRUNE_PRODUCERS, now_us - PRODUCER_TTL_US),
+        (upkeep_statements.PRUNE_WORKERS, now_us - WORKER_TTL_US),
+    )
+    pruned = 0
+    for statement, until_us in steps:
+        pruned += connection.change(statement, (namespace, until_us, limit - pruned))
+    pruned += connection.change(upkeep_statements.PRUNE_PROGRESS, (limit - pruned,))
+    connection.change(upkeep_statements.PRUNE_WORKER_NAMES, (namespace, now_us - NAME_TTL))
+    return pruned

@@ -1,0 +1,50 @@
+"""Workers as they announce themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.core.messages.message import Stream
+from headrace.core.records.control import Standing
+from headrace.core.records.record import WORKER_TTL_US, WorkerInfo
+from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.statements import message_statements, upkeep_statements
+from headrace.stores.sqlite.statements.bulk_binding import listed
+from headrace.stores.sqlite.threads.transaction import Transaction
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(WorkerInfo).decode
+
+
+def beat(transaction: Transaction, worker: WorkerInfo, streams: Sequence[Stream]) -> Standing:
+    connection, namespace = transaction.connection, transaction.namespace
+    row = (namespace, worker.consumer, transaction.now_us, _encode(worker))
+    connection.change(upkeep_statements.WRITE_WORKER, row)
+    leases = connection.rows(message_statements.LIST_LEASES, (namespace, listed(streams)))
+    return Standing(
+        paused=frozenset(
+            Stream(*row) for row in connection.rows(message_statements.LIST_PAUSED, (namespace,))
+        ),
+        leases={Stream(kind, name): lease_us for kind, name, lease_us in leases},
+    )
+
+
+def forget(transaction: Transaction, worker: WorkerInfo) -> None:
+    transaction.connection.change(upkeep_statements.FORGET_WORKER, (transaction.namespace, worker.consumer))
+
+
+def list_workers(connection: Connection, namespace: str, now_us: int) -> list[WorkerInfo]:
+    rows = connection.rows(upkeep_statements.LIST_WORKERS, (namespace, now_us - WORKER_TTL_US))
+    workers = (_read(info) for (info,) in rows)
+    return [worker for worker in workers if worker is not None]
+
+
+def _read(info: bytes) -> WorkerInfo | None:
+    """None for the announcement of another version, which this one cannot read."""
+    try:
+        return _decode(info)
+    except DECODE_ERRORS:
+        return None
