@@ -29,7 +29,7 @@ from headrace.core.messages.message import (
     Envelope,
     Message,
     Stream,
-    Trouble,
+    TrailEntry,
     UniqueKey,
     encode_envelope,
     group_stream,
@@ -46,10 +46,10 @@ from headrace.core.messages.outcome import (
     Settlement,
 )
 from headrace.core.records.record import WorkerInfo
-from headrace.core.records.traffic import Tally
+from headrace.core.records.traffic import TrafficCount
 from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule_record import establish
-from headrace.core.store import Backend
+from headrace.core.store import Store
 from headrace.core.topics.topic import BEGINNING, TopicRules
 from headrace.stores import open_store
 from tests.servers import Server, available
@@ -68,7 +68,7 @@ QUEUE, TOPIC = Stream("queue", "default"), Stream("topic", "orders")
 GROUP = group_stream("orders", "billing")
 
 #: Makes so many of a kind.
-Make = Callable[[Backend, int], Awaitable[None]]
+Make = Callable[[Store, int], Awaitable[None]]
 
 _numbers = count(1)
 
@@ -147,7 +147,7 @@ def _gauge(store: str) -> Iterator[Gauge]:
             yield RedisGauge(server)
 
 
-async def _with_backend(gauge: Gauge, act: Callable[[Backend], Awaitable[None]]) -> None:
+async def _with_backend(gauge: Gauge, act: Callable[[Store], Awaitable[None]]) -> None:
     backend = open_store(gauge.url)
     await backend.open()
     try:
@@ -156,7 +156,7 @@ async def _with_backend(gauge: Gauge, act: Callable[[Backend], Awaitable[None]])
         await backend.close()
 
 
-async def _prepare(backend: Backend) -> None:
+async def _prepare(backend: Store) -> None:
     await backend.ensure(QUEUE, HOUR)
     await backend.arrange(TOPIC, TopicRules())
     await backend.join(GROUP, BEGINNING)
@@ -165,41 +165,41 @@ async def _prepare(backend: Backend) -> None:
 # --- one kind each ---------------------------------------------------------------------------------------
 
 
-async def _waiting(backend: Backend, number: int) -> None:
+async def _waiting(backend: Store, number: int) -> None:
     await _append(backend, QUEUE, [_message() for _ in range(number)])
 
 
-async def _unique(backend: Backend, number: int) -> None:
+async def _unique(backend: Store, number: int) -> None:
     keys = [UniqueKey(f"customer-{new_id()}") for _ in range(number)]
     await _append(backend, QUEUE, [_message(unique=key) for key in keys])
 
 
-async def _scheduled(backend: Backend, number: int) -> None:
+async def _scheduled(backend: Store, number: int) -> None:
     await _append(backend, QUEUE, [_message(delay_us=HOUR) for _ in range(number)])
 
 
-async def _running(backend: Backend, number: int) -> None:
+async def _running(backend: Store, number: int) -> None:
     await _waiting(backend, number)
     await _claim(backend, QUEUE, number)
 
 
-async def _cancelled(backend: Backend, number: int) -> None:
+async def _cancelled(backend: Store, number: int) -> None:
     messages = [_message() for _ in range(number)]
     await _append(backend, QUEUE, messages)
     for message in messages:
         await backend.cancel(QUEUE, message.id, mark_us=HOUR)
 
 
-async def _published(backend: Backend, number: int) -> None:
+async def _published(backend: Store, number: int) -> None:
     await _append(backend, TOPIC, [_message() for _ in range(number)])
 
 
-async def _held_events(backend: Backend, number: int) -> None:
+async def _held_events(backend: Store, number: int) -> None:
     await _published(backend, number)
     await _claim(backend, GROUP, number)
 
 
-async def _logging(backend: Backend, number: int) -> None:
+async def _logging(backend: Store, number: int) -> None:
     await _waiting(backend, number)
     claims = await _claim(backend, QUEUE, number)
     for start in range(0, len(claims), STEP):
@@ -207,50 +207,50 @@ async def _logging(backend: Backend, number: int) -> None:
 
 
 def _ended(outcome: Outcome) -> Make:
-    async def make(backend: Backend, number: int) -> None:
+    async def make(backend: Store, number: int) -> None:
         await _waiting(backend, number)
         await _settle(backend, await _claim(backend, QUEUE, number), outcome)
 
     return make
 
 
-async def _handled_events(backend: Backend, number: int) -> None:
+async def _handled_events(backend: Store, number: int) -> None:
     await _published(backend, number)
     await _settle(backend, await _claim(backend, GROUP, number), DONE)
 
 
-async def _queues(backend: Backend, number: int) -> None:
+async def _queues(backend: Store, number: int) -> None:
     for _ in range(number):
         await backend.ensure(Stream("queue", new_id()), HOUR)
 
 
-async def _groups(backend: Backend, number: int) -> None:
+async def _groups(backend: Store, number: int) -> None:
     for _ in range(number):
         await backend.join(group_stream("orders", new_id()), BEGINNING)
 
 
-async def _workers(backend: Backend, number: int) -> None:
+async def _workers(backend: Store, number: int) -> None:
     for _ in range(number):
         await backend.heartbeat(WorkerInfo(new_id(), "host", 1, 1, ("default",), 100), {})
 
 
-async def _schedules(backend: Backend, number: int) -> None:
+async def _schedules(backend: Store, number: int) -> None:
     await backend.swap_schedules([establish(QUEUE, new_id()) for _ in range(number)])
 
 
-async def _producers(backend: Backend, number: int) -> None:
+async def _producers(backend: Store, number: int) -> None:
     """The message itself is in it."""
     for _ in range(number):
         await backend.append(Batch(QUEUE, new_id(), 1, [_message()]))
 
 
-async def _traffic(backend: Backend, number: int) -> None:
-    await backend.tally([Tally(Stream("queue", new_id()), 100, 1, 1) for _ in range(number)])
+async def _traffic(backend: Store, number: int) -> None:
+    await backend.tally([TrafficCount(Stream("queue", new_id()), 100, 1, 1) for _ in range(number)])
 
 
 _TRACE = "x" * TRACEBACK
 _LOG = JobLog(tuple(LogLine(1, 1_700_000_000_000_000, "info", "x" * LINE) for _ in range(LINES)))
-_FAILED = FRESH.failed(Trouble(1, "failed", "host-1234-abcdef", "ValueError: no such row"))
+_FAILED = FRESH.failed(TrailEntry(1, "failed", "host-1234-abcdef", "ValueError: no such row"))
 
 #: What is made, and how many: 0 as many as asked for.
 KINDS: dict[str, tuple[Make, int]] = {
@@ -289,21 +289,21 @@ def _message(delay_us: int = 0, unique: UniqueKey | None = None) -> Message:
     return Message(id, "shop.send_mail", body, delay_us=delay_us, unique=unique, fresh=True)
 
 
-async def _append(backend: Backend, stream: Stream, messages: Sequence[Message]) -> None:
+async def _append(backend: Store, stream: Stream, messages: Sequence[Message]) -> None:
     for start in range(0, len(messages), STEP):
         batch = Batch(stream, "producer", next(_numbers), list(messages[start : start + STEP]))
         answers = await backend.append(batch)
         assert all(answer.verdict == "accepted" for answer in answers)
 
 
-async def _claim(backend: Backend, stream: Stream, number: int) -> list[Claim]:
+async def _claim(backend: Store, stream: Stream, number: int) -> list[Claim]:
     claims: list[Claim] = []
     while len(claims) < number:
         claims += await backend.claim([stream], consumer="worker", limit=STEP, suspects=1, wait=1)
     return claims
 
 
-async def _settle(backend: Backend, claims: Sequence[Claim], outcome: Outcome) -> None:
+async def _settle(backend: Store, claims: Sequence[Claim], outcome: Outcome) -> None:
     for start in range(0, len(claims), STEP):
         await backend.settle([Settlement(claim, outcome) for claim in claims[start : start + STEP]])
 

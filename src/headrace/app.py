@@ -16,7 +16,7 @@ from headrace.core.messages.sending import SendingWrapper
 from headrace.core.runtime.clock import Clock, SystemClock
 from headrace.core.schedules.schedule import CatchUp, Timing
 from headrace.core.signals import Signal
-from headrace.core.store import Backend
+from headrace.core.store import Store
 from headrace.core.values.annotations import names_in_sight
 from headrace.core.values.checks import unknown_option
 from headrace.core.values.codec import Codec, checked_codec
@@ -71,7 +71,7 @@ class App:
         self,
         url: str | None = None,
         *,
-        store: Backend | None = None,
+        store: Store | None = None,
         namespace: str = "headrace",
         lifespan: Callable[[App], AbstractAsyncContextManager[Any]]
         | Callable[[], AbstractAsyncContextManager[Any]]

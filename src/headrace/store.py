@@ -15,7 +15,7 @@ from headrace.core.errors import (
 )
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.job_log import JobLog, LogLine
-from headrace.core.messages.message import Batch, Message, State, Stream, StreamKind, Trouble, UniqueKey
+from headrace.core.messages.message import Batch, Message, State, Stream, StreamKind, TrailEntry, UniqueKey
 from headrace.core.messages.outcome import (
     Cancelled,
     Dead,
@@ -32,15 +32,15 @@ from headrace.core.messages.outcome import (
     Verdict,
 )
 from headrace.core.records.control import (
-    CancelOrder,
-    DueOrder,
-    LayoutOrder,
-    LeaseOrder,
-    MissedOrder,
-    Order,
-    PauseOrder,
-    ScheduleOrder,
-    Standing,
+    CancelNotice,
+    ControlMessage,
+    ControlState,
+    DueNotice,
+    LayoutNotice,
+    LeaseNotice,
+    MissedNotice,
+    PauseNotice,
+    ScheduleNotice,
 )
 from headrace.core.records.findings import Finding, Level
 from headrace.core.records.record import (
@@ -53,7 +53,7 @@ from headrace.core.records.record import (
     RunningJob,
     WorkerInfo,
 )
-from headrace.core.records.traffic import Tally, TrafficRecord
+from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.rules.layout import WHOLE, Generation, Layout
 from headrace.core.runtime.clock import Clock, SystemClock
 from headrace.core.schedules.schedule_record import ScheduleRecord, ScheduleSwap, Swapped, Timetable
@@ -75,13 +75,13 @@ from headrace.core.store import (
     ReplayAnswer,
     Wanted,
 )
-from headrace.core.store import Backend as Store
+from headrace.core.store import Store as Store
 from headrace.core.topics.topic import (
     GroupRecord,
+    KeptTopics,
     LogEntry,
     Reading,
     Start,
-    Tended,
     TopicRecord,
     TopicRules,
 )
@@ -97,19 +97,21 @@ __all__ = [
     "BackendUnavailable",
     "Batch",
     "CancelAnswer",
-    "CancelOrder",
+    "CancelNotice",
     "Cancelled",
     "ChangesRefused",
     "Claim",
     "Clock",
     "ConfigurationError",
+    "ControlMessage",
+    "ControlState",
     "Counts",
     "Dead",
     "DeadFilter",
     "DeadLetter",
     "DeadReason",
     "Done",
-    "DueOrder",
+    "DueNotice",
     "Expired",
     "Failure",
     "Finding",
@@ -118,22 +120,22 @@ __all__ = [
     "JobLog",
     "JobStatus",
     "Kept",
+    "KeptTopics",
     "Layout",
-    "LayoutOrder",
+    "LayoutNotice",
     "LeaseKeeper",
-    "LeaseOrder",
+    "LeaseNotice",
     "Level",
     "LogEntry",
     "LogLine",
     "Message",
-    "MissedOrder",
+    "MissedNotice",
     "Moved",
     "NotConfirmed",
-    "Order",
     "Outcome",
     "Page",
     "PartitionedStore",
-    "PauseOrder",
+    "PauseNotice",
     "Progress",
     "Promoted",
     "Reading",
@@ -147,12 +149,11 @@ __all__ = [
     "RequestRefused",
     "Retry",
     "RunningJob",
-    "ScheduleOrder",
+    "ScheduleNotice",
     "ScheduleRecord",
     "ScheduleSwap",
     "Settlement",
     "Snoozed",
-    "Standing",
     "Start",
     "State",
     "Store",
@@ -160,13 +161,12 @@ __all__ = [
     "StreamKind",
     "Swapped",
     "SystemClock",
-    "Tally",
-    "Tended",
     "Timetable",
     "TopicRecord",
     "TopicRules",
+    "TrafficCount",
     "TrafficRecord",
-    "Trouble",
+    "TrailEntry",
     "UniqueKey",
     "Verdict",
     "Wanted",

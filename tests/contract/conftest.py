@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.core.messages.ids import new_id
-from headrace.core.store import Backend
+from headrace.core.store import Store
 from headrace.stores import open_store
 from headrace.stores.redis.intake import reader
-from headrace.stores.redis.store import RedisBackend
+from headrace.stores.redis.store import RedisStore
 from headrace.testing.contract import StoreUnderTest
 from tests.constellations import Cluster, Watched
 from tests.contract.forgotten import check_forgotten
@@ -131,6 +131,6 @@ def store_under_test(store: str, store_url: str) -> StoreUnderTest:
     )
 
 
-async def _age_leases(store: Backend, seconds: float) -> None:
-    if isinstance(store, RedisBackend):
+async def _age_leases(store: Store, seconds: float) -> None:
+    if isinstance(store, RedisStore):
         await store._age_pending(seconds)

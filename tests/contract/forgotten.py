@@ -7,25 +7,25 @@ from typing import Any, Final
 import apsw
 
 from headrace.core.messages.message import Stream
-from headrace.core.store import Backend
+from headrace.core.store import Store
 from headrace.stores.redis.client.connection import pack
 from headrace.stores.redis.keys import GROUP, LANES, is_permanent
-from headrace.stores.redis.store import RedisBackend
-from headrace.stores.sqlite.store import SqliteBackend
+from headrace.stores.redis.store import RedisStore
+from headrace.stores.sqlite.store import SqliteStore
 from headrace.testing.contract.heartbeats import leave
 
 #: The tables of messages and of what belongs to one.
 SQLITE_TABLES: Final = ("messages", "unique_keys", "producers", "progress")
 
 
-async def check_forgotten(store: Backend) -> None:
-    if isinstance(store, RedisBackend):
+async def check_forgotten(store: Store) -> None:
+    if isinstance(store, RedisStore):
         await _check_redis(store)
-    elif isinstance(store, SqliteBackend):
+    elif isinstance(store, SqliteStore):
         _check_sqlite(store)
 
 
-def _check_sqlite(backend: SqliteBackend) -> None:
+def _check_sqlite(backend: SqliteStore) -> None:
     connection = apsw.Connection(str(backend._path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         for table in SQLITE_TABLES:
@@ -37,7 +37,7 @@ def _check_sqlite(backend: SqliteBackend) -> None:
 # --- Redis -----------------------------------------------------------------------------------------------
 
 
-async def _check_redis(backend: RedisBackend) -> None:
+async def _check_redis(backend: RedisStore) -> None:
     store = backend._store
     for stream in await backend.streams():
         await _check_consumers(backend, stream)
@@ -50,7 +50,7 @@ async def _check_redis(backend: RedisBackend) -> None:
         await store.commands(*[("UNLINK", key) for key in keys])
 
 
-async def _keys(backend: RedisBackend) -> list[bytes]:
+async def _keys(backend: RedisStore) -> list[bytes]:
     """Of the namespace, on every server that has some."""
     keys: list[bytes] = []
     for link in await backend._store.servers():
@@ -59,7 +59,7 @@ async def _keys(backend: RedisBackend) -> list[bytes]:
     return keys
 
 
-async def _check_consumers(backend: RedisBackend, stream: Stream) -> None:
+async def _check_consumers(backend: RedisStore, stream: Stream) -> None:
     """Nothing waits or is held in any lane; and whoever leaves, leaves no name."""
     keys = backend._store.queue(stream).keys
     for name, key in zip(LANES, keys.lanes, strict=True):
@@ -70,12 +70,12 @@ async def _check_consumers(backend: RedisBackend, stream: Stream) -> None:
     assert await _consumers(backend, stream) == set()
 
 
-async def _inside(backend: RedisBackend, key: bytes) -> tuple[int, int]:
+async def _inside(backend: RedisStore, key: bytes) -> tuple[int, int]:
     length = await backend._store.command("XLEN", key)
     return length, sum(group[b"pending"] for group in await _rows(backend, "GROUPS", key))
 
 
-async def _consumers(backend: RedisBackend, stream: Stream) -> set[str]:
+async def _consumers(backend: RedisStore, stream: Stream) -> set[str]:
     return {
         row[b"name"].decode()
         for key in backend._store.queue(stream).keys.lanes
@@ -84,7 +84,7 @@ async def _consumers(backend: RedisBackend, stream: Stream) -> set[str]:
     }
 
 
-async def _rows(backend: RedisBackend, *words: Any) -> list[dict[bytes, Any]]:
+async def _rows(backend: RedisStore, *words: Any) -> list[dict[bytes, Any]]:
     """An answer of XINFO; nothing of a stream that was never made."""
     if not await backend._store.command("EXISTS", words[1]):
         return []

@@ -23,14 +23,14 @@ from headrace.core.messages.message import (
     Envelope,
     Message,
     Stream,
-    Trouble,
+    TrailEntry,
     UniqueKey,
     encode_envelope,
     group_stream,
 )
 from headrace.core.messages.outcome import Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement
 from headrace.core.records.record import DeadLetter, RunningJob, WorkerInfo
-from headrace.core.records.traffic import Tally
+from headrace.core.records.traffic import TrafficCount
 from headrace.core.runtime.clock import MovableClock, microseconds
 from headrace.core.schedules.schedule import Schedule, Template, Timing, encode_schedule
 from headrace.core.schedules.schedule_record import add as add_schedule
@@ -100,7 +100,7 @@ async def fill(backend: StreamRouter) -> None:
         "victim", "work", Timing(every_us=microseconds(10)), Template("note", b"\x91\x91\xa4tock")
     )
     await backend.swap_schedules([add_schedule(WORK, "victim", encode_schedule(victim))])
-    await backend.tally([Tally(WORK, 3, 2, 1)])
+    await backend.tally([TrafficCount(WORK, 3, 2, 1)])
     running = (RunningJob("victim-held", "note", 1),)
     await beat(
         backend, WorkerInfo("gone", "host", 1, 1, ("work", "other"), 10, 1, running, (GROUP.name,), ("t",))
@@ -140,7 +140,7 @@ async def _publish(backend: StreamRouter) -> None:
 
 
 def _retry() -> Retry:
-    return Retry(FRESH.failed(Trouble(1, "failed", "gone", "no")), microseconds(DELAY))
+    return Retry(FRESH.failed(TrailEntry(1, "failed", "gone", "no")), microseconds(DELAY))
 
 
 async def _append(backend: StreamRouter, stream: Stream, *messages: Message) -> list[str]:

@@ -7,7 +7,7 @@ from itertools import count
 
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.ids import new_id
-from headrace.core.messages.message import FRESH, Batch, Message, Stream, Trouble, UniqueKey, group_stream
+from headrace.core.messages.message import FRESH, Batch, Message, Stream, TrailEntry, UniqueKey, group_stream
 from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
@@ -25,7 +25,7 @@ from headrace.core.messages.outcome import (
     Verdict,
 )
 from headrace.core.records.record import JobStatus, WorkerInfo
-from headrace.core.records.traffic import Tally
+from headrace.core.records.traffic import TrafficCount
 from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule_record import advance, establish
 from headrace.core.store import CancelAnswer, DeadFilter, Renewal, Wanted
@@ -96,7 +96,7 @@ async def work(backend: StreamRouter) -> None:
     assert (await backend.read(TOPIC, BEGINNING, consumer="worker", limit=10, wait=0)).entries
     assert not (await backend.read(TOPIC, NEW, consumer="worker", limit=10, wait=0.01)).entries
     await backend.tend([ORDERED, PLAIN], limit=10)
-    await backend.tally([Tally(QUEUE, 1, 1, 1)])
+    await backend.tally([TrafficCount(QUEUE, 1, 1, 1)])
     await beat(backend, WORKER)
     await backend.prune(limit=100)
     await leave(backend, "worker", JOBS)
@@ -133,7 +133,7 @@ async def read(backend: StreamRouter) -> None:
 
 async def _work_off(backend: StreamRouter, source: Stream) -> None:
     """Every outcome that is left for what can be claimed from there."""
-    trouble = Trouble(1, "failed", "worker")
+    trouble = TrailEntry(1, "failed", "worker")
     outcomes: list[Outcome] = [
         Done(Kept(b"42", HOUR)),
         DONE,

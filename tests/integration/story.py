@@ -16,7 +16,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.stores import open_store
-from headrace.stores.redis.entries import Token
+from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.keys import GROUP
 from tests.routers import open_router
 from tests.waiting import wait_until
@@ -137,7 +137,7 @@ class Story:
 
     async def _run_out(self, ghost: Any, claim: Claim) -> None:
         """As if a lease had passed since."""
-        token = cast(Token, claim.token)
+        token = cast(EntryToken, claim.token)
         lane = ghost._store.queue(claim.stream).keys.lanes[token.lane - 1]
         idle = ("IDLE", round(2000 * LEASE), "JUSTID")
         await ghost._store.command("XCLAIM", lane, GROUP, "ghost", 0, token.entry, *idle)

@@ -19,8 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Envelope, Stream
-from headrace.engine.running.children.child_call import Delegation
-from headrace.engine.running.children.pool import Processes
+from headrace.engine.running.children.child_call import ChildCall
+from headrace.engine.running.children.pool import ChildPool
 from headrace.engine.running.children.process import ChildDied, ChildProcess, Status
 from headrace.engine.running.children.protocol import Raised, Returned
 from headrace.engine.running.run import Run
@@ -38,7 +38,7 @@ turns = st.integers(0, 4)
 class Errand:
     """A job that says in a file that it runs, and ends when another file is there. Its answer is its own."""
 
-    def __init__(self, pool: Processes, gate: Path) -> None:
+    def __init__(self, pool: ChildPool, gate: Path) -> None:
         registry, handler = program.app._registry, program.app._registry.handlers[program.wait_for.name]
         payload = program.app._jobs._declared[program.wait_for.name].encode((str(gate),), {})
         envelope = Envelope(1, gate.name, handler.name, 0, None, None, payload)
@@ -46,7 +46,7 @@ class Errand:
         claim = Claim(stream, gate.name, msgspec.msgpack.encode(envelope), None, 0)
         self.gate = gate
         self.began = False
-        self.call = Delegation(Run(claim, envelope, handler, (), {}), registry, self._begin)
+        self.call = ChildCall(Run(claim, envelope, handler, (), {}), registry, self._begin)
         self.task = asyncio.ensure_future(pool.run(self.call))
 
     def open_gate(self) -> None:
@@ -74,7 +74,7 @@ class Pool(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = Path(tempfile.mkdtemp())
-        self.pool = Processes(SIZE, freed=self._freed)
+        self.pool = ChildPool(SIZE, freed=self._freed)
         self.errands: list[Errand] = []
         self.to_cancel: Errand | None = None
         self.limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -246,7 +246,7 @@ def test_whatever_happens_every_job_ends_with_its_own_answer(examples: int) -> N
 
 
 async def test_a_job_is_not_given_to_a_child_that_ended_just_now(tmp_path: Path) -> None:
-    pool = Processes(1)
+    pool = ChildPool(1)
     first = Errand(pool, tmp_path / "first")
     first.open_gate()
     await first.task
@@ -262,7 +262,7 @@ async def test_a_job_is_not_given_to_a_child_that_ended_just_now(tmp_path: Path)
 
 async def test_a_start_that_nobody_waits_for_any_longer_costs_no_child(tmp_path: Path) -> None:
     failed: list[Exception] = []
-    pool = Processes(1, not_started=lambda error, delay: failed.append(error))
+    pool = ChildPool(1, not_started=lambda error, delay: failed.append(error))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
     try:

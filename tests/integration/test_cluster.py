@@ -23,7 +23,7 @@ from headrace.core.runtime.clock import SECOND
 from headrace.core.store import Renewal
 from headrace.stores.redis.client import cluster_nodes, connection
 from headrace.stores.redis.client.cluster_slots import slot_of
-from headrace.stores.redis.entries import Token
+from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.health.permissions import rules_for
 from headrace.stores.redis.intake import cluster_readers, reader
 from headrace.stores.redis.keys import GROUP
@@ -85,13 +85,13 @@ class Answers:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[str] = []
-        original = cluster_nodes.Nodes._is_to_be_sent_again
+        original = cluster_nodes.ClusterNodes._is_to_be_sent_again
 
-        def look(these: cluster_nodes.Nodes, errand: cluster_nodes.Errand) -> bool:
+        def look(these: cluster_nodes.ClusterNodes, errand: cluster_nodes.NodeRequest) -> bool:
             self.seen.append(str(errand.reply).partition(" ")[0])
             return original(these, errand)
 
-        monkeypatch.setattr(cluster_nodes.Nodes, "_is_to_be_sent_again", look)
+        monkeypatch.setattr(cluster_nodes.ClusterNodes, "_is_to_be_sent_again", look)
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ async def test_what_was_queued_unheard_is_found_by_the_next_look(
 ) -> None:
     """Also when another has looked meanwhile, who may not take it, and has left a name."""
     monkeypatch.setattr(cluster_readers, "LOOK", 0.2)
-    monkeypatch.setattr(cluster_readers.Readers, "ready", lambda *_: None)
+    monkeypatch.setattr(cluster_readers.ClusterReaders, "ready", lambda *_: None)
     source = Stream("queue", "work")
     await bench.backend.ensure(source, 15 * SECOND)
     waiting = asyncio.create_task(
@@ -549,7 +549,7 @@ async def claimed(bench: Bench, queue: str) -> Claim:
 
 async def untouched_for(bench: Bench, claim: Claim) -> float:
     """Seconds since it was claimed or renewed."""
-    store, token = bench.backend._store, cast(Token, claim.token)
+    store, token = bench.backend._store, cast(EntryToken, claim.token)
     lane = store.queue(claim.stream).keys.lanes[token.lane - 1]
     [row] = await store.command("XPENDING", lane, GROUP, token.entry, token.entry, 1)
     milliseconds: int = row[2]

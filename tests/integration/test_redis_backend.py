@@ -16,7 +16,7 @@ import pytest
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed
 from headrace.core.messages.claim import Report
 from headrace.core.messages.ids import new_id
-from headrace.core.messages.message import HIGH, Batch, Message, Stream, Trouble, UniqueKey
+from headrace.core.messages.message import HIGH, Batch, Message, Stream, TrailEntry, UniqueKey
 from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
@@ -30,19 +30,19 @@ from headrace.core.messages.outcome import (
     Settlement,
     Verdict,
 )
-from headrace.core.records.control import Order, PauseOrder
+from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.records.record import JobStatus, WorkerInfo
 from headrace.core.runtime.clock import SECOND
 from headrace.core.store import Answer, DeadFilter, Reclaimed, Recovery, Renewal, ReplayAnswer, Wanted
 from headrace.stores import open_store
 from headrace.stores.redis import scripts
 from headrace.stores.redis.client import connection
-from headrace.stores.redis.entries import Token
+from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.intake import reader
-from headrace.stores.redis.intake.reader import Reader
+from headrace.stores.redis.intake.reader import ClaimReader
 from headrace.stores.redis.keys import NORMAL_LANE, is_permanent
-from headrace.stores.redis.store import RedisBackend
-from headrace.stores.redis.verbs.looking import Seen, encode_seen
+from headrace.stores.redis.store import RedisStore
+from headrace.stores.redis.verbs.looking import WorkerEntry, encode_seen
 from headrace.testing.contract.heartbeats import beat, leave
 from tests.constellations import QUICKLY, text_of
 from tests.integration.proxy import Proxy
@@ -108,7 +108,7 @@ async def test_a_settlement_whose_reply_was_lost_may_be_repeated(far: Bench, pro
     done, failed, dead = await far.claim()
     settlements = [
         Settlement(done, Done(Kept(b"42", 60 * SECOND))),
-        Settlement(failed, Retry(failed.state.failed(Trouble(1, "failed", "worker")), 60 * SECOND)),
+        Settlement(failed, Retry(failed.state.failed(TrailEntry(1, "failed", "worker")), 60 * SECOND)),
         Settlement(dead, Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no"))),
     ]
     proxy.lose_reply(to=scripts.FINISH.digest)
@@ -245,7 +245,7 @@ async def _come_alone(bench: Bench) -> int:
 
 async def _read_for_nobody(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Messages that a blocking read brings after its caller was cancelled."""
-    monkeypatch.setattr(Reader, "_unblock", lambda self: None)
+    monkeypatch.setattr(ClaimReader, "_unblock", lambda self: None)
     waiting = asyncio.create_task(bench.claim(wait=LONG))
     await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     waiting.cancel()
@@ -278,7 +278,7 @@ async def test_what_a_read_took_whose_caller_is_gone_is_offered_again_when_its_a
     proxy.lose_reply(to=b"BLOCK")
     async with opened(redis_server.url, far.namespace) as near:
         await far.claim()
-        monkeypatch.setattr(Reader, "_unblock", lambda self: None)
+        monkeypatch.setattr(ClaimReader, "_unblock", lambda self: None)
         waiting = asyncio.create_task(far.claim(wait=LONG))
         await wait_until(lambda: far.is_blocked(), message="the claim blocks")
         waiting.cancel()
@@ -384,7 +384,7 @@ async def test_an_entry_that_a_new_group_hands_out_again_is_fenced(
     [first] = await bench.claim(consumer="first")
     _destroy_groups(bench, redis_server)
     [second] = await bench.claim(consumer="second")
-    assert cast(Token, first.token).entry == cast(Token, second.token).entry
+    assert cast(EntryToken, first.token).entry == cast(EntryToken, second.token).entry
     assert await bench.settle(Released(), first) == [Verdict.LOST]
     leases = bench.backend.lease_keeper()
     assert await leases.renew([first, second]) == [Renewal.LOST, Renewal.KEPT]
@@ -425,24 +425,24 @@ async def test_nobody_holds_the_key_of_a_message_whose_stream_was_deleted(
 
 
 async def test_nothing_is_heard_of_another_database(redis_server: Server) -> None:
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     namespace = new_id()
     other = redis_server.url.removesuffix("/0") + "/1"
     async with opened(redis_server.url, namespace) as here, opened(other, namespace) as there:
         here.backend.listen(heard.append)
         await here.backend.pause(STREAM, paused=True)
-        await wait_until(lambda: PauseOrder(STREAM, True) in heard, message="the subscription stands")
+        await wait_until(lambda: PauseNotice(STREAM, True) in heard, message="the subscription stands")
         await there.backend.pause(STREAM, paused=False)
         await here.backend.pause(STREAM, paused=True)
-        await wait_until(lambda: heard.count(PauseOrder(STREAM, True)) == 2, message="the last is heard")
-    assert PauseOrder(STREAM, False) not in heard
+        await wait_until(lambda: heard.count(PauseNotice(STREAM, True)) == 2, message="the last is heard")
+    assert PauseNotice(STREAM, False) not in heard
 
 
 # --- cut connections -------------------------------------------------------------------------------------
 
 
 async def test_cut_connections_are_made_again(bench: Bench, redis_server: Server) -> None:
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     bench.backend.listen(heard.append)
     await bench.add()
     [claim] = await bench.claim()
@@ -461,7 +461,7 @@ async def test_cut_connections_are_made_again(bench: Bench, redis_server: Server
 
     async def is_heard() -> bool:
         await bench.backend.pause(STREAM, paused=False)
-        return PauseOrder(STREAM, False) in heard
+        return PauseNotice(STREAM, False) in heard
 
     await wait_until(is_heard, message="orders are heard again")
 
@@ -570,7 +570,7 @@ async def test_what_a_worker_has_left_is_looked_at_until_its_lease_has_run_out(b
     for _ in range(2):  # nothing, then everything: nobody is gone yet
         await wait_until(has_turn)
     queues = tuple(source.name for source in sources)
-    seen = Seen(backend._store.now_us(), WorkerInfo("gone", "host", 1, 1, queues, 10))
+    seen = WorkerEntry(backend._store.now_us(), WorkerInfo("gone", "host", 1, 1, queues, 10))
     await backend._store.command("HSET", backend._store.keys.workers, "gone", encode_seen(seen))
     await wait_until(has_turn)
     assert await backend.prune(limit=10) == 1
@@ -625,7 +625,7 @@ async def test_out_of_memory_refuses_new_messages_but_lets_those_there_end(kind:
             [refused] = await bench.backend.append(bench.batch(Message(new_id(), "greet", b"")))
             assert (refused.verdict, "OOM" in refused.why) == ("full", True)
             assert await bench.settle(DONE, done) == [Verdict.KEPT]
-            retry = Retry(failed.state.failed(Trouble(1, "failed", "worker")), 1)
+            retry = Retry(failed.state.failed(TrailEntry(1, "failed", "worker")), 1)
             assert await bench.settle(retry, failed) == [Verdict.KEPT]
             buried = Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no"))
             assert await bench.settle(buried, dead) == [Verdict.KEPT]
@@ -772,7 +772,7 @@ async def test_nothing_of_a_job_is_left_without_a_time_to_live(bench: Bench) -> 
     await bench.settle(Done(Kept(b"42", SECOND)), kept)
     await bench.settle(Cancelled(SECOND), cancelled)
     await bench.settle(Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no")), dead)
-    await bench.settle(Retry(retried.state.failed(Trouble(1, "failed", "worker")), 60 * SECOND), retried)
+    await bench.settle(Retry(retried.state.failed(TrailEntry(1, "failed", "worker")), 60 * SECOND), retried)
     await bench.settle(Released(), told)
     await bench.backend.discard(STREAM, [dead.id])
     assert await bench.backend.purge(STREAM, mark_us=SECOND, limit=100) == 2
@@ -803,7 +803,7 @@ async def _is_watched(bench: Bench, id: str) -> bool:
 
 def _lanes(bench: Bench) -> list[bytes]:
     """Those that are in use."""
-    backend: RedisBackend = bench.backend
+    backend: RedisStore = bench.backend
     return [backend._store.queue(STREAM).keys.by_lane[NORMAL_LANE]]
 
 

@@ -15,11 +15,11 @@ from headrace import App, Job, JobStatus, NotDurable
 from headrace.core.errors import BackendUnavailable, Moved, NotConfirmed
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message
-from headrace.core.store import Backend
+from headrace.core.store import Store
 from headrace.stores import open_store
 from headrace.stores.redis import scripts
 from headrace.stores.redis.client.connection import Link
-from headrace.stores.redis.store import RedisBackend
+from headrace.stores.redis.store import RedisStore
 from headrace.stores.redis.verbs import append
 from tests.constellations import QUICKLY
 from tests.integration.proxy import Proxy
@@ -43,9 +43,9 @@ async def app(primary: Server) -> AsyncIterator[App]:
 
 
 @pytest.fixture
-async def backend(primary: Server) -> AsyncIterator[RedisBackend]:
+async def backend(primary: Server) -> AsyncIterator[RedisStore]:
     backend = open_store(primary.url, durability="replicated")
-    assert isinstance(backend, RedisBackend)
+    assert isinstance(backend, RedisStore)
     await backend.open()
     yield backend
     await backend.close()
@@ -141,7 +141,7 @@ async def test_as_many_replicas_confirm_it_as_the_server_demands(primary: Server
 
 
 async def test_what_one_server_has_taken_is_not_confirmed_by_the_next(
-    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
+    backend: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that is made anew may lead to a server that took over without the job."""
     run_all = backend._store.run_all
@@ -160,7 +160,7 @@ async def test_what_one_server_has_taken_is_not_confirmed_by_the_next(
 
 @pytest.mark.parametrize("when", ["while it is waited for", "before it is asked for"])
 async def test_a_server_that_becomes_a_replica_leaves_it_to_its_successor(
-    primary: Server, backend: RedisBackend, when: str, monkeypatch: pytest.MonkeyPatch
+    primary: Server, backend: RedisStore, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is told that it is not safe: the batch goes to whoever has taken over."""
     run_all = backend._store.run_all
@@ -200,7 +200,7 @@ def _replication(server: Server) -> bytes:
     return answer
 
 
-async def _confirms(backend: Backend, batch: Batch) -> bool:
+async def _confirms(backend: Store, batch: Batch) -> bool:
     try:
         await backend.append(batch)
     except NotConfirmed:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headrace.core.errors import BackendUnavailable
-from headrace.core.records.control import Order, PauseOrder
+from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.store import Renewal
 from headrace.stores.redis.client import connection
 from headrace.stores.redis.client.address import Address
@@ -53,7 +53,7 @@ async def seconds_until_refused(action: Awaitable[object]) -> float:
 async def test_every_kind_of_connection_notices_a_black_hole(
     far: Bench, proxy: Proxy, server: Server
 ) -> None:
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     far.backend.listen(heard.append)
     await far.add()
     held = await far.claim()
@@ -76,7 +76,7 @@ async def test_every_kind_of_connection_notices_a_black_hole(
     async def is_heard() -> bool:
         async with opened(server.url, far.namespace) as near:
             await near.backend.pause(STREAM, paused=True)
-        return PauseOrder(STREAM, True) in heard
+        return PauseNotice(STREAM, True) in heard
 
     await wait_until(is_heard, message="orders are heard again")
     assert (await far.backend.counts(STREAM)).running == 1
@@ -88,7 +88,7 @@ async def test_what_is_announced_while_a_sign_of_life_is_asked_for_is_heard(
     monkeypatch.setattr(announcements, "PULSE", 0.0)  # one after the other
     await far.backend.close()
     await far.backend.open()
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     far.backend.listen(heard.append)
     async with opened(server.url, far.namespace) as near:
         for number in range(200):

@@ -14,12 +14,12 @@ import pytest
 
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.ids import new_id
-from headrace.core.messages.message import Message, Trouble, UniqueKey
+from headrace.core.messages.message import Message, TrailEntry, UniqueKey
 from headrace.core.messages.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Retry, Verdict
-from headrace.core.records.control import Order, PauseOrder
+from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.records.record import JobStatus, WorkerInfo
 from headrace.core.schedules.schedule_record import establish
-from headrace.core.store import Backend, DeadFilter, Renewal
+from headrace.core.store import DeadFilter, Renewal, Store
 from headrace.stores import open_store
 from headrace.stores.redis import notices
 from headrace.stores.redis.health.permissions import rules_for
@@ -56,7 +56,7 @@ async def test_the_rights_that_are_asked_for_are_enough(redis_server: Server, us
 
 async def everything(bench: Bench) -> None:
     """Each verb that a worker, a producer or an administrator calls."""
-    backend, heard = bench.backend, list[Order]()
+    backend, heard = bench.backend, list[ControlMessage]()
     backend.listen(heard.append)
     await backend.append(
         bench.batch(
@@ -79,7 +79,7 @@ async def everything(bench: Bench) -> None:
     assert await bench.settle(DONE, done) == [Verdict.KEPT]
     assert await bench.settle(Done(Kept(b"42", HOUR)), kept) == [Verdict.KEPT]
     assert (await ended).result == b"42"
-    assert await bench.settle(Retry(failed.state.failed(Trouble(1, "failed", "worker")), 1), failed)
+    assert await bench.settle(Retry(failed.state.failed(TrailEntry(1, "failed", "worker")), 1), failed)
     assert await bench.settle(Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no")), dead)
     assert await backend.cancel(STREAM, told.id, mark_us=HOUR) == "told"
     assert [letter.id for letter in await backend.dead(STREAM, only=DeadFilter())] == [dead.id]
@@ -90,7 +90,7 @@ async def everything(bench: Bench) -> None:
     await beat(backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10))
     assert [worker.consumer for worker in await backend.workers()] == ["worker"]
     await backend.pause(STREAM, paused=True)
-    await wait_until(lambda: PauseOrder(STREAM, True) in heard)
+    await wait_until(lambda: PauseNotice(STREAM, True) in heard)
     await backend.pause(STREAM, paused=False)
     await backend.swap_schedules([establish(STREAM, "daily")])
     assert (await backend.counts(STREAM)).queued > 0
@@ -124,7 +124,7 @@ async def test_a_user_who_lacks_a_right_is_refused_with_its_name_and_the_remedy(
     assert "secret" not in str(caught.value)
 
 
-async def start_working(backend: Backend) -> None:
+async def start_working(backend: Store) -> None:
     """What a worker does first."""
     await backend.open()
     await backend.ensure(SOURCE, HOUR)

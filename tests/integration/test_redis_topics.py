@@ -19,7 +19,7 @@ from headrace.core.runtime.clock import SECOND
 from headrace.core.store import Answer, DeadFilter
 from headrace.core.topics.topic import BEGINNING, DRAWN_AHEAD, NEW, GroupRecord, Start
 from headrace.stores.redis import scripts
-from headrace.stores.redis.entries import Token
+from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.intake import drawing
 from headrace.stores.redis.keys import is_permanent
 from headrace.testing.contract.heartbeats import leave
@@ -376,7 +376,7 @@ async def test_a_token_from_before_a_removal_never_fits_again(events: Events) ->
     [lane] = [key for key in await events.keys() if key.endswith("/s:normal")]
     facts = await events.bench.command("XINFO", "STREAM", lane)
     last = dict(zip(facts[::2], facts[1::2], strict=True))[b"last-generated-id"]
-    assert int(last.split(b"-")[0]) > int(cast(Token, claim.token).entry.split(b"-")[0])
+    assert int(last.split(b"-")[0]) > int(cast(EntryToken, claim.token).entry.split(b"-")[0])
 
 
 async def test_nothing_but_what_stays_is_left(events: Events) -> None:

@@ -22,7 +22,7 @@ from headrace.core.runtime.clock import SECOND
 from headrace.core.store import LeaseKeeper, Renewal
 from headrace.stores import open_store
 from headrace.stores.redis.client import connection
-from headrace.stores.redis.store import RedisBackend
+from headrace.stores.redis.store import RedisStore
 from tests.constellations import MASTER, Watched
 from tests.integration.redis_bench import SOURCE, STREAM
 from tests.servers import HOST, Server, ServerError
@@ -48,9 +48,9 @@ def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]
 
 
 @pytest.fixture
-async def backend(watched: Watched) -> AsyncIterator[RedisBackend]:
+async def backend(watched: Watched) -> AsyncIterator[RedisStore]:
     backend = open_store(watched.url)
-    assert isinstance(backend, RedisBackend)
+    assert isinstance(backend, RedisStore)
     await backend.open()
     await backend.ensure(SOURCE, 15 * SECOND)
     yield backend
@@ -280,7 +280,7 @@ def registered(server: Server) -> int:
 
 
 async def test_a_stale_connection_is_told_readonly_and_made_anew(
-    watched: Watched, backend: RedisBackend
+    watched: Watched, backend: RedisStore
 ) -> None:
     await backend.append(batch())
     (claim,) = await backend.claim([SOURCE], consumer="worker", limit=1, suspects=1, wait=0)
@@ -300,7 +300,7 @@ async def test_a_stale_connection_is_told_readonly_and_made_anew(
 
 @pytest.mark.more
 async def test_a_primary_that_hangs_is_left_when_the_sentinels_say_so(
-    watched: Watched, backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
+    watched: Watched, backend: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await backend.append(batch())
     monkeypatch.setattr(connection, "REPLY_TIMEOUT", 50.0)  # nothing else ends a connection that hangs
@@ -335,7 +335,7 @@ async def check_that_a_sentinel_that_is_behind_is_not_believed(watched: Watched)
     replica = next(server for server in watched.data if server is not watched.primary())
     point(behind, replica)
     backend = open_store(watched.url)
-    assert isinstance(backend, RedisBackend)
+    assert isinstance(backend, RedisStore)
     with pytest.raises(BackendUnavailable, match="a slave answers there") as caught:
         await backend.open()
     assert caught.value.transient
@@ -379,7 +379,7 @@ def point(sentinel: Server, primary: Server) -> None:
     sentinel.command("SENTINEL", "MONITOR", MASTER, HOST, primary.port, 9)
 
 
-async def appended(backend: RedisBackend, batch: Batch) -> bool:
+async def appended(backend: RedisStore, batch: Batch) -> bool:
     try:
         await backend.append(batch)
     except BackendUnavailable:

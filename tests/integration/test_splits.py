@@ -15,7 +15,7 @@ import pytest
 
 from headrace.core.messages.outcome import DONE, Verdict
 from headrace.core.records.record import JobStatus
-from headrace.stores.redis.client.cluster_slots import Slots
+from headrace.stores.redis.client.cluster_slots import ClusterSlots
 from headrace.stores.redis.verbs import announcements
 from tests.constellations import MASTER, SILENCE, Cluster, Watched, follows, text_of
 from tests.network import Network
@@ -130,7 +130,7 @@ async def test_an_end_is_heard_of_also_by_who_listens_at_a_node_that_is_cut_off(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = next(server for server in cluster.servers[:3] if server is not cluster.owner_of(tag(STREAM.name)))
-    monkeypatch.setattr(Slots, "any_node", lambda slots, but: just((HOST, cluster.port_of(old))))
+    monkeypatch.setattr(ClusterSlots, "any_node", lambda slots, but: just((HOST, cluster.port_of(old))))
     async with opened(cluster.url, "headrace") as bench:
         monkeypatch.undo()
         listening = bench.backend._announcements

@@ -23,14 +23,14 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import DONE, Settlement, Verdict
-from headrace.core.records.control import Order, PauseOrder
+from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import Backend, Renewal
+from headrace.core.store import Renewal, Store
 from headrace.stores import open_store
 from headrace.stores.sqlite.connection import connection as connections
 from headrace.stores.sqlite.connection.connection import JOURNAL_SIZE_LIMIT
-from headrace.stores.sqlite.store import SqliteBackend
+from headrace.stores.sqlite.store import SqliteStore
 from tests.servers import missing
 from tests.waiting import wait_until
 
@@ -50,14 +50,14 @@ def message(size: int = 100) -> Message:
     return Message(new_id(), "greet", os.urandom(size))
 
 
-async def append(backend: Backend, size: int = 100) -> str:
+async def append(backend: Store, size: int = 100) -> str:
     (answer,) = await backend.append(batch(message(size)))
     assert answer.verdict == "accepted"
     return answer.id
 
 
 async def append_until_refused(
-    backend: Backend, size: int, at_once: int = 1
+    backend: Store, size: int, at_once: int = 1
 ) -> tuple[list[str], BackendUnavailable]:
     accepted: list[str] = []
     for _ in range(10_000):
@@ -69,11 +69,11 @@ async def append_until_refused(
     raise AssertionError("the disk never got full")
 
 
-async def claim(backend: Backend, limit: int = 10_000) -> list[Claim]:
+async def claim(backend: Store, limit: int = 10_000) -> list[Claim]:
     return await backend.claim([SOURCE], consumer="worker-1", limit=limit, suspects=1, wait=0)
 
 
-async def queued(backend: Backend) -> set[str]:
+async def queued(backend: Store) -> set[str]:
     ids: set[str] = set()
     cursor: str | None = None
     while True:
@@ -84,9 +84,9 @@ async def queued(backend: Backend) -> set[str]:
             return ids
 
 
-async def opened(path: Path) -> SqliteBackend:
+async def opened(path: Path) -> SqliteStore:
     backend = open_store(f"sqlite:///{path}")
-    assert isinstance(backend, SqliteBackend)
+    assert isinstance(backend, SqliteStore)
     await backend.open()
     await backend.ensure(SOURCE, LEASE_US)
     return backend
@@ -98,7 +98,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def backend(path: Path) -> AsyncIterator[SqliteBackend]:
+async def backend(path: Path) -> AsyncIterator[SqliteStore]:
     backend = await opened(path)
     yield backend
     await backend.close()
@@ -212,9 +212,7 @@ async def test_new_messages_do_not_use_what_is_kept_for_the_stored_ones(disk: Pa
     assert not (disk / "jobs.db-reserve").exists()
 
 
-async def test_a_file_that_may_not_grow_refuses_and_can_be_drained(
-    backend: SqliteBackend, path: Path
-) -> None:
+async def test_a_file_that_may_not_grow_refuses_and_can_be_drained(backend: SqliteStore, path: Path) -> None:
     await backend._write(lambda transaction: transaction.connection.run("PRAGMA max_page_count = 100"))
     accepted, error = await append_until_refused(backend, 5_000)
     assert "make room" in str(error)
@@ -226,7 +224,7 @@ async def test_a_file_that_may_not_grow_refuses_and_can_be_drained(
     await append(backend, 5_000)
 
 
-async def test_one_large_append_does_not_spoil_small_ones_when_it_is_full(backend: SqliteBackend) -> None:
+async def test_one_large_append_does_not_spoil_small_ones_when_it_is_full(backend: SqliteStore) -> None:
     await backend._write(lambda transaction: transaction.connection.run("PRAGMA max_page_count = 60"))
     large, small = batch(message(1_000_000)), Batch(STREAM, "another", 1, [message()])
     refused, taken = await asyncio.gather(
@@ -396,7 +394,7 @@ async def test_a_file_that_stays_locked_is_unavailable_for_writing_alone(
     await backend.close()
 
 
-async def test_a_renewal_does_not_wait_for_ever(backend: SqliteBackend, path: Path) -> None:
+async def test_a_renewal_does_not_wait_for_ever(backend: SqliteStore, path: Path) -> None:
     await append(backend)
     claims = await claim(backend)
     leases = backend.lease_keeper()
@@ -493,7 +491,7 @@ async def test_what_a_killed_process_acknowledged_is_there(path: Path, lines: in
 
 
 async def test_a_process_that_dies_with_the_write_lock_blocks_nobody(
-    backend: SqliteBackend, path: Path
+    backend: SqliteStore, path: Path
 ) -> None:
     first = await append(backend)
     holder = subprocess.Popen(
@@ -513,7 +511,7 @@ async def test_a_process_that_dies_with_the_write_lock_blocks_nobody(
 
 
 async def test_a_long_reader_holds_up_nobody_and_the_log_shrinks_when_it_is_gone(
-    backend: SqliteBackend, path: Path
+    backend: SqliteStore, path: Path
 ) -> None:
     log = path.with_name("jobs.db-wal")
     await append(backend)
@@ -541,7 +539,7 @@ def delete(path: Path) -> None:
         each.unlink()
 
 
-async def test_a_deleted_file_is_noticed_and_made_anew(backend: SqliteBackend, path: Path) -> None:
+async def test_a_deleted_file_is_noticed_and_made_anew(backend: SqliteStore, path: Path) -> None:
     await append(backend)
     (held,) = await claim(backend)
     leases = backend.lease_keeper()
@@ -561,7 +559,7 @@ async def test_a_deleted_file_is_noticed_and_made_anew(backend: SqliteBackend, p
     await leases.close()
 
 
-async def test_a_replaced_file_is_noticed_by_those_who_wait(backend: SqliteBackend, path: Path) -> None:
+async def test_a_replaced_file_is_noticed_by_those_who_wait(backend: SqliteStore, path: Path) -> None:
     waiting = asyncio.ensure_future(
         backend.claim([SOURCE], consumer="worker-1", limit=1, suspects=0, wait=50)
     )
@@ -593,8 +591,8 @@ asyncio.run(main())
 """
 
 
-async def test_what_another_process_does_is_noticed(backend: SqliteBackend, path: Path) -> None:
-    heard: list[Order] = []
+async def test_what_another_process_does_is_noticed(backend: SqliteStore, path: Path) -> None:
+    heard: list[ControlMessage] = []
     stop = backend.listen(heard.append)
     waiting = asyncio.ensure_future(
         backend.claim([SOURCE], consumer="worker-1", limit=1, suspects=0, wait=50)
@@ -604,7 +602,7 @@ async def test_what_another_process_does_is_noticed(backend: SqliteBackend, path
     await wait_until(lambda: len(heard) == 2)
     output, _ = process.communicate()
     assert [each.id for each in claims] == [output.decode().strip()]
-    assert heard == [PauseOrder(STREAM, paused=True), PauseOrder(STREAM, paused=False)]
+    assert heard == [PauseNotice(STREAM, paused=True), PauseNotice(STREAM, paused=False)]
     stop()
 
 
@@ -628,7 +626,7 @@ def test_a_forked_child_opens_the_store_for_itself(path: Path) -> None:
     assert is_sound(path)
 
 
-async def _in_the_child(backend: SqliteBackend, first: str) -> int:
+async def _in_the_child(backend: SqliteStore, first: str) -> int:
     """0: all is well. An assertion would run the parent's tests to their end here."""
     try:
         await backend.counts(STREAM)

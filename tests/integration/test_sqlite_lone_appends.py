@@ -17,9 +17,9 @@ from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import DONE, Settlement
 from headrace.core.runtime.clock import SECOND, SystemClock
-from headrace.core.store import Answer, Backend
+from headrace.core.store import Answer, Store
 from headrace.stores import open_store
-from headrace.stores.sqlite.store import SqliteBackend
+from headrace.stores.sqlite.store import SqliteStore
 from tests.waiting import wait_until
 
 STREAM = Stream("queue", "work")
@@ -72,7 +72,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def backend(disk: WatchedDisk, path: Path) -> AsyncIterator[Backend]:
+async def backend(disk: WatchedDisk, path: Path) -> AsyncIterator[Store]:
     backend = open_store(f"sqlite:///{path}")
     await backend.open()
     await backend.ensure(SOURCE, 30 * SECOND)
@@ -84,7 +84,7 @@ def batch() -> Batch:
     return Batch(STREAM, "producer", next(_numbers), [Message(new_id(), "greet", b"hello")])
 
 
-async def append_until_the_event_loop_writes(backend: Backend, disk: WatchedDisk) -> None:
+async def append_until_the_event_loop_writes(backend: Store, disk: WatchedDisk) -> None:
     async def written_here() -> bool:
         await backend.append(batch())
         return disk.synced_by == threading.get_ident()
@@ -92,12 +92,12 @@ async def append_until_the_event_loop_writes(backend: Backend, disk: WatchedDisk
     await wait_until(written_here)
 
 
-async def test_on_a_quick_disk_it_is_written_on_the_event_loop(backend: Backend, disk: WatchedDisk) -> None:
+async def test_on_a_quick_disk_it_is_written_on_the_event_loop(backend: Store, disk: WatchedDisk) -> None:
     await append_until_the_event_loop_writes(backend, disk)
 
 
 async def test_on_a_slow_disk_the_event_loop_does_not_wait(
-    backend: Backend, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
+    backend: Store, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await append_until_the_event_loop_writes(backend, disk)
     monkeypatch.setattr("headrace.stores.sqlite.threads.commit_times.SHORT", 0.05)
@@ -107,7 +107,7 @@ async def test_on_a_slow_disk_the_event_loop_does_not_wait(
     assert disk.synced_by != threading.get_ident()
 
 
-async def test_others_on_the_event_loop_have_a_turn_between_two(backend: Backend, disk: WatchedDisk) -> None:
+async def test_others_on_the_event_loop_have_a_turn_between_two(backend: Store, disk: WatchedDisk) -> None:
     await append_until_the_event_loop_writes(backend, disk)
     turns = 0
 
@@ -125,7 +125,7 @@ async def test_others_on_the_event_loop_have_a_turn_between_two(backend: Backend
 
 
 async def test_while_another_process_holds_the_lock_the_event_loop_goes_on(
-    backend: Backend, disk: WatchedDisk, path: Path
+    backend: Store, disk: WatchedDisk, path: Path
 ) -> None:
     await append_until_the_event_loop_writes(backend, disk)
     other = apsw.Connection(str(path))
@@ -140,7 +140,7 @@ async def test_while_another_process_holds_the_lock_the_event_loop_goes_on(
 
 
 async def test_a_commit_that_the_disk_did_not_confirm_may_be_repeated(
-    backend: Backend, disk: WatchedDisk
+    backend: Store, disk: WatchedDisk
 ) -> None:
     await append_until_the_event_loop_writes(backend, disk)
     lost = batch()
@@ -154,7 +154,7 @@ async def test_a_commit_that_the_disk_did_not_confirm_may_be_repeated(
     assert ids.count(lost.messages[0].id) == 1
 
 
-async def test_a_repeat_is_recognised_when_the_message_has_run(backend: Backend, disk: WatchedDisk) -> None:
+async def test_a_repeat_is_recognised_when_the_message_has_run(backend: Store, disk: WatchedDisk) -> None:
     await append_until_the_event_loop_writes(backend, disk)
     sent = batch()
     answers = await backend.append(sent)
@@ -181,7 +181,7 @@ class InterruptingClock(SystemClock):
 
 async def test_an_interrupted_one_holds_no_lock(disk: WatchedDisk, path: Path) -> None:
     clock = InterruptingClock()
-    backend = SqliteBackend(path, namespace="headrace", synchronous="FULL", clock=clock)
+    backend = SqliteStore(path, namespace="headrace", synchronous="FULL", clock=clock)
     await backend.open()
     await append_until_the_event_loop_writes(backend, disk)
     clock.armed = True

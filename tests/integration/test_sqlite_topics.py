@@ -14,7 +14,7 @@ import pytest
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Batch, Message, Stream, group_stream
-from headrace.core.store import Backend
+from headrace.core.store import Store
 from headrace.core.topics.topic import BEGINNING, NEW
 from headrace.stores import open_store
 from tests.integration.sqlite_member import ORDERED, PLAIN
@@ -48,7 +48,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def backend(url: str) -> AsyncIterator[Backend]:
+async def backend(url: str) -> AsyncIterator[Store]:
     backend = open_store(url)
     await backend.open()
     yield backend
@@ -74,7 +74,7 @@ def tell(publisher: subprocess.Popen[bytes]) -> None:
 
 
 async def test_a_claim_that_waits_notices_what_another_process_publishes(
-    backend: Backend, publisher: subprocess.Popen[bytes]
+    backend: Store, publisher: subprocess.Popen[bytes]
 ) -> None:
     await backend.join(PLAIN, BEGINNING)
     waiting = asyncio.ensure_future(backend.claim([PLAIN], consumer="worker-1", limit=9, suspects=1, wait=60))
@@ -84,7 +84,7 @@ async def test_a_claim_that_waits_notices_what_another_process_publishes(
 
 
 async def test_a_reader_that_waits_notices_what_another_process_publishes(
-    backend: Backend, publisher: subprocess.Popen[bytes]
+    backend: Store, publisher: subprocess.Popen[bytes]
 ) -> None:
     waiting = asyncio.ensure_future(backend.read(TOPIC, NEW, consumer="reader", limit=9, wait=60))
     await asyncio.sleep(0)
@@ -95,7 +95,7 @@ async def test_a_reader_that_waits_notices_what_another_process_publishes(
 
 
 async def test_a_group_that_is_gone_with_its_file_comes_back(
-    backend: Backend, tmp_path: Path, url: str
+    backend: Store, tmp_path: Path, url: str
 ) -> None:
     source = group_stream("orders", "billing")
     await backend.join(source, NEW)
@@ -127,7 +127,7 @@ def members(url: str, tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]
 
 
 async def test_every_group_sees_every_event_and_an_ordered_one_in_order_though_a_member_is_killed(
-    backend: Backend, members: list[subprocess.Popen[bytes]], tmp_path: Path
+    backend: Store, members: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
     keys = {f"e{number:04}": f"k{number % 20}" for number in range(1000)}
@@ -157,7 +157,7 @@ async def test_every_group_sees_every_event_and_an_ordered_one_in_order_though_a
 
 
 async def test_a_group_of_a_file_that_is_gone_comes_back_as_its_member_wants_it(
-    backend: Backend, tmp_path: Path
+    backend: Store, tmp_path: Path
 ) -> None:
     group = group_stream("orders", "billing")
     await backend.join(group, BEGINNING, ordered=True)

@@ -81,7 +81,7 @@ import msgspec
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import DeadReason, Failure, Settlement, Verdict
-from headrace.core.records.control import Order, Standing
+from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.findings import Examination
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import Counting
@@ -291,7 +291,7 @@ class Inspector(ABC):
         """Replace the body of a scheduled, retrying or dead message; False: it is none of these."""
 
 
-class Backend(Inspector, Scheduling, Topics, Counting, Examination):
+class Store(Inspector, Scheduling, Topics, Counting, Examination):
     """A store. One instance belongs to one app and one event loop; many instances share one store.
 
     `appends_at_once` is how many appends to a stream it pays to have under way, each of another producer: one
@@ -306,7 +306,7 @@ class Backend(Inspector, Scheduling, Topics, Counting, Examination):
         """The store in a few words for a person, without a password."""
 
     @abstractmethod
-    def twin(self) -> Backend:
+    def twin(self) -> Store:
         """The same store for another event loop, not opened yet: `open` and `close` of one do not concern the
         other. What was declared of streams holds for both."""
 
@@ -429,7 +429,7 @@ class Backend(Inspector, Scheduling, Topics, Counting, Examination):
         from these streams for one lease from now, by any process, so that the living renew first. The same
         holds after a restart of the store, and when its clock was set.
 
-        Each counts one crash more and is queued again with a `Trouble` in its trail: as returned work after
+        Each counts one crash more and is queued again with a `TrailEntry` in its trail: as returned work after
         its first crash, which any worker with room takes at once, later as a suspect. At `CRASH_LIMIT` it
         goes to the dead letters instead, without running. The scan keeps its place from call to call, so that
         none is starved.
@@ -447,7 +447,7 @@ class Backend(Inspector, Scheduling, Topics, Counting, Examination):
     @abstractmethod
     async def heartbeat(
         self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
-    ) -> Standing:
+    ) -> ControlState:
         """Announce a worker (remembered for a minute), and answer the orders of its streams as they stand.
         `readers` are the names under which it claims, each with its streams: the queues have one reader, and
         each group has its own.
@@ -456,9 +456,9 @@ class Backend(Inspector, Scheduling, Topics, Counting, Examination):
         answer is empty. Repeatable."""
 
     @abstractmethod
-    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
+    def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
         """Have `hear` called, on the event loop, for every order announced from now on by any process; the
-        answer ends it. An announcement may be missed when the store is away: then `MissedOrder` is heard once
+        answer ends it. An announcement may be missed when the store is away: then `MissedNotice` is heard once
         it is back, and `heartbeat` and `LeaseKeeper` say how things stand."""
 
     @abstractmethod
@@ -476,7 +476,7 @@ class Backend(Inspector, Scheduling, Topics, Counting, Examination):
         has expired is gone. Repeatable."""
 
 
-class PartitionedStore(Backend):
+class PartitionedStore(Store):
     """A store whose streams may have parts. Only queues and topics have a layout; the groups of a topic have
     its parts."""
 
@@ -487,7 +487,7 @@ class PartitionedStore(Backend):
     @abstractmethod
     async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
         """Store `new` if the layout is `expected`; answers what stands then. One step, announced as a
-        `LayoutOrder` when something changed. Repeatable: the second time finds what it wanted.
+        `LayoutNotice` when something changed. Repeatable: the second time finds what it wanted.
 
         A topic that was declared, joined or written to keeps `WHOLE`: then nothing changes.
 

@@ -14,7 +14,7 @@ from headrace.engine.intake.queue_reader import QueueReader, ReaderParts
 from headrace.engine.intake.served_streams import ServedStreams
 from headrace.engine.intake.subscriptions import Subscriptions
 from headrace.engine.intake.worker_readers import WorkerReaders
-from headrace.engine.running.children.pool import Processes
+from headrace.engine.running.children.pool import ChildPool
 from headrace.engine.running.executor import Executor
 from headrace.engine.running.failure import described
 from headrace.engine.running.injection.resources import Resources
@@ -43,7 +43,7 @@ from .control import ControlHandler
 from .emitter import Emitter
 from .options import WorkerOptions
 from .registry import Registry
-from .service import Part
+from .service import ServicePart
 from .streams import StreamRouter
 from .subscription import Subscription
 
@@ -83,11 +83,11 @@ class WorkerParts(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: Heartbeat
     control: ControlHandler
     #: What brings new work in. It stops first.
-    intake: tuple[Part, ...]
+    intake: tuple[ServicePart, ...]
     #: What runs claims and writes their outcomes. It stops last.
-    path: tuple[Part, ...]
+    path: tuple[ServicePart, ...]
     #: What every worker does at intervals beside its jobs.
-    duties: tuple[Part, ...]
+    duties: tuple[ServicePart, ...]
 
 
 def build(plan: WorkerPlan, store: StreamRouter) -> WorkerParts:
@@ -106,7 +106,7 @@ def build(plan: WorkerPlan, store: StreamRouter) -> WorkerParts:
     # Running.
     resources = _resources(plan)
     preparation = RunPreparation(registry, options, held=held, policy=policy, acks=acks, resources=resources)
-    processes = Processes(
+    processes = ChildPool(
         options.children,
         freed=readers.room,
         not_started=lambda error, delay: emitter.emit(ChildNotStarted(plan.id, described(error), delay)),
@@ -189,7 +189,7 @@ def build(plan: WorkerPlan, store: StreamRouter) -> WorkerParts:
         timings=schedule_runner.timings if plan.fires else (),
         emitter=emitter,
     )
-    duties: tuple[Part, ...] = (
+    duties: tuple[ServicePart, ...] = (
         lease_renewal,
         PrefetchReturn(slots, held, in_flight=in_flight, emitter=emitter),
         progress,
@@ -239,7 +239,7 @@ def _queue_readers(
     parts: ReaderParts,
     served: ServedStreams,
     readers: WorkerReaders,
-    processes: Processes,
+    processes: ChildPool,
 ) -> tuple[QueueReader, ...]:
     """The reader of jobs. A worker without queues has none."""
     if not served.queues:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from headrace.core.records.control import (
-    CancelOrder,
-    DueOrder,
-    LayoutOrder,
-    LeaseOrder,
-    MissedOrder,
-    Order,
-    PauseOrder,
-    ScheduleOrder,
+    CancelNotice,
+    ControlMessage,
+    DueNotice,
+    LayoutNotice,
+    LeaseNotice,
+    MissedNotice,
+    PauseNotice,
+    ScheduleNotice,
 )
 from headrace.engine.intake.worker_readers import WorkerReaders
 from headrace.engine.settling.claim_control import ClaimControl
@@ -35,22 +35,22 @@ class ControlHandler:
         self._promotion = promotion
         self._schedule_runner = schedule_runner
 
-    def handle(self, order: Order) -> None:
+    def handle(self, order: ControlMessage) -> None:
         match order:
-            case CancelOrder(stream=stream, id=id):
+            case CancelNotice(stream=stream, id=id):
                 self._claim_control.cancel(stream, id)
-            case PauseOrder(stream=stream, paused=True):
+            case PauseNotice(stream=stream, paused=True):
                 self._claim_control.handle_pauses(frozenset({stream}))
-            case PauseOrder():
+            case PauseNotice():
                 self._readers.look_again()
-            case DueOrder(stream=stream):
+            case DueNotice(stream=stream):
                 self._promotion.something_is_due(stream)
-            case LeaseOrder(stream=stream, lease_us=lease_us):
+            case LeaseNotice(stream=stream, lease_us=lease_us):
                 self._leases.changed({stream: lease_us})
-            case ScheduleOrder(stream=stream):
+            case ScheduleNotice(stream=stream):
                 self._schedule_runner.heed(stream)
-            case MissedOrder():
+            case MissedNotice():
                 self._promotion.something_is_due(None)
                 self._schedule_runner.heed(None)
-            case LayoutOrder():
+            case LayoutNotice():
                 pass  # the router above the store handles it

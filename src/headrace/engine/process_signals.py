@@ -52,7 +52,7 @@ class StopSignals:
         (self._first if self._count == 1 else self._second)()
 
 
-class _Fork(threading.local):
+class _ForkedSignals(threading.local):
     """Keeps signals from a forked child until it has let go of its parent's handlers and of the wake-up
     descriptor: a signal to the child would reach the parent's event loop."""
 
@@ -78,7 +78,7 @@ class _Fork(threading.local):
 
 
 if hasattr(os, "register_at_fork"):
-    _fork = _Fork()
+    _fork = _ForkedSignals()
     os.register_at_fork(before=_fork.before, after_in_parent=_fork.in_parent, after_in_child=_fork.in_child)
 
 

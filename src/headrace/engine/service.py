@@ -16,7 +16,7 @@ from .emitter import Emitter
 LONGEST_BACKOFF = 1.0
 
 
-class Part(Protocol):
+class ServicePart(Protocol):
     """A part of a worker that runs between its start and its stop."""
 
     def start(self) -> None: ...

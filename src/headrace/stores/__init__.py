@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.runtime.clock import Clock, SystemClock
-from headrace.core.store import Backend
+from headrace.core.store import Store
 
 #: Where jobs are kept when nothing else is said: in the working directory, durable.
 DEFAULT_URL = "sqlite:///headrace.db"
@@ -38,7 +38,7 @@ SCHEMES = {
 class Creator(Protocol):
     """What each backend module offers as `create`: checks URL and options, touches nothing yet."""
 
-    def __call__(self, url: str, *, namespace: str, durability: str, clock: Clock) -> Backend: ...
+    def __call__(self, url: str, *, namespace: str, durability: str, clock: Clock) -> Store: ...
 
 
 class BackendModule(Protocol):
@@ -54,13 +54,13 @@ def chosen_url(given: object) -> str:
     return url
 
 
-def chosen_store(url: str | None, store: object, *, namespace: str, durability: str, clock: Clock) -> Backend:
+def chosen_store(url: str | None, store: object, *, namespace: str, durability: str, clock: Clock) -> Store:
     """The store of an app: the one that it was given, or the one that its URL names, not yet connected."""
     if store is None:
         return open_store(chosen_url(url), namespace=namespace, durability=durability, clock=clock)
     if url is not None:
         raise ConfigurationError("give an app a URL or a store=, not both")
-    if not isinstance(store, Backend):
+    if not isinstance(store, Store):
         raise ConfigurationError(f"store= takes a store (see headrace.store), not {store!r}")
     for name, value, default in (
         ("namespace", namespace, DEFAULT_NAMESPACE),
@@ -73,7 +73,7 @@ def chosen_store(url: str | None, store: object, *, namespace: str, durability: 
 
 def open_store(
     url: str, *, namespace: str = "headrace", durability: str = "default", clock: Clock | None = None
-) -> Backend:
+) -> Store:
     """The store that `url` names, not yet connected; a `ConfigurationError` says what is wrong with it."""
     module = _module(url)
     return module.create(url, namespace=namespace, durability=durability, clock=clock or SystemClock())

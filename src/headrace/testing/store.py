@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import Dead, Done, Settlement, Verdict
-from headrace.core.records.control import DueOrder, ScheduleOrder
+from headrace.core.records.control import DueNotice, ScheduleNotice
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.rules.layout import Layout
 from headrace.core.runtime.clock import Clock
@@ -19,9 +19,9 @@ from headrace.core.store import Answer
 from headrace.core.topics.topic import BEGINNING, NEW, Reading, Start
 from headrace.engine.streams import StreamRouter
 from headrace.engine.subscription import Subscription
-from headrace.stores.memory.shared_state import Store
-from headrace.stores.memory.store import MemoryBackend
-from headrace.stores.memory.waiter import Bell
+from headrace.stores.memory.shared_state import SharedState
+from headrace.stores.memory.store import MemoryStore
+from headrace.stores.memory.waiter import Waiter
 
 T = TypeVar("T")
 
@@ -43,15 +43,15 @@ class Death(msgspec.Struct, frozen=True):
     outcome: Dead
 
 
-class KitStore(MemoryBackend):
+class KitStore(MemoryStore):
     def __init__(self, clock: Clock, subscriptions: Sequence[Subscription]) -> None:
-        super().__init__(Store(), name="test", clock=clock)
+        super().__init__(SharedState(), name="test", clock=clock)
         self._subscriptions = subscriptions
         self._seen: dict[Stream, int] = {}  # up to where the handlers of fan-outs have read
         self.appended: list[Appended] = []
         self.deaths: list[Death] = []
         self._succeeded: set[tuple[Stream, str]] = set()
-        self._bells: set[Bell[None]] = set()
+        self._bells: set[Waiter[None]] = set()
 
     async def append(self, batch: Batch) -> list[Answer]:
         if batch.stream.kind == "topic":
@@ -118,7 +118,7 @@ class KitStore(MemoryBackend):
 
     async def something_settled(self, timeout: float) -> None:
         """Wait until anything is settled, but no more than `timeout` seconds."""
-        bell: Bell[None] = Bell()
+        bell: Waiter[None] = Waiter()
         self._bells.add(bell)
         try:
             await bell.heard(timeout, otherwise=None)
@@ -149,8 +149,8 @@ class KitStore(MemoryBackend):
     def stir(self) -> None:
         with self._lock:
             for stream in list(self._store.shelves):
-                self._store.announce(DueOrder(stream))
-                self._store.announce(ScheduleOrder(stream))
+                self._store.announce(DueNotice(stream))
+                self._store.announce(ScheduleNotice(stream))
 
     def _remember(self, settlement: Settlement) -> None:
         claim, outcome = settlement.claim, settlement.outcome

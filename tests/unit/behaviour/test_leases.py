@@ -13,7 +13,7 @@ from headrace.core.rules.lease import Lease
 from headrace.core.runtime.clock import microseconds
 from headrace.core.store import LeaseKeeper
 from headrace.engine.upkeep.lease_renewal import BEATS
-from headrace.stores.memory.store import MemoryBackend
+from headrace.stores.memory.store import MemoryStore
 from tests.unit.behaviour.work import of, until
 from tests.waiting import wait_until
 
@@ -104,7 +104,7 @@ async def test_a_job_outlives_a_shorter_lease_and_runs_once(app: App) -> None:
             await wait_until(lambda: interval(first) == 0.3 / BEATS)
             # As if the longer lease had run out, so that the shorter one holds alone.
             store = app._home.backend.store
-            assert isinstance(store, MemoryBackend)
+            assert isinstance(store, MemoryStore)
             store._store.shelf(Stream("queue", "default")).lease = Lease(microseconds(0.3))
             began = asyncio.get_running_loop().time()
             await wait_until(lambda: asyncio.get_running_loop().time() > began + 1)

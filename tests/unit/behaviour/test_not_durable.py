@@ -11,11 +11,11 @@ from headrace.core.errors import NotConfirmed
 from headrace.core.messages.message import Batch
 from headrace.core.runtime.clock import SystemClock
 from headrace.core.store import Answer
-from headrace.stores.memory.shared_state import Store
-from headrace.stores.memory.store import MemoryBackend
+from headrace.stores.memory.shared_state import SharedState
+from headrace.stores.memory.store import MemoryStore
 
 
-class UnconfirmedStore(MemoryBackend):
+class UnconfirmedStore(MemoryStore):
     """Takes everything and confirms nothing."""
 
     async def append(self, batch: Batch) -> list[Answer]:
@@ -24,7 +24,7 @@ class UnconfirmedStore(MemoryBackend):
 
 @pytest.fixture
 async def app() -> AsyncIterator[App]:
-    app = App(store=UnconfirmedStore(Store(), name="test", clock=SystemClock()))
+    app = App(store=UnconfirmedStore(SharedState(), name="test", clock=SystemClock()))
     async with app:
         yield app
 

@@ -17,7 +17,7 @@ from headrace.core.messages.message import (
     Batch,
     Message,
     Stream,
-    Trouble,
+    TrailEntry,
     encode_envelope,
     group_stream,
 )
@@ -49,7 +49,7 @@ async def tamper(url: str, place: str) -> None:
         body = encode_envelope(_envelope(EVIL))
         await store.append(Batch(queue, "p", 1, [Message(LETTER, EVIL, body)]))
         [claim] = await store.claim([queue], consumer=EVIL, limit=1, suspects=0, wait=0)
-        state = FRESH.failed(Trouble(1, "failed", EVIL, EVIL))
+        state = FRESH.failed(TrailEntry(1, "failed", EVIL, EVIL))
         dead = Dead(state, DeadReason.INVALID, Failure(EVIL, EVIL, EVIL))
         await store.settle([Settlement(claim, dead)])
         await store.append(Batch(queue, "p", 2, [Message(JOB, EVIL, body, delay_us=10**9)]))

@@ -14,7 +14,7 @@ from headrace.core.messages.message import (
     TRAIL_LENGTH,
     Envelope,
     State,
-    Trouble,
+    TrailEntry,
     decode_envelope,
     decode_state,
     encode_envelope,
@@ -48,10 +48,10 @@ envelopes = st.builds(
     st.none() | overrides,
     st.binary(max_size=50),
 )
-troubles = st.builds(Trouble, times, whats, text, text)
+troubles = st.builds(TrailEntry, times, whats, text, text)
 states = st.builds(State, counts, counts, counts, times, st.lists(troubles, max_size=3).map(tuple))
 
-TROUBLE = Trouble(1, "failed", "worker-1", "no such row")
+TROUBLE = TrailEntry(1, "failed", "worker-1", "no such row")
 
 
 @given(envelopes)
@@ -94,14 +94,14 @@ def test_hand_backs_and_snoozes_spend_no_attempt(after: State) -> None:
 
 
 def test_the_first_time_a_task_was_unknown_is_remembered() -> None:
-    first = FRESH.unknown(Trouble(100, "unknown", "worker-1"))
-    assert first.unknown(Trouble(200, "unknown", "worker-2")).unknown_since_us == 100
+    first = FRESH.unknown(TrailEntry(100, "unknown", "worker-1"))
+    assert first.unknown(TrailEntry(200, "unknown", "worker-2")).unknown_since_us == 100
 
 
 def test_the_trail_keeps_the_latest_troubles() -> None:
     state = FRESH
     for number in range(TRAIL_LENGTH + 5):
-        state = state.failed(Trouble(number, "failed", "worker-1"))
+        state = state.failed(TrailEntry(number, "failed", "worker-1"))
     assert [trouble.at_us for trouble in state.trail] == list(range(5, TRAIL_LENGTH + 5))
     assert state.failures == TRAIL_LENGTH + 5
 

@@ -7,7 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace import JobStatus, Page
-from headrace.core.messages.message import ENVELOPE_VERSION, FRESH, Envelope, Stream, Trouble, encode_envelope
+from headrace.core.messages.message import (
+    ENVELOPE_VERSION,
+    FRESH,
+    Envelope,
+    Stream,
+    TrailEntry,
+    encode_envelope,
+)
 from headrace.core.messages.outcome import DeadReason, Failure
 from headrace.core.records.job_info import job_info
 from headrace.core.records.record import Record, moment
@@ -38,7 +45,7 @@ def test_stored_times_become_aware_datetimes() -> None:
 
 
 def test_the_info_of_a_running_job_counts_the_run_that_is_under_way() -> None:
-    state = FRESH.failed(Trouble(1, "failed", "worker-1", "ValueError: no"))
+    state = FRESH.failed(TrailEntry(1, "failed", "worker-1", "ValueError: no"))
     info = job_info(Record(STREAM, "id", JobStatus.RUNNING, state=state, claimed_us=5_000_000))
     assert (info.attempts, info.failures) == (2, 1)
     assert info.started_at == datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)

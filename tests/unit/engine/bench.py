@@ -19,7 +19,7 @@ from headrace.engine.intake.worker_readers import WorkerReaders
 from headrace.engine.options import WorkerOptions
 from headrace.engine.registry import Handler, Registry
 from headrace.engine.running.bundle import FinishedBundle
-from headrace.engine.running.children.pool import Processes
+from headrace.engine.running.children.pool import ChildPool
 from headrace.engine.running.executor import Executor
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.running.outcome_policy import OutcomePolicy
@@ -72,7 +72,7 @@ class Bench:
             preparation=preparation,
             policy=self.policy,
             held=self.held,
-            processes=Processes(1),
+            processes=ChildPool(1),
             options=self.options(concurrency),
             consumer="worker",
             emitter=self.emitter,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.messages.message import FRESH, Trouble, encode_state
+from headrace.core.messages.message import FRESH, TrailEntry, encode_state
 from headrace.core.messages.outcome import Failure
 from headrace.engine.running.failure import ERROR_LENGTH, TRACEBACK_LENGTH, failure_of
 
@@ -71,5 +71,5 @@ def test_an_error_that_cannot_say_what_it_is_has_a_message_all_the_same() -> Non
 @pytest.mark.parametrize("text", ["file \udcff.txt", "half \ud83d of a pair"])
 def test_characters_that_no_store_can_hold_are_replaced(text: str) -> None:
     failure = raised(ValueError(text))
-    encode_state(FRESH.failed(Trouble(1, "failed", "worker-1", failure.error + failure.traceback)))
+    encode_state(FRESH.failed(TrailEntry(1, "failed", "worker-1", failure.error + failure.traceback)))
     assert failure.error.startswith(text[:4])

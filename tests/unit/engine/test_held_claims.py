@@ -7,10 +7,10 @@ import time
 import pytest
 
 from headrace.core.messages.claim import Claim
-from headrace.core.messages.message import FRESH, State, Stream, Trouble
+from headrace.core.messages.message import FRESH, State, Stream, TrailEntry
 from headrace.engine.settling.held_claims import HeldClaims
 
-TROUBLE = Trouble(1, "crashed", "worker-1")
+TROUBLE = TrailEntry(1, "crashed", "worker-1")
 CRASHED = FRESH.crashed(TROUBLE)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace import signals
 from headrace.core.messages.claim import Claim
-from headrace.core.messages.message import FRESH, Stream, Trouble
+from headrace.core.messages.message import FRESH, Stream, TrailEntry
 from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
@@ -29,7 +29,7 @@ from headrace.engine.settling.settlement_signals import SettlementSignals
 CLAIM = Claim(Stream("queue", "mails"), "id", b"", 1, claimed_us=1)
 NAMES = ("id", "send", "mails")
 FAILURE = Failure("ValueError", "no", "Traceback…")
-FAILED = FRESH.failed(Trouble(1, "failed", "worker"))
+FAILED = FRESH.failed(TrailEntry(1, "failed", "worker"))
 
 Settled = Callable[..., list[signals.Signal]]
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headrace.core.messages.claim import Claim
-from headrace.core.messages.message import FRESH, Trouble, decode_envelope, encode_envelope
+from headrace.core.messages.message import FRESH, TrailEntry, decode_envelope, encode_envelope
 from headrace.core.messages.outcome import Done
 from headrace.core.messages.overrides import Overrides
 from headrace.engine.running import slots as slots_module
@@ -142,7 +142,7 @@ async def test_a_handler_that_suspends_beside_an_empty_buffer_proves_that_slots_
 async def test_suspects_go_before_what_is_buffered(bench: Bench) -> None:
     slots = make(bench, 1)
     innocent = await bench.claims(count=2)
-    trouble = Trouble(1, "crashed", "worker")
+    trouble = TrailEntry(1, "crashed", "worker")
     crashed = FRESH.crashed(trouble).crashed(trouble)
     suspect = Claim(SOURCE, "suspect", b"", 0, claimed_us=0, state=crashed)
     slots.put(innocent)

@@ -15,7 +15,7 @@ from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.connection.schema import bring_up_to_date
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.verbs.append import append
-from headrace.stores.sqlite.verbs.claim import Request, claim
+from headrace.stores.sqlite.verbs.claim import ClaimQuery, claim
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class SqliteFile:
     def claim(
         self, limit: int = 100, *, suspects: int = 1, turn: int = 1, source: Stream = SOURCE
     ) -> list[Claim]:
-        request = Request([source], "worker-1", limit, suspects, turn)
+        request = ClaimQuery([source], "worker-1", limit, suspects, turn)
         return self.transact(lambda transaction: claim(transaction, request))
 
     def close(self) -> None:

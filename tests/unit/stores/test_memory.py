@@ -15,9 +15,9 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import DONE, Done, Kept, Settlement
-from headrace.core.records.control import Order, PauseOrder
+from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import Backend
+from headrace.core.store import Store
 from headrace.stores import open_store
 from tests.waiting import wait_until
 
@@ -29,7 +29,7 @@ def batch(*messages: Message, number: int = 1, producer: str = "producer") -> Ba
     return Batch(STREAM, producer, number, list(messages))
 
 
-async def claim(backend: Backend, *, consumer: str = "worker-1", wait: float = 0) -> list[str]:
+async def claim(backend: Store, *, consumer: str = "worker-1", wait: float = 0) -> list[str]:
     claims = await backend.claim([SOURCE], consumer=consumer, limit=100, suspects=1, wait=wait)
     return [claim.id for claim in claims]
 
@@ -109,14 +109,14 @@ def test_a_waiter_in_another_thread_is_woken() -> None:
     assert record.result == b"42"
 
 
-async def _settle_one(backend: Backend) -> None:
+async def _settle_one(backend: Store) -> None:
     (held,) = await backend.claim([SOURCE], consumer="worker-1", limit=1, suspects=1, wait=0)
     await backend.settle([Settlement(held, Done(Kept(b"42", 60 * SECOND)))])
 
 
 def test_orders_are_heard_on_the_thread_of_the_listener() -> None:
     url = f"memory://{new_id()}"
-    heard: list[tuple[Order, int]] = []
+    heard: list[tuple[ControlMessage, int]] = []
     listening = threading.Event()
 
     async def listen() -> int:
@@ -131,7 +131,7 @@ def test_orders_are_heard_on_the_thread_of_the_listener() -> None:
         assert listening.wait(10)
         run(open_store(url).pause(STREAM, paused=True))
         thread = listener.result(10)
-    assert heard == [(PauseOrder(STREAM, True), thread)]
+    assert heard == [(PauseNotice(STREAM, True), thread)]
 
 
 def test_a_listener_whose_loop_is_closed_disturbs_nobody() -> None:
@@ -164,7 +164,7 @@ def test_threads_that_share_a_store_lose_nothing_and_do_nothing_twice() -> None:
     assert len(done) == len(set(done)) == threads_count * jobs
 
 
-async def _drain(backend: Backend, done: list[str]) -> None:
+async def _drain(backend: Store, done: list[str]) -> None:
     while ids := await claim(backend):
         done.extend(ids)
 

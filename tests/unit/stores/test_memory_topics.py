@@ -13,33 +13,33 @@ from headrace.core.messages.message import Batch, Message, Stream, group_stream
 from headrace.core.messages.outcome import DONE, Settlement
 from headrace.core.runtime.clock import MovableClock
 from headrace.core.topics.topic import BEGINNING, NEW, Start, TopicRules
-from headrace.stores.memory.shared_state import Store
-from headrace.stores.memory.store import MemoryBackend
-from headrace.stores.memory.streams.log import Log
+from headrace.stores.memory.shared_state import SharedState
+from headrace.stores.memory.store import MemoryStore
+from headrace.stores.memory.streams.log import TopicLog
 
 TOPIC = Stream("topic", "orders")
 BILLING = group_stream("orders", "billing")
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
+def store() -> SharedState:
+    return SharedState()
 
 
 @pytest.fixture
-async def backend(store: Store) -> AsyncIterator[MemoryBackend]:
-    backend = MemoryBackend(store, name="test", clock=MovableClock())
+async def backend(store: SharedState) -> AsyncIterator[MemoryStore]:
+    backend = MemoryStore(store, name="test", clock=MovableClock())
     yield backend
     await backend.close()
 
 
-async def publish(backend: MemoryBackend, number: int, *ids: str, key: str = "") -> None:
+async def publish(backend: MemoryStore, number: int, *ids: str, key: str = "") -> None:
     await backend.append(
         Batch(TOPIC, "producer", number, [Message(id, "placed", b"", key=key) for id in ids])
     )
 
 
-async def test_a_trimmed_event_is_forgotten(backend: MemoryBackend, store: Store) -> None:
+async def test_a_trimmed_event_is_forgotten(backend: MemoryStore, store: SharedState) -> None:
     await backend.arrange(TOPIC, TopicRules(max_length=1))
     await publish(backend, 1, "a", "b", "c")
     log = store.topic(TOPIC).log
@@ -47,7 +47,7 @@ async def test_a_trimmed_event_is_forgotten(backend: MemoryBackend, store: Store
     assert log.get("a") is None
 
 
-async def test_a_removed_group_is_a_name_and_nothing_more(backend: MemoryBackend, store: Store) -> None:
+async def test_a_removed_group_is_a_name_and_nothing_more(backend: MemoryStore, store: SharedState) -> None:
     await backend.join(BILLING, BEGINNING)
     await publish(backend, 1, "a", "b")
     await backend.claim([BILLING], consumer="worker", limit=1, suspects=1, wait=0)
@@ -58,7 +58,7 @@ async def test_a_removed_group_is_a_name_and_nothing_more(backend: MemoryBackend
 
 
 async def test_whoever_asks_for_a_removed_group_brings_nothing_back(
-    backend: MemoryBackend, store: Store
+    backend: MemoryStore, store: SharedState
 ) -> None:
     await backend.join(BILLING, BEGINNING)
     await publish(backend, 1, "a")
@@ -73,7 +73,7 @@ async def test_whoever_asks_for_a_removed_group_brings_nothing_back(
     assert store.topic(TOPIC).bells == set()
 
 
-async def test_readers_and_claims_leave_no_bell_behind(backend: MemoryBackend, store: Store) -> None:
+async def test_readers_and_claims_leave_no_bell_behind(backend: MemoryStore, store: SharedState) -> None:
     await backend.join(BILLING, NEW)
     await backend.read(TOPIC, 0, consumer="reader", limit=1, wait=0.001)
     waiting = [
@@ -89,7 +89,7 @@ async def test_readers_and_claims_leave_no_bell_behind(backend: MemoryBackend, s
     assert not any(backend._waiting.values())
 
 
-async def test_the_keys_of_an_ordered_group_are_forgotten(backend: MemoryBackend, store: Store) -> None:
+async def test_the_keys_of_an_ordered_group_are_forgotten(backend: MemoryStore, store: SharedState) -> None:
     await backend.join(BILLING, BEGINNING, ordered=True)
     for number, key in enumerate("abcabc"):
         await publish(backend, number + 1, f"{key}-{number}", key=key)
@@ -100,7 +100,7 @@ async def test_the_keys_of_an_ordered_group_are_forgotten(backend: MemoryBackend
     assert group.entries == {}
 
 
-async def test_groups_share_the_bytes_of_an_event(backend: MemoryBackend, store: Store) -> None:
+async def test_groups_share_the_bytes_of_an_event(backend: MemoryStore, store: SharedState) -> None:
     groups = [group_stream("orders", name) for name in ("billing", "mail")]
     for group in groups:
         await backend.join(group, BEGINNING)
@@ -111,7 +111,7 @@ async def test_groups_share_the_bytes_of_an_event(backend: MemoryBackend, store:
 
 
 def test_a_clock_that_is_set_back_does_not_confuse_the_log() -> None:
-    log = Log()
+    log = TopicLog()
     for time_us in (100, 50, 60, 200):
         log.add(Message(str(time_us), "placed", b""), 0, time_us)
     assert log.position(Start("time", time_us=100)) == 0
@@ -119,7 +119,7 @@ def test_a_clock_that_is_set_back_does_not_confuse_the_log() -> None:
 
 
 def test_an_id_that_was_written_twice_is_found_until_the_later_is_trimmed() -> None:
-    log = Log()
+    log = TopicLog()
     for _ in range(2):
         log.add(Message("a", "placed", b""), 0, 1)
     assert log.trim(1, 10) == 1

@@ -7,7 +7,7 @@ from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.stores import open_store
-from headrace.stores.redis.client.address import Address, Sentinels, Tls, parse_address
+from headrace.stores.redis.client.address import Address, SentinelAddresses, Tls, parse_address
 from headrace.stores.redis.faults import error_of
 from headrace.stores.redis.server_info import check_server
 
@@ -32,14 +32,14 @@ from headrace.stores.redis.server_info import check_server
                 username="anna",
                 password="secret",
                 database=2,
-                sentinels=Sentinels(
+                sentinels=SentinelAddresses(
                     (("one", 26379), ("two", 5), ("::1", 26379)), "jobs", username="eve", password="word"
                 ),
             ),
         ),
         (
             "rediss+sentinel://one/jobs",
-            Address("", tls=Tls(), sentinels=Sentinels((("one", 26379),), "jobs")),
+            Address("", tls=Tls(), sentinels=SentinelAddresses((("one", 26379),), "jobs")),
         ),
         ("redis+cluster://one:7000,two", Address("", nodes=(("one", 7000), ("two", 6379)))),
         ("valkeys+cluster://one", Address("", tls=Tls(), nodes=(("one", 6379),))),

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from headrace.core.messages.claim import Claim
-from headrace.core.messages.message import FRESH, Trouble
+from headrace.core.messages.message import FRESH, TrailEntry
 from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
@@ -33,7 +33,7 @@ from headrace.stores.sqlite.verbs import looking, steering, upkeep, workers
 from headrace.stores.sqlite.verbs.settle import MOST_BYTES, MOST_SETTLEMENTS, parts_of, settle
 from tests.unit.stores.sqlite_file import NAMESPACE, SOURCE, STREAM, SqliteFile, message
 
-FAILED = FRESH.failed(Trouble(1, "failed", "worker-1", "oops"))
+FAILED = FRESH.failed(TrailEntry(1, "failed", "worker-1", "oops"))
 FAILURE = Failure("ValueError", "oops")
 
 
@@ -80,7 +80,7 @@ def test_a_failure_that_cannot_be_read_does_not_hide_the_dead_letter(file: Sqlit
     file.append(message("bad"))
     settle_one(file, file.claim()[0], Dead(FAILED, DeadReason.EXHAUSTED, FAILURE))
     damage(file, "failure", "bad")
-    listing = looking.Listing(STREAM, None, 10)
+    listing = looking.RecordListing(STREAM, None, 10)
     (letter,) = looking.list_dead(file.connection, NAMESPACE, listing)
     assert (letter.id, letter.payload, letter.reason) == ("bad", b"hello", "exhausted")
 
@@ -89,7 +89,7 @@ def test_a_reason_of_a_newer_version_does_not_hide_the_dead_letter(file: SqliteF
     file.append(message("odd"))
     settle_one(file, file.claim()[0], Dead(FAILED, DeadReason.EXHAUSTED, FAILURE))
     file.connection.run("UPDATE headrace_messages SET reason = 'moonlight'")
-    (letter,) = looking.list_dead(file.connection, NAMESPACE, looking.Listing(STREAM, None, 10))
+    (letter,) = looking.list_dead(file.connection, NAMESPACE, looking.RecordListing(STREAM, None, 10))
     assert letter.reason == "moonlight"
     assert look(file, "odd") is JobStatus.DEAD
 

@@ -17,7 +17,7 @@ from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.connection.schema import SCRIPTS, bring_up_to_date
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.publish import publish
-from headrace.stores.sqlite.verbs.claim import Request, claim
+from headrace.stores.sqlite.verbs.claim import ClaimQuery, claim
 from headrace.stores.sqlite.verbs.looking import count
 from headrace.stores.sqlite.verbs.steering import read_lease
 
@@ -94,7 +94,7 @@ def test_a_file_from_before_topics_keeps_its_jobs_and_takes_events(connection: C
     transaction = Transaction(connection, namespace="n", now_us=8, waited_for=False)
     publish(transaction, Batch(Stream("topic", "t"), "producer", 1, [Message("e", "placed", b"")]))
     sources = [Stream("queue", "s"), group_stream("t", "g")]
-    claims = claim(transaction, Request(sources, "worker-1", 9, 1, 1))
+    claims = claim(transaction, ClaimQuery(sources, "worker-1", 9, 1, 1))
     transaction.finish()
     connection.commit()
     assert {claim.id for claim in claims} == {"job", "e"}

@@ -13,9 +13,9 @@ from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import Backend
+from headrace.core.store import Store
 from headrace.stores import open_store
-from headrace.stores.sqlite.store import SqliteBackend
+from headrace.stores.sqlite.store import SqliteStore
 from headrace.stores.sqlite.threads import inotify, reader
 from tests.waiting import wait_until
 
@@ -39,7 +39,7 @@ def few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "LOOK_EVERY", EVER)
 
 
-async def opened(path: Path) -> Backend:
+async def opened(path: Path) -> Store:
     backend = open_store(f"sqlite:///{path}")
     await backend.open()
     await backend.ensure(SOURCE, 30 * SECOND)
@@ -47,14 +47,14 @@ async def opened(path: Path) -> Backend:
 
 
 @pytest.fixture
-async def ours(path: Path) -> AsyncIterator[Backend]:
+async def ours(path: Path) -> AsyncIterator[Store]:
     backend = await opened(path)
     yield backend
     await backend.close()
 
 
 @pytest.fixture
-async def theirs(path: Path) -> AsyncIterator[Backend]:
+async def theirs(path: Path) -> AsyncIterator[Store]:
     """A second session on the file, as another process has it."""
     backend = await opened(path)
     yield backend
@@ -65,7 +65,7 @@ def batch(number: int = 1, stream: Stream = STREAM) -> Batch:
     return Batch(stream, "producer", number, [Message(new_id(), "greet", b"hello")])
 
 
-def claiming(backend: Backend, wait: float = EVER) -> asyncio.Task[list[str]]:
+def claiming(backend: Store, wait: float = EVER) -> asyncio.Task[list[str]]:
     async def claim() -> list[str]:
         claims = await backend.claim([SOURCE], consumer="worker", limit=10, suspects=1, wait=wait)
         return [claim.id for claim in claims]
@@ -75,9 +75,7 @@ def claiming(backend: Backend, wait: float = EVER) -> asyncio.Task[list[str]]:
 
 @linux
 @pytest.mark.usefixtures("few_looks")
-async def test_who_waits_for_a_message_is_woken_by_the_commit_of_another(
-    ours: Backend, theirs: Backend
-) -> None:
+async def test_who_waits_for_a_message_is_woken_by_the_commit_of_another(ours: Store, theirs: Store) -> None:
     for number in range(1, 6):
         waiting = claiming(ours)
         await until_it_waits(ours)
@@ -87,7 +85,7 @@ async def test_who_waits_for_a_message_is_woken_by_the_commit_of_another(
 
 @linux
 @pytest.mark.usefixtures("few_looks")
-async def test_who_waits_for_an_end_is_woken_by_the_commit_of_another(ours: Backend, theirs: Backend) -> None:
+async def test_who_waits_for_an_end_is_woken_by_the_commit_of_another(ours: Store, theirs: Store) -> None:
     [answer] = await theirs.append(batch())
     waiting = asyncio.create_task(ours.ended(STREAM, answer.id, EVER))
     await until_it_waits(ours)
@@ -99,7 +97,7 @@ async def test_who_waits_for_an_end_is_woken_by_the_commit_of_another(ours: Back
 
 @linux
 @pytest.mark.usefixtures("few_looks")
-async def test_many_commits_in_a_row_hide_none_from_who_waits(ours: Backend, theirs: Backend) -> None:
+async def test_many_commits_in_a_row_hide_none_from_who_waits(ours: Store, theirs: Store) -> None:
     waiting = claiming(ours)
     await until_it_waits(ours)
     for number in range(1, 51):
@@ -121,7 +119,7 @@ async def test_where_the_system_tells_nothing_looks_must_do(
 
 
 async def test_where_no_more_can_be_watched_looks_must_do(
-    ours: Backend, theirs: Backend, monkeypatch: pytest.MonkeyPatch
+    ours: Store, theirs: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: object) -> None:
         raise OSError(24, "too many open files")
@@ -152,7 +150,7 @@ async def test_whatever_lies_where_the_file_should_be_is_left_alone(path: Path, 
 
 @linux
 @pytest.mark.usefixtures("few_looks")
-async def test_one_file_under_two_names_is_one(path: Path, theirs: Backend) -> None:
+async def test_one_file_under_two_names_is_one(path: Path, theirs: Store) -> None:
     link = path.with_name("link.db")
     link.symlink_to(path)
     ours = await opened(link)
@@ -173,9 +171,9 @@ async def test_nothing_is_left_open(path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
-async def until_it_waits(backend: Backend) -> None:
+async def until_it_waits(backend: Store) -> None:
     """The look that goes before every wait is over: only a signal can end it."""
-    assert isinstance(backend, SqliteBackend)
+    assert isinstance(backend, SqliteStore)
     session = backend._session
     assert session is not None
     await wait_until(lambda: session._signals._armed and session.watch.is_anybody_waiting)

@@ -15,16 +15,16 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import DONE, Settlement, Verdict
-from headrace.core.records.control import Order, PauseOrder
+from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.records.record import WorkerInfo
 from headrace.core.runtime.clock import SECOND
 from headrace.stores import open_store
 from headrace.stores.sqlite.connection.connection import Connection
-from headrace.stores.sqlite.store import SqliteBackend
-from headrace.stores.sqlite.threads.fair_write_lock import Turnstile
+from headrace.stores.sqlite.store import SqliteStore
+from headrace.stores.sqlite.threads.fair_write_lock import FairWriteLock
 from headrace.stores.sqlite.threads.transaction import Transaction
-from headrace.stores.sqlite.threads.waiters import Listener
-from headrace.stores.sqlite.verbs.control import Announcement
+from headrace.stores.sqlite.threads.waiters import ControlListener
+from headrace.stores.sqlite.verbs.control import StoredNotice
 from headrace.testing.contract.heartbeats import beat
 from tests.waiting import wait_until, wait_until_sync
 
@@ -43,9 +43,9 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def backend(url: str) -> AsyncIterator[SqliteBackend]:
+async def backend(url: str) -> AsyncIterator[SqliteStore]:
     backend = open_store(url)
-    assert isinstance(backend, SqliteBackend)
+    assert isinstance(backend, SqliteStore)
     await backend.open()
     await backend.ensure(SOURCE, LEASE_US)
     yield backend
@@ -70,7 +70,7 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_what_gathers_during_one_commit_shares_the_next(
-    backend: SqliteBackend, commits: list[str]
+    backend: SqliteStore, commits: list[str]
 ) -> None:
     appends = [backend.append(batch(new_id(), producer=f"p{number}")) for number in range(200)]
     answers = await asyncio.gather(*appends)
@@ -79,12 +79,12 @@ async def test_what_gathers_during_one_commit_shares_the_next(
     assert (await backend.counts(STREAM)).queued == 200
 
 
-async def test_a_lone_verb_is_one_commit(backend: SqliteBackend, commits: list[str]) -> None:
+async def test_a_lone_verb_is_one_commit(backend: SqliteStore, commits: list[str]) -> None:
     await backend.append(batch("alone"))
     assert len(commits) == 1
 
 
-async def test_a_step_that_fails_does_not_spoil_those_beside_it(backend: SqliteBackend) -> None:
+async def test_a_step_that_fails_does_not_spoil_those_beside_it(backend: SqliteStore) -> None:
     def fail(transaction: Transaction) -> None:
         transaction.connection.run("DELETE FROM headrace_streams")
         raise ValueError("this one is wrong")
@@ -100,7 +100,7 @@ async def test_a_step_that_fails_does_not_spoil_those_beside_it(backend: SqliteB
     assert await backend.look(STREAM, "after")
 
 
-async def test_no_error_of_the_library_leaves_the_backend(backend: SqliteBackend) -> None:
+async def test_no_error_of_the_library_leaves_the_backend(backend: SqliteStore) -> None:
     with pytest.raises(BackendUnavailable, match="no such table"):
         await backend._write(lambda transaction: transaction.connection.run("SELECT * FROM nowhere"))
     with pytest.raises(BackendUnavailable, match="no such table"):
@@ -108,7 +108,7 @@ async def test_no_error_of_the_library_leaves_the_backend(backend: SqliteBackend
     await backend.append(batch("fine"))
 
 
-async def test_the_reader_cannot_write(backend: SqliteBackend) -> None:
+async def test_the_reader_cannot_write(backend: SqliteStore) -> None:
     with pytest.raises(BackendUnavailable):
         await backend._read(lambda connection: connection.run("DELETE FROM headrace_streams"))
 
@@ -117,7 +117,7 @@ async def test_the_reader_cannot_write(backend: SqliteBackend) -> None:
 
 
 async def test_what_must_not_be_lost_waits_for_the_disk_and_the_rest_does_not(
-    backend: SqliteBackend, commits: list[str]
+    backend: SqliteStore, commits: list[str]
 ) -> None:
     await backend.append(batch("job"))
     assert commits.pop() == "FULL"
@@ -143,7 +143,7 @@ async def test_a_relaxed_store_never_waits_for_the_disk(url: str, commits: list[
 
 
 async def test_a_verb_that_finds_nothing_to_do_does_not_lock_the_file(
-    backend: SqliteBackend, tmp_path: Path
+    backend: SqliteStore, tmp_path: Path
 ) -> None:
     writer = Connection(tmp_path / "jobs.db")
     writer.open()
@@ -203,8 +203,8 @@ async def test_opening_twice_at_once_opens_once(url: str) -> None:
     assert set(threading.enumerate()) == before
 
 
-async def test_an_order_of_a_newer_version_is_passed_over(backend: SqliteBackend) -> None:
-    heard: list[Order] = []
+async def test_an_order_of_a_newer_version_is_passed_over(backend: SqliteStore) -> None:
+    heard: list[ControlMessage] = []
     stop = backend.listen(heard.append)
 
     def announce(transaction: Transaction) -> None:
@@ -216,12 +216,12 @@ async def test_an_order_of_a_newer_version_is_passed_over(backend: SqliteBackend
 
     await backend._write(announce)
     await wait_until(lambda: heard)
-    assert heard == [PauseOrder(STREAM, paused=False)]
+    assert heard == [PauseNotice(STREAM, paused=False)]
     stop()
 
 
 async def test_a_listener_does_not_hear_later_what_was_announced_before_it_came(
-    backend: SqliteBackend, url: str, monkeypatch: pytest.MonkeyPatch
+    backend: SqliteStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = open_store(url)
     await other.open()
@@ -229,25 +229,25 @@ async def test_a_listener_does_not_hear_later_what_was_announced_before_it_came(
         backend.claim([SOURCE], consumer="worker-1", limit=1, suspects=0, wait=50)
     )
     await other.pause(STREAM, paused=True)
-    offered: list[Order] = []
-    tell = Listener.tell
+    offered: list[ControlMessage] = []
+    tell = ControlListener.tell
 
-    def note(listener: Listener, announcement: Announcement) -> None:
+    def note(listener: ControlListener, announcement: StoredNotice) -> None:
         tell(listener, announcement)
         offered.append(announcement.order)
 
-    monkeypatch.setattr(Listener, "tell", note)
+    monkeypatch.setattr(ControlListener, "tell", note)
     monkeypatch.setattr(
         "headrace.stores.sqlite.threads.waiters.NEWCOMER", 60.0
     )  # however busy the machine is
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = backend.listen(heard.append)
     await wait_until(lambda: offered, message="the reader comes to the pause")
     assert heard == []
     monkeypatch.setattr("headrace.stores.sqlite.threads.waiters.NEWCOMER", 0.0)
     await other.pause(STREAM, paused=False)
     await wait_until(lambda: heard)
-    assert heard == [PauseOrder(STREAM, paused=False)]
+    assert heard == [PauseNotice(STREAM, paused=False)]
     stop()
     backend.wake("worker-1")
     assert await waiting == []
@@ -260,7 +260,7 @@ async def test_a_closed_backend_says_that_it_is_not_open(url: str) -> None:
         await backend.counts(STREAM)
 
 
-async def test_whoever_waits_for_an_end_is_told_when_the_backend_closes(backend: SqliteBackend) -> None:
+async def test_whoever_waits_for_an_end_is_told_when_the_backend_closes(backend: SqliteStore) -> None:
     await backend.append(batch("job"))
     waiting = asyncio.ensure_future(backend.ended(STREAM, "job", None))
     await asyncio.sleep(0)
@@ -320,7 +320,7 @@ def test_an_app_used_from_loop_after_loop_leaves_no_threads(url: str) -> None:
 
 
 def test_who_comes_second_waits_at_the_turnstile(tmp_path: Path) -> None:
-    first, second = Turnstile(tmp_path / "jobs.db"), Turnstile(tmp_path / "jobs.db")
+    first, second = FairWriteLock(tmp_path / "jobs.db"), FairWriteLock(tmp_path / "jobs.db")
     assert first.enter()
     passed = threading.Event()
 
@@ -339,7 +339,7 @@ def test_who_comes_second_waits_at_the_turnstile(tmp_path: Path) -> None:
 
 
 def test_within_its_turn_a_writer_need_not_pass_again(tmp_path: Path) -> None:
-    turnstile = Turnstile(tmp_path / "jobs.db")
+    turnstile = FairWriteLock(tmp_path / "jobs.db")
     assert turnstile.enter()
     turnstile.leave()
     assert not turnstile.enter()
@@ -347,7 +347,7 @@ def test_within_its_turn_a_writer_need_not_pass_again(tmp_path: Path) -> None:
 
 
 def test_nobody_waits_where_there_can_be_no_turnstile(tmp_path: Path) -> None:
-    turnstile = Turnstile(tmp_path / "missing" / "jobs.db")
+    turnstile = FairWriteLock(tmp_path / "missing" / "jobs.db")
     assert turnstile.enter()
     turnstile.leave()
     turnstile.close()
@@ -355,7 +355,7 @@ def test_nobody_waits_where_there_can_be_no_turnstile(tmp_path: Path) -> None:
 
 def test_nobody_waits_for_ever_at_a_turnstile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.stores.sqlite.threads.fair_write_lock.PATIENCE", 0.01)
-    stuck, other = Turnstile(tmp_path / "jobs.db"), Turnstile(tmp_path / "jobs.db")
+    stuck, other = FairWriteLock(tmp_path / "jobs.db"), FairWriteLock(tmp_path / "jobs.db")
     assert stuck.enter()
     assert not other.enter()
     stuck.leave()

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
-from headrace.core.messages.message import FRESH, Batch, Message, Stream, Trouble, group_stream
+from headrace.core.messages.message import FRESH, Batch, Message, Stream, TrailEntry, group_stream
 from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
@@ -29,14 +29,14 @@ from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.topic import BEGINNING, NEW, PARKED_MOST, PARKED_OF_KEY, Start, TopicRules
 from headrace.stores import open_store
 from headrace.stores.sqlite.connection.connection import Connection
-from headrace.stores.sqlite.store import SqliteBackend
+from headrace.stores.sqlite.store import SqliteStore
 from headrace.stores.sqlite.threads.transaction import Transaction
-from headrace.stores.sqlite.threads.waiters import ReadBell
+from headrace.stores.sqlite.threads.waiters import ReadWaiter
 from headrace.stores.sqlite.topics import groups, log, retention, topic_records
 from headrace.stores.sqlite.topics.log import MOST_BYTES
 from headrace.stores.sqlite.topics.publish import publish
 from headrace.stores.sqlite.verbs import steering, upkeep
-from headrace.stores.sqlite.verbs.claim import Request, claim
+from headrace.stores.sqlite.verbs.claim import ClaimQuery, claim
 from headrace.stores.sqlite.verbs.settle import settle
 from tests.unit.stores.sqlite_file import NAMESPACE, SqliteFile
 from tests.waiting import wait_until
@@ -44,7 +44,7 @@ from tests.waiting import wait_until
 TOPIC = Stream("topic", "orders")
 GROUP = group_stream("orders", "billing")
 SOURCE = GROUP
-FAILED = FRESH.failed(Trouble(1, "failed", "worker-1", "oops"))
+FAILED = FRESH.failed(TrailEntry(1, "failed", "worker-1", "oops"))
 FAILURE = Failure("ValueError", "oops")
 
 
@@ -64,7 +64,7 @@ class Shop:
         self.file.transact(lambda transaction: publish(transaction, batch))
 
     def claim(self, limit: int = 100, *, suspects: int = 100) -> list[Claim]:
-        request = Request([SOURCE], "worker-1", limit, suspects, 1)
+        request = ClaimQuery([SOURCE], "worker-1", limit, suspects, 1)
         return self.file.transact(lambda transaction: claim(transaction, request))
 
     def claim_ids(self, limit: int = 100) -> list[str]:
@@ -277,7 +277,7 @@ def test_a_group_removed_in_the_transaction_that_filled_it_counts_nothing(shop: 
     shop.publish(event("e1"), event("e2"))
 
     def claim_and_remove(transaction: Transaction) -> None:
-        claim(transaction, Request([SOURCE], "worker-1", 1, 1, 1))
+        claim(transaction, ClaimQuery([SOURCE], "worker-1", 1, 1, 1))
         groups.remove(transaction, GROUP)
 
     shop.file.transact(claim_and_remove)
@@ -316,16 +316,16 @@ def test_a_position_that_was_trimmed_away_does_not_keep_a_claim_writing(shop: Sh
 
 
 @pytest.fixture
-async def backend(tmp_path: Path) -> AsyncIterator[SqliteBackend]:
+async def backend(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     backend = open_store(f"sqlite:///{tmp_path}/jobs.db")
-    assert isinstance(backend, SqliteBackend)
+    assert isinstance(backend, SqliteStore)
     await backend.open()
     yield backend
     await backend.close()
 
 
 async def test_a_group_that_has_drawn_everything_and_a_reader_do_not_lock_the_file(
-    backend: SqliteBackend, tmp_path: Path
+    backend: SqliteStore, tmp_path: Path
 ) -> None:
     await backend.join(GROUP, BEGINNING)
     await backend.append(Batch(TOPIC, "producer", 1, [event("e1"), event("e2", delay=3600)]))
@@ -345,11 +345,11 @@ async def test_a_group_that_has_drawn_everything_and_a_reader_do_not_lock_the_fi
     writer.close()
 
 
-async def test_a_closing_backend_lets_its_readers_go(backend: SqliteBackend) -> None:
+async def test_a_closing_backend_lets_its_readers_go(backend: SqliteStore) -> None:
     await backend.append(Batch(TOPIC, "producer", 1, [event("e1")]))
     reading = asyncio.ensure_future(backend.read(TOPIC, NEW, consumer="reader", limit=9, wait=60))
     bells = backend._use().watch._claims
-    await wait_until(lambda: [bell for bell in bells if isinstance(bell, ReadBell) and bell.position == 1])
+    await wait_until(lambda: [bell for bell in bells if isinstance(bell, ReadWaiter) and bell.position == 1])
     async with asyncio.timeout(10):
         await backend.close()
         assert ((await reading).entries, (await reading).position) == ((), 1)

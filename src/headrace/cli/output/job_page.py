@@ -17,7 +17,7 @@ from headrace.admin.place import place_of
 from headrace.app import App
 from headrace.core.errors import PayloadError, ResultError
 from headrace.core.messages.job_log import LogLine
-from headrace.core.messages.message import Trouble
+from headrace.core.messages.message import TrailEntry
 from headrace.core.records.job_info import JobInfo
 from headrace.core.records.record import JobStatus, moment
 from headrace.core.values.times import ago, span
@@ -77,7 +77,7 @@ def show_page(app: App, page: JobPage, *, as_json: bool) -> None:
             echo(f"\n{page.info.traceback.rstrip()}")
 
 
-def _trouble_document(trouble: Trouble) -> dict[str, Any]:
+def _trouble_document(trouble: TrailEntry) -> dict[str, Any]:
     return {
         "at": moment(trouble.at_us),
         "what": trouble.what,

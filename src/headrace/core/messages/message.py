@@ -142,7 +142,7 @@ class Batch(msgspec.Struct, frozen=True):
     limit: int | None = None
 
 
-class Trouble(msgspec.Struct, frozen=True, array_like=True):
+class TrailEntry(msgspec.Struct, frozen=True, array_like=True):
     """One thing that went wrong with a message, kept for its timeline."""
 
     at_us: MomentUs
@@ -162,7 +162,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     crashes: Count = 0
     releases: Count = 0
     unknown_since_us: MomentUs = 0
-    trail: tuple[Trouble, ...] = ()
+    trail: tuple[TrailEntry, ...] = ()
     log: JobLog = NO_LOG  # what its handler wrote, where the app keeps that
 
     @property
@@ -186,19 +186,19 @@ class State(msgspec.Struct, frozen=True, array_like=True):
         """Whether a message that waits in this state has come too late; 0: it never does."""
         return 0 < expires_us <= now_us and not self.begun
 
-    def failed(self, trouble: Trouble) -> State:
+    def failed(self, trouble: TrailEntry) -> State:
         return self._after(trouble, failures=self.failures + 1)
 
-    def crashed(self, trouble: Trouble) -> State:
+    def crashed(self, trouble: TrailEntry) -> State:
         return self._after(trouble, crashes=self.crashes + 1)
 
-    def released(self, trouble: Trouble | None = None) -> State:
+    def released(self, trouble: TrailEntry | None = None) -> State:
         return self._after(trouble, releases=self.releases + 1)
 
-    def snoozed(self, trouble: Trouble) -> State:
+    def snoozed(self, trouble: TrailEntry) -> State:
         return self._after(trouble)
 
-    def unknown(self, trouble: Trouble) -> State:
+    def unknown(self, trouble: TrailEntry) -> State:
         since = self.unknown_since_us or trouble.at_us
         return self._after(trouble, releases=self.releases + 1, unknown_since_us=since)
 
@@ -206,7 +206,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
         """With what a run of it wrote."""
         return msgspec.structs.replace(self, log=self.log.then(log, most)) if log is not NO_LOG else self
 
-    def _after(self, trouble: Trouble | None, **counts: int) -> State:
+    def _after(self, trouble: TrailEntry | None, **counts: int) -> State:
         trail = (*self.trail, trouble)[-TRAIL_LENGTH:] if trouble else self.trail
         return msgspec.structs.replace(self, trail=trail, **counts)
 

@@ -8,53 +8,55 @@ from headrace.core.messages.message import Stream
 from headrace.core.rules.layout import Layout
 
 
-class CancelOrder(msgspec.Struct, frozen=True):
+class CancelNotice(msgspec.Struct, frozen=True):
     """A message that someone runs is to be cancelled."""
 
     stream: Stream
     id: str
 
 
-class PauseOrder(msgspec.Struct, frozen=True):
+class PauseNotice(msgspec.Struct, frozen=True):
     """A stream was paused or resumed."""
 
     stream: Stream
     paused: bool
 
 
-class DueOrder(msgspec.Struct, frozen=True):
+class DueNotice(msgspec.Struct, frozen=True):
     """Something was scheduled that is due sooner than anything before it."""
 
     stream: Stream
 
 
-class ScheduleOrder(msgspec.Struct, frozen=True):
+class ScheduleNotice(msgspec.Struct, frozen=True):
     """A schedule of this stream was added, paused, resumed or removed."""
 
     stream: Stream
 
 
-class LeaseOrder(msgspec.Struct, frozen=True):
+class LeaseNotice(msgspec.Struct, frozen=True):
     """The lease of a stream was changed: whoever holds claims of it renews them by the new one."""
 
     stream: Stream
     lease_us: int
 
 
-class LayoutOrder(msgspec.Struct, frozen=True):
+class LayoutNotice(msgspec.Struct, frozen=True):
     """The layout of this stream was changed, or a change of it was proposed."""
 
     stream: Stream
 
 
-class MissedOrder(msgspec.Struct, frozen=True):
+class MissedNotice(msgspec.Struct, frozen=True):
     """Orders may have been missed, of whatever stream: what they were about should be looked at anew."""
 
 
-Order = CancelOrder | PauseOrder | DueOrder | LeaseOrder | ScheduleOrder | LayoutOrder | MissedOrder
+ControlMessage = (
+    CancelNotice | PauseNotice | DueNotice | LeaseNotice | ScheduleNotice | LayoutNotice | MissedNotice
+)
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ControlState(msgspec.Struct, frozen=True):
     """Orders as they stand now, of the queues that the worker named, or of some in turns where it named many;
     leases are in microseconds.
     They are for a worker that may have missed an announcement. `layouts` are of those queues of which the

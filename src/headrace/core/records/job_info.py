@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from headrace.core.messages.job_log import LogLine
-from headrace.core.messages.message import GIVEN_KEY, PRIORITIES, PriorityName, Trouble, decode_envelope
+from headrace.core.messages.message import GIVEN_KEY, PRIORITIES, PriorityName, TrailEntry, decode_envelope
 from headrace.core.runtime.clock import datetime_of
 from headrace.core.values.decoding import DECODE_ERRORS
 
@@ -50,7 +50,7 @@ class JobInfo(msgspec.Struct, frozen=True):
     traceback: str = ""
     reason: str = ""
     note: str = ""
-    trail: tuple[Trouble, ...] = ()
+    trail: tuple[TrailEntry, ...] = ()
     progress: JobProgress | None = None
     topic: str | None = None
     group: str | None = None

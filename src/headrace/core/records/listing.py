@@ -12,7 +12,7 @@ from headrace.core.errors import ConfigurationError
 from .record import JobStatus, Page, Record
 
 
-class Part(msgspec.Struct, frozen=True):
+class ListingPart(msgspec.Struct, frozen=True):
     """Messages of one status, or all that are over (None). `late`: only those that came to it after the
     listing began."""
 
@@ -31,27 +31,27 @@ OVER: Final = (JobStatus.SUCCEEDED, JobStatus.CANCELLED, JobStatus.EXPIRED)
 #: Running ones first. Whatever moves on between two pages moves to a part that is still to come, so that it
 #: may be listed twice, but is not missed: hence those that were queued or started meanwhile.
 PARTS: Final = (
-    Part("X", JobStatus.RUNNING),
-    Part("Q", JobStatus.QUEUED),
-    Part("R", JobStatus.RETRYING),
-    Part("S", JobStatus.SCHEDULED),
-    Part("q", JobStatus.QUEUED, late=True),
-    Part("x", JobStatus.RUNNING, late=True),
-    Part("D", JobStatus.DEAD),
-    Part("M", None),
+    ListingPart("X", JobStatus.RUNNING),
+    ListingPart("Q", JobStatus.QUEUED),
+    ListingPart("R", JobStatus.RETRYING),
+    ListingPart("S", JobStatus.SCHEDULED),
+    ListingPart("q", JobStatus.QUEUED, late=True),
+    ListingPart("x", JobStatus.RUNNING, late=True),
+    ListingPart("D", JobStatus.DEAD),
+    ListingPart("M", None),
 )
 
 #: Requests that are made for one page, however few of the messages fit.
 REQUESTS: Final = 30
 
 
-class Walk:
+class ListingWalk:
     """Goes through the parts for one page. `began` is when its first page was asked for, as the store counts
     time; 0: now."""
 
     def __init__(
         self,
-        parts: Iterable[Part],
+        parts: Iterable[ListingPart],
         cursor: str | None,
         limit: int,
         *,
@@ -77,7 +77,7 @@ class Walk:
         self._parts = self._parts[codes.index(code) :]
 
     @property
-    def part(self) -> Part | None:
+    def part(self) -> ListingPart | None:
         """What to read next; None: the page is full, or there is nothing more."""
         going = self._parts and self.room > 0 and self._requests < REQUESTS
         return self._parts[0] if going else None

@@ -20,7 +20,7 @@ KEPT_MINUTES: Final = 120
 MINUTE: Final = 60_000_000
 
 
-class Tally(msgspec.Struct, frozen=True):
+class TrafficCount(msgspec.Struct, frozen=True):
     """How many messages of a stream were done, failed (some of them to be tried again) and died."""
 
     stream: Stream
@@ -42,7 +42,7 @@ class Counting(ABC):
     """Two verbs."""
 
     @abstractmethod
-    async def tally(self, tallies: Sequence[Tally]) -> None:
+    async def tally(self, tallies: Sequence[TrafficCount]) -> None:
         """Add to the counts of the current minute, on the store's clock. A repeat counts twice, so whoever
         does not hear an answer lets it be."""
 

@@ -151,6 +151,6 @@ class Scheduling(ABC):
 
         A swap that is carried out makes its stream known. Its messages are appended although the stream is
         sealed, and whatever its limits are. A message whose id is known or whose unique key is held is left
-        out, as `append` would. `announce` is a `ScheduleOrder`. Repeatable: the second time finds another
+        out, as `append` would. `announce` is a `ScheduleNotice`. Repeatable: the second time finds another
         record.
         """

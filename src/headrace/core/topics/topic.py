@@ -128,7 +128,7 @@ class Reading(msgspec.Struct, frozen=True):
         return self.entries[0].number - 1 if self.entries else self.position
 
 
-class Tended(msgspec.Struct, frozen=True):
+class KeptTopics(msgspec.Struct, frozen=True):
     """What `tend` did. `more`: there is more to trim, call again. `holding`: live groups for whose sake
     events are kept that could go. `passed`: groups without a living member that hold up nothing any more.
     `disputed`: those of the named groups whose live members disagree about their order. `stalled`: those that
@@ -227,7 +227,7 @@ class Topics(ABC):
         seconds, or sooner when `wake` was called for this consumer. Nobody's position changes."""
 
     @abstractmethod
-    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         """Note that these groups have a living member, which wants the order that this process joined with.
         Trim their topics, at most `limit` events of each. A topic that is named itself is trimmed as well."""
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.engine.emitter import Emitter
-from headrace.engine.running.children.pool import Processes
+from headrace.engine.running.children.pool import ChildPool
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.running.slots import Slots
 from headrace.engine.service import Service
@@ -65,7 +65,7 @@ class QueueReader(WorkerReader):
         streams: Sequence[Stream],
         *,
         consumer: str,
-        processes: Processes | None = None,
+        processes: ChildPool | None = None,
     ) -> None:
         self.consumer = consumer
         self.streams = streams

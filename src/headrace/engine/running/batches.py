@@ -122,7 +122,7 @@ class _Handling:
         self.finished.append(FinishedRun(run.claim, outcome, run.envelope.task, seconds, failure, lost))
 
 
-class EventFailed(Exception):
+class SingleEventFailed(Exception):
     """A handler said so of one event of its list, with a text."""
 
 
@@ -134,4 +134,4 @@ def _mistake(value: object, count: int) -> Exception | None:
 
 
 def _error(given: BaseException | str) -> BaseException:
-    return given if isinstance(given, BaseException) else EventFailed(given)
+    return given if isinstance(given, BaseException) else SingleEventFailed(given)

@@ -18,8 +18,8 @@ from headrace.core.signals import JobStarted, ThreadOverdue
 from headrace.engine.emitter import Emitter
 from headrace.engine.options import WorkerOptions
 from headrace.engine.registry import Registry
-from headrace.engine.running.children.child_call import Delegation, EncodedResult, result_of
-from headrace.engine.running.children.pool import Processes
+from headrace.engine.running.children.child_call import ChildCall, EncodedResult, result_of
+from headrace.engine.running.children.pool import ChildPool
 from headrace.engine.running.injection.resources import Resources
 from headrace.engine.running.job_log.capture import capture
 from headrace.engine.settling.held_claims import HeldClaims
@@ -45,7 +45,7 @@ class Executor:
         preparation: RunPreparation,
         policy: OutcomePolicy,
         held: HeldClaims,
-        processes: Processes,
+        processes: ChildPool,
         options: WorkerOptions,
         consumer: str,
         emitter: Emitter,
@@ -290,7 +290,7 @@ class Executor:
     async def _in_process(self, run: Run, slot: Slot) -> EncodedResult:
         slot.suspended()
         self._deadlines.pause(run)  # until the function begins in the child
-        call = Delegation(run, self._registry, self._begin_timeout)
+        call = ChildCall(run, self._registry, self._begin_timeout)
         run.children += (call,)
         run.delegated = True
         try:

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.directives import RetryLater, Snooze, Unrecoverable
 from headrace.core.messages.job_log import NO_LOG, JobLog
-from headrace.core.messages.message import Trouble
+from headrace.core.messages.message import TrailEntry
 from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
@@ -181,8 +181,8 @@ class OutcomePolicy:
             return Kept(None, microseconds(ttl), note)
         return Kept(encoded, microseconds(ttl))
 
-    def _trouble(self, claim: Claim, what: str, text: str = "") -> Trouble:
-        return Trouble(self._clock_us(claim), what, self._worker, text[:TRAIL_TEXT])  # type: ignore[arg-type]
+    def _trouble(self, claim: Claim, what: str, text: str = "") -> TrailEntry:
+        return TrailEntry(self._clock_us(claim), what, self._worker, text[:TRAIL_TEXT])  # type: ignore[arg-type]
 
 
 def _checked(error: RetryLater | Snooze) -> BaseException:

@@ -6,7 +6,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import Dead, Done
-from headrace.core.records.traffic import Tally
+from headrace.core.records.traffic import TrafficCount
 from headrace.engine.emitter import Emitter
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.service import Service
@@ -66,6 +66,6 @@ class TrafficCounter:
 
     async def _write(self) -> None:
         counts, self._counts, self._stream = self._counts, {}, None
-        tallies = [Tally(stream, *numbers) for stream, numbers in counts.items() if any(numbers)]
+        tallies = [TrafficCount(stream, *numbers) for stream, numbers in counts.items() if any(numbers)]
         if tallies:
             await self._backend.tally(tallies)

@@ -11,7 +11,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
 from headrace.core.rules.layout import Layout, generation_of, parts_of, whole_stream
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import Backend
+from headrace.core.store import Store
 
 from .layouts import KnownLayouts
 
@@ -25,7 +25,7 @@ EVERY: Final = 300.0
 class Forgetting:
     """Removes generations that are over from layouts, and their parts from the store."""
 
-    def __init__(self, store: Backend, layouts: KnownLayouts) -> None:
+    def __init__(self, store: Store, layouts: KnownLayouts) -> None:
         self._store = store
         self._layouts = layouts
         self._looked_at: float | None = None

@@ -16,7 +16,7 @@ import msgspec
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.message import Stream
 from headrace.core.rules.layout import SEALED, WHOLE, Layout
-from headrace.core.store import Backend, PartitionedStore
+from headrace.core.store import PartitionedStore, Store
 
 from .routing import Plan, plan_of, sealed_parts
 
@@ -43,7 +43,7 @@ async def _as_it_is(stream: Stream, layout: Layout) -> Layout:
 class StoredLayouts:
     """The layouts in a store. In a store without parts every stream is whole."""
 
-    def __init__(self, store: Backend) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     def demand(self) -> PartitionedStore:
@@ -75,7 +75,7 @@ class KnownLayouts:
     `whole` are the streams that are known to have no parts. One look into it is all that parts cost them.
     """
 
-    def __init__(self, store: Backend, changed: Callable[[Stream], None]) -> None:
+    def __init__(self, store: Store, changed: Callable[[Stream], None]) -> None:
         self.stored = StoredLayouts(store)
         self._changed = changed
         self._first_use: FirstUse = _as_it_is
@@ -237,5 +237,5 @@ def base_of(stream: Stream) -> Stream:
 class Routed:
     """What all verbs of the router need."""
 
-    store: Backend
+    store: Store
     _layouts: KnownLayouts

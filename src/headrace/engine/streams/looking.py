@@ -10,7 +10,7 @@ from headrace.core.errors import after_a_part
 from headrace.core.messages.message import Stream
 from headrace.core.records.findings import Finding
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.records.traffic import Tally, TrafficRecord
+from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.rules.layout import parts_of, whole_stream
 from headrace.core.store import PURGED_MARKS, CancelAnswer, DeadFilter, ReplayAnswer, Wanted
 
@@ -144,7 +144,7 @@ class LookingVerbs(Routed):
     async def examine(self) -> list[Finding]:
         return await self.store.examine()
 
-    async def tally(self, tallies: Sequence[Tally]) -> None:
+    async def tally(self, tallies: Sequence[TrafficCount]) -> None:
         await self.store.tally(tallies)
 
     async def traffic(self, minutes: int) -> list[TrafficRecord]:

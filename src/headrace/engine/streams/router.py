@@ -18,10 +18,10 @@ from headrace.core.errors import HeadraceError, Moved, NotConfirmed
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
-from headrace.core.records.control import LayoutOrder, Order, Standing
+from headrace.core.records.control import ControlMessage, ControlState, LayoutNotice
 from headrace.core.records.record import WorkerInfo
 from headrace.core.rules.layout import Layout, whole_stream
-from headrace.core.store import Answer, Backend, LeaseKeeper, Promoted, Reclaimed
+from headrace.core.store import Answer, LeaseKeeper, Promoted, Reclaimed, Store
 
 from .forgetting import Forgetting
 from .layouts import RECENT, KnownLayouts, base_of
@@ -54,7 +54,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
     the cost is one look into a set.
     """
 
-    def __init__(self, store: Backend) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         self.appends_at_once = store.appends_at_once
         self._layouts = KnownLayouts(store, changed=self._layout_changed)
@@ -210,7 +210,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
 
     async def heartbeat(
         self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
-    ) -> Standing:
+    ) -> ControlState:
         readers = {consumer: await self._with_parts(streams) for consumer, streams in readers.items()}
         if leaving:
             self._consumers.difference_update(readers)
@@ -232,9 +232,9 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
         parts = list(await self._sources(streams))
         return list(dict.fromkeys((*streams, *parts)))
 
-    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
-        def hear_of_whole(order: Order) -> None:
-            if isinstance(order, LayoutOrder):
+    def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
+        def hear_of_whole(order: ControlMessage) -> None:
+            if isinstance(order, LayoutNotice):
                 self._refresh_soon(order.stream)
             elif (whole := order_of_whole(order)) is not None:
                 hear(whole)

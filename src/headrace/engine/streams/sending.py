@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.core.errors import BackendUnavailable, Moved, NotConfirmed
 from headrace.core.messages.message import Batch, Stream
-from headrace.core.store import Answer, Backend, Wanted
+from headrace.core.store import Answer, Store, Wanted
 
 from .layouts import KnownLayouts
 from .routing import Plan, spread
@@ -23,7 +23,7 @@ from .splitting import Splitting
 UNANSWERED_MOST = 10_000
 
 
-class Sending:
+class SendState:
     """A batch, the answers so far, and what is still to be sent where."""
 
     def __init__(self, batch: Batch) -> None:
@@ -48,7 +48,7 @@ class Sender:
 
     def __init__(
         self,
-        store: Backend,
+        store: Store,
         layouts: KnownLayouts,
         splitting: Splitting,
         ask_again: Callable[[Stream], None],
@@ -58,7 +58,7 @@ class Sender:
         self._splitting = splitting
         self._ask_again = ask_again
         #: What was not answered: when the batch of this number comes again it goes the same way.
-        self._pending: dict[tuple[Stream, str], Sending] = {}
+        self._pending: dict[tuple[Stream, str], SendState] = {}
         #: The numbers of those that were sent to a whole stream.
         self._sent_to_whole: dict[tuple[Stream, str], int] = {}
 
@@ -80,15 +80,15 @@ class Sender:
         if len(self._sent_to_whole) > UNANSWERED_MOST:
             del self._sent_to_whole[next(iter(self._sent_to_whole))]
 
-    async def _planned(self, batch: Batch) -> Sending:
+    async def _planned(self, batch: Batch) -> SendState:
         plan = await self._layouts.trusted_plan(batch.stream)
         if plan is None:
             return _to_one(batch)
-        sending = Sending(batch)
+        sending = SendState(batch)
         await self._route(sending, plan)
         return sending
 
-    async def _send(self, sending: Sending) -> list[Answer]:
+    async def _send(self, sending: SendState) -> list[Answer]:
         batch = sending.batch
         try:
             await self._carry_out(sending)
@@ -105,12 +105,12 @@ class Sender:
             raise NotConfirmed(str(sending.undurable), answers=answers)
         return answers
 
-    def _remember(self, sending: Sending) -> None:
+    def _remember(self, sending: SendState) -> None:
         self._pending[sending.batch.stream, sending.batch.producer] = sending
 
     # --- one round ---------------------------------------------------------------------------------------
 
-    async def _carry_out(self, sending: Sending) -> None:
+    async def _carry_out(self, sending: SendState) -> None:
         """Send all that is to be sent, and wait for every answer: only then anything is sent elsewhere."""
         parts = list(sending.todo)
         if len(parts) == 1:
@@ -123,7 +123,7 @@ class Sender:
             if isinstance(outcome, BaseException):
                 raise outcome
 
-    async def _carry_to(self, sending: Sending, part: Stream) -> None:
+    async def _carry_to(self, sending: SendState, part: Stream) -> None:
         batch, indices = sending.batch, sending.todo[part]
         messages = [batch.messages[index] for index in indices]
         try:
@@ -136,7 +136,7 @@ class Sender:
             sending.undurable, answers = error, error.answers
         sending.answered(part, answers)
 
-    async def _newer_plan(self, sending: Sending) -> Plan:
+    async def _newer_plan(self, sending: SendState) -> Plan:
         """The layout that has come after the one that was sealed, or comes now."""
         stream = sending.batch.stream
         layout = await self._layouts.refresh(stream)
@@ -153,14 +153,14 @@ class Sender:
 
     # --- where to ----------------------------------------------------------------------------------------
 
-    async def _route(self, sending: Sending, plan: Plan) -> None:
+    async def _route(self, sending: SendState, plan: Plan) -> None:
         """Find a part for all that is not answered."""
         sending.generation = plan.layout.current.number
         await self._leave_out_duplicates(sending, plan)
         messages = sending.batch.messages
         sending.todo = spread(plan.stream, plan.layout.current, messages, sending.unanswered)
 
-    async def _leave_out_duplicates(self, sending: Sending, plan: Plan) -> None:
+    async def _leave_out_duplicates(self, sending: SendState, plan: Plan) -> None:
         """Of those that can be known already: whether an older generation has them. It takes nothing new, so
         what it does not have by now it will never have."""
         messages = sending.batch.messages
@@ -181,14 +181,14 @@ class Sender:
                     sending.answers[index] = Answer(holder, "duplicate")
 
 
-def _to_one(batch: Batch) -> Sending:
+def _to_one(batch: Batch) -> SendState:
     """All of it goes to the stream itself."""
-    sending = Sending(batch)
+    sending = SendState(batch)
     sending.todo[batch.stream] = list(range(len(batch.messages)))
     return sending
 
 
-def _partly_answered(batch: Batch, moved: Moved) -> Sending:
-    sending = Sending(batch)
+def _partly_answered(batch: Batch, moved: Moved) -> SendState:
+    sending = SendState(batch)
     sending.answers, sending.undurable = list(moved.answers), moved.undurable
     return sending

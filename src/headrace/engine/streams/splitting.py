@@ -19,7 +19,7 @@ from headrace.core.rules.layout import (
     layout_of_topic,
     parts_of,
 )
-from headrace.core.store import Backend
+from headrace.core.store import Store
 
 from .layouts import KnownLayouts
 
@@ -29,7 +29,7 @@ log = logging.getLogger("headrace")
 class Splitting:
     """Changes layouts."""
 
-    def __init__(self, store: Backend, layouts: KnownLayouts) -> None:
+    def __init__(self, store: Store, layouts: KnownLayouts) -> None:
         self._store = store
         self._layouts = layouts
         self._stored = layouts.stored
@@ -108,7 +108,7 @@ class Splitting:
 class Declarations:
     """How many parts the code wants for a stream. It counts for a stream that was not used yet."""
 
-    def __init__(self, store: Backend, splitting: Splitting) -> None:
+    def __init__(self, store: Store, splitting: Splitting) -> None:
         self._store = store
         self._splitting = splitting
         self.parts: dict[Stream, int] = {}

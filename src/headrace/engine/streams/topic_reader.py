@@ -12,7 +12,7 @@ from itertools import islice
 from time import monotonic
 
 from headrace.core.messages.message import Stream
-from headrace.core.store import Backend
+from headrace.core.store import Store
 from headrace.core.topics.position import Position, TopicReading
 from headrace.core.topics.topic import LogEntry, Reading, Start
 
@@ -20,7 +20,7 @@ from headrace.core.topics.topic import LogEntry, Reading, Start
 class TopicReader:
     """For all consumers of a process. Each waits in every part under a name of its own."""
 
-    def __init__(self, store: Backend) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._woken: set[str] = set()
         self._waiting: dict[str, list[str]] = {}

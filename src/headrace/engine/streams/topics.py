@@ -18,10 +18,10 @@ from headrace.core.topics.position import Position, TopicReading
 from headrace.core.topics.topic import (
     BEGINNING,
     NEW,
+    KeptTopics,
     LogEntry,
     Reading,
     Start,
-    Tended,
     TopicRecord,
     TopicRules,
 )
@@ -160,7 +160,7 @@ class TopicVerbs(Routed):
             if any(each.stream.group == group.group for each in record.groups)
         }
 
-    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         plans = [(group, await self._layouts.plan(group)) for group in groups]
         streams = [part for group, plan in plans for part in (plan.parts if plan else (group,))]
         tended = await self.store.tend(streams, limit=limit)

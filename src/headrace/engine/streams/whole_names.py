@@ -8,35 +8,35 @@ import msgspec
 
 from headrace.core.messages.message import Stream, group_stream
 from headrace.core.records.control import (
-    CancelOrder,
-    DueOrder,
-    LayoutOrder,
-    LeaseOrder,
-    MissedOrder,
-    Order,
-    PauseOrder,
-    ScheduleOrder,
-    Standing,
+    CancelNotice,
+    ControlMessage,
+    ControlState,
+    DueNotice,
+    LayoutNotice,
+    LeaseNotice,
+    MissedNotice,
+    PauseNotice,
+    ScheduleNotice,
 )
 from headrace.core.records.record import Counts, DeadLetter, Record, WorkerInfo
 from headrace.core.rules.layout import whole_stream
 from headrace.core.store import Promoted, Reclaimed, Recovery
-from headrace.core.topics.topic import GroupRecord, Tended, TopicRecord
+from headrace.core.topics.topic import GroupRecord, KeptTopics, TopicRecord
 
 
-def order_of_whole(order: Order) -> Order | None:
+def order_of_whole(order: ControlMessage) -> ControlMessage | None:
     """None: an order of its own says it of the whole stream, or it concerns the router alone."""
-    if isinstance(order, MissedOrder):
+    if isinstance(order, MissedNotice):
         return order
     whole = whole_stream(order.stream)
     if whole == order.stream:
-        return None if isinstance(order, LayoutOrder) else order
+        return None if isinstance(order, LayoutNotice) else order
     match order:
-        case CancelOrder(id=id):
-            return CancelOrder(whole, id)
-        case DueOrder():
-            return DueOrder(whole)
-        case LayoutOrder() | LeaseOrder() | PauseOrder() | ScheduleOrder():
+        case CancelNotice(id=id):
+            return CancelNotice(whole, id)
+        case DueNotice():
+            return DueNotice(whole)
+        case LayoutNotice() | LeaseNotice() | PauseNotice() | ScheduleNotice():
             return None
 
 
@@ -59,9 +59,9 @@ def _recovery(recovery: Recovery) -> Recovery:
     return msgspec.structs.replace(recovery, stream=source)
 
 
-def standing_of_whole(standing: Standing) -> Standing:
+def standing_of_whole(standing: ControlState) -> ControlState:
     """A stream is paused, and has its lease, where it is whole; its parts follow."""
-    return Standing(
+    return ControlState(
         paused=frozenset(stream for stream in standing.paused if whole_stream(stream) is stream),
         leases={stream: us for stream, us in standing.leases.items() if whole_stream(stream) is stream},
     )
@@ -147,10 +147,10 @@ def merged_group(group: Stream, parts: Sequence[GroupRecord]) -> GroupRecord:
     )
 
 
-def merged_tended(tended: Tended, logical: Callable[[Stream], Stream]) -> Tended:
+def merged_tended(tended: KeptTopics, logical: Callable[[Stream], Stream]) -> KeptTopics:
     """With the groups of parts named as the groups that they are of, each once."""
     holding = tuple(dict.fromkeys(map(logical, tended.holding)))
-    return Tended(
+    return KeptTopics(
         tended.trimmed,
         tended.more,
         holding,

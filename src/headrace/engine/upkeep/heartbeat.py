@@ -8,7 +8,7 @@ import time
 from itertools import islice
 
 from headrace.core.errors import BackendUnavailable
-from headrace.core.records.control import Standing
+from headrace.core.records.control import ControlState
 from headrace.core.records.record import RunningJob, WorkerInfo
 from headrace.core.runtime.clock import SECOND
 from headrace.engine.emitter import Emitter
@@ -75,7 +75,7 @@ class Heartbeat:
         self._leases.changed(standing.leases)
         return BEAT_EVERY * random.uniform(0.9, 1.1)
 
-    async def _send(self, *, leaving: bool = False) -> Standing:
+    async def _send(self, *, leaving: bool = False) -> ControlState:
         readers = {self._worker: list(self._served.queues)} | {
             reader.consumer: list(reader.streams) for reader in self._readers if reader.streams
         }

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.core.messages.message import Stream
 from headrace.core.signals import GroupPassed, GroupStalled, OrderDisputed, TopicHeld
-from headrace.core.topics.topic import Tended
+from headrace.core.topics.topic import KeptTopics
 from headrace.engine.emitter import Emitter
 from headrace.engine.intake.served_streams import ServedStreams
 from headrace.engine.service import Service
@@ -47,7 +47,7 @@ class TopicKeeping:
         self._announce(tended)
         return None if tended.more else KEEP_EVERY * random.uniform(0.8, 1.2)
 
-    def _announce(self, tended: Tended) -> None:
+    def _announce(self, tended: KeptTopics) -> None:
         """Once for each group, until it is otherwise."""
         found = {
             TopicHeld: tended.holding,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.runtime.clock import Clock
-from headrace.core.store import Backend
+from headrace.core.store import Store
 from headrace.core.values.names import PATTERN
 
-from .shared_state import Store, shared_store
-from .store import MemoryBackend
+from .shared_state import SharedState, shared_store
+from .store import MemoryStore
 
 
-def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Backend:
+def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Store:
     """`memory://` is a store of this backend alone, `memory://name` one that the process shares."""
     name = url.removeprefix("memory://")
     if name and not PATTERN.fullmatch(name):
@@ -23,5 +23,5 @@ def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Backen
         raise ConfigurationError(
             f"durability {durability!r} is not to be had in memory: leave it at 'default'"
         )
-    store = shared_store(namespace, name) if name else Store()
-    return MemoryBackend(store, name=name, clock=clock)
+    store = shared_store(namespace, name) if name else SharedState()
+    return MemoryStore(store, name=name, clock=clock)

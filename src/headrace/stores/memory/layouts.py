@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from headrace.core.messages.message import Stream
-from headrace.core.records.control import LayoutOrder
+from headrace.core.records.control import LayoutNotice
 from headrace.core.rules.layout import WHOLE, Layout
 
-from .shared_state import Store
+from .shared_state import SharedState
 
 
 class MemoryLayouts:
-    _store: Store
+    _store: SharedState
 
     async def layout(self, stream: Stream) -> Layout:
         with self._store.lock:
@@ -23,7 +23,7 @@ class MemoryLayouts:
                 return stored
             self._store.layouts[stream] = new
             self._store.shelf(stream).sealed = new.sealed
-            self._store.announce(LayoutOrder(stream))
+            self._store.announce(LayoutNotice(stream))
             return new
 
     def _is_fixed(self, stream: Stream, stored: Layout) -> bool:

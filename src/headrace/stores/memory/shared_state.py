@@ -15,20 +15,20 @@ import msgspec
 from headrace.core.messages.claim import Claim, size_of
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import Settlement, Verdict
-from headrace.core.records.control import Order, ScheduleOrder, Standing
+from headrace.core.records.control import ControlMessage, ControlState, ScheduleNotice
 from headrace.core.records.record import WORKER_TTL_US, WorkerInfo
 from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
 from headrace.core.rules.layout import Layout
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped
 from headrace.core.store import CLAIM_BYTES, Promoted, Reclaimed, Recovery
-from headrace.core.topics.topic import Start, Tended
-from headrace.stores.memory.streams.group_state import GroupShelf
+from headrace.core.topics.topic import KeptTopics, Start
+from headrace.stores.memory.streams.group_state import GroupState
 from headrace.stores.memory.streams.lanes import BOTTOM_UP, CHILD, RETURNED, SUSPECT, TOP_DOWN
-from headrace.stores.memory.streams.stream_state import Shelf
-from headrace.stores.memory.streams.topic_state import TopicShelf
+from headrace.stores.memory.streams.stream_state import StreamState
+from headrace.stores.memory.streams.topic_state import TopicState
 
-from .traffic import Traffic
-from .waiter import Bell
+from .traffic import TrafficByMinute
+from .waiter import Waiter
 
 
 class ClaimLimits(msgspec.Struct, frozen=True):
@@ -45,13 +45,13 @@ class ClaimLimits(msgspec.Struct, frozen=True):
         return (RETURNED, *(BOTTOM_UP if is_from_bottom(self.turn) else TOP_DOWN))
 
 
-class _Fork:
+class _ForkedStores:
     """A child process gets every store between two steps, and with a lock that is free."""
 
     def __init__(self) -> None:
-        self.stores: weakref.WeakSet[Store] = weakref.WeakSet()
+        self.stores: weakref.WeakSet[SharedState] = weakref.WeakSet()
         self._turn = threading.Lock()
-        self._held: list[Store] = []
+        self._held: list[SharedState] = []
 
     def before(self) -> None:
         self._turn.acquire()
@@ -66,25 +66,25 @@ class _Fork:
         self._turn.release()
 
 
-_fork = _Fork()
+_fork = _ForkedStores()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_fork.before, after_in_parent=_fork.after, after_in_child=_fork.after)
 
 
-class Seen(msgspec.Struct, frozen=True):
+class AnnouncedWorker(msgspec.Struct, frozen=True):
     worker: WorkerInfo
     until_us: int
 
 
-class Listener:
+class MemoryListener:
     """A function that hears orders on its own loop until it is silenced."""
 
-    def __init__(self, hear: Callable[[Order], None]) -> None:
-        self._hear: Callable[[Order], None] | None = hear
+    def __init__(self, hear: Callable[[ControlMessage], None]) -> None:
+        self._hear: Callable[[ControlMessage], None] | None = hear
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    def tell(self, order: Order) -> None:
+    def tell(self, order: ControlMessage) -> None:
         same_thread = threading.get_ident() == self._thread
         call = self._loop.call_soon if same_thread else self._loop.call_soon_threadsafe
         try:
@@ -95,26 +95,26 @@ class Listener:
     def silence(self) -> None:
         self._hear = None
 
-    def _heard(self, order: Order) -> None:
+    def _heard(self, order: ControlMessage) -> None:
         if self._hear is not None:
             self._hear(order)
 
 
-class Store:
+class SharedState:
     """Whoever calls a method holds `lock`: one acquisition serves a whole batch."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.shelves: dict[Stream, Shelf] = {}
+        self.shelves: dict[Stream, StreamState] = {}
         self.layouts: dict[Stream, Layout] = {}
-        self.listeners: set[Listener] = set()
-        self.traffic = Traffic()
+        self.listeners: set[MemoryListener] = set()
+        self.traffic = TrafficByMinute()
         #: One for all, so that a group which is removed and joined again gives out no token twice.
         self._numbers = count(1)
-        self._workers: OrderedDict[str, Seen] = OrderedDict()  # the longest silent first
+        self._workers: OrderedDict[str, AnnouncedWorker] = OrderedDict()  # the longest silent first
         _fork.stores.add(self)
 
-    def shelf(self, stream: Stream) -> Shelf:
+    def shelf(self, stream: Stream) -> StreamState:
         """The shelf of a stream, made when it is first asked for."""
         shelf = self.shelves.get(stream)
         if shelf is None:
@@ -124,24 +124,24 @@ class Store:
                 self.shelves[stream] = shelf
         return shelf
 
-    def _new_shelf(self, stream: Stream) -> Shelf:
+    def _new_shelf(self, stream: Stream) -> StreamState:
         match stream.kind:
             case "queue":
-                return Shelf(stream, self.announce, self._numbers)
+                return StreamState(stream, self.announce, self._numbers)
             case "topic":
-                return TopicShelf(stream, self.announce, self._numbers)
+                return TopicState(stream, self.announce, self._numbers)
             case "group":
-                return GroupShelf(stream, self.announce, self._numbers, self.topic(stream))
+                return GroupState(stream, self.announce, self._numbers, self.topic(stream))
 
     def _was_removed(self, stream: Stream) -> bool:
         return stream.kind == "group" and stream.group in self.topic(stream).removed
 
-    def bells(self, stream: Stream) -> set[Bell[None]]:
+    def bells(self, stream: Stream) -> set[Waiter[None]]:
         """Those of a stream. Whoever claims for a group that was removed is told when it is joined again."""
         removed = stream not in self.shelves and self._was_removed(stream)
         return self.topic(stream).bells if removed else self.shelf(stream).bells
 
-    def announce(self, order: Order) -> None:
+    def announce(self, order: ControlMessage) -> None:
         for listener in self.listeners:
             listener.tell(order)
 
@@ -163,24 +163,24 @@ class Store:
             if swap.messages:
                 shelf.append(swap.batch(record), now_us, ticking=True)
         if swap.announce:
-            self.announce(ScheduleOrder(swap.stream))
+            self.announce(ScheduleNotice(swap.stream))
         return Swapped(True, record)
 
     # --- topics and groups -------------------------------------------------------------------------------
 
-    def topic(self, stream: Stream) -> TopicShelf:
+    def topic(self, stream: Stream) -> TopicState:
         """The shelf of a topic, or of the topic of a group."""
         shelf = self.shelf(Stream("topic", stream.topic))
-        assert isinstance(shelf, TopicShelf)
+        assert isinstance(shelf, TopicState)
         return shelf
 
-    def group(self, stream: Stream) -> GroupShelf:
+    def group(self, stream: Stream) -> GroupState:
         shelf = self.shelf(stream)
-        assert isinstance(shelf, GroupShelf)
+        assert isinstance(shelf, GroupState)
         return shelf
 
-    def topics(self, names: Sequence[str] | None) -> list[TopicShelf]:
-        shelves = [shelf for shelf in self.shelves.values() if isinstance(shelf, TopicShelf)]
+    def topics(self, names: Sequence[str] | None) -> list[TopicState]:
+        shelves = [shelf for shelf in self.shelves.values() if isinstance(shelf, TopicState)]
         wanted = [shelf for shelf in shelves if names is None or shelf.stream.name in names]
         return sorted((shelf for shelf in wanted if shelf.established), key=lambda shelf: shelf.stream.name)
 
@@ -198,7 +198,7 @@ class Store:
             return False
         del self.shelves[stream]
         self.layouts.pop(stream, None)
-        if not isinstance(shelf, GroupShelf):
+        if not isinstance(shelf, GroupState):
             shelf.ring()  # those who claim wait at the stream that comes next under this name
             return shelf.established
         if not shelf.joined:
@@ -211,14 +211,14 @@ class Store:
 
     def tend(
         self, streams: Sequence[Stream], wishes: Mapping[Stream, bool], limit: int, now_us: int
-    ) -> Tended:
+    ) -> KeptTopics:
         """`wishes`: whether a member wants its group to be ordered, of those that have said it."""
         groups = [self.group(stream) for stream in streams if stream.kind == "group"]
         for group in groups:
             group.note_member(now_us, wants_order=wishes.get(group.stream))
         topics = {stream.topic: self.topic(stream) for stream in streams}.values()
         steps = [topic.tended(topic.trim(limit, now_us), now_us) for topic in topics]
-        return Tended(
+        return KeptTopics(
             trimmed=sum(step.trimmed for step in steps),
             more=any(step.more for step in steps),
             holding=tuple(stream for step in steps for stream in step.holding),
@@ -236,7 +236,7 @@ class Store:
 
         room = CLAIM_BYTES
 
-        def take_from(shelves: list[tuple[Stream, Shelf]], lane: int, limit: int) -> list[Claim]:
+        def take_from(shelves: list[tuple[Stream, StreamState]], lane: int, limit: int) -> list[Claim]:
             nonlocal room
             claims: list[Claim] = []
             for source, shelf in shelves:
@@ -269,11 +269,13 @@ class Store:
             claims += take(lane, wanted.limit - len(claims))
         return claims
 
-    def _open_shelves(self, sources: Sequence[Stream], turn: int, now_us: int) -> list[tuple[Stream, Shelf]]:
+    def _open_shelves(
+        self, sources: Sequence[Stream], turn: int, now_us: int
+    ) -> list[tuple[Stream, StreamState]]:
         first = first_of(len(sources), turn)
         shelves = [(source, self.shelf(source)) for source in (*sources[first:], *sources[:first])]
         for _, shelf in shelves:
-            if isinstance(shelf, GroupShelf) and not shelf.joined:
+            if isinstance(shelf, GroupState) and not shelf.joined:
                 shelf.note_member(now_us, wants_order=None)
         return [(source, shelf) for source, shelf in shelves if not shelf.paused]
 
@@ -322,13 +324,13 @@ class Store:
         return pruned
 
     def beat(self, worker: WorkerInfo, now_us: int) -> None:
-        self._workers[worker.consumer] = Seen(worker, now_us + WORKER_TTL_US)
+        self._workers[worker.consumer] = AnnouncedWorker(worker, now_us + WORKER_TTL_US)
         self._workers.move_to_end(worker.consumer)
 
-    def standing(self, streams: Sequence[Stream]) -> Standing:
+    def standing(self, streams: Sequence[Stream]) -> ControlState:
         shelves = self.shelves
         own = [shelf for stream in streams if (shelf := shelves.get(stream))]
-        return Standing(
+        return ControlState(
             paused=frozenset(stream for stream, shelf in shelves.items() if shelf.paused),
             leases={shelf.stream: us for shelf in own if (us := shelf.lease.us) is not None},
         )
@@ -340,11 +342,11 @@ class Store:
         return [seen.worker for seen in self._workers.values() if seen.until_us > now_us]
 
 
-_shared: dict[tuple[str, str], Store] = {}
+_shared: dict[tuple[str, str], SharedState] = {}
 _shared_lock = threading.Lock()
 
 
-def shared_store(namespace: str, name: str) -> Store:
+def shared_store(namespace: str, name: str) -> SharedState:
     """The store of that name in this process; it lives as long as the process."""
     with _shared_lock:
-        return _shared.setdefault((namespace, name), Store())
+        return _shared.setdefault((namespace, name), SharedState())

@@ -14,10 +14,10 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
-from headrace.core.records.control import Order, Standing
+from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.findings import Finding, ok
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.records.traffic import Tally, TrafficRecord
+from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.runtime.clock import Clock, ClockWatch
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
 from headrace.core.store import (
@@ -34,42 +34,42 @@ from headrace.core.store import (
     Wanted,
 )
 from headrace.core.topics.topic import (
+    KeptTopics,
     Reading,
     Start,
-    Tended,
     TopicRecord,
     TopicRules,
 )
-from headrace.stores.memory.streams.stream_state import Shelf
+from headrace.stores.memory.streams.stream_state import StreamState
 
 from .layouts import MemoryLayouts
-from .shared_state import ClaimLimits, Listener, Store
+from .shared_state import ClaimLimits, MemoryListener, SharedState
 from .topic_views import reading_of, record_of_topic
 from .views import counts_of, end_of, page_of_dead, page_of_records, record_of
-from .waiter import Bell
+from .waiter import Waiter
 
 #: A bell, and every set that it is in.
-Hung = tuple[Bell[None], list[set[Bell[None]]]]
+Hung = tuple[Waiter[None], list[set[Waiter[None]]]]
 
 
-class MemoryBackend(MemoryLayouts, PartitionedStore):
-    def __init__(self, store: Store, *, name: str, clock: Clock) -> None:
+class MemoryStore(MemoryLayouts, PartitionedStore):
+    def __init__(self, store: SharedState, *, name: str, clock: Clock) -> None:
         self._store = store
         self._lock = store.lock
         self._name = name
         self._now_us = clock.now_us
         self._watch = ClockWatch(clock.elapsed_us)
         self._turns = count(1)
-        self._waiting: defaultdict[str, set[Bell[None]]] = defaultdict(set)  # claims and readers
+        self._waiting: defaultdict[str, set[Waiter[None]]] = defaultdict(set)  # claims and readers
         self._woken: set[str] = set()
-        self._watching: set[Bell[Record | None]] = set()
+        self._watching: set[Waiter[Record | None]] = set()
         self._wants_order: dict[Stream, bool] = {}  # of the groups that were joined here
 
     @property
     def description(self) -> str:
         return f"memory ({self._name or 'private'})"
 
-    def twin(self) -> MemoryBackend:
+    def twin(self) -> MemoryStore:
         twin = copy(self)
         twin._waiting, twin._woken, twin._watching = defaultdict(set), set(), set()
         return twin
@@ -126,7 +126,7 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
         return woken
 
     def _hang_bell(self, streams: Sequence[Stream], consumer: str) -> Hung:
-        bell: Bell[None] = Bell()
+        bell: Waiter[None] = Waiter()
         places = [self._waiting[consumer], *map(self._store.bells, streams)]
         for place in places:
             place.add(bell)
@@ -183,7 +183,7 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
 
     async def heartbeat(
         self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
-    ) -> Standing:
+    ) -> ControlState:
         with self._lock:
             if not leaving:
                 self._store.beat(worker, self._now_us())
@@ -192,9 +192,9 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
         for consumer in readers:
             self._waiting.pop(consumer, None)
             self._woken.discard(consumer)
-        return Standing()
+        return ControlState()
 
-    async def tally(self, tallies: Sequence[Tally]) -> None:
+    async def tally(self, tallies: Sequence[TrafficCount]) -> None:
         with self._lock:
             self._store.traffic.add(tallies, self._now_us())
 
@@ -202,8 +202,8 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
         with self._lock:
             return self._store.traffic.records(minutes, self._now_us())
 
-    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
-        listener = Listener(hear)
+    def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
+        listener = MemoryListener(hear)
         with self._lock:
             self._store.listeners.add(listener)
 
@@ -253,7 +253,7 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
                 hung = self._hang_bell([topic], consumer)
             await self._heard(hung, left)
 
-    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         with self._lock:
             return self._store.tend(groups, self._wants_order, limit, self._now_us())
 
@@ -286,7 +286,7 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
             self._watching.discard(bell)
             self._unwatch(shelf, id, bell)
 
-    def _unwatch(self, shelf: Shelf, id: str, bell: Bell[Record | None]) -> None:
+    def _unwatch(self, shelf: StreamState, id: str, bell: Waiter[Record | None]) -> None:
         with self._lock:
             shelf.watchers.remove(id, bell)
 
@@ -363,7 +363,7 @@ class MemoryBackend(MemoryLayouts, PartitionedStore):
 
 
 class MemoryLeaseKeeper(LeaseKeeper):
-    def __init__(self, store: Store, now_us: Callable[[], int]) -> None:
+    def __init__(self, store: SharedState, now_us: Callable[[], int]) -> None:
         self._store = store
         self._now_us = now_us
 

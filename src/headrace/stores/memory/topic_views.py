@@ -6,19 +6,19 @@ import msgspec
 
 from headrace.core.records.record import JobStatus
 from headrace.core.topics.topic import GroupRecord, LogEntry, Reading, TopicRecord
-from headrace.stores.memory.streams.group_state import GroupShelf
-from headrace.stores.memory.streams.log import Event, Log
-from headrace.stores.memory.streams.topic_state import TopicShelf
+from headrace.stores.memory.streams.group_state import GroupState
+from headrace.stores.memory.streams.log import StoredEvent, TopicLog
+from headrace.stores.memory.streams.topic_state import TopicState
 
 from .views import counts_of
 
 
-def reading_of(log: Log, after: int, limit: int, now_us: int) -> Reading:
+def reading_of(log: TopicLog, after: int, limit: int, now_us: int) -> Reading:
     entries = tuple(_log_entry(event) for event in log.some_after(after, limit))
     return Reading(entries, entries[-1].number if entries else after, now_us)
 
 
-def record_of_topic(topic: TopicShelf, now_us: int) -> TopicRecord:
+def record_of_topic(topic: TopicState, now_us: int) -> TopicRecord:
     log = topic.log
     return TopicRecord(
         topic.stream,
@@ -32,7 +32,7 @@ def record_of_topic(topic: TopicShelf, now_us: int) -> TopicRecord:
     )
 
 
-def _record_of_group(group: GroupShelf, now_us: int) -> GroupRecord:
+def _record_of_group(group: GroupState, now_us: int) -> GroupRecord:
     return GroupRecord(
         group.stream,
         group.position,
@@ -44,7 +44,7 @@ def _record_of_group(group: GroupShelf, now_us: int) -> GroupRecord:
     )
 
 
-def _log_entry(event: Event) -> LogEntry:
+def _log_entry(event: StoredEvent) -> LogEntry:
     message = event.message
     return LogEntry(
         event.number,

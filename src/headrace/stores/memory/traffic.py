@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.core.messages.message import Stream
-from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, Tally, TrafficRecord
+from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, TrafficCount, TrafficRecord
 
 Counts = tuple[int, int, int]
 
 
-class Traffic:
+class TrafficByMinute:
     def __init__(self) -> None:
         self._minutes: dict[int, dict[Stream, Counts]] = {}  # the oldest first
 
-    def add(self, tallies: Sequence[Tally], now_us: int) -> None:
+    def add(self, tallies: Sequence[TrafficCount], now_us: int) -> None:
         minute = now_us // MINUTE
         counts = self._minutes.setdefault(minute, {})
         for tally in tallies:

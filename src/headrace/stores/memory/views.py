@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.job_log import NO_LOG
-from headrace.core.records.listing import PARTS, Part, Walk, numbers_in
+from headrace.core.records.listing import PARTS, ListingPart, ListingWalk, numbers_in
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record
 from headrace.core.runtime.clock import datetime_of
 from headrace.core.store import DeadFilter
-from headrace.stores.memory.streams.entry import Entry, Mark
+from headrace.stores.memory.streams.entry import EndRecord, Entry
 
 if TYPE_CHECKING:
-    from headrace.stores.memory.streams.message_states import Stock
+    from headrace.stores.memory.streams.message_states import MessageStates
 
 #: Where a row stands in a listing.
 Place = tuple[int, ...]
@@ -31,12 +31,12 @@ Row = TypeVar("Row")
 Item = TypeVar("Item")
 
 
-def record_of(shelf: Stock, id: str, now_us: int) -> Record | None:
+def record_of(shelf: MessageStates, id: str, now_us: int) -> Record | None:
     row = shelf.find(id, now_us)
     return _record(shelf, row, now_us) if row else None
 
 
-def end_of(shelf: Stock, id: str, now_us: int) -> Record | None:
+def end_of(shelf: MessageStates, id: str, now_us: int) -> Record | None:
     """The record of a message that is over, of which nothing may be kept; None: it is not over."""
     record = record_of(shelf, id, now_us)
     if record is None:
@@ -44,7 +44,7 @@ def end_of(shelf: Stock, id: str, now_us: int) -> Record | None:
     return record if record.status.over else None
 
 
-def counts_of(shelf: Stock, now_us: int) -> Counts:
+def counts_of(shelf: MessageStates, now_us: int) -> Counts:
     return Counts(
         queued=shelf.queued(),
         running=len(shelf.running),
@@ -58,9 +58,14 @@ def counts_of(shelf: Stock, now_us: int) -> Counts:
 
 
 def page_of_records(
-    shelf: Stock, status: JobStatus | None, task: str | None, cursor: str | None, limit: int, now_us: int
+    shelf: MessageStates,
+    status: JobStatus | None,
+    task: str | None,
+    cursor: str | None,
+    limit: int,
+    now_us: int,
 ) -> Page[Record]:
-    walk = Walk(PARTS, cursor, limit, status=status, task=task)
+    walk = ListingWalk(PARTS, cursor, limit, status=status, task=task)
     walk.began = walk.began or now_us
     while part := walk.part:
         before = numbers_in(walk.after, 2) if walk.after else LAST
@@ -76,7 +81,7 @@ def page_of_records(
     return walk.page()
 
 
-def _rows(shelf: Stock, part: Part, began_us: int, now_us: int) -> Iterable[Entry | Mark]:
+def _rows(shelf: MessageStates, part: ListingPart, began_us: int, now_us: int) -> Iterable[Entry | EndRecord]:
     if part.status is None:
         return (mark for mark in shelf.marks.by_id.values() if mark.until_us > now_us)
     if part.status is JobStatus.RUNNING:
@@ -88,18 +93,18 @@ def _rows(shelf: Stock, part: Part, began_us: int, now_us: int) -> Iterable[Entr
     return (entry for entry in entries if not part.late or entry.since_us > began_us)
 
 
-def _latest(row: Entry | Mark) -> Place:
+def _latest(row: Entry | EndRecord) -> Place:
     """Where it stands among those of its state: by when it is due, died, ended, or came to it."""
-    if isinstance(row, Mark):
+    if isinstance(row, EndRecord):
         return row.ended_us, row.number
     return row.due_us or row.since_us, row.died or row.number
 
 
-def _task(row: Entry | Mark) -> str:
-    return row.task if isinstance(row, Mark) else row.message.task
+def _task(row: Entry | EndRecord) -> str:
+    return row.task if isinstance(row, EndRecord) else row.message.task
 
 
-def page_of_dead(shelf: Stock, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
+def page_of_dead(shelf: MessageStates, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
     def place(entry: Entry) -> Place:
         return 0, -entry.died
 
@@ -140,11 +145,11 @@ def _read_cursor(cursor: str) -> Place:
         ) from None
 
 
-def _record(shelf: Stock, row: Entry | Mark, now_us: int) -> Record:
-    return _record_of_mark(shelf, row) if isinstance(row, Mark) else _record_of_entry(shelf, row, now_us)
+def _record(shelf: MessageStates, row: Entry | EndRecord, now_us: int) -> Record:
+    return _record_of_mark(shelf, row) if isinstance(row, EndRecord) else _record_of_entry(shelf, row, now_us)
 
 
-def _record_of_mark(shelf: Stock, mark: Mark) -> Record:
+def _record_of_mark(shelf: MessageStates, mark: EndRecord) -> Record:
     return Record(
         shelf.stream,
         mark.id,
@@ -157,7 +162,7 @@ def _record_of_mark(shelf: Stock, mark: Mark) -> Record:
     )
 
 
-def _record_of_entry(shelf: Stock, entry: Entry, now_us: int) -> Record:
+def _record_of_entry(shelf: MessageStates, entry: Entry, now_us: int) -> Record:
     message = entry.message
     expired = entry.expired(now_us)
     running = entry.status is JobStatus.RUNNING
@@ -183,7 +188,7 @@ def _record_of_entry(shelf: Stock, entry: Entry, now_us: int) -> Record:
     )
 
 
-def _dead_letter(shelf: Stock, entry: Entry) -> DeadLetter:
+def _dead_letter(shelf: MessageStates, entry: Entry) -> DeadLetter:
     message, failure, stream = entry.message, entry.failure, shelf.stream
     return DeadLetter(
         id=message.id,

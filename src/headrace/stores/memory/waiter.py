@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Bell(Generic[T]):
+class Waiter(Generic[T]):
     """Rung once with an answer, from any thread; heard by one coroutine of the loop that made it."""
 
     __slots__ = ("_future", "_loop", "_thread")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from headrace.core.records.record import Record
 
-from .waiter import Bell
+from .waiter import Waiter
 
 #: Rung with the record of a message when it is over.
-EndBell = Bell[Record | None]
+EndBell = Waiter[Record | None]
 
 
 class Watchers(dict[str, list[EndBell]]):
     """The bells of each message, by its id."""
 
     def add(self, id: str) -> EndBell:
-        bell: EndBell = Bell()
+        bell: EndBell = Waiter()
         self.setdefault(id, []).append(bell)
         return bell
 

@@ -11,31 +11,31 @@ from hiredis import ReplyError
 from headrace.core.errors import BackendUnavailable
 from headrace.core.runtime.clock import Clock
 from headrace.stores.redis.client.address import Address, Place
-from headrace.stores.redis.client.cluster_nodes import Errand, Nodes
-from headrace.stores.redis.client.cluster_slots import Anyone, Owner, Slots, slot_of
+from headrace.stores.redis.client.cluster_nodes import ClusterNodes, NodeRequest
+from headrace.stores.redis.client.cluster_slots import AnyNode, ClusterSlots, SlotOwner, slot_of
 from headrace.stores.redis.client.connection import Finder, Greeting, Hearing, Link, Wire, Word, pack
 from headrace.stores.redis.health.permissions import Probe, probe_keys
 
-from .faults import Damaged, error_of, leads_elsewhere, lost, passes_soon, redirection_of
+from .faults import DamagedReply, error_of, leads_elsewhere, lost, passes_soon, redirection_of
 from .notices import Notices
-from .queue import Call, Queue
-from .server import Store
-from .server_info import Server
+from .queue import ScriptCall, StreamScripts
+from .server import RedisServer
+from .server_info import ServerInfo
 
 
-class ClusterStore(Store):
+class ClusterStore(RedisServer):
     """Keys of the namespace lie wherever their name puts them: no command touches two of them."""
 
     is_cluster = True
 
     def __init__(self, address: Address, namespace: str, clock: Clock) -> None:
-        self._slots = Slots(address)
-        self._servers: dict[Place, Server] = {}
+        self._slots = ClusterSlots(address)
+        self._servers: dict[Place, ServerInfo] = {}
         self._notices = Notices()
         super().__init__(address, namespace, clock)
-        self._nodes = Nodes(self._slots, self._main_link)
+        self._nodes = ClusterNodes(self._slots, self._main_link)
         # For looking at a server: one stands for all.
-        owner = Owner(self._slots, address, slot_of(probe_keys(namespace)[0].encode()))
+        owner = SlotOwner(self._slots, address, slot_of(probe_keys(namespace)[0].encode()))
         self.link = self._add(Link(address, finder=owner, greet=self._greet, life=self.life))
 
     # --- connections -------------------------------------------------------------------------------------
@@ -45,22 +45,22 @@ class ClusterStore(Store):
         *,
         greet: Greeting | None = None,
         hear: Hearing | None = None,
-        queue: Queue | None = None,
+        queue: StreamScripts | None = None,
     ) -> Link:
         """To the node that owns the queue, or to any."""
-        finder: Finder = Anyone(self._slots, self.address)
+        finder: Finder = AnyNode(self._slots, self.address)
         if queue is not None:
-            finder, greet = Owner(self._slots, self.address, queue.slot), self._accompany
+            finder, greet = SlotOwner(self._slots, self.address, queue.slot), self._accompany
         return self._add(Link(self.address, finder=finder, greet=greet, hear=hear, life=self.life))
 
-    def new_way(self, greet: Greeting) -> Nodes:
-        return Nodes(self._slots, lambda place: self._node_link(place, greet))
+    def new_way(self, greet: Greeting) -> ClusterNodes:
+        return ClusterNodes(self._slots, lambda place: self._node_link(place, greet))
 
-    async def wire_to(self, queue: Queue, way: Link | Nodes) -> Wire:
-        assert isinstance(way, Nodes)
+    async def wire_to(self, queue: StreamScripts, way: Link | ClusterNodes) -> Wire:
+        assert isinstance(way, ClusterNodes)
         return await way.wire_for(queue.slot)
 
-    async def run_id(self, queue: Queue) -> str:
+    async def run_id(self, queue: StreamScripts) -> str:
         wire = await self.wire_to(queue, self._nodes)
         return self._servers.get(_place_of(wire), self.server).run_id
 
@@ -110,42 +110,42 @@ class ClusterStore(Store):
         await self._slots.any_node()  # so that they are known
         return [self._nodes.at(place) for place in self._slots.primaries]
 
-    def pass_over(self, queue: Queue, error: BackendUnavailable) -> None:
+    def pass_over(self, queue: StreamScripts, error: BackendUnavailable) -> None:
         """Others may be on nodes that are there."""
-        if isinstance(error, Damaged):
+        if isinstance(error, DamagedReply):
             return
         self._notices.warn(f"{queue.label} must do without a node of the cluster: {error}")
 
     # --- requests ----------------------------------------------------------------------------------------
 
-    def share(self, queue: Queue) -> int:
+    def share(self, queue: StreamScripts) -> int:
         return queue.slot
 
     async def run_all(
         self,
-        calls: Sequence[Call],
-        link: Link | Nodes | None = None,
+        calls: Sequence[ScriptCall],
+        link: Link | ClusterNodes | None = None,
         *,
         tolerates: Callable[[Any], bool] | None = None,
     ) -> list[Any]:
         if isinstance(link, Link):
             return await super().run_all(calls, link, tolerates=tolerates)
-        errands = [Errand(call.packed, call.slot, call.script) for call in calls]
+        errands = [NodeRequest(call.packed, call.slot, call.script) for call in calls]
         return await self._carry_out(errands, link or self._nodes, tolerates)
 
     async def commands(
         self,
         *commands: tuple[Word, ...],
         tolerates: Callable[[Any], bool] | None = None,
-        queue: Queue | None = None,
+        queue: StreamScripts | None = None,
     ) -> list[Any]:
         errands = [
-            Errand(pack(words), _slot_of(words) if queue is None else queue.slot) for words in commands
+            NodeRequest(pack(words), _slot_of(words) if queue is None else queue.slot) for words in commands
         ]
         return await self._carry_out(errands, self._nodes, tolerates)
 
     async def _carry_out(
-        self, errands: list[Errand], nodes: Nodes, tolerates: Callable[[Any], bool] | None
+        self, errands: list[NodeRequest], nodes: ClusterNodes, tolerates: Callable[[Any], bool] | None
     ) -> list[Any]:
         replies = await nodes.carry_out(errands)
         if any([type(reply) is ReplyError for reply in replies]):

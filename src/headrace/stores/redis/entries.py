@@ -15,7 +15,7 @@ from headrace.core.records.record import DeadLetter, JobStatus, Progress, Record
 from headrace.core.runtime.clock import datetime_of
 from headrace.core.values.decoding import DECODE_ERRORS, text_of
 
-from .queue import Queue
+from .queue import StreamScripts
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ UNREADABLE = (*DECODE_ERRORS, KeyError)
 _failure = msgspec.msgpack.Decoder(Failure)
 
 
-class Token(msgspec.Struct, frozen=True, gc=False):
+class EntryToken(msgspec.Struct, frozen=True, gc=False):
     """The fence: an entry is handed out once, to one consumer, and never again under the same id.
 
     The rest is what a settlement needs to know of the message: by `origin`, the place of its first entry, a
@@ -52,11 +52,13 @@ class Token(msgspec.Struct, frozen=True, gc=False):
         return self.origin or b"%d%b" % (self.lane, self.entry)
 
 
-def claims_of(queue: Queue, lane: int, entries: Sequence[Any], consumer: str, now_us: int) -> list[Claim]:
+def claims_of(
+    queue: StreamScripts, lane: int, entries: Sequence[Any], consumer: str, now_us: int
+) -> list[Claim]:
     stream = queue.stream
     try:
         return [
-            Claim(stream, fields[1].decode(), fields[5], Token(lane, entry, consumer, fields[3]), now_us)
+            Claim(stream, fields[1].decode(), fields[5], EntryToken(lane, entry, consumer, fields[3]), now_us)
             if len(fields) == PLAIN or (len(fields) == DRAWN and fields[6] == b"a")
             else _claim(queue, lane, entry, fields, consumer, now_us)
             for entry, fields in entries
@@ -66,7 +68,7 @@ def claims_of(queue: Queue, lane: int, entries: Sequence[Any], consumer: str, no
 
 
 def _any_claim(
-    queue: Queue, lane: int, entry: bytes, fields: list[bytes], consumer: str, now_us: int
+    queue: StreamScripts, lane: int, entry: bytes, fields: list[bytes], consumer: str, now_us: int
 ) -> Claim:
     """The same for an entry that perhaps cannot be read: the claim says so, and the worker buries it."""
     try:
@@ -74,16 +76,20 @@ def _any_claim(
     except UNREADABLE as error:
         problem = f"the entry cannot be read ({error}): {message_of(fields)!r:.300}"
     message = message_of(fields)
-    token = Token(lane, entry, consumer, message.get(b"t", b""), message.get(b"o"), message.get(b"u", b""))
+    token = EntryToken(
+        lane, entry, consumer, message.get(b"t", b""), message.get(b"o"), message.get(b"u", b"")
+    )
     id = text_of(message.get(b"i", b""))
     if not id or id.encode() != message[b"i"]:
         id = f"unreadable-{lane}{entry.decode()}"
     return Claim(queue.stream, id, b"", token, now_us, unreadable=problem)
 
 
-def _claim(queue: Queue, lane: int, entry: bytes, fields: list[bytes], consumer: str, now_us: int) -> Claim:
+def _claim(
+    queue: StreamScripts, lane: int, entry: bytes, fields: list[bytes], consumer: str, now_us: int
+) -> Claim:
     message = message_of(fields)
-    token = Token(lane, entry, consumer, message[b"t"], message.get(b"o"), message.get(b"u", b""))
+    token = EntryToken(lane, entry, consumer, message[b"t"], message.get(b"o"), message.get(b"u", b""))
     return Claim(
         queue.stream,
         message[b"i"].decode(),

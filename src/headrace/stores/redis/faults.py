@@ -28,7 +28,7 @@ class Course(StrEnum):
     FATAL = "fatal"  # URL or rights are wrong: at the start that is a ConfigurationError
 
 
-class Fault(msgspec.Struct, frozen=True):
+class ServerFault(msgspec.Struct, frozen=True):
     """`hangs_up`: the server closes the connection behind it. `doubtful`: a part may have been done."""
 
     course: Course
@@ -41,90 +41,92 @@ class Fault(msgspec.Struct, frozen=True):
 _WAIT = "headrace tries again"
 
 #: By the code that an error begins with, or by the words where its code is a plain ERR.
-FAULTS: dict[str, Fault] = {
+FAULTS: dict[str, ServerFault] = {
     # --- what it has forgotten ---
-    "NOSCRIPT": Fault(Course.HEAL, "does not know a script", "the script is loaded again"),
-    "NOGROUP": Fault(Course.HEAL, "has lost a queue's group", "the group is made again"),
-    "UNBLOCKED": Fault(Course.HEAL, "ended a read because something changed", "the read is made again"),
+    "NOSCRIPT": ServerFault(Course.HEAL, "does not know a script", "the script is loaded again"),
+    "NOGROUP": ServerFault(Course.HEAL, "has lost a queue's group", "the group is made again"),
+    "UNBLOCKED": ServerFault(Course.HEAL, "ended a read because something changed", "the read is made again"),
     # --- what passes ---
-    "LOADING": Fault(Course.RECONNECT, "is still loading its data", _WAIT),
-    "READONLY": Fault(
+    "LOADING": ServerFault(Course.RECONNECT, "is still loading its data", _WAIT),
+    "READONLY": ServerFault(
         Course.RECONNECT, "is a replica", "name the primary in the URL, or wait for a failover"
     ),
-    "MASTERDOWN": Fault(Course.RECONNECT, "is a replica that has lost its primary", "look at the primary"),
+    "MASTERDOWN": ServerFault(
+        Course.RECONNECT, "is a replica that has lost its primary", "look at the primary"
+    ),
     # So speaks a server that is cut off from the others, which may have made another the primary by now.
-    "CLUSTERDOWN": Fault(
+    "CLUSTERDOWN": ServerFault(
         Course.RECONNECT, "belongs to a cluster that is down", "look at the cluster's nodes"
     ),
-    "NOREPLICAS": Fault(
+    "NOREPLICAS": ServerFault(
         Course.RECONNECT, "has fewer replicas than its min-replicas-to-write", "look at the replicas"
     ),
-    "BUSY": Fault(
+    "BUSY": ServerFault(
         Course.RETRY, "is kept busy by a script", "if it does not end by itself: SCRIPT KILL on the server"
     ),
-    "TRYAGAIN": Fault(Course.RETRY, "is moving these keys to another node", _WAIT),
-    "EXECABORT": Fault(Course.RETRY, "gave up a transaction before it began", _WAIT),
-    "ERR max number of clients": Fault(
+    "TRYAGAIN": ServerFault(Course.RETRY, "is moving these keys to another node", _WAIT),
+    "EXECABORT": ServerFault(Course.RETRY, "gave up a transaction before it began", _WAIT),
+    "ERR max number of clients": ServerFault(
         Course.RETRY, "has no connection left for us", "raise its maxclients", hangs_up=True
     ),
     # --- what somebody must mend ---
-    "OOM": Fault(
+    "OOM": ServerFault(
         Course.TELL,
         "is out of memory",
         "raise its maxmemory, or let workers catch up; jobs that are running can end",
     ),
-    "MISCONF": Fault(
+    "MISCONF": ServerFault(
         Course.TELL,
         "cannot save to its disk and refuses changes",
         "make room on the disk and look at the server's log; nothing was lost",
     ),
-    "STALE": Fault(
+    "STALE": ServerFault(
         Course.TELL,
         "has taken a later batch of the same producer",
         "this one was overtaken and is not stored",
     ),
-    "SEALED": Fault(
+    "SEALED": ServerFault(
         Course.TELL, "takes no more in this part of a stream", "its layout has changed, and is read anew"
     ),
-    "WRONGTYPE": Fault(
+    "WRONGTYPE": ServerFault(
         Course.TELL,
         "holds something else under one of our keys",
         "give headrace a namespace or a database of its own",
         doubtful=True,
     ),
     # --- who may not ---
-    "NOAUTH": Fault(Course.FATAL, "wants a password", "put it into the URL: redis://:password@host"),
-    "WRONGPASS": Fault(
+    "NOAUTH": ServerFault(Course.FATAL, "wants a password", "put it into the URL: redis://:password@host"),
+    "WRONGPASS": ServerFault(
         Course.FATAL, "refuses the user's name or password", "mend redis://user:password@host in the URL"
     ),
-    "ERR invalid password": Fault(
+    "ERR invalid password": ServerFault(
         Course.FATAL, "refuses the password", "mend redis://:password@host in the URL"
     ),
-    "ERR AUTH": Fault(Course.FATAL, "has no password set", "take the password out of the URL"),
-    "NOPERM": Fault(
+    "ERR AUTH": ServerFault(Course.FATAL, "has no password set", "take the password out of the URL"),
+    "NOPERM": ServerFault(
         Course.FATAL, "denies this user a right", "see docs/concepts/redis.md for the rights it needs"
     ),
-    "DENIED": Fault(
+    "DENIED": ServerFault(
         Course.FATAL,
         "is in protected mode and lets in nobody from outside",
         "set a password there, or protected-mode no",
         hangs_up=True,
     ),
-    "ERR DB index is out of range": Fault(
+    "ERR DB index is out of range": ServerFault(
         Course.FATAL, "has no such database", "take a smaller number in the URL"
     ),
-    "ERR unknown command": Fault(
+    "ERR unknown command": ServerFault(
         Course.FATAL, "does not know a command", "headrace needs Redis 6.2 or Valkey with all commands"
     ),
-    "MOVED": Fault(Course.FATAL, "is a node of a cluster", "write redis+cluster://host in the URL"),
-    "CROSSSLOT": Fault(Course.FATAL, "is a node of a cluster", "write redis+cluster://host in the URL"),
-    "ERR This instance has cluster support disabled": Fault(
+    "MOVED": ServerFault(Course.FATAL, "is a node of a cluster", "write redis+cluster://host in the URL"),
+    "CROSSSLOT": ServerFault(Course.FATAL, "is a node of a cluster", "write redis+cluster://host in the URL"),
+    "ERR This instance has cluster support disabled": ServerFault(
         Course.FATAL, "is no node of a cluster", "write redis://host in the URL"
     ),
 }
 
 #: For everything that is not listed.
-UNFORESEEN = Fault(Course.TELL, "answers with an error", "please report this", doubtful=True)
+UNFORESEEN = ServerFault(Course.TELL, "answers with an error", "please report this", doubtful=True)
 
 #: How a script's error begins when the user may not run a command of it: Redis 6.2 and 7, Valkey.
 _DENIED_IN_SCRIPT = ("The user executing the script can't", "ACL failure in script")
@@ -152,15 +154,15 @@ class OutOfMemory(ChangesRefused):
     """The server takes nothing new. Whatever was refused has changed nothing."""
 
 
-class Refused(BackendUnavailable):
+class CommandRefused(BackendUnavailable):
     """A mistake in the URL or in the user's rights: trying again does not help."""
 
 
-class Damaged(RequestRefused):
+class DamagedReply(RequestRefused):
     """Somebody has written something else in the place of what this stream keeps: others are as they were."""
 
 
-def fault_of(error: ReplyError) -> Fault:
+def fault_of(error: ReplyError) -> ServerFault:
     return FAULTS.get(_code_of(str(error)), UNFORESEEN)
 
 
@@ -182,13 +184,13 @@ def lost(message: str, *, uncertain: bool = False) -> BackendUnavailable:
 def unreachable(error: OSError, server: str) -> BackendUnavailable:
     """The error for a connection that cannot be made, or was ended by the other side's TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Refused(
+        return CommandRefused(
             f"{server} shows a certificate that cannot be trusted ({error.verify_message}): name the"
             " authority that signed it with ?ssl_ca_certs=, and the host as the certificate does"
         )
     if isinstance(error, ssl.SSLError):
         why = getattr(error, "reason", None) or error
-        return Refused(
+        return CommandRefused(
             f"{server} and this client do not agree on TLS ({why}): check that it speaks"
             " TLS there, and whether it wants a certificate (?ssl_certfile= and ?ssl_keyfile=)"
         )
@@ -273,11 +275,11 @@ def _code_of(text: str) -> str:
     return next((known for known in _TEXTS if text.startswith(known)), "")
 
 
-def _kind_of(reply: ReplyError, fault: Fault) -> type[BackendUnavailable]:
+def _kind_of(reply: ReplyError, fault: ServerFault) -> type[BackendUnavailable]:
     if fault.course is Course.FATAL:
-        return Refused
+        return CommandRefused
     if is_damaged(reply):
-        return Damaged
+        return DamagedReply
     if fault is UNFORESEEN:
         return RequestRefused
     if is_error(reply, "MISCONF"):

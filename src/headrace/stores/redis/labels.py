@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .server import Store
+from .server import RedisServer
 
 
-async def labels_of(store: Store) -> list[str]:
+async def labels_of(store: RedisServer) -> list[str]:
     """The labels of all streams (`label_of`)."""
     return readable_texts(await store.command("SMEMBERS", store.keys.streams))
 

@@ -14,7 +14,7 @@ from .keys import GROUP, NamespaceKeys, QueueKeys, label_of
 from .scripts import Script
 
 
-class Call(msgspec.Struct, frozen=True):
+class ScriptCall(msgspec.Struct, frozen=True):
     """A script with its keys and arguments, packed and ready to be sent, once or again."""
 
     script: Script
@@ -22,7 +22,7 @@ class Call(msgspec.Struct, frozen=True):
     slot: int = 0
 
 
-class Queue:
+class StreamScripts:
     def __init__(
         self, namespace: str, stream: Stream, offset_us: Callable[[], int], database: int = 0
     ) -> None:
@@ -36,7 +36,7 @@ class Queue:
         self._head: tuple[Word, ...] = (len(self.keys.all), *self.keys.all)
         self._context: tuple[Word, ...] = (GROUP, NamespaceKeys(namespace, database).orders, self.label)
 
-    def call(self, script: Script, *args: Word) -> Call:
+    def call(self, script: Script, *args: Word) -> ScriptCall:
         """`script` about this queue. What comes before `args` is named in lua/shared/queue.lua."""
         words = (b"EVALSHA", script.digest, *self._head, self.offset_us(), *self._context, *args)
-        return Call(script, pack(words), self.slot)
+        return ScriptCall(script, pack(words), self.slot)

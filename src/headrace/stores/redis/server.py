@@ -13,23 +13,23 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import Clock
 from headrace.stores.redis.client.address import Address, Place
-from headrace.stores.redis.client.cluster_nodes import Nodes
+from headrace.stores.redis.client.cluster_nodes import ClusterNodes
 from headrace.stores.redis.client.connection import Greeting, Hearing, Link, Wire, Word, pack
-from headrace.stores.redis.client.open_connections import Life
-from headrace.stores.redis.client.sentinels import Sentinels
+from headrace.stores.redis.client.open_connections import OpenConnections
+from headrace.stores.redis.client.sentinels import SentinelClient
 from headrace.stores.redis.health.permissions import Permissions, Probe, Role, probe_keys
 
-from .faults import Damaged, error_of, is_error, leads_elsewhere, lost
+from .faults import DamagedReply, error_of, is_error, leads_elsewhere, lost
 from .keys import NamespaceKeys
-from .queue import Call, Queue
+from .queue import ScriptCall, StreamScripts
 from .scripts import Script
-from .server_info import Server, check_server, warn_of_risks
+from .server_info import ServerInfo, check_server, warn_of_risks
 
 #: Queues of which a process that does not serve them keeps the keys; beyond that it forgets the older ones.
 QUEUES_MOST = 1000
 
 
-class Store:
+class RedisServer:
     """Everything but claims goes over one connection, on which many requests may be in flight at once."""
 
     is_cluster = False
@@ -38,25 +38,25 @@ class Store:
         self.address = address
         self.namespace = namespace
         self.keys = NamespaceKeys(namespace, address.database)
-        self.server = Server()
+        self.server = ServerInfo()
         self.permissions = Permissions(namespace)
-        self.life = Life()
+        self.life = OpenConnections()
         self._links: weakref.WeakSet[Link] = weakref.WeakSet()
-        self._sentinels = Sentinels(address, self._move) if address.sentinels else None
+        self._sentinels = SentinelClient(address, self._move) if address.sentinels else None
         self.link = self.new_link(greet=self._greet)
         self._clock = clock
         self._is_movable = hasattr(clock, "offset_us")  # a test's
         self._ahead_us = 0
-        self._queues: dict[Stream, Queue] = {}
+        self._queues: dict[Stream, StreamScripts] = {}
         self._kept: set[Stream] = set()
         #: Streams that this process has written into the set of all.
         self.listed: set[Stream] = set()
         #: The lanes of each queue that are in use beside that of normal priority, as far as was heard.
-        self.lanes: dict[Queue, str] = {}
+        self.lanes: dict[StreamScripts, str] = {}
         #: Whether this process wants the groups that it joined to be ordered.
         self._wants_order: dict[Stream, bool] = {}
 
-    def twin(self) -> Store:
+    def twin(self) -> RedisServer:
         """The same server for another event loop."""
         return type(self)(self.address, self.namespace, self._clock)
 
@@ -65,7 +65,7 @@ class Store:
         *,
         greet: Greeting | None = None,
         hear: Hearing | None = None,
-        queue: Queue | None = None,
+        queue: StreamScripts | None = None,
     ) -> Link:
         """One more connection, which lives as long as the store is open; to where this queue is."""
         link = Link(self.address, finder=self._sentinels, greet=greet, hear=hear, life=self.life)
@@ -75,41 +75,41 @@ class Store:
         self._links.add(link)
         return link
 
-    def new_way(self, greet: Greeting) -> Link | Nodes:
+    def new_way(self, greet: Greeting) -> Link | ClusterNodes:
         """A second way for everything but claims."""
         return self.new_link(greet=greet)
 
-    async def wire_to(self, queue: Queue, way: Link | Nodes) -> Wire:
+    async def wire_to(self, queue: StreamScripts, way: Link | ClusterNodes) -> Wire:
         """The connection that calls about this queue take."""
         assert isinstance(way, Link)
         return await way.connected()
 
-    async def run_id(self, queue: Queue) -> str:
+    async def run_id(self, queue: StreamScripts) -> str:
         """Of the server that calls about this queue go to; it changes with every start and failover."""
         await self.link.connected()
         return self.server.run_id
 
-    def pass_over(self, queue: Queue, error: BackendUnavailable) -> None:
+    def pass_over(self, queue: StreamScripts, error: BackendUnavailable) -> None:
         """Go on without a queue that cannot be reached. There is only one server: no other can be either,
         unless it is the queue that somebody has damaged."""
-        if not isinstance(error, Damaged):
+        if not isinstance(error, DamagedReply):
             raise error
 
-    def share(self, queue: Queue) -> int:
+    def share(self, queue: StreamScripts) -> int:
         """Queues that have it in common may be read by one command."""
         return 0
 
-    def queue(self, stream: Stream) -> Queue:
+    def queue(self, stream: Stream) -> StreamScripts:
         queue = self._queues.get(stream)
         if queue is None:
             if len(self._queues) >= QUEUES_MOST:
                 self._forget_queues()
-            queue = self._queues[stream] = Queue(
+            queue = self._queues[stream] = StreamScripts(
                 self.namespace, stream, self.offset_us, self.address.database
             )
         return queue
 
-    def known(self, stream: Stream) -> Queue | None:
+    def known(self, stream: Stream) -> StreamScripts | None:
         """The queue of a stream that was used here; None: nobody has asked for it."""
         return self._queues.get(stream)
 
@@ -153,13 +153,13 @@ class Store:
         """Take a fresh answer of TIME into account."""
         self._ahead_us = int(seconds) * 1_000_000 + int(microseconds) - time.time_ns() // 1000
 
-    async def run(self, call: Call, link: Link | Nodes | None = None) -> Any:
+    async def run(self, call: ScriptCall, link: Link | ClusterNodes | None = None) -> Any:
         return (await self.run_all((call,), link))[0]
 
     async def run_all(
         self,
-        calls: Sequence[Call],
-        link: Link | Nodes | None = None,
+        calls: Sequence[ScriptCall],
+        link: Link | ClusterNodes | None = None,
         *,
         tolerates: Callable[[Any], bool] | None = None,
     ) -> list[Any]:
@@ -175,23 +175,23 @@ class Store:
             self.check([reply for reply in replies if not (tolerates and tolerates(reply))], link)
         return replies
 
-    async def run_packed(self, script: Script, packed: bytes, link: Link | Nodes | None = None) -> Any:
+    async def run_packed(self, script: Script, packed: bytes, link: Link | ClusterNodes | None = None) -> Any:
         """The answer of one script, an error as a value: the short way of `run`, for what comes alone."""
         link = link or self.link
         assert isinstance(link, Link)
         replies = await link.ask(packed)
         if type(replies[0]) is ReplyError:
-            await self._repeat((Call(script, packed),), replies, link)
+            await self._repeat((ScriptCall(script, packed),), replies, link)
         return replies[0]
 
-    async def command(self, *words: Word, queue: Queue | None = None) -> Any:
+    async def command(self, *words: Word, queue: StreamScripts | None = None) -> Any:
         return (await self.commands(words, queue=queue))[0]
 
     async def commands(
         self,
         *commands: tuple[Word, ...],
         tolerates: Callable[[Any], bool] | None = None,
-        queue: Queue | None = None,
+        queue: StreamScripts | None = None,
     ) -> list[Any]:
         """The answers to plain commands, each of one key at most. Those about a queue that do not begin with
         one of its keys must name it."""
@@ -199,7 +199,7 @@ class Store:
         self.check([reply for reply in replies if not (tolerates and tolerates(reply))], self.link)
         return replies
 
-    async def _repeat(self, calls: Sequence[Call], replies: list[Any], link: Link) -> None:
+    async def _repeat(self, calls: Sequence[ScriptCall], replies: list[Any], link: Link) -> None:
         """Load the scripts that the server has forgotten and send their calls again: none was carried out."""
         missing = [index for index, reply in enumerate(replies) if is_error(reply, "NOSCRIPT")]
         if not missing:
@@ -292,5 +292,5 @@ class Store:
         self.listed.clear()
 
 
-def _with_script(call: Call) -> bytes:
+def _with_script(call: ScriptCall) -> bytes:
     return pack((b"SCRIPT", b"LOAD", call.script.source)) + call.packed

@@ -18,7 +18,7 @@ from .notices import warn_once
 OLDEST = (6, 2)
 
 
-class Server(msgspec.Struct, frozen=True):
+class ServerInfo(msgspec.Struct, frozen=True):
     """Its name and version, and the id of this run of it, which changes with every start."""
 
     name: str = "Redis"
@@ -29,7 +29,7 @@ class Server(msgspec.Struct, frozen=True):
         return f"{self.name} {self.version}".strip()
 
 
-def check_server(info: str, server: str, *, in_cluster: bool = False) -> Server:
+def check_server(info: str, server: str, *, in_cluster: bool = False) -> ServerInfo:
     """What INFO tells; a `ConfigurationError` when jobs would not be safe there."""
     facts = facts_of(info)
     valkey = facts.get("valkey_version")
@@ -40,7 +40,7 @@ def check_server(info: str, server: str, *, in_cluster: bool = False) -> Server:
         raise ConfigurationError(
             f"{server} is a node of a cluster: write redis+cluster:// with some of its nodes in the URL"
         )
-    return Server("Valkey" if valkey else "Redis", version, facts.get("run_id", ""))
+    return ServerInfo("Valkey" if valkey else "Redis", version, facts.get("run_id", ""))
 
 
 def facts_of(info: str) -> dict[str, str]:

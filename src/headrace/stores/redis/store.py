@@ -11,7 +11,7 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, 
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
-from headrace.core.records.control import MissedOrder, Order, PauseOrder, Standing
+from headrace.core.records.control import ControlMessage, ControlState, MissedNotice, PauseNotice
 from headrace.core.records.record import WORKER_TTL_US, Record, WorkerInfo
 from headrace.core.rules.layout import decode_layout
 from headrace.core.rules.rotation import Rotation
@@ -20,15 +20,15 @@ from headrace.core.store import Answer, CancelAnswer, LeaseKeeper, PartitionedSt
 from headrace.stores.redis.client.connection import Wire
 from headrace.stores.redis.health.examination import RedisExamination
 from headrace.stores.redis.intake.claim_request import wanted
-from headrace.stores.redis.intake.cluster_readers import Readers
-from headrace.stores.redis.intake.reader import Reader
-from headrace.stores.redis.topics.topic_reader import Tail
+from headrace.stores.redis.intake.cluster_readers import ClusterReaders
+from headrace.stores.redis.intake.reader import ClaimReader
+from headrace.stores.redis.topics.topic_reader import LogReader
 from headrace.stores.redis.topics.topic_verbs import RedisTopics
 from headrace.stores.redis.verbs.announcements import Announcements
 from headrace.stores.redis.verbs.append import TAKEN, answers_of, call_of_one, calls_of
 from headrace.stores.redis.verbs.layouts import RedisLayouts
 from headrace.stores.redis.verbs.lease_keeper import RedisLeaseKeeper
-from headrace.stores.redis.verbs.looking import Seen, encode_seen
+from headrace.stores.redis.verbs.looking import WorkerEntry, encode_seen
 from headrace.stores.redis.verbs.progress import report_calls
 from headrace.stores.redis.verbs.recovery import Recoverer
 from headrace.stores.redis.verbs.schedules import RedisScheduling
@@ -38,12 +38,12 @@ from headrace.stores.redis.verbs.upkeep import forget_leaving_worker, forget_sil
 
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
-from .faults import OutOfMemory, Refused, is_out_of_memory, is_per_chunk
+from .faults import CommandRefused, OutOfMemory, is_out_of_memory, is_per_chunk
 from .keys import label_of
 from .notices import Notices
-from .queue import Queue
+from .queue import StreamScripts
 from .scripts import AGE, APPEND_ONE, CANCEL, ENSURE, ISSUE, LOOK, PROMOTE, SWEEP
-from .server import Store
+from .server import RedisServer
 
 #: Bytes of bodies that one step of promotion moves.
 PROMOTE_BYTES = 1 << 20
@@ -58,20 +58,20 @@ RETRY_AFTER = SECOND
 CONSUMER_IDLE = 3_600_000
 
 
-class RedisBackend(
+class RedisStore(
     RedisExamination, RedisLayouts, RedisScheduling, RedisTopics, RedisTraffic, PartitionedStore
 ):
     appends_at_once = 2  # one is made while the server is at work on the other
 
-    def __init__(self, store: Store, confirmation: Confirmation | None = None) -> None:
+    def __init__(self, store: RedisServer, confirmation: Confirmation | None = None) -> None:
         super().__init__(store)
         self._confirmation = confirmation
         # An append and its confirmation have a connection of their own: nobody else shall wait for that.
         self._append_way = store.new_way(confirmation.greet) if confirmation else None
         self._announcements = Announcements(store, self._hear_of_lanes, self._hear_of_work)
         self._recoverer = Recoverer(store)
-        self._readers: dict[str, Reader | Readers] = {}
-        self._tails: dict[str, Tail] = {}
+        self._readers: dict[str, ClaimReader | ClusterReaders] = {}
+        self._tails: dict[str, LogReader] = {}
         self._paused: set[Stream] = set()
         self._ensured: dict[Stream, tuple[Stream, int]] = {}
         self._notices = Notices()
@@ -86,8 +86,8 @@ class RedisBackend(
         what = " cluster" if self._store.is_cluster else ""
         return f"{self._store.server}{what} at {self._store.address}"
 
-    def twin(self) -> RedisBackend:
-        return RedisBackend(self._store.twin(), self._confirmation)
+    def twin(self) -> RedisStore:
+        return RedisStore(self._store.twin(), self._confirmation)
 
     async def open(self) -> None:
         if self._store.life.at_home:
@@ -100,7 +100,7 @@ class RedisBackend(
             await self._store.check_permissions(wire)
             await check_durability(self._confirmation, wire)
             await self._announcements.open()
-        except Refused as error:
+        except CommandRefused as error:
             self._store.leave()
             raise ConfigurationError(str(error)) from error
         except BaseException:
@@ -121,11 +121,11 @@ class RedisBackend(
         self._tails.clear()
         self._store.leave()
 
-    def _hear(self, order: Order) -> None:
-        if isinstance(order, MissedOrder):
+    def _hear(self, order: ControlMessage) -> None:
+        if isinstance(order, MissedNotice):
             self._standing_unknown = True
             self._stir()
-        elif isinstance(order, PauseOrder):
+        elif isinstance(order, PauseNotice):
             self._set_paused(self._paused | {order.stream} if order.paused else self._paused - {order.stream})
 
     def _hear_of_lanes(self, stream: Stream, lanes: str) -> None:
@@ -191,12 +191,12 @@ class RedisBackend(
             await self._confirm(queue, wire, answers)
         return answers
 
-    async def _confirm(self, queue: Queue, wire: Wire | None, answers: list[Answer]) -> None:
+    async def _confirm(self, queue: StreamScripts, wire: Wire | None, answers: list[Answer]) -> None:
         if self._confirmation and wire and any(answer.verdict != "full" for answer in answers):
             await confirm(self._confirmation, wire, queue.keys.confirmed, answers)
 
     async def _unconfirmed(
-        self, queue: Queue, wire: Wire | None, answers: list[Answer | None]
+        self, queue: StreamScripts, wire: Wire | None, answers: list[Answer | None]
     ) -> NotConfirmed | None:
         """What is to be said of those that were taken before the part was sealed; None: nothing."""
         try:
@@ -247,10 +247,10 @@ class RedisBackend(
         if unknown or consumer in self._tails:
             self._tail(consumer).wake()
 
-    def _reader(self, consumer: str) -> Reader | Readers:
+    def _reader(self, consumer: str) -> ClaimReader | ClusterReaders:
         reader = self._readers.get(consumer)
         if reader is None:
-            make = Readers if self._store.is_cluster else Reader
+            make = ClusterReaders if self._store.is_cluster else ClaimReader
             reader = self._readers[consumer] = make(self._store, consumer, self._paused)
         return reader
 
@@ -276,7 +276,7 @@ class RedisBackend(
 
     async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
         promoted = 0
-        waits: dict[Queue, int] = {}
+        waits: dict[StreamScripts, int] = {}
         troubles: list[BackendUnavailable] = []
         queues = [self._store.queue(source) for source in sources]
         while queues and promoted < limit:
@@ -300,11 +300,11 @@ class RedisBackend(
         return Promoted(promoted, min(due_in_us.values(), default=None), due_in_us)
 
     async def _promote_all(
-        self, queues: list[Queue], limit: int
-    ) -> list[tuple[Queue, tuple[int, int] | BackendUnavailable]]:
+        self, queues: list[StreamScripts], limit: int
+    ) -> list[tuple[StreamScripts, tuple[int, int] | BackendUnavailable]]:
         """Each with its answer, or why it has none."""
 
-        async def promote(queue: Queue) -> tuple[int, int] | BackendUnavailable:
+        async def promote(queue: StreamScripts) -> tuple[int, int] | BackendUnavailable:
             try:
                 return await self._promote(queue, limit)
             except BackendUnavailable as error:
@@ -312,7 +312,7 @@ class RedisBackend(
 
         return list(zip(queues, await asyncio.gather(*map(promote, queues)), strict=True))
 
-    async def _promote(self, queue: Queue, limit: int) -> tuple[int, int]:
+    async def _promote(self, queue: StreamScripts, limit: int) -> tuple[int, int]:
         """How many, and in how many microseconds the next is due; -1: none is."""
         is_topic = queue.stream.kind == "topic"
         bounds = (limit, PROMOTE_BYTES)
@@ -334,11 +334,11 @@ class RedisBackend(
 
     async def heartbeat(
         self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
-    ) -> Standing:
+    ) -> ControlState:
         if leaving:
             await self._retire(worker, readers)
-            return Standing()
-        seen = encode_seen(Seen(self._store.now_us() + WORKER_TTL_US, worker))
+            return ControlState()
+        seen = encode_seen(WorkerEntry(self._store.now_us() + WORKER_TTL_US, worker))
         streams = list(dict.fromkeys(stream for streams in readers.values() for stream in streams))
         streams = streams if self._standing_unknown else self._looks.some(streams)
         self._standing_unknown = False
@@ -355,7 +355,7 @@ class RedisBackend(
         self._set_paused(self._paused - known.keys() | paused)
         queues = {stream: layout for stream, (_, _, layout) in known.items() if stream.kind == "queue"}
         layouts = {stream: decode_layout(layout) for stream, layout in queues.items()}
-        return Standing(paused, leases, layouts)
+        return ControlState(paused, leases, layouts)
 
     async def _heal(self, forgotten: list[Stream]) -> None:
         """Ensure again what somebody has emptied: without its lease jobs are taken from their holders."""
@@ -375,7 +375,7 @@ class RedisBackend(
                     await leaving.stop()
         await forget_leaving_worker(self._store, worker, readers)
 
-    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
+    def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
         return self._announcements.listen(hear)
 
     # --- one message -------------------------------------------------------------------------------------

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.runtime.clock import Clock
-from headrace.core.store import Backend
+from headrace.core.store import Store
 from headrace.stores.sqlite.connection.connection import Synchronous
 
 from .address import path_of
-from .store import SqliteBackend
+from .store import SqliteStore
 
 #: What each durability asks of a commit: FULL survives a power failure, NORMAL the death of any process.
 DURABILITIES: dict[str, Synchronous] = {"default": "FULL", "relaxed": "NORMAL"}
 
 
-def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Backend:
+def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Store:
     """`sqlite:///relative.db` or `sqlite:////absolute/path.db`; the file is made when it is first opened."""
     if durability not in DURABILITIES:
         raise ConfigurationError(
             f"durability {durability!r} is not to be had from SQLite: 'default' survives a power failure,"
             " 'relaxed' may lose the last moments before one and is faster"
         )
-    return SqliteBackend(path_of(url), namespace=namespace, synchronous=DURABILITIES[durability], clock=clock)
+    return SqliteStore(path_of(url), namespace=namespace, synchronous=DURABILITIES[durability], clock=clock)

@@ -11,7 +11,7 @@ import apsw
 
 from headrace.stores.sqlite.connection.connection import Connection
 
-from .reserved_room import Reserve
+from .reserved_room import ReservedRoom
 
 #: Bytes of a disk that new messages leave free, or a quarter of a small disk, beside as much as the
 #: write-ahead log holds: with these what is stored can be settled, which needs room before it gives any back.
@@ -34,7 +34,7 @@ class DiskRoom:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._path = connection.path
-        self._reserve = Reserve(connection.path)
+        self._reserve = ReservedRoom(connection.path)
         self._holds = False  # the whole reserve
 
     def is_plentiful(self) -> bool:

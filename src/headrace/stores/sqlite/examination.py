@@ -14,7 +14,7 @@ from headrace.core.records.findings import Examination, Finding, Level, fail, ok
 from headrace.core.runtime.daemon_thread import in_daemon_thread
 from headrace.stores.sqlite.connection.connection import JOURNAL_SIZE_LIMIT, OLDEST, Connection, Synchronous
 from headrace.stores.sqlite.connection.filesystem import filesystem_of
-from headrace.stores.sqlite.threads.store_threads import Desk
+from headrace.stores.sqlite.threads.store_threads import StoreThreads
 
 from .privacy import readable_by_others
 
@@ -35,7 +35,7 @@ logger = logging.getLogger("headrace")
 _said: set[tuple[Path, str]] = set()
 
 
-class SqliteExamination(Desk, Examination):
+class SqliteExamination(StoreThreads, Examination):
     _synchronous: Synchronous
 
     async def examine(self) -> list[Finding]:

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.errors import BackendUnavailable, RequestRefused
 
 
-class Fault(msgspec.Struct, frozen=True):
+class SqliteFault(msgspec.Struct, frozen=True):
     """`transient`: it may well pass by itself in a moment. `reopen`: the connection is not to be trusted any
     more. `doubtful`: a commit that met it may be found in the file after a crash."""
 
@@ -25,65 +25,67 @@ class Fault(msgspec.Struct, frozen=True):
 Failure = apsw.Error | OverflowError
 FAILURES = (apsw.Error, OverflowError)
 
-FAULTS: dict[type[Failure], Fault] = {
-    apsw.BusyError: Fault(
+FAULTS: dict[type[Failure], SqliteFault] = {
+    apsw.BusyError: SqliteFault(
         "is locked by another process",
         "look for one that keeps a transaction open (a shell, a backup, a debugger)",
         transient=True,
     ),
-    apsw.LockedError: Fault("is locked by another connection of this process", "try again", transient=True),
-    apsw.ReadOnlyError: Fault(
+    apsw.LockedError: SqliteFault(
+        "is locked by another connection of this process", "try again", transient=True
+    ),
+    apsw.ReadOnlyError: SqliteFault(
         "cannot be written to",
         "give this user the right to write the file and its folder, or mount the disk for writing",
         reopen=True,
     ),
-    apsw.PermissionsError: Fault(
+    apsw.PermissionsError: SqliteFault(
         "may not be opened by this user", "give it the right to read and write the file", reopen=True
     ),
-    apsw.FullError: Fault(
+    apsw.FullError: SqliteFault(
         "cannot grow: the disk, a quota or max_page_count is full", "make room; nothing was lost"
     ),
-    apsw.IOError: Fault(
+    apsw.IOError: SqliteFault(
         "met an error of the disk",
         "look at the system's log; the store goes on when the disk does",
         reopen=True,
         doubtful=True,
     ),
-    apsw.CantOpenError: Fault(
+    apsw.CantOpenError: SqliteFault(
         "cannot be opened", "check that its folder is there and that this user may write in it", reopen=True
     ),
-    apsw.CorruptError: Fault(
+    apsw.CorruptError: SqliteFault(
         "is damaged",
         "stop the workers, and recover it with the sqlite3 shell's .recover, or take a backup",
         reopen=True,
     ),
-    apsw.NotADBError: Fault("is no SQLite database", "name another file in the URL", reopen=True),
-    apsw.ProtocolError: Fault("is contended by too many processes", "try again", transient=True),
-    apsw.SchemaChangeError: Fault("was changed by another process", "try again", transient=True),
-    apsw.NoMemError: Fault("cannot be used: memory is short", "free some", transient=True),
-    apsw.InterruptError: Fault("was interrupted", "try again", transient=True),
-    apsw.ConstraintError: Fault(
+    apsw.NotADBError: SqliteFault("is no SQLite database", "name another file in the URL", reopen=True),
+    apsw.ProtocolError: SqliteFault("is contended by too many processes", "try again", transient=True),
+    apsw.SchemaChangeError: SqliteFault("was changed by another process", "try again", transient=True),
+    apsw.NoMemError: SqliteFault("cannot be used: memory is short", "free some", transient=True),
+    apsw.InterruptError: SqliteFault("was interrupted", "try again", transient=True),
+    apsw.ConstraintError: SqliteFault(
         "holds something that headrace never wrote", "look who else writes to the file, or take a backup"
     ),
-    OverflowError: Fault(
+    OverflowError: SqliteFault(
         "holds a number that headrace never wrote", "look who else writes to the file, or take a backup"
     ),
-    apsw.ConnectionClosedError: Fault("was closed", "open the app again", reopen=True),
+    apsw.ConnectionClosedError: SqliteFault("was closed", "open the app again", reopen=True),
 }
 
 #: A row holds what does not fit its table, or a number that no table can hold.
 DAMAGED = (apsw.ConstraintError, apsw.MismatchError, OverflowError)
 
 
-class Damaged(RequestRefused):
+class DamagedFile(RequestRefused):
     """Somebody has written what cannot be there into a stream: others are as they were."""
 
 
 #: For everything that is not listed. A transaction that met it was rolled back.
-UNFORESEEN = Fault("refused a statement", "please report this")
+UNFORESEEN = SqliteFault("refused a statement", "please report this")
 
 
-def fault_of(error: Failure) -> Fault:
+def fault_of(error: Failure) -> SqliteFault:
     return next((FAULTS[kind] for kind in type(error).__mro__ if kind in FAULTS), UNFORESEEN)
 
 
@@ -109,7 +111,7 @@ def unavailable(path: Path, error: Failure, *, committing: bool = False) -> Back
     )
 
 
-def _kind_of(error: Failure, fault: Fault) -> type[BackendUnavailable]:
+def _kind_of(error: Failure, fault: SqliteFault) -> type[BackendUnavailable]:
     if isinstance(error, DAMAGED):
-        return Damaged
+        return DamagedFile
     return RequestRefused if fault is UNFORESEEN else BackendUnavailable

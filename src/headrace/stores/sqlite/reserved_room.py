@@ -9,7 +9,7 @@ from pathlib import Path
 from .privacy import open_beside
 
 
-class Reserve:
+class ReservedRoom:
     """All processes share one. Where the system cannot allocate room for a file there is none."""
 
     def __init__(self, path: Path) -> None:

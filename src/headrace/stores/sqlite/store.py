@@ -15,9 +15,9 @@ import msgspec
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
-from headrace.core.records.control import Order, Standing
+from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.records.traffic import Tally, TrafficRecord
+from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.runtime.clock import Clock, ClockWatch
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
 from headrace.core.store import (
@@ -34,15 +34,15 @@ from headrace.core.store import (
 )
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
 from headrace.stores.sqlite.connection.filesystem import check_folder
-from headrace.stores.sqlite.threads.open_file import Session
-from headrace.stores.sqlite.threads.step import Answered, Step
+from headrace.stores.sqlite.threads.open_file import OpenFile
+from headrace.stores.sqlite.threads.step import NothingToWrite, WriteStep
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.publish import publish
 from headrace.stores.sqlite.topics.topic_verbs import SqliteTopics
 from headrace.stores.sqlite.verbs.append import append
-from headrace.stores.sqlite.verbs.claim import Request, claim, is_something_ready
+from headrace.stores.sqlite.verbs.claim import ClaimQuery, claim, is_something_ready
 from headrace.stores.sqlite.verbs.layouts import SqliteLayouts
-from headrace.stores.sqlite.verbs.looking import Listing
+from headrace.stores.sqlite.verbs.looking import RecordListing
 from headrace.stores.sqlite.verbs.removal import remove_stream
 from headrace.stores.sqlite.verbs.settle import hand_back, parts_of, report, settle
 
@@ -57,7 +57,7 @@ T = TypeVar("T")
 SIZE_OF_ROW = 500
 
 
-class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedStore):
+class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedStore):
     def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
         super().__init__(path, namespace=namespace, clock=clock)
         self._synchronous: Synchronous = synchronous
@@ -69,8 +69,8 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
     def description(self) -> str:
         return f"SQLite file {self._path}"
 
-    def twin(self) -> SqliteBackend:
-        return SqliteBackend(
+    def twin(self) -> SqliteStore:
+        return SqliteStore(
             self._path, namespace=self._namespace, synchronous=self._synchronous, clock=self._clock
         )
 
@@ -80,7 +80,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
                 return
             self._session.leave()
         check_folder(self._path)
-        session = Session(
+        session = OpenFile(
             self._path, namespace=self._namespace, synchronous=self._synchronous, clock=self._clock
         )
         self._session = session
@@ -105,9 +105,9 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
     async def ensure(self, source: Stream, lease_us: int) -> int | None:
         stream = source
 
-        def stands(connection: Connection) -> Answered[int | None] | None:
+        def stands(connection: Connection) -> NothingToWrite[int | None] | None:
             same = steering.read_lease(connection, self._namespace, stream).us == lease_us
-            return Answered(None) if same else None
+            return NothingToWrite(None) if same else None
 
         return await self._write(
             lambda transaction: steering.ensure(transaction, stream, lease_us), shortcut=stands
@@ -119,7 +119,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
     async def append(self, batch: Batch) -> list[Answer]:
         add = publish if batch.stream.kind == "topic" else append
         size = sum([len(message.body) for message in batch.messages]) + SIZE_OF_ROW * len(batch.messages)
-        step = Step(partial(add, batch=batch), weight=len(batch.messages), size=size)
+        step = WriteStep(partial(add, batch=batch), weight=len(batch.messages), size=size)
         session = self._use()
         if len(batch.messages) > 1 or not session.write_at_once(step):
             return await session.write(step)
@@ -139,7 +139,9 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
     ) -> list[Claim]:
         session = self._use()
         children = limit if children is None else children
-        request = Request(sources, consumer, limit, suspects, next(self._turns), children, self._wants_order)
+        request = ClaimQuery(
+            sources, consumer, limit, suspects, next(self._turns), children, self._wants_order
+        )
         until = monotonic() + wait
         with session.watch.claiming(sources, consumer, suspects=suspects > 0, children=children > 0) as bell:
             while not session.closing:
@@ -151,18 +153,18 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
                 await bell.heard(left)
         return []
 
-    async def _claim_apart(self, session: Session, request: Request) -> list[Claim]:
+    async def _claim_apart(self, session: OpenFile, request: ClaimQuery) -> list[Claim]:
         async for claims in self._apart(request.sources, partial(self._try_to_claim, session, request)):
             if claims:
                 return claims
         return []
 
     async def _try_to_claim(
-        self, session: Session, request: Request, sources: Sequence[Stream]
+        self, session: OpenFile, request: ClaimQuery, sources: Sequence[Stream]
     ) -> list[Claim]:
         request = msgspec.structs.replace(request, sources=sources)
 
-        def nothing(connection: Connection) -> Answered[list[Claim]] | None:
+        def nothing(connection: Connection) -> NothingToWrite[list[Claim]] | None:
             ready = request.limit > 0 and is_something_ready(
                 connection,
                 self._namespace,
@@ -170,9 +172,11 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
                 suspects=request.suspects > 0,
                 children=request.children > 0,
             )
-            return None if ready else Answered([])
+            return None if ready else NothingToWrite([])
 
-        step = Step(partial(claim, request=request), shortcut=nothing, durable=False, weight=request.limit)
+        step = WriteStep(
+            partial(claim, request=request), shortcut=nothing, durable=False, weight=request.limit
+        )
         try:
             return await asyncio.shield(session.write(step))
         except asyncio.CancelledError:
@@ -185,7 +189,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
         if claimed.cancelled() or claimed.exception() or session is None or session.closing:
             return  # Their leases run out.
         settlements = [hand_back(claim) for claim in claimed.result()]
-        step = Step(lambda transaction: settle(transaction, settlements), durable=False)
+        step = WriteStep(lambda transaction: settle(transaction, settlements), durable=False)
         session.write(step).add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -210,10 +214,10 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
         restart = after_outage or self._stepped_us != 0
 
         async def reclaim(sources: Sequence[Stream]) -> Reclaimed:
-            def nothing(connection: Connection) -> Answered[Reclaimed] | None:
+            def nothing(connection: Connection) -> NothingToWrite[Reclaimed] | None:
                 now_us = self._clock.now_us()
                 overdue = upkeep.is_something_overdue(connection, self._namespace, sources, now_us)
-                return None if overdue or restart else Answered(Reclaimed())
+                return None if overdue or restart else NothingToWrite(Reclaimed())
 
             def take(transaction: Transaction) -> Reclaimed:
                 if restart:
@@ -228,10 +232,10 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
 
     async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
         async def promote(sources: Sequence[Stream]) -> Promoted:
-            def nothing(connection: Connection) -> Answered[Promoted] | None:
+            def nothing(connection: Connection) -> NothingToWrite[Promoted] | None:
                 due_us, now_us = upkeep.next_due(connection, self._namespace, sources), self._clock.now_us()
                 later = due_us is None or due_us > now_us
-                return Answered(upkeep.promoted(0, due_us, now_us)) if later else None
+                return NothingToWrite(upkeep.promoted(0, due_us, now_us)) if later else None
 
             return await self._write(
                 lambda transaction: upkeep.promote(transaction, sources, limit),
@@ -243,9 +247,9 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
         return upkeep.all_promoted([answer async for answer in self._apart(sources, promote)])
 
     async def prune(self, *, limit: int) -> int:
-        def nothing(connection: Connection) -> Answered[int] | None:
+        def nothing(connection: Connection) -> NothingToWrite[int] | None:
             past = upkeep.is_something_past(connection, self._namespace, self._clock.now_us())
-            return None if past else Answered(0)
+            return None if past else NothingToWrite(0)
 
         return await self._write(
             lambda transaction: upkeep.prune(transaction, limit),
@@ -256,17 +260,17 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
 
     async def heartbeat(
         self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]], *, leaving: bool = False
-    ) -> Standing:
+    ) -> ControlState:
         if leaving:
             self._woken.difference_update(readers)
             await self._write(lambda transaction: workers.forget(transaction, worker), durable=False)
-            return Standing()
+            return ControlState()
         streams = [stream for streams in readers.values() for stream in streams]
         return await self._write(
             lambda transaction: workers.beat(transaction, worker, streams), durable=False
         )
 
-    async def tally(self, tallies: Sequence[Tally]) -> None:
+    async def tally(self, tallies: Sequence[TrafficCount]) -> None:
         await self._write(lambda transaction: traffic.tally(transaction, tallies), durable=False)
 
     async def traffic(self, minutes: int) -> list[TrafficRecord]:
@@ -275,7 +279,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
             lambda connection: traffic.traffic(connection, self._namespace, minutes, now_us)
         )
 
-    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
+    def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
         return self._use().watch.listen(hear)
 
     # --- schedules ---------------------------------------------------------------------------------------
@@ -298,9 +302,9 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
         return [answers[index] for index in range(len(swaps))]
 
     async def _swap(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
-        def refused(connection: Connection) -> Answered[list[Swapped]] | None:
+        def refused(connection: Connection) -> NothingToWrite[list[Swapped]] | None:
             answers = schedules.refusals(connection, self._namespace, swaps, self._clock.now_us())
-            return None if answers is None else Answered(answers)
+            return None if answers is None else NothingToWrite(answers)
 
         weight = sum(max(1, len(swap.messages)) for swap in swaps)
         return await self._write(partial(schedules.swap_all, swaps=swaps), shortcut=refused, weight=weight)
@@ -348,7 +352,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Record]:
-        listing = Listing(stream, cursor, limit, status, task)
+        listing = RecordListing(stream, cursor, limit, status, task)
         return await self._read(
             lambda connection: looking.list_records(
                 connection, self._namespace, listing, self._clock.now_us()
@@ -377,7 +381,7 @@ class SqliteBackend(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedS
     async def dead(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
     ) -> Page[DeadLetter]:
-        listing = Listing(stream, cursor, limit, task=only.task, reason=only.reason)
+        listing = RecordListing(stream, cursor, limit, task=only.task, reason=only.reason)
         return await self._read(lambda connection: looking.list_dead(connection, self._namespace, listing))
 
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:

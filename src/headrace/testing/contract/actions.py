@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from headrace.core.messages.claim import Claim
-from headrace.core.messages.message import Batch, Message, State, Trouble, UniqueKey
+from headrace.core.messages.message import Batch, Message, State, TrailEntry, UniqueKey
 from headrace.core.messages.outcome import (
     Cancelled,
     Dead,
@@ -36,7 +36,7 @@ from .stand import FAILURE
 
 T = TypeVar("T")
 
-TROUBLE = Trouble(1, "failed", "worker", "no such row")
+TROUBLE = TrailEntry(1, "failed", "worker", "no such row")
 
 
 class Action(Protocol):

@@ -17,8 +17,8 @@ from headrace.core.topics.position import Position, TopicReading
 from headrace.core.topics.topic import (
     BEGINNING,
     GroupRecord,
+    KeptTopics,
     Start,
-    Tended,
     TopicRecord,
     TopicRules,
 )
@@ -133,7 +133,7 @@ class Orders:
         (found,) = [each for each in (await self.record()).groups if each.stream == group]
         return found
 
-    async def tend(self, *groups: Stream, limit: int = 1000) -> Tended:
+    async def tend(self, *groups: Stream, limit: int = 1000) -> KeptTopics:
         return await self.backend.tend([group for group in groups], limit=limit)
 
     async def claim(

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
-from headrace.core.messages.message import FRESH, NORMAL, Batch, Message, State, Stream, Trouble, UniqueKey
+from headrace.core.messages.message import FRESH, NORMAL, Batch, Message, State, Stream, TrailEntry, UniqueKey
 from headrace.core.messages.outcome import (
     Dead,
     DeadReason,
@@ -306,11 +306,11 @@ def kept(value: bytes | None, *, ttl: float = 3600, note: str = "") -> Done:
 
 
 def retry(state: State = FRESH, *, delay: float = 10, worker: str = "worker-1") -> Retry:
-    return Retry(state.failed(Trouble(1, "failed", worker, "no such row")), microseconds(delay))
+    return Retry(state.failed(TrailEntry(1, "failed", worker, "no such row")), microseconds(delay))
 
 
 def dead(state: State = FRESH, reason: DeadReason = DeadReason.EXHAUSTED) -> Dead:
-    return Dead(state.failed(Trouble(1, "failed", "worker-1", "no such row")), reason, FAILURE)
+    return Dead(state.failed(TrailEntry(1, "failed", "worker-1", "no such row")), reason, FAILURE)
 
 
 def worker_info(consumer: str = "worker-1") -> WorkerInfo:

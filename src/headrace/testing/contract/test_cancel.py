@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.messages.message import FRESH, Stream
 from headrace.core.messages.outcome import Cancelled, Outcome, Released, Snoozed, Verdict
-from headrace.core.records.control import CancelOrder, Order
+from headrace.core.records.control import CancelNotice, ControlMessage
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.store import CancelAnswer
@@ -191,11 +191,11 @@ async def test_a_replayed_message_is_not_to_be_cancelled(stand: Stand) -> None:
 
 async def test_the_cancellation_of_a_running_message_is_announced_to_every_process(stand: Stand) -> None:
     claim = await stand.running()
-    here: list[Order] = []
-    there: list[Order] = []
+    here: list[ControlMessage] = []
+    there: list[ControlMessage] = []
     stops = [stand.backend.listen(here.append), (await stand.other()).listen(there.append)]
     await _cancel(stand, claim.id)
-    order = CancelOrder(stand.stream, claim.id)
+    order = CancelNotice(stand.stream, claim.id)
     await wait_until(lambda: here == [order] and there == [order])
     for stop in stops:
         stop()

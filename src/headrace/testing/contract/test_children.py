@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.core.messages.message import FRESH, HIGH, LOW, NORMAL, Trouble
+from headrace.core.messages.message import FRESH, HIGH, LOW, NORMAL, TrailEntry
 from headrace.core.messages.outcome import Released, Retry, Snoozed
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
@@ -15,7 +15,7 @@ from headrace.core.schedules.schedule_record import ScheduleRecord, advance, est
 from .stand import LEASE, Stand
 
 #: The state of a message that is suspect.
-SUSPECT = FRESH.crashed(Trouble(1, "crashed", "worker-1")).crashed(Trouble(2, "crashed", "worker-1"))
+SUSPECT = FRESH.crashed(TrailEntry(1, "crashed", "worker-1")).crashed(TrailEntry(2, "crashed", "worker-1"))
 
 
 async def children(stand: Stand, count: int, *, priority: int = NORMAL) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from headrace.core.errors import UnknownEvent
 from headrace.core.messages.message import group_stream
 from headrace.core.messages.outcome import Done, Verdict
-from headrace.core.records.control import LeaseOrder, Order, PauseOrder
+from headrace.core.records.control import ControlMessage, LeaseNotice, PauseNotice
 from headrace.core.records.record import Counts, JobStatus, WorkerInfo
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.store import DeadFilter, Renewal
@@ -275,20 +275,20 @@ async def test_a_claim_is_woken_when_its_group_is_resumed(orders: Orders) -> Non
 
 async def test_a_pause_of_a_group_is_announced(orders: Orders) -> None:
     group = await orders.join()
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = orders.backend.listen(heard.append)
     await orders.backend.pause(group, paused=True)
-    await wait_until(lambda: PauseOrder(group, True) in heard)
+    await wait_until(lambda: PauseNotice(group, True) in heard)
     stop()
 
 
 async def test_a_group_has_a_lease_of_its_own(orders: Orders) -> None:
     group = await orders.join()
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = orders.backend.listen(heard.append)
     assert await orders.backend.ensure(group, microseconds(LEASE)) is None
     assert await orders.backend.ensure(group, microseconds(100)) == microseconds(LEASE)
-    await wait_until(lambda: LeaseOrder(group, microseconds(100)) in heard)
+    await wait_until(lambda: LeaseNotice(group, microseconds(100)) in heard)
     stop()
     await orders.publish("a")
     await orders.claim(group)

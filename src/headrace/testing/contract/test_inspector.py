@@ -14,7 +14,7 @@ from headrace.core.messages.message import (
     NORMAL,
     Envelope,
     Stream,
-    Trouble,
+    TrailEntry,
     encode_envelope,
 )
 from headrace.core.messages.outcome import Cancelled, Expired, Released, Retry, Snoozed
@@ -166,7 +166,7 @@ async def test_a_message_is_enqueued_before_all_that_happens_to_it(stand: Stand,
         assert info.enqueued_at is not None
         assert info.started_at is not None
         assert info.enqueued_at <= info.started_at
-        failed = FRESH.failed(Trouble(stand.now_us(), "failed", "worker-1"))
+        failed = FRESH.failed(TrailEntry(stand.now_us(), "failed", "worker-1"))
         await stand.settle(claim, Retry(failed, 0))
         await stand.claim_one(id)
         again = job_info(await stand.look(id))

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.job_log import LINE_BYTES, LOG_BYTES, NO_LOG, JobLog, LogLine
-from headrace.core.messages.message import FRESH, Trouble, UniqueKey
+from headrace.core.messages.message import FRESH, TrailEntry, UniqueKey
 from headrace.core.messages.outcome import (
     Cancelled,
     Dead,
@@ -26,7 +26,7 @@ from .stand import FAILURE, HOUR_US, LEASE, Stand, kept
 FIRST = JobLog((LogLine(1, 5_000_001, "info", "reading"), LogLine(1, 5_000_002, "warning", "slow")), 3)
 SECOND = JobLog((LogLine(2, 6_000_000, "error", "ünïcödé \x00 🚰\n  and lines"),))
 LOGGED = FRESH.logged(FIRST)
-FAILED = LOGGED.failed(Trouble(1, "failed", "worker-1", "no such row"))
+FAILED = LOGGED.failed(TrailEntry(1, "failed", "worker-1", "no such row"))
 
 
 async def running_and_writing(stand: Stand, log: JobLog = FIRST) -> Claim:

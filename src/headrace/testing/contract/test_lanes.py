@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.messages.message import FRESH, HIGH, LOW, NORMAL, State, Trouble
+from headrace.core.messages.message import FRESH, HIGH, LOW, NORMAL, State, TrailEntry
 from headrace.core.messages.outcome import Released, Retry, Snoozed, Verdict
 from headrace.core.runtime.clock import microseconds
 
 from .stand import LEASE, Stand
 
 #: The state of a message that crashed once, and of a suspect.
-CRASHED_ONCE = FRESH.crashed(Trouble(1, "crashed", "worker-1"))
-CRASHED_TWICE = CRASHED_ONCE.crashed(Trouble(2, "crashed", "worker-2"))
+CRASHED_ONCE = FRESH.crashed(TrailEntry(1, "crashed", "worker-1"))
+CRASHED_TWICE = CRASHED_ONCE.crashed(TrailEntry(2, "crashed", "worker-2"))
 
 
 async def test_high_goes_before_normal_and_normal_before_low(stand: Stand) -> None:

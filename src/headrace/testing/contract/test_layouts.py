@@ -10,7 +10,7 @@ import pytest
 from headrace.core.errors import Moved
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream, UniqueKey, group_stream
-from headrace.core.records.control import LayoutOrder, Order
+from headrace.core.records.control import ControlMessage, LayoutNotice
 from headrace.core.rules.layout import SEALED, WHOLE, Generation, Layout, layout_of_topic, part_stream
 from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule_record import advance, establish
@@ -111,14 +111,14 @@ async def test_of_those_who_make_a_topic_at_once_one_decides(stand: Stand, inner
 
 
 async def test_changes_are_announced(inner: PartitionedStore) -> None:
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = inner.listen(heard.append)
     try:
         await inner.swap_layout(QUEUE, WHOLE, PROPOSED)
-        await wait_until(lambda: heard == [LayoutOrder(QUEUE)])
+        await wait_until(lambda: heard == [LayoutNotice(QUEUE)])
         await inner.swap_layout(QUEUE, WHOLE, SPLIT)  # nothing changes
         await inner.swap_layout(QUEUE, PROPOSED, SPLIT)
-        await wait_until(lambda: heard == [LayoutOrder(QUEUE)] * 2)
+        await wait_until(lambda: heard == [LayoutNotice(QUEUE)] * 2)
     finally:
         stop()
 

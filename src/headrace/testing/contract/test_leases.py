@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.messages.message import Stream
-from headrace.core.records.control import LeaseOrder, Order, PauseOrder
+from headrace.core.records.control import ControlMessage, LeaseNotice, PauseNotice
 from headrace.core.runtime.clock import microseconds
 from headrace.testing.waiting import wait_until
 
@@ -21,24 +21,24 @@ async def shorten(stand: Stand, seconds: float = SHORT) -> int | None:
 
 async def test_another_lease_is_announced_to_all_once(stand: Stand) -> None:
     other = await stand.other()
-    heard: list[Order] = []
-    elsewhere: list[Order] = []
+    heard: list[ControlMessage] = []
+    elsewhere: list[ControlMessage] = []
     stops = [stand.backend.listen(heard.append), other.listen(elsewhere.append)]
     assert await other.ensure(stand.source, microseconds(SHORT)) == microseconds(LEASE)
     assert await other.ensure(stand.source, microseconds(SHORT)) is None
     await other.pause(stand.stream, paused=True)
-    expected = [LeaseOrder(stand.stream, microseconds(SHORT)), PauseOrder(stand.stream, True)]
+    expected = [LeaseNotice(stand.stream, microseconds(SHORT)), PauseNotice(stand.stream, True)]
     await wait_until(lambda: heard == elsewhere == expected)
     for stop in stops:
         stop()
 
 
 async def test_the_first_lease_of_a_stream_is_no_change(stand: Stand) -> None:
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = stand.backend.listen(heard.append)
     source = await stand.queue("second")
     await stand.backend.pause(source, paused=True)
-    await wait_until(lambda: heard == [PauseOrder(source, True)])
+    await wait_until(lambda: heard == [PauseNotice(source, True)])
     stop()
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 from headrace.core.messages.message import FRESH, UniqueKey
 from headrace.core.messages.outcome import Released, Snoozed
-from headrace.core.records.control import Order, PauseOrder
+from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
 from headrace.core.store import Promoted
@@ -88,12 +88,12 @@ async def test_pausing_twice_and_resuming_twice_is_harmless(stand: Stand) -> Non
 
 
 async def test_pause_and_resume_are_announced_to_every_process(stand: Stand) -> None:
-    here: list[Order] = []
-    there: list[Order] = []
+    here: list[ControlMessage] = []
+    there: list[ControlMessage] = []
     stops = [stand.backend.listen(here.append), (await stand.other()).listen(there.append)]
     await _pause(stand)
     await _pause(stand, paused=False)
-    orders = [PauseOrder(stand.stream, True), PauseOrder(stand.stream, False)]
+    orders = [PauseNotice(stand.stream, True), PauseNotice(stand.stream, False)]
     await wait_until(lambda: here == orders and there == orders)
     for stop in stops:
         stop()

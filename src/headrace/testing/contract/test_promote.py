@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.messages.message import FRESH
 from headrace.core.messages.outcome import Released, Snoozed
-from headrace.core.records.control import DueOrder, Order
+from headrace.core.records.control import ControlMessage, DueNotice
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.store import Promoted
@@ -169,29 +169,29 @@ async def test_a_paused_stream_is_promoted_but_not_handed_out(stand: Stand) -> N
 
 
 async def test_something_due_sooner_than_all_before_is_announced(stand: Stand) -> None:
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = stand.backend.listen(heard.append)
     await stand.add(delay=100)
-    await wait_until(lambda: heard == [DueOrder(stand.stream)])
+    await wait_until(lambda: heard == [DueNotice(stand.stream)])
     await stand.add(delay=50)
     await wait_until(lambda: len(heard) == 2)
     stop()
 
 
 async def test_something_due_later_is_not_announced(stand: Stand) -> None:
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = stand.backend.listen(heard.append)
     await stand.add(delay=10)
     await stand.add(delay=100)
     await stand.add(delay=5)
     await wait_until(lambda: len(heard) >= 2)
-    assert heard == [DueOrder(stand.stream)] * 2
+    assert heard == [DueNotice(stand.stream)] * 2
     stop()
 
 
 async def test_a_retry_that_is_due_sooner_is_announced_to_other_processes(stand: Stand) -> None:
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = (await stand.other()).listen(heard.append)
     await stand.retry(await stand.running(), delay=10)
-    await wait_until(lambda: heard == [DueOrder(stand.stream)])
+    await wait_until(lambda: heard == [DueNotice(stand.stream)])
     stop()

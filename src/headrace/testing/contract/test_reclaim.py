@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.messages.message import FRESH, LOW, Stream, Trouble
+from headrace.core.messages.message import FRESH, LOW, Stream, TrailEntry
 from headrace.core.messages.outcome import Done, Released, Verdict
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, microseconds
@@ -89,7 +89,7 @@ async def test_crashes_of_child_processes_count_towards_the_limit(stand: Stand) 
     claim = await stand.running()
     state = FRESH
     for _ in range(CRASH_LIMIT - 1):
-        state = state.crashed(Trouble(1, "crashed", "worker-1"))
+        state = state.crashed(TrailEntry(1, "crashed", "worker-1"))
     await stand.settle(claim, Released(state))
     recovery = await stand.lose(await stand.claim_one(claim.id))
     assert (recovery.crashes, recovery.status) == (CRASH_LIMIT, JobStatus.DEAD)
@@ -99,7 +99,7 @@ async def test_failures_and_releases_do_not_count_towards_the_crash_limit(stand:
     claim = await stand.running()
     state = FRESH
     for _ in range(5):
-        state = state.failed(Trouble(1, "failed", "worker-1")).released()
+        state = state.failed(TrailEntry(1, "failed", "worker-1")).released()
     await stand.settle(claim, Released(state))
     recovery = await stand.lose(await stand.claim_one(claim.id))
     assert (recovery.crashes, recovery.status) == (1, JobStatus.QUEUED)

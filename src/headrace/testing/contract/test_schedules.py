@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.messages.ids import derived_id
 from headrace.core.messages.message import Message, Stream, UniqueKey
-from headrace.core.records.control import ScheduleOrder
+from headrace.core.records.control import ScheduleNotice
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule_record import (
@@ -175,11 +175,11 @@ async def test_changes_by_people_are_announced(stand: Stand) -> None:
     silence = other.listen(orders.append)
     await wait_until(lambda: not orders)
     assert (await swap(stand, add(stand.stream, NAME, b"one"))).done
-    await wait_until(lambda: ScheduleOrder(stand.stream) in orders)
+    await wait_until(lambda: ScheduleNotice(stand.stream) in orders)
     for how in (pause, resume, remove):
         orders.clear()
         assert await change(stand, how)
-        await wait_until(lambda: ScheduleOrder(stand.stream) in orders)
+        await wait_until(lambda: ScheduleNotice(stand.stream) in orders)
     silence()
 
 
@@ -193,8 +193,8 @@ async def test_what_workers_do_and_what_is_refused_is_not_announced(stand: Stand
     assert not (await swap(stand, pause(first))).done
     elsewhere = await stand.queue("elsewhere")
     assert (await swap(stand, add(elsewhere, NAME, b"one"))).done
-    await wait_until(lambda: ScheduleOrder(elsewhere) in orders)
-    assert ScheduleOrder(stand.stream) not in orders
+    await wait_until(lambda: ScheduleNotice(elsewhere) in orders)
+    assert ScheduleNotice(stand.stream) not in orders
     silence()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.messages.claim import Claim
-from headrace.core.messages.message import FRESH, TRAIL_LENGTH, Trouble
+from headrace.core.messages.message import FRESH, TRAIL_LENGTH, TrailEntry
 from headrace.core.messages.outcome import (
     Cancelled,
     DeadReason,
@@ -164,7 +164,7 @@ async def test_a_state_is_stored_as_it_is_with_its_whole_trail(
 ) -> None:
     state = FRESH
     for number in range(TRAIL_LENGTH + 5):
-        state = state.failed(Trouble(number + 1, "timed out", f"worker-{number}", "läuft nicht"))
+        state = state.failed(TrailEntry(number + 1, "timed out", f"worker-{number}", "läuft nicht"))
     claim = await stand.running()
     await stand.settle(claim, kind(state, microseconds(10)))
     assert (await stand.look(claim.id)).state == state

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.messages.message import Stream, group_stream
 from headrace.core.runtime.clock import microseconds
-from headrace.core.topics.topic import BEGINNING, TRIMMED_BESIDE, Tended, TopicRules
+from headrace.core.topics.topic import BEGINNING, TRIMMED_BESIDE, KeptTopics, TopicRules
 
 from .orders import DAY, Orders
 
@@ -20,7 +20,7 @@ async def test_an_event_goes_when_it_is_too_old(orders: Orders) -> None:
     await orders.publish("b")
     await orders.finish(group)
     await orders.stand.advance(21)
-    assert await orders.tend(group) == Tended(trimmed=1)
+    assert await orders.tend(group) == KeptTopics(trimmed=1)
     assert await orders.ids() == ["b"]
 
 
@@ -30,7 +30,7 @@ async def test_a_topic_without_groups_is_trimmed_when_it_is_named(orders: Orders
     await orders.stand.advance(40)
     await orders.publish("b")
     await orders.stand.advance(21)
-    assert await orders.backend.tend([orders.stream], limit=100) == Tended(trimmed=1)
+    assert await orders.backend.tend([orders.stream], limit=100) == KeptTopics(trimmed=1)
     assert await orders.ids() == ["b"]
     assert (await orders.record()).groups == ()
 
@@ -41,7 +41,7 @@ async def test_an_event_that_is_young_stays(orders: Orders) -> None:
     await orders.publish("a")
     await orders.finish(group)
     await orders.stand.advance(50)
-    assert await orders.tend(group) == Tended()
+    assert await orders.tend(group) == KeptTopics()
     assert await orders.ids() == ["a"]
 
 
@@ -51,7 +51,7 @@ async def test_events_go_when_there_are_too_many(orders: Orders) -> None:
     await orders.publish("a", "b", "c", "d")
     await orders.finish(group)
     await orders.arrange(max_length=2)
-    assert await orders.tend(group) == Tended(trimmed=2)
+    assert await orders.tend(group) == KeptTopics(trimmed=2)
     assert await orders.ids() == ["c", "d"]
 
 
@@ -61,7 +61,7 @@ async def test_without_bounds_everything_stays(orders: Orders) -> None:
     await orders.publish("a", "b")
     await orders.finish(group)
     await orders.stand.advance(365 * DAY)
-    assert await orders.tend(group) == Tended()
+    assert await orders.tend(group) == KeptTopics()
     assert await orders.ids() == ["a", "b"]
 
 
@@ -92,9 +92,9 @@ async def test_a_live_group_holds_what_it_has_not_drawn(orders: Orders) -> None:
     group = await orders.join()
     await orders.arrange(max_length=1)
     await orders.publish("a", "b", "c")
-    assert await orders.tend(group) == Tended(holding=(group,))
+    assert await orders.tend(group) == KeptTopics(holding=(group,))
     assert await orders.finish(group) == ["a", "b", "c"]
-    assert await orders.tend(group) == Tended(trimmed=2)
+    assert await orders.tend(group) == KeptTopics(trimmed=2)
 
 
 async def test_a_live_group_holds_what_is_too_old(orders: Orders) -> None:
@@ -102,7 +102,7 @@ async def test_a_live_group_holds_what_is_too_old(orders: Orders) -> None:
     await orders.arrange(retention=60)
     await orders.publish("a")
     await orders.stand.advance(61)
-    assert await orders.tend(group) == Tended(holding=(group,))
+    assert await orders.tend(group) == KeptTopics(holding=(group,))
     assert await orders.finish(group) == ["a"]
 
 
@@ -113,7 +113,7 @@ async def test_the_slowest_of_the_live_groups_counts(orders: Orders) -> None:
     await orders.publish("a", "b")
     await orders.finish(fast)
     await orders.stand.advance(61)
-    assert await orders.tend(fast, slow) == Tended(holding=(slow,))
+    assert await orders.tend(fast, slow) == KeptTopics(holding=(slow,))
     assert await orders.finish(slow) == ["a", "b"]
     assert (await orders.tend(fast)).trimmed == 2
 
@@ -124,7 +124,7 @@ async def test_what_a_group_has_drawn_holds_up_nothing(orders: Orders) -> None:
     await orders.arrange(max_length=1)
     await orders.publish("a", "b", "c")
     claims = await orders.claim(group)
-    assert await orders.tend(group) == Tended(trimmed=2)
+    assert await orders.tend(group) == KeptTopics(trimmed=2)
     await orders.stand.retry(claims[0], delay=0)
     assert (await orders.claim_one(group, "a")).body == b"hello"
 
@@ -170,7 +170,7 @@ async def test_a_group_without_a_member_for_a_day_holds_nothing_any_more(orders:
     await orders.publish("a")
     await orders.finish(here)
     await orders.stand.advance(0.9 * DAY)
-    assert await orders.tend(here) == Tended(holding=(gone,))
+    assert await orders.tend(here) == KeptTopics(holding=(gone,))
     await orders.stand.advance(0.2 * DAY)
     tended = await orders.tend(here)
     assert (tended.trimmed, tended.holding, tended.passed) == (1, (), (gone,))
@@ -204,7 +204,7 @@ async def test_a_removed_group_holds_nothing(orders: Orders) -> None:
     await orders.finish(here)
     await orders.stand.advance(61)
     await orders.backend.remove_stream(gone)
-    assert await orders.tend(here) == Tended(trimmed=2)
+    assert await orders.tend(here) == KeptTopics(trimmed=2)
 
 
 @pytest.mark.whole("a length holds for each part")
@@ -213,8 +213,8 @@ async def test_no_more_is_trimmed_than_asked_for(orders: Orders) -> None:
     await orders.publish(*[f"event-{number}" for number in range(10)])
     await orders.finish(group)
     await orders.arrange(max_length=2)
-    assert await orders.tend(group, limit=5) == Tended(trimmed=5, more=True)
-    assert await orders.tend(group, limit=5) == Tended(trimmed=3)
+    assert await orders.tend(group, limit=5) == KeptTopics(trimmed=5, more=True)
+    assert await orders.tend(group, limit=5) == KeptTopics(trimmed=3)
     assert await orders.ids() == ["event-8", "event-9"]
 
 
@@ -229,7 +229,7 @@ async def test_topics_are_trimmed_each_by_its_own_rules(orders: Orders) -> None:
     )
     await orders.finish(group)
     await orders.finish(elsewhere)
-    assert await orders.tend(group, elsewhere) == Tended(trimmed=2)
+    assert await orders.tend(group, elsewhere) == KeptTopics(trimmed=2)
     assert await orders.ids() == ["a", "b"]
 
 
@@ -268,5 +268,5 @@ async def test_delayed_events_are_not_trimmed(orders: Orders) -> None:
     await orders.stand.advance(101)
     await orders.tend(group)
     await orders.promote()
-    assert await orders.tend(group) == Tended()
+    assert await orders.tend(group) == KeptTopics()
     assert await orders.claim_ids(group) == ["a"]

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from headrace.core.messages.message import FRESH, Stream, Trouble, UniqueKey
+from headrace.core.messages.message import FRESH, Stream, TrailEntry, UniqueKey
 from headrace.core.messages.outcome import Cancelled, Done, Expired, Outcome, Released, Snoozed
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
@@ -458,7 +458,7 @@ async def test_a_message_that_is_settled_as_expired_gives_up_its_key(stand: Stan
 
 @pytest.mark.parametrize(
     "outcome",
-    [retry(), Snoozed(FRESH.snoozed(Trouble(1, "snoozed", "worker-1")), microseconds(10))],
+    [retry(), Snoozed(FRESH.snoozed(TrailEntry(1, "snoozed", "worker-1")), microseconds(10))],
     ids=["retry", "snoozed"],
 )
 async def test_an_owner_that_was_begun_in_time_keeps_its_key(stand: Stand, outcome: Outcome) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.messages.outcome import Verdict
-from headrace.core.records.control import CancelOrder, Order, PauseOrder, Standing
+from headrace.core.records.control import CancelNotice, ControlMessage, ControlState, PauseNotice
 from headrace.core.records.record import JobStatus, RunningJob
 from headrace.core.runtime.clock import microseconds
 from headrace.testing.waiting import wait_until
@@ -58,7 +58,9 @@ async def test_each_beat_begins_another_minute(stand: Stand) -> None:
 
 
 async def test_with_no_orders_standing_a_beat_answers_none(stand: Stand) -> None:
-    assert await beat(stand.backend, worker_info()) == Standing(leases={stand.stream: microseconds(LEASE)})
+    assert await beat(stand.backend, worker_info()) == ControlState(
+        leases={stand.stream: microseconds(LEASE)}
+    )
 
 
 async def test_a_worker_that_retired_is_listed_no_longer(stand: Stand) -> None:
@@ -99,13 +101,13 @@ async def test_a_retired_name_may_come_back(stand: Stand) -> None:
 
 
 async def test_who_stopped_listening_hears_nothing_more(stand: Stand) -> None:
-    stopped: list[Order] = []
-    listening: list[Order] = []
+    stopped: list[ControlMessage] = []
+    listening: list[ControlMessage] = []
     stop_first = stand.backend.listen(stopped.append)
     stop_second = stand.backend.listen(listening.append)
     stop_first()
     await stand.backend.pause(stand.stream, paused=True)
-    await wait_until(lambda: listening == [PauseOrder(stand.stream, True)])
+    await wait_until(lambda: listening == [PauseNotice(stand.stream, True)])
     assert stopped == []
     stop_second()
 
@@ -118,28 +120,28 @@ async def test_stopping_twice_is_harmless(stand: Stand) -> None:
 
 async def test_what_was_announced_before_is_not_heard(stand: Stand) -> None:
     await stand.backend.pause(stand.stream, paused=True)
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = (await stand.other()).listen(heard.append)
     await stand.backend.pause(stand.stream, paused=False)
-    await wait_until(lambda: heard == [PauseOrder(stand.stream, False)])
+    await wait_until(lambda: heard == [PauseNotice(stand.stream, False)])
     stop()
 
 
 async def test_orders_of_other_processes_are_heard_in_their_order(stand: Stand) -> None:
     claims = [await stand.running() for _ in range(5)]
     other = await stand.other()
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = stand.backend.listen(heard.append)
     for claim in claims:
         await other.cancel(stand.stream, claim.id, mark_us=HOUR_US)
-    await wait_until(lambda: heard == [CancelOrder(stand.stream, claim.id) for claim in claims])
+    await wait_until(lambda: heard == [CancelNotice(stand.stream, claim.id) for claim in claims])
     stop()
 
 
 async def test_the_cancellation_of_a_waiting_message_tells_no_worker(stand: Stand) -> None:
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = stand.backend.listen(heard.append)
     await stand.backend.cancel(stand.stream, await stand.add(), mark_us=HOUR_US)
     await stand.backend.pause(stand.stream, paused=True)
-    await wait_until(lambda: heard == [PauseOrder(stand.stream, True)])
+    await wait_until(lambda: heard == [PauseNotice(stand.stream, True)])
     stop()

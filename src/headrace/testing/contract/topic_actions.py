@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from headrace.core.messages.message import State, Trouble
+from headrace.core.messages.message import State, TrailEntry
 from headrace.core.messages.outcome import (
     Cancelled,
     Dead,
@@ -28,7 +28,7 @@ from .topic_pair import GROUPS, TopicPair
 
 T = TypeVar("T")
 
-TROUBLE = Trouble(1, "failed", "worker", "no such row")
+TROUBLE = TrailEntry(1, "failed", "worker", "no such row")
 
 
 class Action(Protocol):

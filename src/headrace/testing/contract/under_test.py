@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from headrace.core.runtime.clock import MovableClock
-from headrace.core.store import Backend
+from headrace.core.store import Store
 
 
-async def _no_lease_of_its_own(store: Backend, seconds: float) -> None:
+async def _no_lease_of_its_own(store: Store, seconds: float) -> None:
     """The store times its leases by the clock that it was given."""
 
 
-async def _nothing_to_check(store: Backend) -> None:
+async def _nothing_to_check(store: Store) -> None:
     """What the verbs show is all that the suite can see."""
 
 
@@ -25,7 +25,7 @@ class StoreUnderTest:
     stored, as two processes do; a new namespace is an empty store. The store tells the time by the clock.
     """
 
-    create: Callable[[str, MovableClock], Backend]
+    create: Callable[[str, MovableClock], Store]
 
     #: A word that the store's description has.
     name: str = ""
@@ -41,7 +41,7 @@ class StoreUnderTest:
     server_clock: bool = False
 
     #: Makes leases older, where a server of the store times them by a clock of its own.
-    age_leases: Callable[[Backend, float], Awaitable[None]] = _no_lease_of_its_own
+    age_leases: Callable[[Store, float], Awaitable[None]] = _no_lease_of_its_own
 
     #: Called when all messages are over: looks for what the store should have forgotten by then.
-    check_forgotten: Callable[[Backend], Awaitable[None]] = _nothing_to_check
+    check_forgotten: Callable[[Store], Awaitable[None]] = _nothing_to_check

@@ -14,8 +14,8 @@ from headrace.core.store import Answer
 from headrace.core.topics.position import Position, TopicReading
 from headrace.core.topics.topic import BEGINNING, GroupRecord, Start, TopicRecord
 from headrace.engine.streams import StreamRouter
-from headrace.stores.memory.shared_state import Store
-from headrace.stores.memory.store import MemoryBackend
+from headrace.stores.memory.shared_state import SharedState
+from headrace.stores.memory.store import MemoryStore
 
 TOPIC: Final = Stream("topic", "orders")
 LEASE_US: Final = 30 * SECOND
@@ -24,9 +24,9 @@ LEASE_US: Final = 30 * SECOND
 class PartedOrders:
     def __init__(self, parts: int = 3, *, processes: int = 2) -> None:
         self.clock = MovableClock()
-        store = Store()
+        store = SharedState()
         self.processes = [
-            StreamRouter(MemoryBackend(store, name="test", clock=self.clock)) for _ in range(processes)
+            StreamRouter(MemoryStore(store, name="test", clock=self.clock)) for _ in range(processes)
         ]
         self.backend = self.processes[0]
         for process in self.processes:

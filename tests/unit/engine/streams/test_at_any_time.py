@@ -35,7 +35,7 @@ from headrace.core.messages.outcome import (
 from headrace.core.records.record import JobStatus
 from headrace.core.rules.layout import WHOLE, Layout, parts_of
 from headrace.core.store import DeadFilter, ReplayAnswer
-from headrace.stores.memory.shared_state import Store
+from headrace.stores.memory.shared_state import SharedState
 from tests.layouts import propose, seal
 
 from .test_sending import QUEUE, SOURCE, Process
@@ -50,7 +50,7 @@ class Splitting(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._loop = asyncio.Runner()
-        self._store = Store()
+        self._store = SharedState()
         self._processes = [Process(self._store, f"p{number}") for number in range(3)]
         self._layouts: list[Layout] = [WHOLE]  # all that the store ever had
         self._unanswered: dict[int, Batch] = {}

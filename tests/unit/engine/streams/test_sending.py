@@ -16,8 +16,8 @@ from headrace.core.rules.layout import PARTS_MOST, Generation, Layout, part_stre
 from headrace.core.runtime.clock import MovableClock, microseconds
 from headrace.core.store import Answer, Wanted
 from headrace.engine.streams import StreamRouter
-from headrace.stores.memory.shared_state import Store
-from headrace.stores.memory.store import MemoryBackend
+from headrace.stores.memory.shared_state import SharedState
+from headrace.stores.memory.store import MemoryStore
 from tests.layouts import propose, seal
 from tests.waiting import wait_until
 
@@ -25,10 +25,10 @@ QUEUE = Stream("queue", "emails")
 SOURCE = QUEUE
 
 
-class Shaky(MemoryBackend):
+class Shaky(MemoryStore):
     """A store of which appends fail before or after they were carried out."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SharedState) -> None:
         super().__init__(store, name="", clock=MovableClock())
         self.before: Callable[[Batch], bool] = lambda batch: False
         self.after: Callable[[Batch], bool] = lambda batch: False
@@ -50,7 +50,7 @@ class Shaky(MemoryBackend):
 class Process:
     """A process that produces and works, with what it knows of layouts."""
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: SharedState, name: str) -> None:
         self.inner = Shaky(store)
         self.backend = StreamRouter(self.inner)
         self._name = name
@@ -72,17 +72,17 @@ class Process:
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
+def store() -> SharedState:
+    return SharedState()
 
 
 @pytest.fixture
-def one(store: Store) -> Process:
+def one(store: SharedState) -> Process:
     return Process(store, "one")
 
 
 @pytest.fixture
-def two(store: Store) -> Process:
+def two(store: SharedState) -> Process:
     return Process(store, "two")
 
 
@@ -269,7 +269,7 @@ async def test_a_sealed_part_of_which_nothing_says_why_is_left_for_a_new_generat
     assert await one.drain() == ids_of(before + after)
 
 
-async def test_what_lies_in_a_generation_of_which_nobody_knows_any_more_is_found(store: Store) -> None:
+async def test_what_lies_in_a_generation_of_which_nobody_knows_any_more_is_found(store: SharedState) -> None:
     """A failover took back the change, and whoever had made it and appended by it is gone."""
     gone, new = Process(store, "gone"), Process(store, "new")
     before, after = fresh(40), fresh(3)
@@ -283,7 +283,7 @@ async def test_what_lies_in_a_generation_of_which_nobody_knows_any_more_is_found
 
 @pytest.mark.parametrize("left", [Layout(), Layout(proposed=3)], ids=["nothing", "the proposal"])
 async def test_a_change_that_a_failover_took_back_is_stored_again_with_its_seals(
-    store: Store, one: Process, two: Process, left: Layout
+    store: SharedState, one: Process, two: Process, left: Layout
 ) -> None:
     before, between, after = fresh(2), fresh(20), fresh(20)
     await two.backend.append(two.batch(*before))  # it knows the whole stream
@@ -298,7 +298,9 @@ async def test_a_change_that_a_failover_took_back_is_stored_again_with_its_seals
     assert await Process(store, "new").drain() == ids_of(before + between + after)
 
 
-async def test_a_layout_that_was_lost_is_stored_again_by_whoever_knows_it(store: Store, one: Process) -> None:
+async def test_a_layout_that_was_lost_is_stored_again_by_whoever_knows_it(
+    store: SharedState, one: Process
+) -> None:
     """Somebody has emptied the store: what is appended from now on must not be where no new process looks."""
     await one.backend.split(QUEUE, 3)
     await one.backend.append(one.batch(*fresh(10)))
@@ -310,7 +312,9 @@ async def test_a_layout_that_was_lost_is_stored_again_by_whoever_knows_it(store:
     assert await Process(store, "new").drain() == ids_of(messages)
 
 
-async def test_who_changes_a_layout_stores_first_what_he_knows_of_it(store: Store, one: Process) -> None:
+async def test_who_changes_a_layout_stores_first_what_he_knows_of_it(
+    store: SharedState, one: Process
+) -> None:
     """Else a new generation would get the number of the one that was lost, and not all its parts."""
     messages = fresh(40)
     await one.backend.split(QUEUE, 6)
@@ -321,7 +325,7 @@ async def test_who_changes_a_layout_stores_first_what_he_knows_of_it(store: Stor
 
 
 async def test_after_an_outage_a_producer_asks_again_how_a_stream_is_laid_out(
-    store: Store, one: Process
+    store: SharedState, one: Process
 ) -> None:
     """It alone knows of a change that was lost in between."""
     await one.backend.split(QUEUE, 3)
@@ -353,7 +357,7 @@ async def test_parts_of_all_layouts_together_are_bounded(one: Process) -> None:
     assert (await one.backend.append(one.batch(*fresh(1))))[0].verdict == "accepted"
 
 
-async def test_many_that_change_at_once_end_with_one_layout(store: Store) -> None:
+async def test_many_that_change_at_once_end_with_one_layout(store: SharedState) -> None:
     processes = [Process(store, f"p{number}") for number in range(4)]
     batches = [fresh(50) for _ in processes]
 

@@ -12,29 +12,29 @@ from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import Done, Settlement
 from headrace.core.rules.layout import WHOLE
 from headrace.core.runtime.clock import MovableClock, microseconds
-from headrace.core.store import Backend, PartitionedStore
+from headrace.core.store import PartitionedStore, Store
 from headrace.core.topics.topic import BEGINNING
 from headrace.engine.streams import StreamRouter
-from headrace.stores.memory.shared_state import Store
-from headrace.stores.memory.store import MemoryBackend
+from headrace.stores.memory.shared_state import SharedState
+from headrace.stores.memory.store import MemoryStore
 
 QUEUE, TOPIC = Stream("queue", "emails"), Stream("topic", "orders")
 
 
-def without_parts(store: Backend) -> Backend:
+def without_parts(store: Store) -> Store:
     """The verbs of a store, without the capability to have parts."""
 
     def verb(name: str) -> Callable[..., Any]:
         return lambda self, *args, **kwargs: getattr(store, name)(*args, **kwargs)
 
-    verbs: dict[str, Any] = {name: verb(name) for name in Backend.__abstractmethods__}
+    verbs: dict[str, Any] = {name: verb(name) for name in Store.__abstractmethods__}
     verbs["description"] = store.description
-    return cast(Backend, type("WithoutParts", (Backend,), verbs)())
+    return cast(Store, type("WithoutParts", (Store,), verbs)())
 
 
 @pytest.fixture
 def router() -> StreamRouter:
-    store = without_parts(MemoryBackend(Store(), name="plain", clock=MovableClock()))
+    store = without_parts(MemoryStore(SharedState(), name="plain", clock=MovableClock()))
     assert not isinstance(store, PartitionedStore)
     return StreamRouter(store)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.messages.message import Stream, group_stream
 from headrace.core.records.record import Counts
-from headrace.core.topics.topic import GroupRecord, Tended, TopicRecord, TopicRules
+from headrace.core.topics.topic import GroupRecord, KeptTopics, TopicRecord, TopicRules
 from headrace.engine.streams.whole_names import merged_tended, merged_topic
 
 TOPIC = Stream("topic", "orders")
@@ -64,13 +64,13 @@ def test_a_group_is_paused_when_it_is_in_the_whole() -> None:
 
 
 def test_groups_that_hold_something_are_named_once() -> None:
-    tended = Tended(
+    tended = KeptTopics(
         3,
         True,
         holding=(group_stream("orders", "mail"), group_stream("orders#1.0", "mail")),
         passed=(group_stream("orders#1.0", "mail"), group_stream("orders#1.0", "old")),
     )
-    assert merged_tended(tended, _logical) == Tended(
+    assert merged_tended(tended, _logical) == KeptTopics(
         3, True, (group_stream("orders", "mail"),), (group_stream("orders", "old"),)
     )
 

@@ -12,7 +12,7 @@ from headrace.core.messages.outcome import Retry, Verdict
 from headrace.core.rules.layout import WHOLE
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.store import Renewal
-from headrace.core.topics.topic import BEGINNING, NEW, Start, Tended, TopicRules
+from headrace.core.topics.topic import BEGINNING, NEW, KeptTopics, Start, TopicRules
 from tests.unit.engine.streams.parted_orders import TOPIC, PartedOrders, ids_of
 
 
@@ -260,7 +260,7 @@ async def test_every_part_is_trimmed_by_the_rules_of_the_topic(orders: PartedOrd
     group = await orders.join()
     await orders.backend.arrange(TOPIC, TopicRules(microseconds(60)))
     await orders.publish(*ids_of(12))
-    assert await orders.backend.tend([group], limit=100) == Tended()
+    assert await orders.backend.tend([group], limit=100) == KeptTopics()
     orders.clock.advance(61)
     tended = await orders.backend.tend([group], limit=100)
     assert (tended.trimmed, tended.holding) == (0, (group,))

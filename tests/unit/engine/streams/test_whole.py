@@ -13,7 +13,7 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import FRESH, Batch, Message, Stream, UniqueKey, group_stream
 from headrace.core.messages.outcome import Dead, DeadReason, Done, Failure, Settlement
-from headrace.core.records.control import CancelOrder, DueOrder, Order, PauseOrder
+from headrace.core.records.control import CancelNotice, ControlMessage, DueNotice, PauseNotice
 from headrace.core.records.record import Counts, JobStatus, WorkerInfo
 from headrace.core.rules.layout import Generation, generation_of, part_stream, parts_of, whole_stream
 from headrace.core.runtime.clock import MovableClock, microseconds
@@ -21,8 +21,8 @@ from headrace.core.schedules.schedule_record import advance, establish
 from headrace.core.store import DeadFilter
 from headrace.engine.streams import StreamRouter
 from headrace.engine.streams.routing import hash_of
-from headrace.stores.memory.shared_state import Store
-from headrace.stores.memory.store import MemoryBackend
+from headrace.stores.memory.shared_state import SharedState
+from headrace.stores.memory.store import MemoryStore
 from headrace.testing.contract.heartbeats import beat
 from tests.waiting import wait_until
 
@@ -37,13 +37,13 @@ def clock() -> MovableClock:
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
+def store() -> SharedState:
+    return SharedState()
 
 
 @pytest.fixture
-async def backend(store: Store, clock: MovableClock) -> StreamRouter:
-    backend = StreamRouter(MemoryBackend(store, name="", clock=clock))
+async def backend(store: SharedState, clock: MovableClock) -> StreamRouter:
+    backend = StreamRouter(MemoryStore(store, name="", clock=clock))
     await backend.split(QUEUE, 3)
     await backend.ensure(SOURCE, microseconds(30))
     return backend
@@ -162,13 +162,13 @@ async def test_a_claim_of_a_part_keeps_all_that_the_store_filled_in(
     backend: StreamRouter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handed_out: list[Claim] = []
-    claim = MemoryBackend.claim
+    claim = MemoryStore.claim
 
-    async def unreadable(self: MemoryBackend, *args: Any, **kwargs: Any) -> list[Claim]:
+    async def unreadable(self: MemoryStore, *args: Any, **kwargs: Any) -> list[Claim]:
         handed_out[:] = [replace(each, unreadable="torn") for each in await claim(self, *args, **kwargs)]
         return handed_out
 
-    monkeypatch.setattr(MemoryBackend, "claim", unreadable)
+    monkeypatch.setattr(MemoryStore, "claim", unreadable)
     await add(backend, 1)
     [claimed] = await backend.claim([SOURCE], consumer="w", limit=1, suspects=0, wait=0)
     [filled_in] = handed_out
@@ -177,7 +177,7 @@ async def test_a_claim_of_a_part_keeps_all_that_the_store_filled_in(
 
 
 async def test_orders_are_heard_of_the_whole_and_once(backend: StreamRouter) -> None:
-    heard: list[Order] = []
+    heard: list[ControlMessage] = []
     stop = backend.listen(heard.append)
     [id] = await add(backend, 1)
     await backend.claim([SOURCE], consumer="w", limit=1, suspects=0, wait=0)
@@ -186,11 +186,11 @@ async def test_orders_are_heard_of_the_whole_and_once(backend: StreamRouter) -> 
     await add(backend, 1, delay=60)
     await wait_until(lambda: len(heard) >= 3)
     await asyncio.sleep(0)
-    assert heard == [CancelOrder(QUEUE, id), PauseOrder(QUEUE, paused=True), DueOrder(QUEUE)]
+    assert heard == [CancelNotice(QUEUE, id), PauseNotice(QUEUE, paused=True), DueNotice(QUEUE)]
     stop()
 
 
-async def test_a_claim_that_waits_is_led_to_the_new_parts(store: Store, backend: StreamRouter) -> None:
+async def test_a_claim_that_waits_is_led_to_the_new_parts(store: SharedState, backend: StreamRouter) -> None:
     stop = backend.listen(lambda order: None)
 
     async def claim_until_something_comes() -> list[str]:
@@ -232,7 +232,7 @@ async def test_a_schedule_fires_and_heeds_what_the_parts_hold(
 
 
 async def test_a_generation_is_forgotten_when_it_is_empty_and_long_sealed(
-    store: Store, backend: StreamRouter, clock: MovableClock
+    store: SharedState, backend: StreamRouter, clock: MovableClock
 ) -> None:
     [id] = await add(backend, 1)
     await backend.split(QUEUE, 2)
@@ -285,15 +285,15 @@ async def test_a_page_stays_in_place_while_letters_come_and_go(
 
 
 async def test_a_part_is_paused_as_the_stream_is_whoever_pauses_it_meanwhile(
-    store: Store, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+    store: SharedState, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has the parts follow has read that the stream goes on, and then it is paused with its parts."""
-    new, operator = (StreamRouter(MemoryBackend(store, name="", clock=clock)) for _ in range(2))
+    new, operator = (StreamRouter(MemoryStore(store, name="", clock=clock)) for _ in range(2))
     await operator.split(QUEUE, 2)
     paused = asyncio.Event()
-    counts = MemoryBackend.counts
+    counts = MemoryStore.counts
 
-    async def between(self: MemoryBackend, stream: Stream) -> Counts:
+    async def between(self: MemoryStore, stream: Stream) -> Counts:
         if stream != QUEUE:
             await paused.wait()
         found = await counts(self, stream)
@@ -302,6 +302,6 @@ async def test_a_part_is_paused_as_the_stream_is_whoever_pauses_it_meanwhile(
             paused.set()
         return found
 
-    monkeypatch.setattr(MemoryBackend, "counts", between)
+    monkeypatch.setattr(MemoryStore, "counts", between)
     await new.ensure(SOURCE, microseconds(30))
     assert [store.shelf(part).paused for part in parts_of(QUEUE, Generation(1, 2))] == [True, True]

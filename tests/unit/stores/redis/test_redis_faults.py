@@ -10,9 +10,9 @@ from hiredis import ReplyError
 from headrace.core.errors import BackendUnavailable
 from headrace.stores.redis.faults import (
     FAULTS,
+    CommandRefused,
     Course,
     OutOfMemory,
-    Refused,
     can_heal,
     error_of,
     fault_of,
@@ -66,7 +66,7 @@ def test_each_error_has_one_course(text: str) -> None:
     error = error_of(reply, "the server at h:1")
     assert isinstance(error, BackendUnavailable)
     assert error.transient is (course in (Course.HEAL, Course.RETRY, Course.RECONNECT))
-    assert isinstance(error, Refused) is (course is Course.FATAL)
+    assert isinstance(error, CommandRefused) is (course is Course.FATAL)
     assert isinstance(error, OutOfMemory) is ("OOM" in text)
     assert text in str(error)
 
@@ -103,6 +103,6 @@ def test_only_an_error_can_be_a_denial() -> None:
 
 
 def test_an_error_of_tls_is_a_mistake_of_the_url_and_a_lost_way_is_not() -> None:
-    assert isinstance(unreachable(ssl.SSLError(1, "no"), "it"), Refused)
+    assert isinstance(unreachable(ssl.SSLError(1, "no"), "it"), CommandRefused)
     lost = unreachable(TimeoutError(), "it")
     assert (str(lost), lost.transient) == ("it cannot be reached: it does not answer", True)

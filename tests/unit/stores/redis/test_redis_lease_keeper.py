@@ -10,10 +10,10 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.core.store import Renewal
-from headrace.stores.redis.client.open_connections import Life
-from headrace.stores.redis.entries import Token
+from headrace.stores.redis.client.open_connections import OpenConnections
+from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.faults import lost
-from headrace.stores.redis.queue import Call, Queue
+from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.verbs import lease_keeper
 from headrace.stores.redis.verbs.lease_keeper import RedisLeaseKeeper
 
@@ -26,15 +26,15 @@ class Nodes:
     is_cluster = True
 
     def __init__(self) -> None:
-        self.life = Life()
+        self.life = OpenConnections()
 
     def begin(self) -> None:
         self.life.begin()
 
-    def queue(self, stream: Stream) -> Queue:
-        return Queue("headrace", stream, lambda: 0)
+    def queue(self, stream: Stream) -> StreamScripts:
+        return StreamScripts("headrace", stream, lambda: 0)
 
-    async def run(self, call: Call) -> list[bytes]:
+    async def run(self, call: ScriptCall) -> list[bytes]:
         if b":q:away}" in call.packed:
             raise lost("it does not answer")
         return [b"l"]
@@ -48,7 +48,7 @@ def leases(monkeypatch: pytest.MonkeyPatch) -> RedisLeaseKeeper:
 
 
 def claims(stream: Stream, number: int) -> list[Claim]:
-    token = Token(4, b"1-1", "worker", b"greet")
+    token = EntryToken(4, b"1-1", "worker", b"greet")
     return [Claim(stream, str(each), b"", token, 0) for each in range(number)]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from headrace.stores.redis.client.address import parse_address
-from headrace.stores.redis.client.sentinels import Sentinels
+from headrace.stores.redis.client.sentinels import SentinelClient
 
 
 def test_their_order_is_never_changed_under_whoever_reads_it() -> None:
     """Leases are renewed by a thread of its own, which asks the same sentinels; a list that is being sorted
     is empty for everybody else."""
-    sentinels = Sentinels(parse_address("redis+sentinel://one,two,three/jobs"), lambda place: None)
+    sentinels = SentinelClient(parse_address("redis+sentinel://one,two,three/jobs"), lambda place: None)
     read = sentinels._places
     one, two, three = before = tuple(read)
     sentinels._found(three, [b"127.0.0.1", b"6379"])

@@ -13,7 +13,7 @@ from headrace.engine.running.job_log.run_log import RunLog
 from headrace.engine.running.run import Run
 
 from .process import ChildProcess
-from .protocol import Assignment, Logged, Progressed, Raised, Returned
+from .protocol import ChildJob, Logged, Progressed, Raised, Returned
 
 
 class RemoteError(Exception):
@@ -27,7 +27,7 @@ class EncodedResult(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Delegation:
+class ChildCall:
     """One call of a run's function in a child. `started` is called when it begins there."""
 
     def __init__(self, run: Run, registry: Registry, started: Callable[[Run], None]) -> None:
@@ -37,9 +37,9 @@ class Delegation:
         self._registry = registry
         self._started = started
 
-    def assignment(self, number: int) -> Assignment:
+    def assignment(self, number: int) -> ChildJob:
         run = self._run
-        return Assignment(
+        return ChildJob(
             number=number,
             declaration=declaration_of(self._registry, run.handler),
             queue=run.queue,

@@ -31,8 +31,8 @@ from headrace.engine.running.run import Run, current_run
 
 from .main_module import MainModule
 from .pool import PATIENCE
-from .protocol import Assignment, ChildSetting, Raised, Returned, read_assignment
-from .reports import Telling
+from .protocol import ChildJob, ChildSetting, Raised, Returned, read_assignment
+from .reports import ChildReports
 
 PR_SET_PDEATHSIG = 1
 
@@ -46,10 +46,10 @@ class Child:
     def __init__(self, connection: socket.socket, main: MainModule) -> None:
         self._connection = connection
         self._main = main
-        self._jobs: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[ChildJob | None] = queue.SimpleQueue()
         self._taken = self._answered = 0
         self._resources: dict[Registry, Resources] = {}
-        self._telling = Telling(connection)
+        self._telling = ChildReports(connection)
         self._captures = False
         self._loop = asyncio.new_event_loop()
 
@@ -77,7 +77,7 @@ class Child:
         time.sleep(PATIENCE)
         os._exit(1)  # the leaving takes too long, and perhaps there is no worker to see it
 
-    def _next(self) -> Assignment | None:
+    def _next(self) -> ChildJob | None:
         try:
             return read_assignment(self._connection)
         except OSError:
@@ -87,7 +87,7 @@ class Child:
         for resources in reversed(self._resources.values()):
             self._loop.run_until_complete(resources.close())
 
-    def _do(self, assignment: Assignment) -> Returned | Raised:
+    def _do(self, assignment: ChildJob) -> Returned | Raised:
         try:
             registry, handler = self._handler(assignment.declaration)
             value = self._run(handler, assignment, self._entered(registry))
@@ -131,7 +131,7 @@ class Child:
             self._resources[registry] = resources
         return resources
 
-    def _run(self, handler: Handler, assignment: Assignment, resources: Resources) -> Any:
+    def _run(self, handler: Handler, assignment: ChildJob, resources: Resources) -> Any:
         stream = Stream("queue", assignment.queue)
         claim = Claim(stream, assignment.id, assignment.body, None, 0, assignment.state)
         envelope = decode_envelope(assignment.body)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Protocol
 
-from .process import Call, ChildDied, ChildProcess, Status
-from .protocol import Assignment, Raised, Returned
+from .process import ChildDied, ChildListener, ChildProcess, Status
+from .protocol import ChildJob, Raised, Returned
 
 #: Seconds that children which were asked to leave have before they are killed.
 PATIENCE = 5.0
@@ -28,16 +28,16 @@ class NoChild(Exception):
     """A child process could not be started, again and again."""
 
 
-class Job(Call, Protocol):
+class PooledCall(ChildListener, Protocol):
     """What is to be done by a child. `kill` ends it, whether it has a child or not."""
 
     child: ChildProcess | None
     over: bool
 
-    def assignment(self, number: int) -> Assignment: ...
+    def assignment(self, number: int) -> ChildJob: ...
 
 
-class Processes:
+class ChildPool:
     """At most `size` children. One is started when it is needed and stays for the next job.
 
     The pool owns them. A child is idle, or has one job, or has been killed and still counts until its exit
@@ -73,7 +73,7 @@ class Processes:
         ending = sum([child.status is Status.ENDING for child in self._children])
         return max(0, self.size - ending - self._engaged)
 
-    async def run(self, job: Job) -> Returned | Raised:
+    async def run(self, job: PooledCall) -> Returned | Raised:
         """Have a child do the job."""
         self._engaged += 1
         try:
@@ -111,7 +111,7 @@ class Processes:
             except TimeoutError:
                 pass
 
-    async def _do(self, job: Job, child: ChildProcess) -> Returned | Raised:
+    async def _do(self, job: PooledCall, child: ChildProcess) -> Returned | Raised:
         if job.over:
             raise ChildDied("its run was over before it had a child")
         job.child = child

@@ -18,7 +18,7 @@ import msgspec
 from .exit_watch import ExitWatch
 from .main_module import GUARD, MainModule
 from .protocol import (
-    Assignment,
+    ChildJob,
     ChildSetting,
     Frames,
     FromChild,
@@ -51,7 +51,7 @@ class Status(Enum):
     GONE = "gone"
 
 
-class Call(Protocol):
+class ChildListener(Protocol):
     """Who hears what a child says of its assignment before the answer."""
 
     def started(self) -> None: ...
@@ -71,7 +71,7 @@ class ChildProcess(asyncio.Protocol):
         self._gone = gone
         self._frames = Frames()
         self._number = 0  # of the assignment
-        self._call: Call | None = None
+        self._call: ChildListener | None = None
         self._answer: asyncio.Future[Returned | Raised] | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._why = ""  # it was killed
@@ -103,7 +103,7 @@ class ChildProcess(asyncio.Protocol):
             return self.status is Status.IDLE
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
-    async def do(self, assignment: Assignment, call: Call) -> Returned | Raised:
+    async def do(self, assignment: ChildJob, call: ChildListener) -> Returned | Raised:
         """Have the child do a job. `ChildDied` when it ends meanwhile; whoever is cancelled kills it."""
         loop = asyncio.get_running_loop()
         self.status, self._number, self._call = Status.BUSY, assignment.number, call

@@ -34,7 +34,7 @@ class ChildSetting(msgspec.Struct, frozen=True):
     level: int  # of the worker's root logger
 
 
-class Assignment(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class ChildJob(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A job for a child: the message as it was claimed, and where the task's function is found."""
 
     number: int
@@ -89,10 +89,10 @@ FromChild = Started | Returned | Raised | Progressed | Logged
 
 _encoder = msgspec.msgpack.Encoder()
 _from_child: msgspec.msgpack.Decoder[FromChild] = msgspec.msgpack.Decoder(FromChild)
-_to_child = msgspec.msgpack.Decoder(Assignment)
+_to_child = msgspec.msgpack.Decoder(ChildJob)
 
 
-def frame(message: Assignment | FromChild) -> bytes:
+def frame(message: ChildJob | FromChild) -> bytes:
     body = _encoder.encode(message)
     return _LENGTH.pack(len(body)) + body
 
@@ -128,7 +128,7 @@ def _decoded(body: bytes) -> FromChild:
         raise MalformedFrame(str(error)) from error
 
 
-def read_assignment(connection: socket.socket) -> Assignment | None:
+def read_assignment(connection: socket.socket) -> ChildJob | None:
     """The next job, waited for; None when the worker is gone."""
     head = _read_exactly(connection, _LENGTH.size)
     if head is None:

@@ -15,7 +15,7 @@ from .protocol import FRAME_MOST, FromChild, Logged, Progressed, Raised, Returne
 TELL_EVERY = 0.2
 
 
-class Telling:
+class ChildReports:
     """A thread tells of progress, so that the last word of a function that goes on in silence arrives too."""
 
     def __init__(self, connection: socket.socket) -> None:

@@ -52,7 +52,7 @@ def bound_lifespan(function: object, app: object) -> Lifespan:
     return functools.partial(make, app)
 
 
-class Held:
+class HeldResource:
     """A context manager that is entered and left in one task of its own, whoever asks for it.
 
     Task groups and cancel scopes, which a lifespan often has around its `yield`, insist on that.
@@ -61,7 +61,7 @@ class Held:
     def __init__(
         self,
         manager: AbstractAsyncContextManager[Any],
-        when_entered: Callable[[Held], None] = lambda held: None,
+        when_entered: Callable[[HeldResource], None] = lambda held: None,
     ) -> None:
         self._manager = manager
         self._when_entered = when_entered
@@ -132,9 +132,9 @@ class Resources:
         self._idle_loop = loop  # a child's, which stands still while a plain function runs
         self._loop: asyncio.AbstractEventLoop | None = loop
         self._closed = False
-        self._entering: set[Held] = set()
-        self._entered: list[Held] = []
-        self._shared: dict[Callable[..., Any], Held] = {}
+        self._entering: set[HeldResource] = set()
+        self._entered: list[HeldResource] = []
+        self._shared: dict[Callable[..., Any], HeldResource] = {}
 
     async def open(self) -> None:
         """Enter the lifespan."""
@@ -193,18 +193,18 @@ class Resources:
             refuse_to_wait(coroutine)
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
-    def _hold(self, name: str, manager: AbstractAsyncContextManager[Any]) -> Held:
-        held = Held(manager, when_entered=self._note)
+    def _hold(self, name: str, manager: AbstractAsyncContextManager[Any]) -> HeldResource:
+        held = HeldResource(manager, when_entered=self._note)
         self._entering.add(held)
         held.task.add_done_callback(functools.partial(self._ended, name, held))
         return held
 
-    def _note(self, held: Held) -> None:
+    def _note(self, held: HeldResource) -> None:
         # In the order in which they were entered: what another needs was entered before it.
         self._entering.discard(held)
         self._entered.append(held)
 
-    def _ended(self, name: str, held: Held, task: asyncio.Task[None]) -> None:
+    def _ended(self, name: str, held: HeldResource, task: asyncio.Task[None]) -> None:
         self._entering.discard(held)
         error = None if task.cancelled() else task.exception()
         if error is not None:
@@ -263,7 +263,7 @@ class _Carried(AbstractAsyncContextManager[Any]):
             raise raised
 
     async def _enter(self) -> Any:
-        self._held = Held(self._manager)
+        self._held = HeldResource(self._manager)
         return await self._held.value()
 
 

@@ -12,7 +12,7 @@ from .entry import Entry
 SWEEP_FROM = 64
 
 
-class Agenda:
+class DueMessages:
     """A heap. An entry that leaves early stays behind in it, recognised by its changed state or due time,
     until it comes to the top or is swept out."""
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import heapq
 
-from .entry import Mark
+from .entry import EndRecord
 
 
-class Marks:
+class EndRecords:
     """By id, with a heap of the times at which they pass. One whose time has passed is not seen."""
 
     def __init__(self) -> None:
-        self.by_id: dict[str, Mark] = {}
-        self._passing: list[tuple[int, int, Mark]] = []
+        self.by_id: dict[str, EndRecord] = {}
+        self._passing: list[tuple[int, int, EndRecord]] = []
 
-    def keep(self, mark: Mark) -> None:
+    def keep(self, mark: EndRecord) -> None:
         # An event may come round again while a mark of it stands: the later one goes to the end.
         self.by_id.pop(mark.id, None)
         self.by_id[mark.id] = mark
         heapq.heappush(self._passing, (mark.until_us, mark.number, mark))
 
-    def get(self, id: str, now_us: int) -> Mark | None:
+    def get(self, id: str, now_us: int) -> EndRecord | None:
         mark = self.by_id.get(id)
         if mark is None or mark.until_us > now_us:
             return mark

@@ -44,7 +44,7 @@ class Entry(msgspec.Struct, gc=False):
         )
 
 
-class Mark(msgspec.Struct, frozen=True, gc=False):
+class EndRecord(msgspec.Struct, frozen=True, gc=False):
     """What is kept of a message after its end, for a time."""
 
     id: str

@@ -6,32 +6,32 @@ from collections.abc import Callable, Iterator
 
 from headrace.core.messages.claim import Claim, size_of
 from headrace.core.messages.message import NORMAL, Stream
-from headrace.core.records.control import Order
+from headrace.core.records.control import ControlMessage
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.topics.deferred_keys import DeferredKeys
 from headrace.core.topics.topic import BEGINNING, Ordering, Start, may_park
 
-from .due_times import Agenda
+from .due_times import DueMessages
 from .entry import Entry
 from .lanes import FIRST_PRIORITY, Lanes
-from .log import Event
-from .parked_keys import Parking
-from .stream_state import Shelf
-from .topic_state import TopicShelf
+from .log import StoredEvent
+from .parked_keys import ParkedKeys
+from .stream_state import StreamState
+from .topic_state import TopicState
 
 #: The lane behind which a group draws.
 DRAWING = FIRST_PRIORITY + NORMAL
 
 
-class GroupShelf(Shelf):
+class GroupState(StreamState):
     """It may be here before anybody joined it, because of its lease; then it has no position yet."""
 
     def __init__(
         self,
         stream: Stream,
-        announce: Callable[[Order], None],
+        announce: Callable[[ControlMessage], None],
         numbers: Iterator[int],
-        topic: TopicShelf,
+        topic: TopicState,
     ) -> None:
         super().__init__(stream, announce, numbers)
         self.topic = topic
@@ -39,7 +39,7 @@ class GroupShelf(Shelf):
         self.position = 0
         self.ordering = Ordering()
         self.seen_us = 0
-        self.parking = Parking()
+        self.parking = ParkedKeys()
         self.deferred = DeferredKeys()
         self.again = 0  # up to this number it may have drawn events before: it was reset
 
@@ -71,7 +71,7 @@ class GroupShelf(Shelf):
     def leave(self) -> None:
         """It was removed: whoever waits for anything of it need not."""
         self.joined = False
-        self.lanes, self.agenda, self.parking = Lanes(), Agenda(), Parking()
+        self.lanes, self.agenda, self.parking = Lanes(), DueMessages(), ParkedKeys()
         self.deferred, self.again = DeferredKeys(), 0
         self.entries.clear()
         self.ring()
@@ -174,7 +174,7 @@ class GroupShelf(Shelf):
                 return entry
         return None
 
-    def _meet(self, event: Event) -> Entry | None:
+    def _meet(self, event: StoredEvent) -> Entry | None:
         """The next event of the log, if it may run."""
         id, key = event.message.id, event.message.key
         if key in self.deferred.keys:
@@ -191,7 +191,7 @@ class GroupShelf(Shelf):
             self.deferred.pass_over(key, event.number)
         return None
 
-    def _comes_again(self, event: Event) -> bool:
+    def _comes_again(self, event: StoredEvent) -> bool:
         """Whether an event that it has is to be handled once more after that: the group was reset."""
         return event.number <= self.again and self.parking.has(self.entries[event.message.id])
 
@@ -214,13 +214,13 @@ class GroupShelf(Shelf):
         deferred.looked_up_to(number, self.position)
         return None
 
-    def _must_wait(self, event: Event) -> bool:
+    def _must_wait(self, event: StoredEvent) -> bool:
         parked = self.parking.count(event.message.key)
         if not may_park(parked, len(self.parking), deferred=True):
             return True
         return event.message.id in self.entries and self._comes_again(event)
 
-    def _meet_again(self, event: Event) -> Entry | None:
+    def _meet_again(self, event: StoredEvent) -> Entry | None:
         """The next event of a deferred key, if it may run."""
         self.deferred.met(event.message.key, event.number)
         if event.message.id in self.entries:
@@ -228,7 +228,7 @@ class GroupShelf(Shelf):
         entry = self._own(event)
         return entry if self.parking.let_in(entry) else None
 
-    def _own(self, event: Event) -> Entry:
+    def _own(self, event: StoredEvent) -> Entry:
         entry = Entry(event.message, next(self._numbers), JobStatus.QUEUED, event.at_us)
         entry.expires_us, entry.written_us = event.expires_us, event.at_us
         self.entries[event.message.id] = entry

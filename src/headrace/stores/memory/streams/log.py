@@ -11,7 +11,7 @@ from headrace.core.messages.message import Message
 from headrace.core.topics.topic import Start
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """Shared by the log and all groups, so that many groups do not multiply the bytes."""
 
     number: int
@@ -20,14 +20,14 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     expires_us: int
 
 
-class Log:
+class TopicLog:
     """A dictionary by number: the front can go one by one, and any number is found at once, also by a search
     for a time, which halves the numbers."""
 
     def __init__(self) -> None:
         self.first = 1
         self.last = 0
-        self._events: dict[int, Event] = {}
+        self._events: dict[int, StoredEvent] = {}
         self._numbers: dict[str, int] = {}  # by id, for those who begin at an event
 
     def __len__(self) -> int:
@@ -37,21 +37,21 @@ class Log:
         # Never before the one in front of it, also when the clock was set back: times are searched.
         at_us = max(now_us, self.last_us)
         self.last += 1
-        self._events[self.last] = Event(self.last, message, at_us, expires_us)
+        self._events[self.last] = StoredEvent(self.last, message, at_us, expires_us)
         self._numbers[message.id] = self.last
 
-    def get(self, id: str) -> Event | None:
+    def get(self, id: str) -> StoredEvent | None:
         number = self._numbers.get(id)
         return None if number is None else self._events[number]
 
-    def __getitem__(self, number: int) -> Event:
+    def __getitem__(self, number: int) -> StoredEvent:
         return self._events[number]
 
-    def after(self, position: int) -> Event | None:
+    def after(self, position: int) -> StoredEvent | None:
         """The first that is left behind a position."""
         return self._events.get(max(position + 1, self.first))
 
-    def some_after(self, position: int, limit: int) -> list[Event]:
+    def some_after(self, position: int, limit: int) -> list[StoredEvent]:
         first = max(position + 1, self.first)
         return [self._events[number] for number in range(first, min(first + limit, self.last + 1))]
 

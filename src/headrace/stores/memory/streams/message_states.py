@@ -7,50 +7,52 @@ from collections.abc import Callable, Iterator
 from headrace.core.messages.job_log import NO_LOG
 from headrace.core.messages.message import State, Stream
 from headrace.core.messages.outcome import DeadReason, Failure
-from headrace.core.records.control import DueOrder, Order
+from headrace.core.records.control import ControlMessage, DueNotice
 from headrace.core.records.record import JobStatus
 from headrace.core.rules.lease import Lease
 from headrace.core.schedules.schedule_record import ScheduleRecord
 from headrace.stores.memory.views import end_of
-from headrace.stores.memory.waiter import Bell
+from headrace.stores.memory.waiter import Waiter
 from headrace.stores.memory.watchers import Watchers
 
-from .due_times import Agenda
-from .ended import Marks
-from .entry import Entry, Mark
+from .due_times import DueMessages
+from .ended import EndRecords
+from .entry import EndRecord, Entry
 from .lanes import FIRST_PRIORITY, RETURNED, SUSPECT, Lanes
 from .producers import Producers
-from .unique_keys import Keys
+from .unique_keys import UniqueKeys
 
 # Looked up once: a member of an enumeration is slower to get at than a global name.
 _QUEUED, _DEAD = JobStatus.QUEUED, JobStatus.DEAD
 
 
-class Stock:
-    def __init__(self, stream: Stream, announce: Callable[[Order], None], numbers: Iterator[int]) -> None:
+class MessageStates:
+    def __init__(
+        self, stream: Stream, announce: Callable[[ControlMessage], None], numbers: Iterator[int]
+    ) -> None:
         self.stream = stream
         self.lease = Lease()
         self.established = False  # ensured or appended to
         self.paused = False
         self.sealed = False  # nothing is appended any more
         #: Rung when something can be claimed.
-        self.bells: set[Bell[None]] = set()
+        self.bells: set[Waiter[None]] = set()
         self.watchers = Watchers()
 
         self.entries: dict[str, Entry] = {}  # waiting, running or dead; the oldest first
         self.lanes = Lanes()
-        self.agenda = Agenda()
+        self.agenda = DueMessages()
         self.running: dict[object, Entry] = {}  # by token; the longest since renewal first
         self.dead: dict[str, Entry] = {}  # the latest death last
-        self.marks = Marks()
-        self.keys = Keys()
+        self.marks = EndRecords()
+        self.keys = UniqueKeys()
         self.schedules: dict[str, ScheduleRecord] = {}
         self._producers = Producers()
         self._purged = 0, 0  # marks that purges left, since when
         self._numbers = numbers
         self._announce = announce
 
-    def find(self, id: str, now_us: int) -> Entry | Mark | None:
+    def find(self, id: str, now_us: int) -> Entry | EndRecord | None:
         return self.entries.get(id) or self.marks.get(id, now_us)
 
     def owner(self, key: str, now_us: int) -> str | None:
@@ -92,7 +94,7 @@ class Stock:
         entry.since_us = now_us
         entry.due_us = due_us
         if self.agenda.put(entry):
-            self._announce(DueOrder(self.stream))
+            self._announce(DueNotice(self.stream))
 
     def _take_out(self, entry: Entry) -> None:
         """Remove a waiting entry from where it waits."""
@@ -124,7 +126,9 @@ class Stock:
         del self.entries[message.id]
         if ttl_us > 0:
             number, until_us = next(self._numbers), now_us + ttl_us
-            mark = Mark(message.id, message.task, number, status, now_us, until_us, result, note, entry.state)
+            mark = EndRecord(
+                message.id, message.task, number, status, now_us, until_us, result, note, entry.state
+            )
             self.marks.keep(mark)
         self._part(entry, now_us)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .entry import Entry
 
 
-class Parking:
+class ParkedKeys:
     """A key is held by one entry, from the moment it is let in until its end, whatever happens in between.
     Those that come meanwhile are parked in a line of their own."""
 

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.errors import Moved
 from headrace.core.messages.claim import Claim, Report
-from headrace.core.messages.message import EXPIRED_MARK_US, FRESH, Batch, Message, Stream, Trouble
+from headrace.core.messages.message import EXPIRED_MARK_US, FRESH, Batch, Message, Stream, TrailEntry
 from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
@@ -25,13 +25,13 @@ from headrace.core.messages.outcome import (
     Snoozed,
     Verdict,
 )
-from headrace.core.records.control import CancelOrder, LeaseOrder, PauseOrder
+from headrace.core.records.control import CancelNotice, LeaseNotice, PauseNotice
 from headrace.core.records.record import JobStatus, Progress
 from headrace.core.store import CRASH_LIMIT, CRASHED, Answer, CancelAnswer, Recovery, Renewal, ReplayAnswer
 
 from .entry import Entry
 from .lanes import FIRST_PRIORITY
-from .message_states import Stock
+from .message_states import MessageStates
 
 #: The room in a stream without a limit.
 UNLIMITED = 1 << 62
@@ -42,13 +42,13 @@ _RETRYING, _DEAD, _SUCCEEDED = JobStatus.RETRYING, JobStatus.DEAD, JobStatus.SUC
 _KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
 
 
-class Shelf(Stock):
+class StreamState(MessageStates):
     def ensure(self, lease_us: int, now_us: int) -> int | None:
         self.established = True
         previous, self.lease = self.lease.us, self.lease.changed(lease_us, now_us)
         if previous in (None, lease_us):
             return None
-        self._announce(LeaseOrder(self.stream, lease_us))
+        self._announce(LeaseNotice(self.stream, lease_us))
         return previous
 
     def ring(self) -> None:
@@ -268,7 +268,7 @@ class Shelf(Stock):
         return first is not None and first.leased_us + self.lease.at(now_us) <= now_us
 
     def _recover(self, source: Stream, entry: Entry, now_us: int) -> Recovery:
-        state = entry.state.crashed(Trouble(now_us, "crashed", entry.worker)).logged(entry.log)
+        state = entry.state.crashed(TrailEntry(now_us, "crashed", entry.worker)).logged(entry.log)
         worker = entry.worker
         if entry.cancelled_for_us is not None:
             self._end(entry, JobStatus.CANCELLED, entry.cancelled_for_us, now_us)
@@ -294,7 +294,7 @@ class Shelf(Stock):
 
     def pause(self, *, paused: bool) -> None:
         self.paused = paused
-        self._announce(PauseOrder(self.stream, paused))
+        self._announce(PauseNotice(self.stream, paused))
         self._ring()
 
     def cancel(self, id: str, mark_us: int, now_us: int) -> CancelAnswer:
@@ -303,7 +303,7 @@ class Shelf(Stock):
             return CancelAnswer.GONE
         if entry.status is _RUNNING:
             entry.cancelled_for_us = mark_us
-            self._announce(CancelOrder(self.stream, id))
+            self._announce(CancelNotice(self.stream, id))
             return CancelAnswer.TOLD
         self._take_out(entry)
         self._end(entry, JobStatus.CANCELLED, mark_us, now_us)

@@ -9,28 +9,30 @@ import msgspec
 
 from headrace.core.errors import Moved
 from headrace.core.messages.message import NORMAL, Batch, Message, Stream
-from headrace.core.records.control import Order
+from headrace.core.records.control import ControlMessage
 from headrace.core.records.record import JobStatus
 from headrace.core.store import Answer
-from headrace.core.topics.topic import LIVE_FOR, TRIMMED_BESIDE, Tended, TopicRules
+from headrace.core.topics.topic import LIVE_FOR, TRIMMED_BESIDE, KeptTopics, TopicRules
 
-from .entry import Entry, Mark
-from .log import Log
-from .stream_state import Shelf
+from .entry import EndRecord, Entry
+from .log import TopicLog
+from .stream_state import StreamState
 
 if TYPE_CHECKING:
-    from .group_state import GroupShelf
+    from .group_state import GroupState
 
 
-class TopicShelf(Shelf):
+class TopicState(StreamState):
     """Its entries are those that are due later. `bells` are those of readers, and of claims for a group that
     was removed and may be joined again."""
 
-    def __init__(self, stream: Stream, announce: Callable[[Order], None], numbers: Iterator[int]) -> None:
+    def __init__(
+        self, stream: Stream, announce: Callable[[ControlMessage], None], numbers: Iterator[int]
+    ) -> None:
         super().__init__(stream, announce, numbers)
         self.rules = TopicRules()
-        self.log = Log()
-        self.groups: dict[str, GroupShelf] = {}
+        self.log = TopicLog()
+        self.groups: dict[str, GroupState] = {}
         self.removed: set[str] = set()
 
     def arrange(self, rules: TopicRules) -> None:
@@ -42,7 +44,7 @@ class TopicShelf(Shelf):
         if self.sealed:
             raise Moved(f"{self.stream.name} is sealed")
 
-    def find(self, id: str, now_us: int) -> Entry | Mark | None:
+    def find(self, id: str, now_us: int) -> Entry | EndRecord | None:
         event = self.log.get(id)
         if event is None:
             return super().find(id, now_us)
@@ -105,12 +107,12 @@ class TopicShelf(Shelf):
     def trim(self, limit: int, now_us: int) -> int:
         return self.log.trim(self._may_go(now_us), limit)
 
-    def tended(self, trimmed: int, now_us: int) -> Tended:
+    def tended(self, trimmed: int, now_us: int) -> KeptTopics:
         """How things stand after so many were trimmed."""
         spare = self._spare(now_us) if self.rules.strict else 0
         behind = [group for group in self.groups.values() if group.low_water < spare]
         kept = spare >= self.log.first
-        return Tended(
+        return KeptTopics(
             trimmed=trimmed,
             more=self._may_go(now_us) >= self.log.first,
             holding=tuple(group.stream for group in behind if kept and _is_live(group, now_us)),
@@ -133,7 +135,7 @@ class TopicShelf(Shelf):
         return min([spare, *held])
 
 
-def _is_live(group: GroupShelf, now_us: int) -> bool:
+def _is_live(group: GroupState, now_us: int) -> bool:
     return group.seen_us + LIVE_FOR > now_us
 
 

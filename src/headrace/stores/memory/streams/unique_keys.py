@@ -13,16 +13,16 @@ from headrace.core.messages.message import UniqueKey
 FOREVER = 1 << 62
 
 
-class Holder(msgspec.Struct, frozen=True, gc=False):
+class KeyHolder(msgspec.Struct, frozen=True, gc=False):
     id: str
     until_us: int
 
 
-class Keys:
+class UniqueKeys:
     """Here a key is released in the very step that ends its owner, so there is never one to take over."""
 
     def __init__(self) -> None:
-        self._holders: dict[str, Holder] = {}
+        self._holders: dict[str, KeyHolder] = {}
         self._passing: list[tuple[int, str]] = []
 
     def owner(self, key: str, now_us: int) -> str | None:
@@ -35,7 +35,7 @@ class Keys:
         if unique.until == "elapsed":
             until_us = now_us + unique.window_us
             heapq.heappush(self._passing, (until_us, unique.key))
-        self._holders[unique.key] = Holder(id, until_us)
+        self._holders[unique.key] = KeyHolder(id, until_us)
 
     def release(self, unique: UniqueKey, id: str, *kinds: Literal["finished", "started", "elapsed"]) -> None:
         """Let go of the key if it is of one of these kinds and still held by this message."""

@@ -51,7 +51,7 @@ class Tls(msgspec.Struct, frozen=True):
 Place = tuple[str, int]
 
 
-class Sentinels(msgspec.Struct, frozen=True):
+class SentinelAddresses(msgspec.Struct, frozen=True):
     """Who knows where the primary is, under which name, and who asks them."""
 
     places: tuple[Place, ...]
@@ -77,7 +77,7 @@ class Address(msgspec.Struct, frozen=True):
     username: str | None = None
     password: str | None = None
     database: int = 0
-    sentinels: Sentinels | None = None
+    sentinels: SentinelAddresses | None = None
     nodes: tuple[Place, ...] = ()
 
     def __str__(self) -> str:
@@ -157,7 +157,7 @@ def _behind_sentinels(parts: SplitResult, options: dict[str, str], asking: Addre
     master, _, database = parts.path.strip("/").partition("/")
     if not master:
         raise _unusable(parts.scheme, "the name of the primary is missing, which the sentinels know it by")
-    sentinels = Sentinels(
+    sentinels = SentinelAddresses(
         _places(parts, SENTINEL_PORT),
         unquote(master),
         options.get("sentinel_username"),

@@ -16,7 +16,7 @@ from headrace.stores.redis.faults import is_error, passes_soon, redirection_of
 from headrace.stores.redis.scripts import Script
 
 from .address import Place
-from .cluster_slots import Slots
+from .cluster_slots import ClusterSlots
 from .connection import Link, Wire, pack
 
 #: Seconds for which a request is sent again that a node cannot serve at the moment: while a slot is on its
@@ -32,7 +32,7 @@ REDIRECTIONS = 5
 _ASKING = pack(("ASKING",))
 
 
-class Errand(msgspec.Struct):
+class NodeRequest(msgspec.Struct):
     """One request, and what it takes to have it served."""
 
     packed: bytes
@@ -55,10 +55,10 @@ class Errand(msgspec.Struct):
         return commands
 
 
-class Nodes:
+class ClusterNodes:
     """One link for each node, made when it is first needed."""
 
-    def __init__(self, slots: Slots, make: Callable[[Place], Link]) -> None:
+    def __init__(self, slots: ClusterSlots, make: Callable[[Place], Link]) -> None:
         self._slots = slots
         self._make = make
         self._links: dict[Place, Link] = {}
@@ -80,7 +80,7 @@ class Nodes:
         """To the node that owns it."""
         return await self.wire_to(await self._slots.owner(slot))
 
-    async def carry_out(self, errands: Sequence[Errand]) -> list[Any]:
+    async def carry_out(self, errands: Sequence[NodeRequest]) -> list[Any]:
         """The replies. A request that a node sends elsewhere, or cannot serve now, was not carried out and is
         sent again."""
         until, pause = time.monotonic() + PATIENCE, FIRST_PAUSE
@@ -95,8 +95,8 @@ class Nodes:
                 pause = min(LONGEST_PAUSE, 2 * pause)
         return [errand.reply for errand in errands]
 
-    async def _send(self, errands: list[Errand]) -> None:
-        by_place: dict[Place, list[Errand]] = {}
+    async def _send(self, errands: list[NodeRequest]) -> None:
+        by_place: dict[Place, list[NodeRequest]] = {}
         for errand in errands:
             place = errand.asked_at or await self._slots.owner(errand.slot)
             by_place.setdefault(place, []).append(errand)
@@ -114,7 +114,7 @@ class Nodes:
                 error.uncertain = True  # what went to the others was carried out
             raise error
 
-    async def _send_to(self, place: Place, errands: list[Errand]) -> None:
+    async def _send_to(self, place: Place, errands: list[NodeRequest]) -> None:
         commands = [errand.commands for errand in errands]
         data = b"".join([each for several in commands for each in several])
         try:
@@ -127,7 +127,7 @@ class Nodes:
             at += len(several)
             errand.reply, errand.sent_to = replies[at], place
 
-    def _is_to_be_sent_again(self, errand: Errand) -> bool:
+    def _is_to_be_sent_again(self, errand: NodeRequest) -> bool:
         reply = errand.reply
         if type(reply) is not ReplyError:
             return False

@@ -12,7 +12,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
-from headrace.stores.redis.faults import Refused, error_of, lost
+from headrace.stores.redis.faults import CommandRefused, error_of, lost
 
 from .address import Address, Place
 from .connection import Link, pack
@@ -36,7 +36,7 @@ def slot_of(key: bytes) -> int:
     return binascii.crc_hqx(tag, 0) % SLOTS
 
 
-class Slots:
+class ClusterSlots:
     """Asked for anew when a node that should own a slot cannot be reached. That one slot has moved is told by
     the node that owned it."""
 
@@ -141,7 +141,9 @@ class Slots:
     def _no_answer(self, troubles: list[HeadraceError]) -> BackendUnavailable:
         told = "; ".join(dict.fromkeys(map(str, troubles)))
         what = f"no node of {self._address.title} tells who owns what: {told}"
-        return Refused(what) if all(isinstance(each, Refused) for each in troubles) else lost(what)
+        return (
+            CommandRefused(what) if all(isinstance(each, CommandRefused) for each in troubles) else lost(what)
+        )
 
 
 def _place(node: list[Any], asked: Place) -> Place:
@@ -150,10 +152,10 @@ def _place(node: list[Any], asked: Place) -> Place:
     return (host if host not in ("", "?") else asked[0], node[1])
 
 
-class Owner:
+class SlotOwner:
     """Finds the node that owns a slot."""
 
-    def __init__(self, slots: Slots, address: Address, slot: int) -> None:
+    def __init__(self, slots: ClusterSlots, address: Address, slot: int) -> None:
         self._slots = slots
         self._address = address
         self._slot = slot
@@ -165,11 +167,11 @@ class Owner:
         self._slots.doubt()
 
 
-class Anyone:
+class AnyNode:
     """Finds a node, whichever: what is announced at one is heard at all. Each time it is another, since the
     last was lost, or deaf."""
 
-    def __init__(self, slots: Slots, address: Address) -> None:
+    def __init__(self, slots: ClusterSlots, address: Address) -> None:
         self._slots = slots
         self._address = address
         self._last: Place | None = None

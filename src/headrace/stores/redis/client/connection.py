@@ -27,7 +27,7 @@ from headrace.stores.redis.faults import error_of, hangs_up, lost, unreachable, 
 
 from .address import Address
 from .handshake import check_handshake, handshake
-from .open_connections import Life
+from .open_connections import OpenConnections
 from .resolver import addresses_of
 
 Word = str | bytes | int
@@ -73,7 +73,7 @@ class Finder(Protocol):
         """No connection could be made there, or it was the wrong server."""
 
 
-class Request(msgspec.Struct, eq=False):
+class ClientRequest(msgspec.Struct, eq=False):
     """What was sent and waits for this many replies until `deadline`."""
 
     future: asyncio.Future[list[Any]]
@@ -95,7 +95,7 @@ class Wire(asyncio.Protocol):
         self._hear = hear
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader()
-        self._requests: deque[Request] = deque()
+        self._requests: deque[ClientRequest] = deque()
         self._watchdog: asyncio.TimerHandle | None = None
         self._heard_at = 0.0  # when the last bytes came
         self._refusal: HeadraceError | None = None  # why the server hangs up, where it says so
@@ -114,7 +114,7 @@ class Wire(asyncio.Protocol):
             future.set_exception(self._end_of(None, "is closed"))
             return future
         deadline = self._loop.time() + REPLY_TIMEOUT + patience + len(data) / SLOWEST
-        self._requests.append(Request(future, count, deadline, late))
+        self._requests.append(ClientRequest(future, count, deadline, late))
         if self._watchdog is None:
             self._watchdog = self._loop.call_at(deadline, self._watch)
         self._transport.write(data)
@@ -170,7 +170,7 @@ class Wire(asyncio.Protocol):
             elif request.late is not None:
                 request.late(request.replies)
 
-    def _watch(self, late: Request | None = None) -> None:
+    def _watch(self, late: ClientRequest | None = None) -> None:
         self._watchdog = None
         if not self._requests:
             return
@@ -200,7 +200,7 @@ class Wire(asyncio.Protocol):
                 request.late(None)
         self._requests.clear()
 
-    def _end_of(self, request: Request | None, why: str) -> HeadraceError:
+    def _end_of(self, request: ClientRequest | None, why: str) -> HeadraceError:
         error = copy.copy(self._refusal) or lost(f"the connection to {self._server} {why}")
         if isinstance(error, BackendUnavailable):
             error.uncertain = request is not None
@@ -221,7 +221,7 @@ class Link:
         finder: Finder | None = None,
         greet: Greeting | None = None,
         hear: Hearing | None = None,
-        life: Life | None = None,
+        life: OpenConnections | None = None,
     ) -> None:
         self._address = address
         self._finder = finder

@@ -8,7 +8,7 @@ import os
 from headrace.core.errors import BackendUnavailable
 
 
-class Life:
+class OpenConnections:
     """Shared by all connections of a backend: outside of it none is made."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
-from headrace.stores.redis.faults import Refused, error_of, lost
+from headrace.stores.redis.faults import CommandRefused, error_of, lost
 
 from .address import Address, Place
 from .connection import Link, Wire, pack
@@ -28,7 +28,7 @@ PULSE = 2.0
 SWITCHES = "+switch-master"
 
 
-class Sentinels:
+class SentinelClient:
     """The one that answered last is asked first, until a server that it named turns out to be the wrong one.
 
     `moved` is told the new primary's place when a sentinel announces it.
@@ -70,7 +70,9 @@ class Sentinels:
         if isinstance(reply, ReplyError):
             raise error_of(reply, self._name_of(place))
         if not reply:
-            raise Refused(f"{self._name_of(place)} knows no {self._master!r}: mend its name in the URL")
+            raise CommandRefused(
+                f"{self._name_of(place)} knows no {self._master!r}: mend its name in the URL"
+            )
         self._prefer(place)
         host, port = reply
         return self._address.at((host.decode(), int(port)))
@@ -79,8 +81,8 @@ class Sentinels:
         """What all of them refuse is a mistake of ours; what one may still answer is worth another try."""
         told = "; ".join(dict.fromkeys(map(str, troubles)))
         what = f"no sentinel tells where {self._master!r} is: {told}"
-        if all(isinstance(each, Refused) for each in troubles):
-            return Refused(f"{what} (the sentinels' own password is ?sentinel_password=)")
+        if all(isinstance(each, CommandRefused) for each in troubles):
+            return CommandRefused(f"{what} (the sentinels' own password is ?sentinel_password=)")
         return lost(what)
 
     def _name_of(self, place: Place) -> str:

@@ -17,7 +17,7 @@ from headrace.stores.redis.client.connection import Link, Wire, Word, pack
 from headrace.stores.redis.durability import CONFIRMATIONS, Confirmation
 from headrace.stores.redis.keys import GROUP
 from headrace.stores.redis.server_info import facts_of, settings_of
-from headrace.stores.redis.verbs.looking import RedisInspector
+from headrace.stores.redis.verbs.looking import RedisLooking
 
 from . import diagnosis
 from .permissions import rules_for
@@ -35,7 +35,7 @@ STREAMS, HELD = 200, 100
 TOLD = 3
 
 
-class RedisExamination(RedisInspector, Examination):
+class RedisExamination(RedisLooking, Examination):
     _confirmation: Confirmation | None
 
     async def examine(self) -> list[Finding]:

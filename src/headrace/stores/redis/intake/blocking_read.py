@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from headrace.stores.redis.client.connection import Wire, pack
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 #: Seconds after which a read is unblocked again that was not yet blocked.
 UNBLOCK_AGAIN = 0.005
@@ -16,7 +16,7 @@ class BlockingRead:
     """At most one at a time. It is awaited in the task of its caller, so that no turn of the event loop lies
     between the answer and what follows. When the caller is cancelled, the answer is still to come: `left`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: RedisServer) -> None:
         self._store = store
         self.wire: Wire | None = None  # where it waits
         self._late: asyncio.Future[list[Any] | None] | None = None  # the answer of one whose caller has gone

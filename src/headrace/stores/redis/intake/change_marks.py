@@ -12,27 +12,27 @@ from math import inf
 from typing import Any
 
 from headrace.stores.redis.client.connection import Link, pack
-from headrace.stores.redis.queue import Queue
+from headrace.stores.redis.queue import StreamScripts
 
 #: Seconds after which a look is made all the same: a mark says nothing of a group that was destroyed by hand.
 #: A mark must stay longer.
 LOOK = 60.0
 
 
-class Marks:
+class ChangeMarks:
     """Of the queues that one reader looks at."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._marks: dict[Queue, bytes] = {}
+        self._marks: dict[StreamScripts, bytes] = {}
         self._looked_at = -inf
 
-    def note(self, queues: Sequence[Queue], marks: Sequence[Any]) -> None:
+    def note(self, queues: Sequence[StreamScripts], marks: Sequence[Any]) -> None:
         """A look at these queues has found or left these marks."""
         self._looked_at = time.monotonic()
         self._marks = {queues[source - 1]: mark for source, mark in marks}
 
-    async def are_unchanged(self, queues: Sequence[Queue]) -> bool:
+    async def are_unchanged(self, queues: Sequence[StreamScripts]) -> bool:
         """Whether nothing was queued in any of them since the last look. Groups have to look: there may be
         events that were not drawn yet."""
         is_recent = time.monotonic() < self._looked_at + LOOK

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
 from headrace.core.store import CLAIM_BYTES
-from headrace.stores.redis.queue import Queue
+from headrace.stores.redis.queue import StreamScripts
 
 #: Queues that one script looks at.
 WINDOW = 64
@@ -17,7 +17,7 @@ WINDOW = 64
 class ClaimRequest(msgspec.Struct, frozen=True):
     """What one claim asks for; the queue whose turn it is comes first."""
 
-    queues: Sequence[Queue]
+    queues: Sequence[StreamScripts]
     limit: int
     suspects: int
     children: int
@@ -30,7 +30,13 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 
 
 def wanted(
-    queues: Sequence[Queue], *, limit: int, suspects: int, children: int | None, wait: float, turn: int
+    queues: Sequence[StreamScripts],
+    *,
+    limit: int,
+    suspects: int,
+    children: int | None,
+    wait: float,
+    turn: int,
 ) -> ClaimRequest:
     first = _first(len(queues), turn)
     return ClaimRequest(
@@ -52,5 +58,5 @@ def _first(count: int, turn: int) -> int:
     return first_of(count, turn)
 
 
-def batched(queues: Sequence[Queue], size: int) -> Iterable[Sequence[Queue]]:
+def batched(queues: Sequence[StreamScripts], size: int) -> Iterable[Sequence[StreamScripts]]:
     return [queues[start : start + size] for start in range(0, len(queues), size)]

@@ -21,11 +21,11 @@ from headrace.core.messages.message import Stream
 from headrace.stores.redis.faults import lost
 from headrace.stores.redis.keys import CHILD_LANES, SUSPECTS
 from headrace.stores.redis.notices import Notices
-from headrace.stores.redis.queue import Queue
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.queue import StreamScripts
+from headrace.stores.redis.server import RedisServer
 
 from .claim_request import ClaimRequest
-from .reader import Reader
+from .reader import ClaimReader
 
 #: The lanes of child work, as a store names those that are in use.
 CHILDREN = frozenset(map(str, CHILD_LANES))
@@ -53,22 +53,24 @@ RETRY = 0.5
 Reading: TypeAlias = "asyncio.Task[list[Claim]]"
 
 
-class Readers:
+class ClusterReaders:
     """Those who have something are asked for equal shares, beginning with the queue whose turn it is.
 
     A node that is away keeps nobody from the rest: its error is told only when all fail.
     """
 
-    def __init__(self, store: Store, consumer: str, paused: set[Stream]) -> None:
+    def __init__(self, store: RedisServer, consumer: str, paused: set[Stream]) -> None:
         self._store = store
         self._consumer = consumer
         self._paused = paused
-        self._readers: dict[int, Reader] = {}
+        self._readers: dict[int, ClaimReader] = {}
         self._used_at: dict[int, float] = {}
-        self._due_at: dict[Reader, float] = {}  # when each is to be asked again; at once: it is not named
-        self._quiet: set[Reader] = set()  # found nothing, and nothing was heard of them since
-        self._asked: dict[Reader, ClaimRequest] = {}
-        self._failed: set[Reader] = set()
+        self._due_at: dict[
+            ClaimReader, float
+        ] = {}  # when each is to be asked again; at once: it is not named
+        self._quiet: set[ClaimReader] = set()  # found nothing, and nothing was heard of them since
+        self._asked: dict[ClaimReader, ClaimRequest] = {}
+        self._failed: set[ClaimReader] = set()
         self._turns = asyncio.Lock()
         self._stirred = asyncio.Event()
         self._was_woken = False
@@ -95,7 +97,7 @@ class Readers:
         self._quiet.clear()
         self._stirred.set()
 
-    def ready(self, queue: Queue, named: str) -> None:
+    def ready(self, queue: StreamScripts, named: str) -> None:
         """Something was queued; the one who is named looks first."""
         reader = self._readers.get(self._store.share(queue))
         if reader is None:
@@ -114,7 +116,7 @@ class Readers:
                 await readers[0].hand_back(self._kept)
             await asyncio.gather(*[reader.stop() for reader in readers])
 
-    async def _look(self, parts: dict[Reader, ClaimRequest], wanted: ClaimRequest) -> list[Claim]:
+    async def _look(self, parts: dict[ClaimReader, ClaimRequest], wanted: ClaimRequest) -> list[Claim]:
         loop = asyncio.get_running_loop()
         until = loop.time() + wanted.wait
         while True:
@@ -128,7 +130,7 @@ class Readers:
                 return claims
             await self._until_stirred(min(until, *[self._due_at.get(reader, -inf) for reader in parts]))
 
-    def _is_due(self, reader: Reader) -> bool:
+    def _is_due(self, reader: ClaimReader) -> bool:
         return not reader.is_free or self._due_at.get(reader, -inf) <= asyncio.get_running_loop().time()
 
     async def _until_stirred(self, until: float) -> None:
@@ -138,10 +140,10 @@ class Readers:
         except TimeoutError:
             pass
 
-    def _parts(self, wanted: ClaimRequest) -> dict[Reader, ClaimRequest]:
+    def _parts(self, wanted: ClaimRequest) -> dict[ClaimReader, ClaimRequest]:
         """What each reader is asked, in the order of turns. Those that still wait for a node which does not
         answer are left out, as long as there are others."""
-        queues: dict[int, list[Queue]] = {}
+        queues: dict[int, list[StreamScripts]] = {}
         for queue in wanted.queues:
             queues.setdefault(self._store.share(queue), []).append(queue)
         parts = {
@@ -152,7 +154,7 @@ class Readers:
         }
         return {reader: part for reader, part in parts.items() if not reader.is_busy} or parts
 
-    def _note_changes(self, parts: dict[Reader, ClaimRequest]) -> None:
+    def _note_changes(self, parts: dict[ClaimReader, ClaimRequest]) -> None:
         """Look anew where more is wanted than before: of other queues, or from lanes that were left out."""
         for reader, part in parts.items():
             before = self._asked.get(reader)
@@ -165,13 +167,13 @@ class Readers:
                 self._forget(reader)
         self._asked = parts
 
-    def _reader(self, share: int, queue: Queue) -> Reader:
+    def _reader(self, share: int, queue: StreamScripts) -> ClaimReader:
         self._used_at[share] = asyncio.get_running_loop().time()
         if share not in self._readers:
-            self._readers[share] = Reader(self._store, self._consumer, self._paused, queue)
+            self._readers[share] = ClaimReader(self._store, self._consumer, self._paused, queue)
         return self._readers[share]
 
-    def _close_unused(self, parts: Collection[Reader]) -> None:
+    def _close_unused(self, parts: Collection[ClaimReader]) -> None:
         until = asyncio.get_running_loop().time() - UNUSED
         for share, reader in list(self._readers.items()):
             if self._used_at[share] < until and reader.is_free and reader not in parts:
@@ -180,14 +182,14 @@ class Readers:
                 self._failed.discard(reader)
                 del self._readers[share], self._used_at[share]
 
-    def _forget(self, reader: Reader) -> None:
+    def _forget(self, reader: ClaimReader) -> None:
         """What is known of its slot may no longer hold: it looks anew."""
         self._due_at.pop(reader, None)
         self._quiet.discard(reader)
 
     # --- asking ------------------------------------------------------------------------------------------
 
-    async def _poll(self, parts: dict[Reader, ClaimRequest], wanted: ClaimRequest) -> list[Claim]:
+    async def _poll(self, parts: dict[ClaimReader, ClaimRequest], wanted: ClaimRequest) -> list[Claim]:
         claims: list[Claim] = []
         children, room = wanted.children, wanted.room
         asking = list(parts)
@@ -218,7 +220,7 @@ class Readers:
         # Each may have taken a suspect, but one at a time is wanted.
         return await self._trim(claims, wanted, parts)
 
-    async def _ask(self, asked: dict[Reader, ClaimRequest], wanted: ClaimRequest) -> list[list[Claim]]:
+    async def _ask(self, asked: dict[ClaimReader, ClaimRequest], wanted: ClaimRequest) -> list[list[Claim]]:
         now = asyncio.get_running_loop().time()
         self._due_at.update(dict.fromkeys(asked, now + LOOK))  # unless something is heard meanwhile
         self._quiet.update(asked)
@@ -260,7 +262,7 @@ class Readers:
         await asyncio.gather(*late, return_exceptions=True)
 
     async def _trim(
-        self, claims: list[Claim], wanted: ClaimRequest, parts: dict[Reader, ClaimRequest]
+        self, claims: list[Claim], wanted: ClaimRequest, parts: dict[ClaimReader, ClaimRequest]
     ) -> list[Claim]:
         """Hand back what goes beyond what was wanted."""
         return await next(iter(parts)).trim(claims, wanted) if claims and parts else claims

@@ -10,9 +10,9 @@ from hiredis import ReplyError
 
 from headrace.stores.redis.client.connection import Link
 from headrace.stores.redis.faults import is_out_of_memory
-from headrace.stores.redis.queue import Call, Queue
+from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import DRAW
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 #: What the script says of a group that the server had lost.
 CAME_BACK = 2
@@ -23,18 +23,18 @@ CAME_BACK = 2
 AWAITED, LOOK, MEND = 12000, 3.5, 3.0
 
 
-class Drawer:
+class EventDrawer:
     """A publish hands events to groups that have drawn all there was. Whatever else lies in a log is drawn
     here: behind a full lane, after a reset, for a group that was lost."""
 
-    def __init__(self, store: Store, link: Link) -> None:
+    def __init__(self, store: RedisServer, link: Link) -> None:
         self._store = store
         self._link = link
         self._looked = self._mended = 0.0
         #: Groups that were removed.
-        self.gone: set[Queue] = set()
+        self.gone: set[StreamScripts] = set()
 
-    def calls(self, queues: Sequence[Queue], limit: int, *, waits: bool) -> list[Call]:
+    def calls(self, queues: Sequence[StreamScripts], limit: int, *, waits: bool) -> list[ScriptCall]:
         self._looked = now = time.monotonic()
         mends = now > self._mended + MEND
         if mends:
@@ -51,10 +51,10 @@ class Drawer:
         by itself. That a removed group was joined anew does not."""
         return bool(self.gone) or time.monotonic() > self._looked + LOOK
 
-    async def draw_again(self, queues: Sequence[Queue], limit: int) -> bool:
+    async def draw_again(self, queues: Sequence[StreamScripts], limit: int) -> bool:
         return self.is_due and await self.draw(queues, limit)
 
-    async def draw(self, queues: Sequence[Queue], limit: int) -> bool:
+    async def draw(self, queues: Sequence[StreamScripts], limit: int) -> bool:
         """Whether anything was or could be drawn, or has changed otherwise."""
         calls = self.calls(queues, limit, waits=True)
         if not calls:
@@ -63,7 +63,7 @@ class Drawer:
             queues, await self._store.run_all(calls, self._link, tolerates=is_out_of_memory)
         )
 
-    async def note(self, queues: Sequence[Queue], replies: Sequence[Any]) -> bool:
+    async def note(self, queues: Sequence[StreamScripts], replies: Sequence[Any]) -> bool:
         """Take the answers into account. A server without memory draws nothing: what is in the lanes still
         runs."""
         changed = False
@@ -77,11 +77,11 @@ class Drawer:
                 await self._list(queue)
         return changed
 
-    async def _list(self, queue: Queue) -> None:
+    async def _list(self, queue: StreamScripts) -> None:
         """The server has lost the group, and so perhaps the list of all streams."""
         labels = (queue.label, f"topic:{queue.stream.topic}")
         await self._store.command("SADD", self._store.keys.streams, *labels)
 
 
-def _groups(queues: Sequence[Queue]) -> list[Queue]:
+def _groups(queues: Sequence[StreamScripts]) -> list[StreamScripts]:
     return [queue for queue in queues if queue.stream.kind == "group"]

@@ -8,9 +8,9 @@ from headrace.core.messages.claim import Claim
 from headrace.stores.redis.client.connection import Link, Word, pack
 from headrace.stores.redis.entries import claims_of
 from headrace.stores.redis.keys import GROUP, IN_ORDER
-from headrace.stores.redis.queue import Call, Queue
+from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import UNSEEN
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 from .claim_request import WINDOW, ClaimRequest, batched
 
@@ -22,14 +22,14 @@ class HandOuts:
     """Entries of a lane are handed out in ascending order. So whatever the consumer holds beyond the last
     entry it saw was handed out by a read whose answer was lost."""
 
-    def __init__(self, store: Store, link: Link, consumer: str) -> None:
+    def __init__(self, store: RedisServer, link: Link, consumer: str) -> None:
         self._store = store
         self._link = link
         self._consumer = consumer
-        self._seen: dict[tuple[Queue, int], bytes] = {}  # the last entry of each lane
+        self._seen: dict[tuple[StreamScripts, int], bytes] = {}  # the last entry of each lane
         self.doubtful = False  # the answer of a read was lost
 
-    def claims(self, queue: Queue, lane: int, entries: list[Any]) -> list[Claim]:
+    def claims(self, queue: StreamScripts, lane: int, entries: list[Any]) -> list[Claim]:
         """Entries of a lane that were read just now."""
         if not entries:
             return []
@@ -49,7 +49,7 @@ class HandOuts:
             keys = [queue.keys.by_lane[lane] for queue, lane in lanes]
             seen = [self._seen.get(place, b"") for place in lanes]
             args: list[Word] = [GROUP, self._consumer, min(wanted.limit, UNSEEN_MOST), wanted.room, *seen]
-            call = Call(UNSEEN, pack((b"EVALSHA", UNSEEN.digest, len(keys), *keys, *args)))
+            call = ScriptCall(UNSEEN, pack((b"EVALSHA", UNSEEN.digest, len(keys), *keys, *args)))
             more, found = await self._store.run(call, self._link)
             claims: list[Claim] = []
             for index, entries in found:

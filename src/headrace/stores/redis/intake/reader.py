@@ -20,7 +20,7 @@ from headrace.core.messages.claim import Claim, size_of
 from headrace.core.messages.message import Stream
 from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.connection import Wire, pack
-from headrace.stores.redis.entries import Token
+from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.faults import can_heal, is_out_of_memory
 from headrace.stores.redis.keys import (
     BOTTOM_UP,
@@ -33,14 +33,14 @@ from headrace.stores.redis.keys import (
     TOP_DOWN,
 )
 from headrace.stores.redis.notices import Notices
-from headrace.stores.redis.queue import Call, Queue
+from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import AGAIN, CLAIM, ENSURE, STARTED
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 from .blocking_read import BlockingRead
-from .change_marks import Marks
+from .change_marks import ChangeMarks
 from .claim_request import WINDOW, ClaimRequest, batched
-from .drawing import Drawer
+from .drawing import EventDrawer
 from .hand_outs import HandOuts
 
 #: Seconds that a read blocks at most.
@@ -69,20 +69,22 @@ LATE = 0.25
 LULL, LULL_LANES = 0.001, 4
 
 #: The lanes at which a read waits, by their keys.
-Lanes: TypeAlias = Mapping[bytes, tuple[Queue, int]]
+Lanes: TypeAlias = Mapping[bytes, tuple[StreamScripts, int]]
 
 #: What a look has found; with lanes: nothing, and there is time left to wait at those.
 Found: TypeAlias = tuple[list[Claim], Lanes | None]
 
 #: How many messages of a queue are read at once by a plain command, and bytes that none of them exceeds.
-Share: TypeAlias = tuple[Queue, int, int]
+Share: TypeAlias = tuple[StreamScripts, int, int]
 
 
-class Reader:
+class ClaimReader:
     """`paused` is shared with the backend, which hears of changes. On a cluster `queue` is one of those that
     it reads, which are all on the same node."""
 
-    def __init__(self, store: Store, consumer: str, paused: set[Stream], queue: Queue | None = None) -> None:
+    def __init__(
+        self, store: RedisServer, consumer: str, paused: set[Stream], queue: StreamScripts | None = None
+    ) -> None:
         self._store = store
         self._consumer = consumer
         self._paused = paused
@@ -97,11 +99,11 @@ class Reader:
         self._kept: list[Claim] = []  # read, and not handed out
         self._handouts = HandOuts(store, self._link, consumer)
         self._idle: tuple[Set[bytes], float] | None = None  # where there was nothing else, and when
-        self._hit: Queue | None = None  # where the last wait found something
+        self._hit: StreamScripts | None = None  # where the last wait found something
         self._is_far = False  # the last answer took long
         self._notices = Notices()
-        self._drawer = Drawer(store, self._link)
-        self._marks = Marks(self._link)
+        self._drawer = EventDrawer(store, self._link)
+        self._marks = ChangeMarks(self._link)
 
     # --- for the backend ---------------------------------------------------------------------------------
 
@@ -154,7 +156,7 @@ class Reader:
     def close(self) -> None:
         self._link.drop()
 
-    def ready(self, queue: Queue, named: str) -> None:
+    def ready(self, queue: StreamScripts, named: str) -> None:
         """Something was queued for one who does not block, as this one does."""
 
     def stir(self) -> None:
@@ -315,7 +317,7 @@ class Reader:
             shares = _further(shares, found, left=left, room=room)
         return claims, drawn
 
-    def _call(self, wanted: ClaimRequest) -> Call:
+    def _call(self, wanted: ClaimRequest) -> ScriptCall:
         keys = [key for queue in wanted.queues for key in (*queue.keys.lanes, queue.keys.meta)]
         lanes = (RETURNED, *(BOTTOM_UP if wanted.from_bottom else TOP_DOWN))
         kinds = "".join(queue.stream.kind[0] for queue in wanted.queues)
@@ -323,7 +325,7 @@ class Reader:
         limits = (wanted.limit, wanted.suspects, wanted.room, portion)
         children = (wanted.children, int(wanted.children_first), wanted.awaited)
         args = (GROUP, self._consumer, *limits, kinds, *children, *lanes)
-        return Call(CLAIM, pack((b"EVALSHA", CLAIM.digest, len(keys), *keys, *args)))
+        return ScriptCall(CLAIM, pack((b"EVALSHA", CLAIM.digest, len(keys), *keys, *args)))
 
     async def _poll_further(self, lane: int, shares: Sequence[Share]) -> list[list[Claim]]:
         """What each has."""
@@ -374,7 +376,7 @@ class Reader:
         self._hit = queue
         if len(reply) == 1 and lane == NORMAL_LANE and not self._paused:
             claims = self._handouts.claims(queue, lane, reply[0][1])
-            if not cast(Token, claims[0].token).unique:
+            if not cast(EntryToken, claims[0].token).unique:
                 return claims
         else:
             claims = self._claims_at(lanes, reply)
@@ -434,7 +436,7 @@ class Reader:
         surplus: list[Claim] = []
         suspects, children = wanted.suspects, wanted.children
         for claim in claims:
-            suspect = cast(Token, claim.token).lane in SUSPECTS
+            suspect = cast(EntryToken, claim.token).lane in SUSPECTS
             fits = len(taken) < wanted.limit and suspects >= suspect and children >= claim.child
             if fits and claim.stream not in self._paused:
                 taken.append(claim)
@@ -447,7 +449,7 @@ class Reader:
 
     async def hand_back(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
-            token, queue = cast(Token, claim.token), self._store.queue(claim.stream)
+            token, queue = cast(EntryToken, claim.token), self._store.queue(claim.stream)
             place = (claim.id, token.lane, token.entry, token.consumer)
             try:
                 await self._store.run(queue.call(AGAIN, *place, "L", 0, 1, ""))
@@ -456,7 +458,7 @@ class Reader:
 
     async def _release_started(self, claims: list[Claim]) -> None:
         for claim in claims:
-            token = cast(Token, claim.token)
+            token = cast(EntryToken, claim.token)
             if token.unique.startswith(b"s"):
                 queue = self._store.queue(claim.stream)
                 try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from headrace.core.errors import UnknownEvent
 from headrace.core.messages.ids import ALPHABET
 from headrace.core.topics.topic import Start
-from headrace.stores.redis.queue import Queue
+from headrace.stores.redis.queue import StreamScripts
 from headrace.stores.redis.scripts import FIND, SEEK
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 #: What one step of a search looks at: events, and bytes of bodies.
 ITEMS, BYTES = 1000, 1 << 20
@@ -19,7 +19,7 @@ SKEW = 60_000_000
 TIME_LENGTH, ID_LENGTH = 10, 26
 
 
-async def position_of(store: Store, topic: Queue, start: Start) -> int:
+async def position_of(store: RedisServer, topic: StreamScripts, start: Start) -> int:
     """The position from which one goes on to get what the start means; `UnknownEvent` where it means none."""
     if start.at == "event":
         return await number_of(store, topic, start.event) - 1
@@ -27,7 +27,7 @@ async def position_of(store: Store, topic: Queue, start: Start) -> int:
     return position
 
 
-async def number_of(store: Store, topic: Queue, id: str) -> int:
+async def number_of(store: RedisServer, topic: StreamScripts, id: str) -> int:
     """The number of an event. An event is not written before its id was made, so that is where the search
     begins; what comes before is looked at last, since clocks may differ and ids may be anything."""
     begin: int = 1 + await store.run(topic.call(SEEK, "time", max(0, _made_us(id) - SKEW)))
@@ -37,7 +37,7 @@ async def number_of(store: Store, topic: Queue, id: str) -> int:
     return number
 
 
-async def _search(store: Store, topic: Queue, id: str, begin: int, end: int | None) -> int:
+async def _search(store: RedisServer, topic: StreamScripts, id: str, begin: int, end: int | None) -> int:
     number, following = 0, begin
     while not number and following and (end is None or following < end):
         number, following = await store.run(topic.call(FIND, id, following, ITEMS, BYTES))

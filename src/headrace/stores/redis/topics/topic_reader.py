@@ -17,7 +17,7 @@ from headrace.stores.redis.entries import message_of, read_score
 from headrace.stores.redis.faults import can_heal
 from headrace.stores.redis.intake.blocking_read import BlockingRead
 from headrace.stores.redis.keys import TopicKeys
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 from .log_position import position_of
 
@@ -31,10 +31,10 @@ ITEMS, BYTES = 500, 1 << 20
 BODY_SIZE = 10_000.0
 
 
-class Tail:
+class LogReader:
     """A read changes nothing on the server, so one whose caller has gone is only ended."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: RedisServer) -> None:
         self._store = store
         self._links: dict[int, Link] = {}  # by what topics share
         self._turns = asyncio.Lock()

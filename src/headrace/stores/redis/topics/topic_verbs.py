@@ -10,9 +10,9 @@ from headrace.core.messages.message import Stream, group_stream
 from headrace.core.records.record import Counts
 from headrace.core.topics.topic import (
     GroupRecord,
+    KeptTopics,
     Reading,
     Start,
-    Tended,
     TopicRecord,
     TopicRules,
     Topics,
@@ -22,13 +22,13 @@ from headrace.stores.redis.entries import read_score
 from headrace.stores.redis.faults import OutOfMemory, is_damaged, is_sealed
 from headrace.stores.redis.keys import TopicKeys, label_of
 from headrace.stores.redis.labels import labels_of, readable_texts
-from headrace.stores.redis.queue import Call
+from headrace.stores.redis.queue import ScriptCall
 from headrace.stores.redis.scripts import ARRANGE, COUNTS, JOIN, RESET, SURVEY, TEND, rules_text
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 from headrace.stores.redis.verbs.looking import counts_of
 
 from .log_position import position_of
-from .topic_reader import Tail
+from .topic_reader import LogReader
 
 #: Events that one script trims.
 TRIMMED = 1000
@@ -41,8 +41,8 @@ TAIL_KEPT = 60.0
 
 
 class RedisTopics(Topics):
-    _store: Store
-    _tails: dict[str, Tail]
+    _store: RedisServer
+    _tails: dict[str, LogReader]
 
     async def arrange(self, topic: Stream, rules: TopicRules) -> None:
         await self._store.demand("producer")
@@ -60,7 +60,7 @@ class RedisTopics(Topics):
             answer = await self._run_unsealed(group, queue.call(JOIN, int(ordered), "position", position))
         return bool(answer)
 
-    async def _run_unsealed(self, stream: Stream, call: Call) -> Any:
+    async def _run_unsealed(self, stream: Stream, call: ScriptCall) -> Any:
         [reply] = await self._store.run_all((call,), tolerates=is_sealed)
         if is_sealed(reply):
             raise Moved(f"{stream.topic} is sealed")
@@ -71,11 +71,11 @@ class RedisTopics(Topics):
     ) -> Reading:
         return await self._tail(consumer).read(topic, after, limit, wait)
 
-    def _tail(self, consumer: str) -> Tail:
+    def _tail(self, consumer: str) -> LogReader:
         tail = self._tails.get(consumer)
         if tail is None:
             self._drop_idle_tails()
-            tail = self._tails[consumer] = Tail(self._store)
+            tail = self._tails[consumer] = LogReader(self._store)
         return tail
 
     def _drop_idle_tails(self) -> None:
@@ -83,12 +83,12 @@ class RedisTopics(Topics):
         for consumer in [each for each, tail in self._tails.items() if tail.idle_for > TAIL_KEPT]:
             self._tails.pop(consumer).drop()
 
-    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         by_topic: dict[Stream, list[Stream]] = {}
         for stream in groups:
             by_topic.setdefault(_topic_of(stream), []).extend([stream] if stream.kind == "group" else [])
         steps = [await self._tend(topic, several, limit) for topic, several in by_topic.items()]
-        return Tended(
+        return KeptTopics(
             trimmed=sum(step.trimmed for step in steps),
             more=any(step.more for step in steps),
             holding=tuple(stream for step in steps for stream in step.holding),
@@ -97,7 +97,7 @@ class RedisTopics(Topics):
             stalled=tuple(stream for step in steps for stream in step.stalled),
         )
 
-    async def _tend(self, topic: Stream, groups: list[Stream], limit: int) -> Tended:
+    async def _tend(self, topic: Stream, groups: list[Stream], limit: int) -> KeptTopics:
         words = [word for group in groups for word in (group.group, self._store.wish(group))]
         total, more = 0, True
         names: list[list[bytes]] = []
@@ -110,7 +110,7 @@ class RedisTopics(Topics):
                     topic, *[group_stream(topic.name, name) for name in readable_texts(back)]
                 )
         groups_of = [tuple(group_stream(topic.name, name) for name in readable_texts(some)) for some in names]
-        return Tended(total, bool(more), *groups_of)
+        return KeptTopics(total, bool(more), *groups_of)
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
         if names is None:

@@ -14,14 +14,14 @@ from hiredis import ReplyError
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import (
-    CancelOrder,
-    DueOrder,
-    LayoutOrder,
-    LeaseOrder,
-    MissedOrder,
-    Order,
-    PauseOrder,
-    ScheduleOrder,
+    CancelNotice,
+    ControlMessage,
+    DueNotice,
+    LayoutNotice,
+    LeaseNotice,
+    MissedNotice,
+    PauseNotice,
+    ScheduleNotice,
 )
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.values.decoding import text_of
@@ -30,7 +30,7 @@ from headrace.stores.redis.entries import record_of
 from headrace.stores.redis.faults import error_of
 from headrace.stores.redis.keys import stream_of
 from headrace.stores.redis.scripts import UNWATCH, WATCH
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 #: Seconds for which the server remembers who waits, and after which a waiting process says so again.
 REMEMBERED, REMINDED = 60.0, 20.0
@@ -42,7 +42,7 @@ PULSE = 4.0
 #: Seconds within which what another node of a cluster announces is heard at ours.
 HEARING = 1.0
 
-Hear = Callable[[Order], None]
+Hear = Callable[[ControlMessage], None]
 
 
 class Announcements:
@@ -50,7 +50,10 @@ class Announcements:
     whoever waits for an end asks again as soon as it stands."""
 
     def __init__(
-        self, store: Store, use_lanes: Callable[[Stream, str], None], ready: Callable[[Stream, str], None]
+        self,
+        store: RedisServer,
+        use_lanes: Callable[[Stream, str], None],
+        ready: Callable[[Stream, str], None],
     ) -> None:
         self._store = store
         self._use_lanes = use_lanes
@@ -90,7 +93,7 @@ class Announcements:
         # A listener may be added twice, and is then called twice.
         listening = True
 
-        def hear_while_listening(order: Order) -> None:
+        def hear_while_listening(order: ControlMessage) -> None:
             if listening:
                 hear(order)
 
@@ -121,7 +124,7 @@ class Announcements:
         if order is not None:
             self._tell(order)
 
-    def _tell(self, order: Order) -> None:
+    def _tell(self, order: ControlMessage) -> None:
         loop = asyncio.get_running_loop()
         for hear in self._listeners:
             loop.call_soon(hear, order)  # an error in one of them is not the connection's
@@ -190,7 +193,7 @@ class Announcements:
                 wire = await self._link.connected()
                 self._ask_again()
                 if wire is not first:
-                    self._tell(MissedOrder())
+                    self._tell(MissedNotice())
                 while not await wire.ended(PULSE):
                     await wire.send(pack(("PING",)))
                     await self._listen_to_another(wire)
@@ -224,20 +227,20 @@ async def _heard(event: asyncio.Event, until: float | None) -> bool:
     return True
 
 
-def _order(words: list[str]) -> Order | None:
+def _order(words: list[str]) -> ControlMessage | None:
     """An announcement of the scripts; None: one that a later version makes."""
     match words:
         case ["cancel", label, id]:
-            return CancelOrder(stream_of(label), id)
+            return CancelNotice(stream_of(label), id)
         case ["pause", label, paused]:
-            return PauseOrder(stream_of(label), paused == "1")
+            return PauseNotice(stream_of(label), paused == "1")
         case ["due", label]:
-            return DueOrder(stream_of(label))
+            return DueNotice(stream_of(label))
         case ["lease", label, lease_us] if lease_us.isdecimal():
-            return LeaseOrder(stream_of(label), int(lease_us))
+            return LeaseNotice(stream_of(label), int(lease_us))
         case ["schedule", label]:
-            return ScheduleOrder(stream_of(label))
+            return ScheduleNotice(stream_of(label))
         case ["layout", label]:
-            return LayoutOrder(stream_of(label))
+            return LayoutNotice(stream_of(label))
         case _:
             return None

@@ -14,7 +14,7 @@ from headrace.core.store import Answer
 from headrace.stores.redis.client.connection import Word, pack
 from headrace.stores.redis.faults import is_sealed
 from headrace.stores.redis.keys import NORMAL_LANE
-from headrace.stores.redis.queue import Call, Queue
+from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import APPEND, APPEND_ONE, APPEND_UNIQUE, PUBLISH, SWAP_SCHEDULES
 from headrace.stores.redis.topics.publish import publish_words
 
@@ -43,7 +43,7 @@ _NUMBER = b"%016d"
 _KINDS = {"finished": "f", "started": "s", "elapsed": "e"}
 
 
-def call_of_one(queue: Queue, batch: Batch) -> bytes | None:
+def call_of_one(queue: StreamScripts, batch: Batch) -> bytes | None:
     """The short way for a lone message that nothing can stand in the way of, packed; None: it is none. Unless
     the answer is `TAKEN` nothing was done, and the calls of the batch are to be made."""
     if len(batch.messages) > 1 or batch.limit is not None or queue.stream.kind != "queue":
@@ -61,7 +61,7 @@ def call_of_one(queue: Queue, batch: Batch) -> bytes | None:
     return head + pack(words)[_COUNT_OF_ONE:]
 
 
-def _head_of_one(queue: Queue, producer: str) -> bytes:
+def _head_of_one(queue: StreamScripts, producer: str) -> bytes:
     """The call up to what is another each time."""
     keys = queue.keys
     of_producer = keys.producers + f"{producer}/0".encode()
@@ -70,12 +70,12 @@ def _head_of_one(queue: Queue, producer: str) -> bytes:
     return head.removesuffix(b"$0\r\n\r\n" * _WORDS_OF_ONE)
 
 
-def calls_of(queue: Queue, batch: Batch) -> list[Call]:
+def calls_of(queue: StreamScripts, batch: Batch) -> list[ScriptCall]:
     """One call, or several for a large batch: each chunk is remembered on its own and a repeat recognised."""
     return [_call(queue, batch, number, chunk) for number, chunk in enumerate(_chunks(batch.messages))]
 
 
-def swap_call(queue: Queue, swaps: Sequence[ScheduleSwap]) -> Call:
+def swap_call(queue: StreamScripts, swaps: Sequence[ScheduleSwap]) -> ScriptCall:
     """Replaces records of schedules; a swap with messages is alone. The record refuses a repeat, so that the
     answers need not be remembered."""
     words: list[Word] = []
@@ -123,7 +123,7 @@ def _without(answers: list[Answer], moved: list[int]) -> list[Answer | None]:
     return [None if index in gone else answer for index, answer in enumerate(answers)]
 
 
-def _call(queue: Queue, batch: Batch, number: int, messages: list[Message]) -> Call:
+def _call(queue: StreamScripts, batch: Batch, number: int, messages: list[Message]) -> ScriptCall:
     if queue.stream.kind == "topic":
         head = (f"{batch.producer}/{number}", _NUMBER % batch.number, REMEMBERED)
         return queue.call(PUBLISH, *head, *publish_words(messages))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from headrace.core.messages.message import Stream
 from headrace.core.rules.layout import WHOLE, Layout, decode_layout, encode_layout
 from headrace.stores.redis.scripts import LAYOUT
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 
 class RedisLayouts:
-    _store: Store
+    _store: RedisServer
 
     async def layout(self, stream: Stream) -> Layout:
         return decode_layout(await self._store.command("HGET", self._store.queue(stream).keys.meta, "layout"))

@@ -12,11 +12,11 @@ from headrace.core.messages.message import Stream
 from headrace.core.rules.lease import DEFAULT_LEASE
 from headrace.core.store import LeaseKeeper, Renewal
 from headrace.stores.redis.client.connection import Word
-from headrace.stores.redis.entries import Token
+from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.notices import Notices
-from headrace.stores.redis.queue import Call
+from headrace.stores.redis.queue import ScriptCall
 from headrace.stores.redis.scripts import RENEW
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 #: Claims in one script.
 ITEMS = 500
@@ -34,7 +34,7 @@ _RENEWALS = {
 
 
 class RedisLeaseKeeper(LeaseKeeper):
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: RedisServer) -> None:
         self._store = store
         self._notices = Notices()
 
@@ -56,14 +56,14 @@ class RedisLeaseKeeper(LeaseKeeper):
         if self._store.life.is_open:
             self._store.leave()
 
-    def _call(self, stream: Stream, claims: list[Claim], *, after_outage: bool) -> Call:
+    def _call(self, stream: Stream, claims: list[Claim], *, after_outage: bool) -> ScriptCall:
         words: list[Word] = [DEFAULT_LEASE if after_outage else ""]
         for claim in claims:
-            token = cast(Token, claim.token)
+            token = cast(EntryToken, claim.token)
             words += (claim.id, token.lane, token.entry, token.consumer)
         return self._store.queue(stream).call(RENEW, *words)
 
-    async def _run(self, calls: list[Call], chunks: list[Chunk]) -> list[list[bytes]]:
+    async def _run(self, calls: list[ScriptCall], chunks: list[Chunk]) -> list[list[bytes]]:
         if not self._store.is_cluster:
             return await self._store.run_all(calls) if calls else []
         # A node of a cluster that is away must not cost the leases on all others.

@@ -7,18 +7,18 @@ from typing import Any
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import Stream
-from headrace.core.records.listing import OVER, PARTS, REQUESTS, Part, Walk
+from headrace.core.records.listing import OVER, PARTS, REQUESTS, ListingPart, ListingWalk
 from headrace.core.records.record import DeadLetter, JobStatus, Page, Record
 from headrace.core.store import DeadFilter
 from headrace.stores.redis.entries import dead_letter_of, record_of
 from headrace.stores.redis.labels import readable_texts
 from headrace.stores.redis.scripts import LIST, LOOK
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 #: Of groups alone, beside what is queued: events behind another of their key.
-PARKED = Part("K", JobStatus.QUEUED)
+PARKED = ListingPart("K", JobStatus.QUEUED)
 _GROUP_PARTS = (*PARTS[:4], PARKED, *PARTS[4:])
-_DEAD = Part("D", JobStatus.DEAD)
+_DEAD = ListingPart("D", JobStatus.DEAD)
 
 #: Where to go on in a part, as lua/list.lua says it; in marks the position of SCAN and the last id of that
 #: step.
@@ -37,14 +37,14 @@ SCAN = 500
 
 
 class Lister:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: RedisServer) -> None:
         self._store = store
 
     async def records(
         self, stream: Stream, status: JobStatus | None, task: str | None, cursor: str | None, limit: int
     ) -> Page[Record]:
         parts = _GROUP_PARTS if stream.kind == "group" else PARTS
-        walk = Walk(parts, cursor, limit, status=status, task=task)
+        walk = ListingWalk(parts, cursor, limit, status=status, task=task)
         while part := walk.part:
             rows, after, now_ms = await self._rows(stream, part, walk.after, walk.room, walk.began)
             walk.began = walk.began or now_ms
@@ -63,7 +63,7 @@ class Lister:
         return Page(tuple(items), after or None)
 
     async def _rows(
-        self, stream: Stream, part: Part, after: str, limit: int, began_ms: int = 0
+        self, stream: Stream, part: ListingPart, after: str, limit: int, began_ms: int = 0
     ) -> tuple[list[Record], str, int]:
         """Rows of a part, where to go on in it, and the time in milliseconds."""
         _check_place(part, after)
@@ -104,7 +104,7 @@ class Lister:
         return [record_of(stream, row) for row in rows]
 
 
-def _check_place(part: Part, after: str) -> None:
+def _check_place(part: ListingPart, after: str) -> None:
     written = not after or after.startswith("%")
     if not written and not _PLACES.get(part.code.upper(), _BY_TIME).fullmatch(after):
         raise ConfigurationError(f"{after!r} is no place in this listing: pass a cursor that a page gave")

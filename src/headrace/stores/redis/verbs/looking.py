@@ -27,7 +27,7 @@ from headrace.stores.redis.scripts import (
     REPLAY,
     REWRITE,
 )
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 from .listing import Lister
 
@@ -35,7 +35,7 @@ from .listing import Lister
 ITEMS, BYTES = 200, 1 << 20
 
 
-class Seen(msgspec.Struct, frozen=True, array_like=True):
+class WorkerEntry(msgspec.Struct, frozen=True, array_like=True):
     """A worker, and until when it is remembered."""
 
     until_us: int
@@ -43,10 +43,10 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode_seen = msgspec.msgpack.Encoder().encode
-decode_seen = msgspec.msgpack.Decoder(Seen).decode
+decode_seen = msgspec.msgpack.Decoder(WorkerEntry).decode
 
 
-def readable_seen(value: bytes) -> Seen | None:
+def readable_seen(value: bytes) -> WorkerEntry | None:
     """None: of another version, or damaged."""
     try:
         return decode_seen(value)
@@ -54,8 +54,8 @@ def readable_seen(value: bytes) -> Seen | None:
         return None
 
 
-class RedisInspector(Inspector):
-    def __init__(self, store: Store) -> None:
+class RedisLooking(Inspector):
+    def __init__(self, store: RedisServer) -> None:
         self._store = store
         self._lister = Lister(store)
 

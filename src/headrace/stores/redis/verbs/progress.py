@@ -9,15 +9,15 @@ from headrace.core.messages.claim import Report
 from headrace.core.messages.job_log import encode_log
 from headrace.core.messages.message import Stream
 from headrace.stores.redis.client.connection import Word
-from headrace.stores.redis.entries import Token
-from headrace.stores.redis.queue import Call, Queue
+from headrace.stores.redis.entries import EntryToken
+from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import REPORT
 
 #: Reports in one script, and bytes of what they write.
 ITEMS, BYTES = 200, 1 << 20
 
 
-def report_calls(reports: Sequence[Report], queue_of: Callable[[Stream], Queue]) -> list[Call]:
+def report_calls(reports: Sequence[Report], queue_of: Callable[[Stream], StreamScripts]) -> list[ScriptCall]:
     by_stream: dict[Stream, list[Report]] = {}
     for report in reports:
         by_stream.setdefault(report.claim.stream, []).append(report)
@@ -42,6 +42,6 @@ def _chunks(reports: Sequence[Report]) -> Iterator[list[Word]]:
 
 
 def _words(report: Report, log: bytes) -> tuple[Word, ...]:
-    claim, token = report.claim, cast(Token, report.claim.token)
+    claim, token = report.claim, cast(EntryToken, report.claim.token)
     fraction = "-" if report.fraction is None else repr(report.fraction)
     return claim.id, token.lane, token.entry, token.consumer, fraction, report.text, log

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.errors import BackendUnavailable
-from headrace.core.messages.message import State, Stream, Trouble, encode_state
+from headrace.core.messages.message import State, Stream, TrailEntry, encode_state
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.record import JobStatus
 from headrace.core.rules.lease import DEFAULT_LEASE
@@ -20,11 +20,11 @@ from headrace.core.values.decoding import DECODE_ERRORS, text_of
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import message_of, read_said, state_of
 from headrace.stores.redis.faults import lost
-from headrace.stores.redis.queue import Queue
+from headrace.stores.redis.queue import StreamScripts
 from headrace.stores.redis.scripts import OVERDUE, REBASE, RECOVER
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
-from .scan_turns import HELD_SHARE, LEASE_OF_TURNS, Turns
+from .scan_turns import HELD_SHARE, LEASE_OF_TURNS, ScanTurns
 
 #: Bytes of bodies that one step moves, and held entries that it rebases.
 BYTES, REBASE_LIMIT = 1 << 20, 500
@@ -70,9 +70,9 @@ class Found(msgspec.Struct, frozen=True):
 class Recoverer:
     """The scan keeps its place: the streams that are left, and in the first of them the lane and entry."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: RedisServer) -> None:
         self._store = store
-        self._turns = Turns(store)
+        self._turns = ScanTurns(store)
         self._looking = asyncio.Lock()
         self._sources: Sequence[Stream] = ()
         self._left: list[Stream] = []  # to be looked at in this scan
@@ -168,7 +168,7 @@ class Recoverer:
             self._places[source] = (found.lane, found.after)
         return await self._take(queue, source, found.lease_ms, found.messages)
 
-    async def _overdue(self, queue: Queue, run_id: str, limit: int, *, after_outage: bool) -> Found:
+    async def _overdue(self, queue: StreamScripts, run_id: str, limit: int, *, after_outage: bool) -> Found:
         lane, after = self._places.pop(queue.stream, (1, b""))
         enough_us = round(self._every_us * HELD_SHARE)
         args = (lane, after, limit, DEFAULT_LEASE, BYTES, enough_us, int(after_outage))
@@ -179,7 +179,7 @@ class Recoverer:
         stepped_us = self._watch(run_id).step_us(now_us, asked_us)
         return Found(lease_ms, lane, after, [_overdue(row, now_us) for row in rows], stepped_us)
 
-    async def _rebase(self, queue: Queue) -> None:
+    async def _rebase(self, queue: StreamScripts) -> None:
         lane, after = 1, b""
         while lane:
             call = queue.call(REBASE, lane, after, REBASE_LIMIT, DEFAULT_LEASE)
@@ -230,7 +230,7 @@ class Recoverer:
         return stepped_us
 
     async def _take(
-        self, queue: Queue, source: Stream, lease_ms: int, overdue: list[Overdue]
+        self, queue: StreamScripts, source: Stream, lease_ms: int, overdue: list[Overdue]
     ) -> list[Recovery]:
         if not overdue:
             return []
@@ -258,7 +258,7 @@ def _overdue(row: list[Any], now_us: int) -> Overdue:
     except DECODE_ERRORS:
         id = ""
     try:
-        state = state_of(message).crashed(Trouble(now_us, "crashed", worker)).logged(read_said(said)[1])
+        state = state_of(message).crashed(TrailEntry(now_us, "crashed", worker)).logged(read_said(said)[1])
     except DECODE_ERRORS:
         state = None
     return Overdue(lane, entry, worker, id, text_of(message.get(b"t", b"")), state)

@@ -11,7 +11,7 @@ from headrace.core.messages.message import Stream
 from headrace.core.records.record import WORKER_TTL_US
 from headrace.core.runtime.clock import SECOND
 from headrace.stores.redis.faults import is_out_of_memory
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 from .looking import readable_seen
 
@@ -31,7 +31,7 @@ NEW_AFTER = 2.5
 LEASE_OF_TURNS = 5
 
 
-class Turns:
+class ScanTurns:
     """Taken by a key that passes by itself, so that asking costs one command.
 
     Whoever has the turn anew does nothing with it the first time. When a store was away, live workers renew
@@ -39,7 +39,7 @@ class Turns:
     streams, and again after a lease: what was held by workers that nobody remembers has run out by then.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: RedisServer) -> None:
         self._store = store
         self._had_at: int | None = None
         self._looks_at_all: list[int] = []  # from when on: two after the turn came to this worker

@@ -18,7 +18,7 @@ from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.redis.faults import is_damaged
 from headrace.stores.redis.keys import label_of
 from headrace.stores.redis.scripts import SCHEDULES
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 from .append import swap_call
 
@@ -27,7 +27,7 @@ ITEMS = 200
 
 
 class RedisScheduling(Scheduling):
-    _store: Store
+    _store: RedisServer
 
     async def schedules(self, streams: Sequence[Stream]) -> Timetable:
         if not streams:

@@ -24,8 +24,8 @@ from headrace.core.messages.outcome import (
 from headrace.core.records.record import JobStatus
 from headrace.core.values.bounds import checked_span_us
 from headrace.stores.redis.client.connection import Word
-from headrace.stores.redis.entries import Token
-from headrace.stores.redis.queue import Call, Queue
+from headrace.stores.redis.entries import EntryToken
+from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import AGAIN, BURY, CONCLUDE, FINISH, Script
 
 #: What one script may hold, so that it ends within a few milliseconds: successes that need no attention,
@@ -35,15 +35,15 @@ SIMPLE, ITEMS, BYTES = 500, 100, 1 << 20
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Step(msgspec.Struct, frozen=True):
+class SettleStep(msgspec.Struct, frozen=True):
     """One call, and which settlements it carries, in the order of its arguments."""
 
-    call: Call
+    call: ScriptCall
     indices: Sequence[int]
     refusal: Verdict  # what it means to be named in the answer
 
 
-class Item(msgspec.Struct, frozen=True):
+class SettleRow(msgspec.Struct, frozen=True):
     """One settlement as arguments of a script, and how many bytes the script moves beside them."""
 
     index: int
@@ -55,7 +55,7 @@ class Item(msgspec.Struct, frozen=True):
         return self.moved + sum(len(word) for word in self.words if not isinstance(word, int))
 
 
-class Section(msgspec.Struct):
+class SettleCall(msgspec.Struct):
     """Successes of one lane that need no attention: first hand-outs, without a unique key."""
 
     lane: int
@@ -75,18 +75,18 @@ class Section(msgspec.Struct):
         return (self.lane, len(self.ids), int(self.kept), *self.entries, *self.ids, *self.marks)
 
 
-class Settling:
+class StreamSettlements:
     """The settlements of one queue, gathered by the script that writes them."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: StreamScripts) -> None:
         self._queue = queue
-        self._sections: dict[tuple[int, bool], Section] = {}
-        self._full: list[Section] = []
-        self._others: dict[Script, list[Item]] = {}
+        self._sections: dict[tuple[int, bool], SettleCall] = {}
+        self._full: list[SettleCall] = []
+        self._others: dict[Script, list[SettleRow]] = {}
 
     def add(self, index: int, settlement: Settlement) -> None:
         claim, outcome = settlement.claim, settlement.outcome
-        token = cast(Token, claim.token)
+        token = cast(EntryToken, claim.token)
         if type(outcome) is Done and token.plain:
             section = self._section(token.lane, outcome.kept is not None)
             section.indices.append(index)
@@ -101,33 +101,33 @@ class Settling:
         # Whatever does not end has its body moved by the script; the end of what holds a key moves the next.
         moves = script in (AGAIN, BURY) or token.unique.startswith(b"k")
         moved = len(claim.body) if moves else 0
-        self._others.setdefault(script, []).append(Item(index, words, moved))
+        self._others.setdefault(script, []).append(SettleRow(index, words, moved))
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[SettleStep]:
         for section in (*self._full, *self._sections.values()):
-            yield Step(self._queue.call(FINISH, 1, *section.words), section.indices, Verdict.GONE)
+            yield SettleStep(self._queue.call(FINISH, 1, *section.words), section.indices, Verdict.GONE)
         for script, items in self._others.items():
             verdict = Verdict.GONE if script is FINISH else Verdict.LOST
             head: tuple[Word, ...] = (0,) if script is FINISH else ()
             for chunk in _chunks(items):
                 words = [word for item in chunk for word in item.words]
                 call = self._queue.call(script, *head, *words)
-                yield Step(call, [item.index for item in chunk], verdict)
+                yield SettleStep(call, [item.index for item in chunk], verdict)
 
-    def _section(self, lane: int, kept: bool) -> Section:
+    def _section(self, lane: int, kept: bool) -> SettleCall:
         section = self._sections.get((lane, kept))
         if section is not None and section.full:
             self._full.append(section)
             section = None
         if section is None:
-            section = self._sections[lane, kept] = Section(lane, kept)
+            section = self._sections[lane, kept] = SettleCall(lane, kept)
         return section
 
 
-def steps_of(settlements: Sequence[Settlement], queue_of: Callable[[Any], Queue]) -> list[Step]:
+def steps_of(settlements: Sequence[Settlement], queue_of: Callable[[Any], StreamScripts]) -> list[SettleStep]:
     """The calls that write these settlements."""
-    settlings: dict[Any, Settling] = {}
-    settling: Settling | None = None
+    settlings: dict[Any, StreamSettlements] = {}
+    settling: StreamSettlements | None = None
     stream = None
     for index, settlement in enumerate(settlements):
         # Most claims of a batch share one stream object.
@@ -135,12 +135,12 @@ def steps_of(settlements: Sequence[Settlement], queue_of: Callable[[Any], Queue]
             stream = settlement.claim.stream
             settling = settlings.get(stream)
             if settling is None:
-                settling = settlings[stream] = Settling(queue_of(stream))
+                settling = settlings[stream] = StreamSettlements(queue_of(stream))
         settling.add(index, settlement)
     return [step for each in settlings.values() for step in each.steps()]
 
 
-def verdicts_of(steps: Sequence[Step], answers: Sequence[Any], count: int) -> list[Verdict]:
+def verdicts_of(steps: Sequence[SettleStep], answers: Sequence[Any], count: int) -> list[Verdict]:
     verdicts = [Verdict.KEPT] * count
     for step, refused in zip(steps, answers, strict=True):
         for position in refused:
@@ -148,7 +148,7 @@ def verdicts_of(steps: Sequence[Step], answers: Sequence[Any], count: int) -> li
     return verdicts
 
 
-def _words(claim: Claim, token: Token, outcome: Any) -> tuple[Script, tuple[Word, ...]]:
+def _words(claim: Claim, token: EntryToken, outcome: Any) -> tuple[Script, tuple[Word, ...]]:
     """The script for an outcome, and the arguments that its header names."""
     place: tuple[Word, ...] = (claim.id, token.lane, token.entry)
     state = _stored(claim.state)
@@ -198,8 +198,8 @@ def _again(outcome: Retry | Snoozed | Released) -> tuple[Word, ...]:
     return ("R" if isinstance(outcome, Retry) else "S", checked_span_us(outcome.delay_us), returned)
 
 
-def _chunks(items: list[Item]) -> Iterator[list[Item]]:
-    chunk: list[Item] = []
+def _chunks(items: list[SettleRow]) -> Iterator[list[SettleRow]]:
+    chunk: list[SettleRow] = []
     size = 0
     for item in items:
         if chunk and (len(chunk) == ITEMS or size + item.size > BYTES):

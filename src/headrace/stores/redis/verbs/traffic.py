@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, Counting, Tally, TrafficRecord
+from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, Counting, TrafficCount, TrafficRecord
 from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.keys import label_of, stream_of
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 #: The fields of a stream in a minute's hash: this mark and the stream's label.
 DONE, FAILED, DEAD = "done", "failed", "dead"
 
 
 class RedisTraffic(Counting):
-    _store: Store
+    _store: RedisServer
 
-    async def tally(self, tallies: Sequence[Tally]) -> None:
+    async def tally(self, tallies: Sequence[TrafficCount]) -> None:
         key = self._store.keys.traffic(self._store.now_us() // MINUTE)
         commands: list[tuple[Word, ...]] = [
             ("HINCRBY", key, f"{name} {label_of(each.stream)}", count)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import WorkerInfo
 from headrace.stores.redis.scripts import RETIRE
-from headrace.stores.redis.server import Store
+from headrace.stores.redis.server import RedisServer
 
 from .looking import readable_seen
 
 
-async def forget_silent_workers(store: Store, limit: int) -> int:
+async def forget_silent_workers(store: RedisServer, limit: int) -> int:
     """Those whose last heartbeat is too long ago, and what cannot be read; answers how many."""
     workers = await store.command("HGETALL", store.keys.workers)
     now_us = store.now_us()
@@ -27,7 +27,7 @@ async def forget_silent_workers(store: Store, limit: int) -> int:
 
 
 async def forget_leaving_worker(
-    store: Store, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]]
+    store: RedisServer, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]]
 ) -> None:
     """The worker, and the names of its readers where nothing is held under them."""
     await store.command("HDEL", store.keys.workers, worker.consumer)

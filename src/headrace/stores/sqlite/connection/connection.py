@@ -18,7 +18,7 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.values.decoding import text_of
 from headrace.stores.sqlite.faults import Failure, fault_of, unavailable
 from headrace.stores.sqlite.privacy import make_private
-from headrace.stores.sqlite.threads.fair_write_lock import TURN, Turnstile
+from headrace.stores.sqlite.threads.fair_write_lock import TURN, FairWriteLock
 
 Synchronous = Literal["FULL", "NORMAL"]
 Bindings = Sequence[int | str | bytes | None]
@@ -90,7 +90,7 @@ class Connection:
         self._prepare = prepare
         self._handle: apsw.Connection | None = None
         self._file: tuple[int, int] | None = None
-        self._turnstile = Turnstile(path)
+        self._turnstile = FairWriteLock(path)
         self.turn = self._turnstile.path
         self.in_use = threading.Lock()
         self.waits_to_open = False

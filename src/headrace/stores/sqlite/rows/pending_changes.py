@@ -8,15 +8,15 @@ from headrace.core.messages.message import FRESH, State, Stream, encode_state
 from headrace.core.messages.outcome import DeadReason, Failure
 from headrace.core.rules.lease import FOREVER
 from headrace.stores.sqlite.statements import message_statements
-from headrace.stores.sqlite.statements.bulk_binding import Parcel, listed
+from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, listed
 from headrace.stores.sqlite.threads.transaction import Transaction
-from headrace.stores.sqlite.topics.key_order import Leaver, pass_on
+from headrace.stores.sqlite.topics.key_order import EndedMessage, pass_on
 
 from .lanes import DEAD, EXPIRED, lane_of
 from .unique_keys import HeldKey, give_up_keys, release_keys
 
 
-class Subject(msgspec.Struct):
+class ChangedMessage(msgspec.Struct):
     """The message that a change is about, as it stood before."""
 
     seq: int
@@ -31,7 +31,7 @@ class Subject(msgspec.Struct):
     expired: bool = False  # it waits although its time has passed
 
 
-class Ledger:
+class PendingChanges:
     """Decide first, then write: nothing reaches the file before `write`."""
 
     def __init__(self, transaction: Transaction) -> None:
@@ -42,26 +42,26 @@ class Ledger:
         self._forgotten: list[int] = []
         self._released: list[HeldKey] = []
         self._given_up: list[HeldKey] = []  # by what expired
-        self._leavers: list[Leaver] = []
+        self._leavers: list[EndedMessage] = []
         self._due: dict[Stream, tuple[int, int]] = {}  # number, and the earliest due time put down
-        self._bytes = Parcel()
+        self._bytes = BulkBinding()
 
     # --- entries -----------------------------------------------------------------------------------------
 
-    def queue(self, subject: Subject, state: State, *, place: int | None = None) -> None:
+    def queue(self, subject: ChangedMessage, state: State, *, place: int | None = None) -> None:
         """To its lane, or to the one that is given."""
         lane = lane_of(state, subject.priority)
         self._move(subject, place or lane, self._transaction.now_us, lane, state)
         self._transaction.news.ready.add(subject.stream)
 
-    def schedule(self, subject: Subject, state: State, *, place: int, due_us: int) -> None:
+    def schedule(self, subject: ChangedMessage, state: State, *, place: int, due_us: int) -> None:
         self._move(subject, place, due_us, lane_of(state, subject.priority), state)
         _, earliest = self._due.get(subject.stream, (0, due_us))
         self._due[subject.stream] = subject.number, min(earliest, due_us)
 
     def end(
         self,
-        subject: Subject,
+        subject: ChangedMessage,
         place: int,
         *,
         ttl_us: int,
@@ -78,7 +78,7 @@ class Ledger:
             self._forgotten.append(subject.seq)
         self._part(subject, place)
 
-    def bury(self, subject: Subject, state: State, reason: DeadReason, failure: Failure) -> None:
+    def bury(self, subject: ChangedMessage, state: State, reason: DeadReason, failure: Failure) -> None:
         stored = self._bytes.put(msgspec.msgpack.encode(failure))
         self._burials.append((subject.seq, reason.value, *self._put_state(state), *stored))
         self._part(subject, DEAD)
@@ -107,25 +107,25 @@ class Ledger:
             before_us = self._transaction.next_due_us([number])
             self._transaction.announce_if_due_sooner(stream, before_us, due_us)
 
-    def _move(self, subject: Subject, place: int, at_us: int, lane: int, state: State) -> None:
+    def _move(self, subject: ChangedMessage, place: int, at_us: int, lane: int, state: State) -> None:
         self._moves.append((subject.seq, place, at_us, lane, *self._put_state(state)))
         self._count(subject, place)
 
-    def _part(self, subject: Subject, place: int) -> None:
+    def _part(self, subject: ChangedMessage, place: int) -> None:
         """What every end has in common: the key is released, and whoever waits for it is told."""
         if subject.unique_key is not None:
             self._let_go(subject, subject.unique_key, place)
         self._transaction.ended(subject.stream, subject.id)
         self._count(subject, place)
 
-    def _let_go(self, subject: Subject, key: str, place: int) -> None:
+    def _let_go(self, subject: ChangedMessage, key: str, place: int) -> None:
         if subject.stream.kind == "group":
-            self._leavers.append(Leaver(subject.stream, subject.number, key, subject.id))
+            self._leavers.append(EndedMessage(subject.stream, subject.number, key, subject.id))
         else:
             keys = self._given_up if place == EXPIRED else self._released
             keys.append((subject.number, key, subject.id))
 
-    def _count(self, subject: Subject, place: int) -> None:
+    def _count(self, subject: ChangedMessage, place: int) -> None:
         self._transaction.count(subject.number, subject.place, -1)
         self._transaction.count(subject.number, place, 1)
         subject.place = place

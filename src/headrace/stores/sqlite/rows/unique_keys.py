@@ -26,7 +26,7 @@ class ExpiredOwner(NamedTuple):
     priority: int
 
 
-class KeyRing:
+class StreamKeys:
     """The keys that one step is about. What it takes is written at the end, in one statement."""
 
     def __init__(self, transaction: Transaction, stream: int, keys: Iterable[str]) -> None:

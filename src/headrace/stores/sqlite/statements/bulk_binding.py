@@ -27,7 +27,7 @@ def unlisted(array: str | None) -> list[Any]:
     return _decode(array) if array else []
 
 
-class Parcel:
+class BulkBinding:
     """Bytes to be bound as one blob; a row says which part of it is its own."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Parcel:
         return b"".join(self._parts)
 
 
-class Unpacking:
+class BulkResult:
     """Takes a blob apart again, by the lengths that came beside it."""
 
     def __init__(self, blob: bytes | None) -> None:

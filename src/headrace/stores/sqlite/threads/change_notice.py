@@ -5,21 +5,21 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.messages.message import Stream
-from headrace.stores.sqlite.verbs.control import Announcement
+from headrace.stores.sqlite.verbs.control import StoredNotice
 
 
-class News(msgspec.Struct):
+class ChangeNotice(msgspec.Struct):
     """Gathered by a transaction of this process, or found by the watcher after one of another."""
 
     ready: set[Stream] = msgspec.field(default_factory=set)  # something can be claimed from these
     ended: set[tuple[Stream, str]] = msgspec.field(default_factory=set)  # these messages are over
     announced: bool = False  # there are new orders to be read
-    orders: list[Announcement] = msgspec.field(default_factory=list)
+    orders: list[StoredNotice] = msgspec.field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.ready or self.ended or self.announced or self.orders)
 
-    def add(self, other: News) -> None:
+    def add(self, other: ChangeNotice) -> None:
         self.ready |= other.ready
         self.ended |= other.ended
         self.announced = self.announced or other.announced

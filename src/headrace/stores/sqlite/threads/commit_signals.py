@@ -35,7 +35,7 @@ def send(turn: Path) -> None:
         pass
 
 
-class Signals:
+class CommitSignals:
     """Lives on the event loop. `heard` is called for signals from when it is armed for as long as anybody
     waits (`is_awaited`); many in a row make few calls."""
 

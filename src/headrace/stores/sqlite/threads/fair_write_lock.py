@@ -41,7 +41,7 @@ def turn_path(path: Path) -> Path:
     return real.with_name(f"{real.name}-turn")
 
 
-class Turnstile:
+class FairWriteLock:
     """An advisory lock on an empty file beside the database. Each thread has its own turnstile."""
 
     def __init__(self, path: Path) -> None:

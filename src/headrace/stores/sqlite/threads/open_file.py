@@ -12,18 +12,18 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.runtime.clock import Clock
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
 from headrace.stores.sqlite.connection.schema import bring_up_to_date
-from headrace.stores.sqlite.reserved_room import Reserve
+from headrace.stores.sqlite.reserved_room import ReservedRoom
 
-from .commit_signals import Signals
-from .reader import Reader
-from .step import Answered, Read, Step
-from .waiters import Watch
-from .writer import Writer
+from .commit_signals import CommitSignals
+from .reader import ReaderThread
+from .step import NothingToWrite, ReadStep, WriteStep
+from .waiters import Waiters
+from .writer import WriterThread
 
 T = TypeVar("T")
 
 
-class Session:
+class OpenFile:
     """Belongs to the event loop and the process that made it."""
 
     def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
@@ -31,11 +31,11 @@ class Session:
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
         self.closing = False
-        self.watch = Watch(namespace=namespace, clock=clock, poke=self._poke)
-        self._signals = Signals(
+        self.watch = Waiters(namespace=namespace, clock=clock, poke=self._poke)
+        self._signals = CommitSignals(
             path, heard=lambda: self._reader.poke(), is_awaited=lambda: self.watch.is_anybody_waiting
         )
-        self._writer = Writer(
+        self._writer = WriterThread(
             Connection(path, synchronous=synchronous, checkpoints=False, prepare=bring_up_to_date),
             self.watch.tell,
             namespace=namespace,
@@ -43,7 +43,7 @@ class Session:
             clock=clock,
             is_awaited=self.watch.is_awaited,
         )
-        self._reader = Reader(
+        self._reader = ReaderThread(
             Connection(path, query_only=True, prepare=bring_up_to_date), self.watch.tell, watch=self.watch
         )
 
@@ -69,7 +69,7 @@ class Session:
         self.watch.wake_all()
         await self._writer.left()
         await self._reader.left()
-        Reserve(self._path).release_if_unused()
+        ReservedRoom(self._path).release_if_unused()
 
     def leave(self) -> None:
         """The same without waiting, for an event loop that is gone. A forked child has no threads to end."""
@@ -79,19 +79,19 @@ class Session:
             self._writer.leave()
             self._reader.leave()
 
-    def write(self, step: Step[T]) -> asyncio.Future[T]:
+    def write(self, step: WriteStep[T]) -> asyncio.Future[T]:
         self._check_open()
         self._writer.submit(step)
         return step.future
 
-    def write_at_once(self, step: Step[T]) -> bool:
+    def write_at_once(self, step: WriteStep[T]) -> bool:
         """Try to carry it out here and now; False: it is still to be written."""
         self._check_open()
         return self._writer.write_at_once(step)
 
     def read(self, run: Callable[[Connection], T]) -> asyncio.Future[T]:
         self._check_open()
-        read = Read(run)
+        read = ReadStep(run)
         self._reader.submit(read)
         return read.future
 
@@ -105,5 +105,5 @@ class Session:
             raise BackendUnavailable(f"the SQLite store {self._path} was closed: open it again")
 
 
-def _connect() -> Step[Any]:
-    return Step(lambda _: None, shortcut=lambda _: Answered(None))
+def _connect() -> WriteStep[Any]:
+    return WriteStep(lambda _: None, shortcut=lambda _: NothingToWrite(None))

@@ -12,18 +12,20 @@ import apsw
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.faults import FAILURES
 
-from .change_notice import News
-from .step import Read
-from .store_thread import Clerk
-from .waiters import Watch
+from .change_notice import ChangeNotice
+from .step import ReadStep
+from .store_thread import StoreThread
+from .waiters import Waiters
 
 #: Seconds between two looks at the file while anybody waits, and after one that failed.
 LOOK_EVERY: Final = 0.025
 LOOK_AGAIN: Final = 1.0
 
 
-class Reader(Clerk[Read[Any]]):
-    def __init__(self, connection: Connection, tell: Callable[[News], None], *, watch: Watch) -> None:
+class ReaderThread(StoreThread[ReadStep[Any]]):
+    def __init__(
+        self, connection: Connection, tell: Callable[[ChangeNotice], None], *, watch: Waiters
+    ) -> None:
         super().__init__("reader", connection, tell)
         self._watch = watch
         self._look_at = 0.0
@@ -39,18 +41,18 @@ class Reader(Clerk[Read[Any]]):
             if reads:
                 with self._connection.in_use:
                     answers = [(read, self._answer(read)) for read in reads]
-                self._deliver(answers, News())
+                self._deliver(answers, ChangeNotice())
             if going and self._watch.active and time.monotonic() >= self._look_at:
                 with self._connection.in_use:
                     self._look()
 
-    def _gather(self) -> tuple[list[Read[Any]], bool]:
+    def _gather(self) -> tuple[list[ReadStep[Any]], bool]:
         """Wait for questions, or until it is time to look; False: there will be no more."""
-        reads: list[Read[Any]] = []
+        reads: list[ReadStep[Any]] = []
         try:
             item = self._queue.get(timeout=self._pause())
             while item is not None:
-                if isinstance(item, Read):
+                if isinstance(item, ReadStep):
                     reads.append(item)
                 else:
                     self._look_at = 0.0
@@ -62,7 +64,7 @@ class Reader(Clerk[Read[Any]]):
     def _pause(self) -> float | None:
         return max(0.0, self._look_at - time.monotonic()) if self._watch.active else None
 
-    def _answer(self, read: Read[Any]) -> Any:
+    def _answer(self, read: ReadStep[Any]) -> Any:
         try:
             self._connection.open()
             return read.run(self._connection)

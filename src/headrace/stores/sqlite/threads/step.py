@@ -13,7 +13,7 @@ from .transaction import Transaction
 T = TypeVar("T")
 
 
-class Pending(Generic[T]):
+class PendingStep(Generic[T]):
     """Somebody on the event loop waits for an answer from a thread."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Pending(Generic[T]):
             self.future.set_result(answer)
 
 
-class Read(Pending[T]):
+class ReadStep(PendingStep[T]):
     """One question to the file."""
 
     def __init__(self, run: Callable[[Connection], T]) -> None:
@@ -37,14 +37,14 @@ class Read(Pending[T]):
         self.run = run
 
 
-class Answered(Generic[T]):
+class NothingToWrite(Generic[T]):
     """The answer of a verb that found, without the write lock, that there is nothing to write."""
 
     def __init__(self, value: T) -> None:
         self.value = value
 
 
-class Step(Pending[T]):
+class WriteStep(PendingStep[T]):
     """`run` does it, in a transaction that it may share with others. `shortcut` may answer it before.
 
     `durable`: its commit must survive a power failure. What only concerns the workers of this machine need
@@ -58,7 +58,7 @@ class Step(Pending[T]):
         self,
         run: Callable[[Transaction], T],
         *,
-        shortcut: Callable[[Connection], Answered[T] | None] | None = None,
+        shortcut: Callable[[Connection], NothingToWrite[T] | None] | None = None,
         durable: bool = True,
         urgent: bool = True,
         weight: int = 1,

@@ -11,19 +11,19 @@ from typing import Any, Generic, TypeVar
 
 from headrace.stores.sqlite.connection.connection import Connection
 
-from .change_notice import News
-from .step import Pending
+from .change_notice import ChangeNotice
+from .step import PendingStep
 
-Item = TypeVar("Item", bound=Pending[Any])
+Item = TypeVar("Item", bound=PendingStep[Any])
 
 #: What is asked and its answer; an exception is raised to whoever asked.
 Answers = list[tuple[Item, Any]]
 
 
-class Clerk(ABC, Generic[Item]):
+class StoreThread(ABC, Generic[Item]):
     """Made and stopped on the event loop. `None` in the queue ends the thread; a `True` only wakes it."""
 
-    def __init__(self, name: str, connection: Connection, tell: Callable[[News], None]) -> None:
+    def __init__(self, name: str, connection: Connection, tell: Callable[[ChangeNotice], None]) -> None:
         self._connection = connection
         self._tell = tell
         self._queue: SimpleQueue[Item | bool | None] = SimpleQueue()
@@ -58,11 +58,11 @@ class Clerk(ABC, Generic[Item]):
                 self._connection.close()
             self._post(self._ended.set)
 
-    def _deliver(self, answers: Answers[Item], news: News) -> None:
+    def _deliver(self, answers: Answers[Item], news: ChangeNotice) -> None:
         """One call to the event loop for everything."""
         self._post(self._hand_over, answers, news)
 
-    def _hand_over(self, answers: Answers[Item], news: News) -> None:
+    def _hand_over(self, answers: Answers[Item], news: ChangeNotice) -> None:
         self._unanswered -= len(answers)
         for pending, answer in answers:
             pending.settle(answer)

@@ -11,23 +11,23 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import Clock
 from headrace.stores.sqlite.connection.connection import Connection
-from headrace.stores.sqlite.faults import Damaged
+from headrace.stores.sqlite.faults import DamagedFile
 
-from .open_file import Session
-from .step import Answered, Step
+from .open_file import OpenFile
+from .step import NothingToWrite, WriteStep
 from .transaction import Transaction
 
 T = TypeVar("T")
 
 
-class Desk:
+class StoreThreads:
     """What the parts of the backend share."""
 
     def __init__(self, path: Path, *, namespace: str, clock: Clock) -> None:
         self._path = path
         self._namespace = namespace
         self._clock = clock
-        self._session: Session | None = None
+        self._session: OpenFile | None = None
         self._woken: set[str] = set()
         self._wants_order: dict[Stream, bool] = {}  # of the groups that this process has joined
 
@@ -41,7 +41,7 @@ class Desk:
         self._woken.discard(consumer)
         return woken
 
-    def _use(self) -> Session:
+    def _use(self) -> OpenFile:
         session = self._session
         if session is None or not session.at_home:
             raise BackendUnavailable(
@@ -53,13 +53,13 @@ class Desk:
         self,
         run: Callable[[Transaction], T],
         *,
-        shortcut: Callable[[Connection], Answered[T] | None] | None = None,
+        shortcut: Callable[[Connection], NothingToWrite[T] | None] | None = None,
         durable: bool = True,
         urgent: bool = True,
         weight: int = 1,
         size: int = 0,
     ) -> T:
-        step = Step(run, shortcut=shortcut, durable=durable, urgent=urgent, weight=weight, size=size)
+        step = WriteStep(run, shortcut=shortcut, durable=durable, urgent=urgent, weight=weight, size=size)
         return await self._use().write(step)
 
     async def _apart(
@@ -69,11 +69,11 @@ class Desk:
         try:
             yield await run(sources)
             return
-        except Damaged:
+        except DamagedFile:
             if len(sources) == 1:
                 raise
         for source in sources:
-            with suppress(Damaged):
+            with suppress(DamagedFile):
                 yield await run([source])
 
     async def _read(self, run: Callable[[Connection], T]) -> T:

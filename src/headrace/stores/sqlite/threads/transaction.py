@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from headrace.core.messages.message import Stream
-from headrace.core.records.control import DueOrder, Order
+from headrace.core.records.control import ControlMessage, DueNotice
 from headrace.core.rules.lease import Lease
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.rows.lanes import (
@@ -24,7 +24,7 @@ from headrace.stores.sqlite.statements import message_statements
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.verbs.control import write_orders
 
-from .change_notice import News
+from .change_notice import ChangeNotice
 
 #: Which count of its stream a message is in at each place; marks are not counted.
 _COUNTED: Final = {
@@ -56,9 +56,9 @@ class Transaction:
         self.namespace = namespace
         self.now_us = now_us
         self.waited_for = waited_for  # whether anybody in this process waits for the end of a message
-        self.news = News()
+        self.news = ChangeNotice()
         self._counts: dict[int, list[int]] = {}
-        self._orders: list[Order] = []
+        self._orders: list[ControlMessage] = []
 
     def find(self, stream: Stream) -> StreamRow | None:
         """The stream's row. What this transaction changed of its counts is not in it."""
@@ -94,7 +94,7 @@ class Transaction:
         if self.waited_for:
             self.news.ended.add((stream, id))
 
-    def announce(self, order: Order) -> None:
+    def announce(self, order: ControlMessage) -> None:
         self._orders.append(order)
         self.news.announced = True
 
@@ -104,7 +104,7 @@ class Transaction:
 
     def announce_if_due_sooner(self, stream: Stream, before_us: int | None, due_us: int) -> None:
         if before_us is None or due_us < before_us:
-            self.announce(DueOrder(stream))
+            self.announce(DueNotice(stream))
 
     def finish(self) -> None:
         """The last statements before the commit."""

@@ -14,23 +14,23 @@ from contextlib import contextmanager
 from typing import Final
 
 from headrace.core.messages.message import Stream
-from headrace.core.records.control import Order
+from headrace.core.records.control import ControlMessage
 from headrace.core.runtime.clock import Clock
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import upkeep_statements
 from headrace.stores.sqlite.topics.log import is_behind
 from headrace.stores.sqlite.verbs.claim import is_something_ready
-from headrace.stores.sqlite.verbs.control import Announcement, read_orders
+from headrace.stores.sqlite.verbs.control import StoredNotice, read_orders
 from headrace.stores.sqlite.verbs.looking import which_are_over
 
-from .change_notice import News
+from .change_notice import ChangeNotice
 
 #: Seconds for which a new listener is spared what was announced before it came. Whatever it was, the reader
 #: has met it by then.
 NEWCOMER: Final = 1.0
 
 
-class Bell:
+class EndWaiter:
     """Rung on the event loop; heard by whoever waits, or the next to wait."""
 
     def __init__(self, poke: Callable[[], None]) -> None:
@@ -50,7 +50,7 @@ class Bell:
         return True
 
 
-class ClaimBell(Bell):
+class ClaimWaiter(EndWaiter):
     """Of a claim that waits for something in its sources."""
 
     def __init__(
@@ -75,7 +75,7 @@ class ClaimBell(Bell):
         )
 
 
-class ReadBell(Bell):
+class ReadWaiter(EndWaiter):
     """Of a reader that waits for something behind its position in a log."""
 
     def __init__(self, poke: Callable[[], None], topic: Stream, consumer: str) -> None:
@@ -95,30 +95,30 @@ def _topics(sources: Sequence[Stream]) -> frozenset[Stream]:
     return frozenset(Stream("topic", stream.topic) for stream in streams if stream.kind == "group")
 
 
-class Listener:
+class ControlListener:
     """A function that hears every order announced after it came."""
 
-    def __init__(self, hear: Callable[[Order], None], now_us: int) -> None:
+    def __init__(self, hear: Callable[[ControlMessage], None], now_us: int) -> None:
         self._hear = hear
         self._since_us = now_us
         self._came_at = asyncio.get_running_loop().time()
 
-    def tell(self, announcement: Announcement) -> None:
+    def tell(self, announcement: StoredNotice) -> None:
         new = asyncio.get_running_loop().time() - self._came_at < NEWCOMER
         if not new or announcement.at_us >= self._since_us:
             self._hear(announcement.order)
 
 
-class Watch:
+class Waiters:
     """The methods below the line run in the reader's thread, the others on the event loop."""
 
     def __init__(self, *, namespace: str, clock: Clock, poke: Callable[[], None]) -> None:
         self._namespace = namespace
         self._clock = clock
         self._poke = poke
-        self._claims: set[ClaimBell | ReadBell] = set()
-        self._endings: dict[tuple[Stream, str], set[Bell]] = {}
-        self._listeners: list[Listener] = []
+        self._claims: set[ClaimWaiter | ReadWaiter] = set()
+        self._endings: dict[tuple[Stream, str], set[EndWaiter]] = {}
+        self._listeners: list[ControlListener] = []
         self._newcomer = False
         self._version: tuple[int, int] | None = None
         self._position: tuple[int, int] | None = None
@@ -139,8 +139,8 @@ class Watch:
     @contextmanager
     def claiming(
         self, sources: Sequence[Stream], consumer: str, *, suspects: bool, children: bool
-    ) -> Iterator[ClaimBell]:
-        bell = ClaimBell(self._poke, sources, consumer, suspects=suspects, children=children)
+    ) -> Iterator[ClaimWaiter]:
+        bell = ClaimWaiter(self._poke, sources, consumer, suspects=suspects, children=children)
         self._claims.add(bell)
         try:
             yield bell
@@ -148,8 +148,8 @@ class Watch:
             self._claims.discard(bell)
 
     @contextmanager
-    def reading(self, topic: Stream, consumer: str) -> Iterator[ReadBell]:
-        bell = ReadBell(self._poke, topic, consumer)
+    def reading(self, topic: Stream, consumer: str) -> Iterator[ReadWaiter]:
+        bell = ReadWaiter(self._poke, topic, consumer)
         self._claims.add(bell)
         try:
             yield bell
@@ -157,8 +157,8 @@ class Watch:
             self._claims.discard(bell)
 
     @contextmanager
-    def ending(self, stream: Stream, id: str) -> Iterator[Bell]:
-        bell = Bell(self._poke)
+    def ending(self, stream: Stream, id: str) -> Iterator[EndWaiter]:
+        bell = EndWaiter(self._poke)
         bells = self._endings.setdefault((stream, id), set())
         bells.add(bell)
         try:
@@ -168,8 +168,8 @@ class Watch:
             if not bells:
                 self._endings.pop((stream, id), None)
 
-    def listen(self, hear: Callable[[Order], None]) -> Callable[[], None]:
-        listener = Listener(hear, self._clock.now_us())
+    def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
+        listener = ControlListener(hear, self._clock.now_us())
         self._listeners.append(listener)
         self._newcomer = True
         self._poke()
@@ -189,7 +189,7 @@ class Watch:
         for bell in (*self._claims, *(bell for bells in self._endings.values() for bell in bells)):
             bell.ring()
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: ChangeNotice) -> None:
         if news.ready:
             for bell in self._claims:
                 if not news.ready.isdisjoint(bell.streams):
@@ -205,17 +205,17 @@ class Watch:
 
     # --- in the reader's thread --------------------------------------------------------------------------
 
-    def look_around(self, connection: Connection) -> News:
+    def look_around(self, connection: Connection) -> ChangeNotice:
         """What others have done since the last time, as far as anybody here waits for it."""
         # A newcomer must be brought up to date soon: what he is told much later counts as new.
         newcomer, self._newcomer = self._newcomer, False
         version = connection.opened, connection.value("PRAGMA data_version")
         if version == self._version and not newcomer:
-            return News()
+            return ChangeNotice()
         # After the version, or whoever comes in between would be passed over. Copied in one step each: the
         # event loop goes on changing them.
         claims, endings, listening = list(self._claims), list(self._endings), bool(self._listeners)
-        news = News()
+        news = ChangeNotice()
         for bell in claims:
             if bell.is_due(connection, self._namespace):
                 news.ready |= bell.streams
@@ -230,7 +230,7 @@ class Watch:
         """What was announced before this is not heard."""
         self._position = connection.opened, connection.value(upkeep_statements.LAST_ORDER)
 
-    def _new_orders(self, connection: Connection) -> list[Announcement]:
+    def _new_orders(self, connection: Connection) -> list[StoredNotice]:
         if self._position is None or self._position[0] != connection.opened:
             self.start_from_here(connection)  # of another file, numbered anew
             return []

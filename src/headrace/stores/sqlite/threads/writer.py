@@ -19,10 +19,10 @@ from headrace.stores.sqlite.disk_room import DiskRoom
 from headrace.stores.sqlite.faults import FAILURES, is_full, nearly_full
 
 from . import commit_signals
-from .change_notice import News
+from .change_notice import ChangeNotice
 from .commit_times import CommitTimes
-from .step import Step
-from .store_thread import Answers, Clerk
+from .step import WriteStep
+from .store_thread import Answers, StoreThread
 from .transaction import Transaction
 
 #: How much goes into one transaction: messages, or verbs that weigh as much as one.
@@ -39,7 +39,7 @@ SMALL: Final = 0.002
 MOST_AT_ONCE: Final = 64 * 1024
 
 
-class Spoiled(Exception):
+class RolledBack(Exception):
     """A transaction was rolled back. `shared`: whatever is wrong is wrong for every step of it. `full`: there
     was no room."""
 
@@ -50,11 +50,11 @@ class Spoiled(Exception):
         self.full = full
 
 
-class Writer(Clerk[Step[Any]]):
+class WriterThread(StoreThread[WriteStep[Any]]):
     def __init__(
         self,
         connection: Connection,
-        tell: Callable[[News], None],
+        tell: Callable[[ChangeNotice], None],
         *,
         namespace: str,
         synchronous: Synchronous,
@@ -70,7 +70,7 @@ class Writer(Clerk[Step[Any]]):
         self._again_at = 0.0  # what is not urgent waits until then
         self._room = DiskRoom(connection)
 
-    def write_at_once(self, step: Step[Any]) -> bool:
+    def write_at_once(self, step: WriteStep[Any]) -> bool:
         """On the event loop: carry the step out here, which spares it the way through the thread and back.
         False: it was not carried out, since others are at work or it might take long."""
         connection = self._connection
@@ -91,20 +91,20 @@ class Writer(Clerk[Step[Any]]):
             self._tell(news)
         return True
 
-    def _try_at_once(self, step: Step[Any]) -> tuple[Any, News]:
+    def _try_at_once(self, step: WriteStep[Any]) -> tuple[Any, ChangeNotice]:
         """The answer; None where the thread is to try, and to see to whatever is wrong."""
         connection = self._connection
         try:
             if not (connection.is_ready and self._room.is_plentiful()):
-                return None, News()
+                return None, ChangeNotice()
             connection.synchronise(self._synchronous)
             if not connection.begin_at_once():
-                return None, News()
+                return None, ChangeNotice()
             [answer], news = self._execute([step])
         except (apsw.Error, OSError):
-            return None, News()
-        except Spoiled as spoiled:
-            return spoiled.error if spoiled.shared else None, News()
+            return None, ChangeNotice()
+        except RolledBack as spoiled:
+            return spoiled.error if spoiled.shared else None, ChangeNotice()
         return answer, news
 
     def _work(self) -> None:
@@ -121,12 +121,12 @@ class Writer(Clerk[Step[Any]]):
                 with self._connection.in_use:
                     self._connection.checkpoint()
 
-    def _gather(self) -> tuple[list[Step[Any]], bool]:
+    def _gather(self) -> tuple[list[WriteStep[Any]], bool]:
         """Wait for a step and take those that stand behind it; False: there will be no more."""
-        steps: list[Step[Any]] = []
+        steps: list[WriteStep[Any]] = []
         weight = 0
         item = self._queue.get()
-        while isinstance(item, Step):
+        while isinstance(item, WriteStep):
             steps.append(item)
             weight += item.weight
             if weight >= MOST_WEIGHT:
@@ -137,15 +137,15 @@ class Writer(Clerk[Step[Any]]):
                 return steps, True
         return steps, False
 
-    def _pause(self, steps: list[Step[Any]]) -> float:
+    def _pause(self, steps: list[WriteStep[Any]]) -> float:
         """Seconds for which these can wait for others to go with them."""
         if not self._again_at or any([step.urgent for step in steps]):
             return 0.0
         return max(0.0, self._again_at - time.monotonic())
 
-    def _carry_out(self, steps: list[Step[Any]]) -> tuple[Answers[Step[Any]], News]:
-        answers: Answers[Step[Any]] = []
-        news = News()
+    def _carry_out(self, steps: list[WriteStep[Any]]) -> tuple[Answers[WriteStep[Any]], ChangeNotice]:
+        answers: Answers[WriteStep[Any]] = []
+        news = ChangeNotice()
         if any([not step.durable for step in steps]):
             self._room.hold()  # this process is a worker
         try:
@@ -158,7 +158,7 @@ class Writer(Clerk[Step[Any]]):
             answers += [(step, error) for step in steps if id(step) not in answered]
         return answers, news
 
-    def _answer_without_writing(self, step: Step[Any], answers: Answers[Step[Any]]) -> bool:
+    def _answer_without_writing(self, step: WriteStep[Any], answers: Answers[WriteStep[Any]]) -> bool:
         if step.shortcut is None:
             return False
         try:
@@ -175,7 +175,9 @@ class Writer(Clerk[Step[Any]]):
         answers.append((step, answered.value))
         return True
 
-    def _with_room(self, steps: list[Step[Any]], answers: Answers[Step[Any]]) -> list[Step[Any]]:
+    def _with_room(
+        self, steps: list[WriteStep[Any]], answers: Answers[WriteStep[Any]]
+    ) -> list[WriteStep[Any]]:
         """Those that may be carried out: on a disk that is nearly full nothing new is taken, so that what is
         there can be run."""
         size = sum([step.size for step in steps])
@@ -186,28 +188,30 @@ class Writer(Clerk[Step[Any]]):
         answers += [(step, nearly_full(self._connection.path)) for step in steps if step.size]
         return [step for step in steps if not step.size]
 
-    def _write(self, steps: list[Step[Any]], answers: Answers[Step[Any]]) -> News:
+    def _write(self, steps: list[WriteStep[Any]], answers: Answers[WriteStep[Any]]) -> ChangeNotice:
         try:
             values, news = self._transact_with_room(steps)
-        except Spoiled as spoiled:
+        except RolledBack as spoiled:
             if spoiled.shared or len(steps) == 1:
                 answers += [(step, spoiled.error) for step in steps]
-                return News()
+                return ChangeNotice()
             # One of them is to blame: each alone, so that the others do not suffer.
             return self._write_one_by_one(steps, answers)
         answers += zip(steps, values, strict=True)
         return news
 
-    def _write_one_by_one(self, steps: list[Step[Any]], answers: Answers[Step[Any]]) -> News:
-        news = News()
+    def _write_one_by_one(
+        self, steps: list[WriteStep[Any]], answers: Answers[WriteStep[Any]]
+    ) -> ChangeNotice:
+        news = ChangeNotice()
         for step in steps:
             news.add(self._write([step], answers))
         return news
 
-    def _transact_with_room(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
+    def _transact_with_room(self, steps: list[WriteStep[Any]]) -> tuple[list[Any], ChangeNotice]:
         try:
             return self._transact(steps)
-        except Spoiled as spoiled:
+        except RolledBack as spoiled:
             if not spoiled.full:
                 raise
             # The reserve is for what is stored, not for new messages.
@@ -220,7 +224,7 @@ class Writer(Clerk[Step[Any]]):
                 if of_reserve:
                     self._room.hold_rest()
 
-    def _transact(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
+    def _transact(self, steps: list[WriteStep[Any]]) -> tuple[list[Any], ChangeNotice]:
         self._begin(
             durable=any([step.durable for step in steps]), urgent=any([step.urgent for step in steps])
         )
@@ -231,7 +235,7 @@ class Writer(Clerk[Step[Any]]):
         self._again_at = ended + APART if small and self._connection.met_another else 0.0
         return answer
 
-    def _execute(self, steps: list[Step[Any]]) -> tuple[list[Any], News]:
+    def _execute(self, steps: list[WriteStep[Any]]) -> tuple[list[Any], ChangeNotice]:
         """In a transaction that has begun; the write lock is held."""
         connection = self._connection
         began = time.monotonic()
@@ -245,15 +249,15 @@ class Writer(Clerk[Step[Any]]):
             values = [step.run(transaction) for step in steps]
             transaction.finish()
         except FAILURES as error:
-            raise Spoiled(connection.failed(error), shared=False, full=is_full(error)) from error
+            raise RolledBack(connection.failed(error), shared=False, full=is_full(error)) from error
         except Exception as error:
             connection.undo()
-            raise Spoiled(error, shared=False) from error
+            raise RolledBack(error, shared=False) from error
         try:
             connection.commit()
         except apsw.Error as error:
             failure = connection.failed(error, committing=True)
-            raise Spoiled(failure, shared=failure.uncertain, full=is_full(error)) from error
+            raise RolledBack(failure, shared=failure.uncertain, full=is_full(error)) from error
         durable = any([step.durable for step in steps])
         if durable and len(steps) == steps[0].weight == 1:
             self._times.add(time.monotonic() - began)
@@ -267,9 +271,9 @@ class Writer(Clerk[Step[Any]]):
             self._connection.synchronise(self._synchronous if durable else "NORMAL")
             self._connection.begin(urgent=urgent)
         except apsw.Error as error:
-            raise Spoiled(self._connection.failed(error), shared=True) from error
+            raise RolledBack(self._connection.failed(error), shared=True) from error
         except (HeadraceError, OSError) as error:
-            raise Spoiled(_unavailable(error), shared=True) from error
+            raise RolledBack(_unavailable(error), shared=True) from error
 
 
 def _unavailable(error: HeadraceError | OSError) -> Exception:

@@ -31,7 +31,7 @@ ROUNDS_BACK: Final = 5
 LOOKED_BACK: Final = 2000
 
 
-class Behind(msgspec.Struct):
+class DrawingGroup(msgspec.Struct):
     """A group that has not drawn all of its topic's log, while it draws."""
 
     group: Stream
@@ -69,7 +69,7 @@ def draw(transaction: Transaction, groups: Sequence[Stream], limit: int, *, paus
     for index, stream, topic, position, last, ordered, again, parked, ready in rows:
         parked += transaction.counted(stream, PARKED)
         before = read_deferred(transaction.connection, stream)
-        behind = Behind(
+        behind = DrawingGroup(
             groups[index],
             stream,
             topic,
@@ -86,7 +86,7 @@ def draw(transaction: Transaction, groups: Sequence[Stream], limit: int, *, paus
         write_deferred(transaction.connection, stream, before, behind.deferred)
 
 
-def _draw_for(transaction: Transaction, behind: Behind) -> None:
+def _draw_for(transaction: Transaction, behind: DrawingGroup) -> None:
     before = behind.position
     for far in range(ROUNDS):
         if behind.satisfied or behind.deferred.too_many or behind.position >= behind.last:
@@ -102,7 +102,7 @@ def _draw_for(transaction: Transaction, behind: Behind) -> None:
         transaction.connection.change(topic_statements.MOVE_GROUP, (behind.stream, behind.position))
 
 
-def _take(transaction: Transaction, behind: Behind) -> None:
+def _take(transaction: Transaction, behind: DrawingGroup) -> None:
     """All that come next, in one statement. What the group has already conflicts with it, and is passed
     over."""
     connection = transaction.connection
@@ -127,7 +127,7 @@ def _forget_marks(connection: Connection, part: tuple[int, int, int]) -> None:
 # --- one by one ------------------------------------------------------------------------------------------
 
 
-class Met(NamedTuple):
+class CandidateEvent(NamedTuple):
     """An event of the log, as the group sees it. `known`: it has it; 2: and it waits or runs there with its
     key."""
 
@@ -143,11 +143,12 @@ class Met(NamedTuple):
         return number_of(self.event)
 
 
-def _choose(transaction: Transaction, behind: Behind, *, limit: int) -> None:
+def _choose(transaction: Transaction, behind: DrawingGroup, *, limit: int) -> None:
     """The same with a look at each: some must be parked, or many are passed over."""
     bindings = (behind.stream, behind.event(behind.position), behind.event(behind.last), limit)
     ahead = [
-        Met(*row) for row in unlisted(transaction.connection.value(topic_statements.LOOK_AHEAD, bindings))
+        CandidateEvent(*row)
+        for row in unlisted(transaction.connection.value(topic_statements.LOOK_AHEAD, bindings))
     ]
     if not ahead:
         behind.position = behind.last
@@ -161,7 +162,7 @@ def _choose(transaction: Transaction, behind: Behind, *, limit: int) -> None:
     choice.write(keys_count=behind.ordered)
 
 
-def _catch_up(transaction: Transaction, behind: Behind) -> None:
+def _catch_up(transaction: Transaction, behind: DrawingGroup) -> None:
     """Draw events of deferred keys that lie before the position."""
     deferred = behind.deferred
     for _ in range(ROUNDS_BACK):
@@ -172,7 +173,7 @@ def _catch_up(transaction: Transaction, behind: Behind) -> None:
         keys = listed(key for key, each in deferred.keys.items() if each.number >= start)
         bindings = (behind.stream, behind.event(start - 1), behind.event(end), DRAWN_AHEAD, keys)
         rows = unlisted(transaction.connection.value(topic_statements.LOOK_BACK, bindings))
-        ahead = [Met(*row) for row in rows]
+        ahead = [CandidateEvent(*row) for row in rows]
         looked = end if len(ahead) < DRAWN_AHEAD else ahead[-1].number
         choice = Choice(transaction, behind, ahead)
         for met in ahead:
@@ -186,14 +187,14 @@ def _catch_up(transaction: Transaction, behind: Behind) -> None:
         transaction.news.ready.add(behind.group)
 
 
-def _has_to_catch_up(behind: Behind) -> bool:
+def _has_to_catch_up(behind: DrawingGroup) -> bool:
     return bool(behind.deferred.hungry) and not behind.satisfied
 
 
 class Choice:
     """What becomes of events of the log: in the lane, parked, passed over. Decided first, then written."""
 
-    def __init__(self, transaction: Transaction, behind: Behind, ahead: list[Met]) -> None:
+    def __init__(self, transaction: Transaction, behind: DrawingGroup, ahead: list[CandidateEvent]) -> None:
         self._transaction = transaction
         self._behind = behind
         self._drawn: list[tuple[int, int]] = []
@@ -208,7 +209,7 @@ class Choice:
         bindings = (self._behind.stream, listed(keys))
         return dict(unlisted(self._transaction.connection.value(topic_statements.COUNT_PARKED, bindings)))
 
-    def meet(self, met: Met) -> None:
+    def meet(self, met: CandidateEvent) -> None:
         """The next event."""
         behind, key = self._behind, met.key
         known = met.known or self._ids.get(met.id, 0)
@@ -225,7 +226,7 @@ class Choice:
         else:
             behind.deferred.pass_over(key, met.number)
 
-    def meet_again(self, met: Met, start: int) -> None:
+    def meet_again(self, met: CandidateEvent, start: int) -> None:
         """The next event of keys that are deferred, from a start on."""
         deferred, key = self._behind.deferred, met.key
         if key in self._blocked or not deferred.is_due(key, met.number, start):
@@ -240,14 +241,14 @@ class Choice:
         if not known:
             self._draw(met, key)
 
-    def _comes_again(self, met: Met, known: int) -> bool:
+    def _comes_again(self, met: CandidateEvent, known: int) -> bool:
         """Whether an event that the group has is to be handled once more after that: it was reset."""
         return known == 2 and met.number <= self._behind.again
 
-    def _is_free(self, met: Met) -> bool:
+    def _is_free(self, met: CandidateEvent) -> bool:
         return not met.held and met.key not in self._keys
 
-    def _draw(self, met: Met, key: str = "") -> None:
+    def _draw(self, met: CandidateEvent, key: str = "") -> None:
         waits = bool(key) and not self._is_free(met)
         self._drawn.append((met.event, PARKED if waits else LANE))
         self._ids[met.id] = 2 if key else 1

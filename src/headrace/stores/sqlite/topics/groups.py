@@ -12,8 +12,8 @@ from headrace.stores.sqlite.statements import message_statements, topic_statemen
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
-from .key_order import Leaver, pass_on
-from .log import Log, open_log, open_unsealed, position_of
+from .key_order import EndedMessage, pass_on
+from .log import LogTable, open_log, open_unsealed, position_of
 
 
 class GroupRow(NamedTuple):
@@ -69,17 +69,17 @@ def revive(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[S
             join(transaction, group, BEGINNING, ordered=wishes.get(group, False))
 
 
-class Seen(NamedTuple):
+class GroupProblems(NamedTuple):
     """Groups whose members disagree about their order, and groups that are stalled."""
 
     disputed: list[Stream]
     stalled: list[Stream]
 
 
-def see(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> Seen:
+def see(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> GroupProblems:
     """These have a living member."""
     revive(transaction, groups, wishes)
-    seen = Seen([], [])
+    seen = GroupProblems([], [])
     for group in groups:
         found = find_group(transaction.connection, transaction.namespace, group)
         if found is None or found.removed:
@@ -108,14 +108,14 @@ def reset(transaction: Transaction, group: Stream, start: Start) -> bool:
     return True
 
 
-def _take_back(transaction: Transaction, group: Stream, stream: int, log: Log, position: int) -> None:
+def _take_back(transaction: Transaction, group: Stream, stream: int, log: LogTable, position: int) -> None:
     """Forget what has a key, was never handed out, and is drawn again behind this position."""
     bindings = (stream, log.stream, log.event(position))
     rows = unlisted(transaction.connection.value(topic_statements.LIST_UNTOUCHED, bindings))
     transaction.connection.change(message_statements.FORGET, (listed(row[0] for row in rows),))
     for _, place, _, _ in rows:
         transaction.count(stream, place, -1)
-    pass_on(transaction, [Leaver(group, stream, key, id) for _, _, key, id in rows])
+    pass_on(transaction, [EndedMessage(group, stream, key, id) for _, _, key, id in rows])
 
 
 def remove(transaction: Transaction, group: Stream) -> bool:

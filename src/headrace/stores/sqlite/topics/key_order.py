@@ -13,7 +13,7 @@ from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
 
-class Leaver(NamedTuple):
+class EndedMessage(NamedTuple):
     """A message of a group that has ended, with the key that it held or was parked for."""
 
     group: Stream
@@ -22,7 +22,7 @@ class Leaver(NamedTuple):
     id: str
 
 
-def pass_on(transaction: Transaction, leavers: list[Leaver]) -> None:
+def pass_on(transaction: Transaction, leavers: list[EndedMessage]) -> None:
     """After they have left their places."""
     if not leavers:
         return

@@ -12,7 +12,7 @@ from headrace.core.topics.topic import LogEntry, Reading, Start, TopicRules
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.rows.lanes import SCHEDULED
 from headrace.stores.sqlite.statements import message_statements, topic_statements
-from headrace.stores.sqlite.statements.bulk_binding import Parcel, Unpacking, listed, unlisted
+from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, BulkResult, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
 #: Bytes of bodies that are read or drawn at once at most, or a single event.
@@ -22,7 +22,7 @@ MOST_BYTES: Final = CLAIM_BYTES
 NUMBER_BITS: Final = 40
 
 
-class Log(NamedTuple):
+class LogTable(NamedTuple):
     """A topic's row, as it stood when it was read."""
 
     stream: int
@@ -48,26 +48,28 @@ def number_of(event: int) -> int:
     return event & ((1 << NUMBER_BITS) - 1)
 
 
-def find_log(connection: Connection, namespace: str, topic: str) -> Log | None:
+def find_log(connection: Connection, namespace: str, topic: str) -> LogTable | None:
     row = connection.row(topic_statements.FIND_TOPIC, (namespace, topic))
-    return Log(*row) if row else None
+    return LogTable(*row) if row else None
 
 
-def open_log(transaction: Transaction, topic: str, rules: TopicRules | None = None) -> Log:
+def open_log(transaction: Transaction, topic: str, rules: TopicRules | None = None) -> LogTable:
     """The same, made when there is none; `rules` are for that case."""
     found = find_log(transaction.connection, transaction.namespace, topic)
     if found is not None:
         return found
     stream = transaction.stream(Stream("topic", topic))
     row = (stream.number, *row_of(rules or TopicRules()))
-    return Log(*transaction.connection.row(topic_statements.ADD_TOPIC, row))._replace(sealed=stream.sealed)
+    return LogTable(*transaction.connection.row(topic_statements.ADD_TOPIC, row))._replace(
+        sealed=stream.sealed
+    )
 
 
 def row_of(rules: TopicRules) -> tuple[int, int | None, int]:
     return rules.retention_us, rules.max_length, int(rules.strict)
 
 
-def open_unsealed(transaction: Transaction, topic: str, rules: TopicRules | None = None) -> Log:
+def open_unsealed(transaction: Transaction, topic: str, rules: TopicRules | None = None) -> LogTable:
     """The same; `Moved` when the topic has parts, which stand for it."""
     stream = transaction.find(Stream("topic", topic))
     if stream is not None and stream.sealed:
@@ -83,10 +85,10 @@ def arrange(transaction: Transaction, topic: Stream, rules: TopicRules) -> None:
 # --- writing ----------------------------------------------------------------------------------------------
 
 
-def write(transaction: Transaction, topic: Stream, log: Log, messages: Sequence[Message]) -> Log:
+def write(transaction: Transaction, topic: Stream, log: LogTable, messages: Sequence[Message]) -> LogTable:
     """At the end of the log, in this order."""
     now_us = transaction.now_us
-    bodies = Parcel()
+    bodies = BulkBinding()
     rows = [
         (
             message.id,
@@ -115,7 +117,7 @@ def write_due(transaction: Transaction, topic: Stream, seqs: Sequence[int]) -> N
     _move_end(transaction, topic, log, len(seqs), at_us)
 
 
-def _move_end(transaction: Transaction, topic: Stream, log: Log, count: int, at_us: int) -> Log:
+def _move_end(transaction: Transaction, topic: Stream, log: LogTable, count: int, at_us: int) -> LogTable:
     log = log._replace(last=log.last + count, last_us=at_us)
     transaction.connection.change(topic_statements.MOVE_END, (log.stream, log.last, at_us))
     transaction.news.ready.add(topic)
@@ -125,7 +127,7 @@ def _move_end(transaction: Transaction, topic: Stream, log: Log, count: int, at_
 # --- finding ----------------------------------------------------------------------------------------------
 
 
-def position_of(connection: Connection, log: Log, start: Start) -> int:
+def position_of(connection: Connection, log: LogTable, start: Start) -> int:
     """The number to go on after, to get what a start means."""
     match start.at:
         case "new":
@@ -138,7 +140,7 @@ def position_of(connection: Connection, log: Log, start: Start) -> int:
             return before(connection, log, start.time_us, up_to=log.last)
 
 
-def before(connection: Connection, log: Log, time_us: int, *, up_to: int) -> int:
+def before(connection: Connection, log: LogTable, time_us: int, *, up_to: int) -> int:
     """The number of the last event, of those up to a number, that was written before a time. Times never
     fall along a log, so that halving finds it."""
     low, high = log.first - 1, up_to
@@ -151,7 +153,7 @@ def before(connection: Connection, log: Log, time_us: int, *, up_to: int) -> int
     return low
 
 
-def _number(connection: Connection, log: Log, id: str) -> int:
+def _number(connection: Connection, log: LogTable, id: str) -> int:
     event: int | None = connection.value(topic_statements.FIND_EVENT, (log.stream, id))
     if event is None:
         raise unknown(id)
@@ -183,20 +185,20 @@ def read(
         return Reading(entries, entries[-1].number if entries else position, now_us)
 
 
-class Reach(NamedTuple):
+class ReadRange(NamedTuple):
     """How far one may read or draw at once: the number of the last event, and the bytes of all of them."""
 
     end: int
     size: int
 
 
-def measure(connection: Connection, topic: int, position: int, last: int, *, limit: int) -> Reach | None:
+def measure(connection: Connection, topic: int, position: int, last: int, *, limit: int) -> ReadRange | None:
     """None: there is nothing behind the position."""
     while True:
         bindings = (event_of(topic, position), event_of(topic, last), limit)
         count, size, event = connection.row(topic_statements.MEASURE_EVENTS, bindings)
         if count <= 1 or size <= MOST_BYTES:
-            return Reach(number_of(event), size) if count else None
+            return ReadRange(number_of(event), size) if count else None
         limit = count // 2
 
 
@@ -208,9 +210,9 @@ def _position_in_nothing(after: int | Start) -> int:
     return 0
 
 
-def _entries(connection: Connection, log: Log, position: int, end: int) -> tuple[LogEntry, ...]:
+def _entries(connection: Connection, log: LogTable, position: int, end: int) -> tuple[LogEntry, ...]:
     rows, bodies = connection.row(topic_statements.READ_EVENTS, (log.event(position), log.event(end)))
-    unpack = Unpacking(bodies)
+    unpack = BulkResult(bodies)
     return tuple(
         LogEntry(number_of(event), id, task, unpack.take(length) or b"", at_us, expires_us, key)
         for event, id, task, at_us, expires_us, key, length in unlisted(rows)

@@ -8,13 +8,13 @@ from headrace.core.store import Answer
 from headrace.core.topics.topic import TRIMMED_BESIDE
 from headrace.stores.sqlite.rows.lanes import FIRST_PRIORITY, SCHEDULED
 from headrace.stores.sqlite.rows.producers import recall, remember
-from headrace.stores.sqlite.rows.unique_keys import KeyRing
+from headrace.stores.sqlite.rows.unique_keys import StreamKeys
 from headrace.stores.sqlite.statements import message_statements
-from headrace.stores.sqlite.statements.bulk_binding import Parcel, listed
+from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, listed
 from headrace.stores.sqlite.threads.transaction import Transaction, new_number
 from headrace.stores.sqlite.verbs.append import Row, sealed
 
-from .log import Log, open_log, write
+from .log import LogTable, open_log, write
 from .retention import trim
 
 
@@ -34,12 +34,12 @@ def publish(transaction: Transaction, batch: Batch, *, ticking: bool = False) ->
 
 
 def _decide(
-    transaction: Transaction, log: Log, messages: list[Message]
+    transaction: Transaction, log: LogTable, messages: list[Message]
 ) -> tuple[list[Answer], list[Message]]:
     wanted = [message.unique.key for message in messages if message.unique]
     if not wanted:
         return [Answer(message.id) for message in messages], messages
-    keys = KeyRing(transaction, log.stream, wanted)
+    keys = StreamKeys(transaction, log.stream, wanted)
     answers: list[Answer] = []
     accepted: list[Message] = []
     for message in messages:
@@ -55,7 +55,7 @@ def _decide(
     return answers, accepted
 
 
-def _write(transaction: Transaction, batch: Batch, log: Log, accepted: list[Message]) -> Log:
+def _write(transaction: Transaction, batch: Batch, log: LogTable, accepted: list[Message]) -> LogTable:
     now = [message for message in accepted if _due_us(message, transaction.now_us) <= transaction.now_us]
     if len(now) < len(accepted):
         later = [message for message in accepted if _due_us(message, transaction.now_us) > transaction.now_us]
@@ -69,7 +69,7 @@ def _due_us(message: Message, now_us: int) -> int:
 
 def _write_beside(transaction: Transaction, batch: Batch, stream: int, later: list[Message]) -> None:
     """As messages of the topic's stream, with the event's key where a job has its unique one."""
-    bodies = Parcel()
+    bodies = BulkBinding()
     rows = [_row(message, bodies, transaction.now_us) for message in later]
     before_us = transaction.next_due_us([stream])
     bindings = (stream, listed(rows), bodies.content(), transaction.now_us, new_number())
@@ -79,7 +79,7 @@ def _write_beside(transaction: Transaction, batch: Batch, stream: int, later: li
     transaction.count(stream, SCHEDULED, written)
 
 
-def _row(message: Message, bodies: Parcel, now_us: int) -> Row:
+def _row(message: Message, bodies: BulkBinding, now_us: int) -> Row:
     due_us = _due_us(message, now_us)
     expires_us = due_us + message.lifetime_us if message.lifetime_us else 0
     lane, key = FIRST_PRIORITY + NORMAL, message.key or None

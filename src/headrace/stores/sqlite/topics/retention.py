@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.core.messages.message import Stream
-from headrace.core.topics.topic import LIVE_FOR, Tended
+from headrace.core.topics.topic import LIVE_FOR, KeptTopics
 from headrace.stores.sqlite.statements import topic_statements
 from headrace.stores.sqlite.threads.transaction import Transaction
 
 from .groups import see
-from .log import Log, before, find_log
+from .log import LogTable, before, find_log
 
 
-class Drawer(NamedTuple):
+class GroupPosition(NamedTuple):
     """A group, as far as it concerns the log."""
 
     stream: int
@@ -28,7 +28,7 @@ class Drawer(NamedTuple):
 
 def tend(
     transaction: Transaction, groups: Sequence[Stream], limit: int, wishes: Mapping[Stream, bool]
-) -> Tended:
+) -> KeptTopics:
     seen = see(transaction, [stream for stream in groups if stream.kind == "group"], wishes)
     trimmed, more = 0, False
     holding: list[Stream] = []
@@ -47,10 +47,10 @@ def tend(
         for drawer in sorted(behind, key=lambda drawer: drawer.name):
             live = drawer.is_live(transaction.now_us)
             (holding if live else passed).append(Stream("group", drawer.name))
-    return Tended(trimmed, more, tuple(holding), tuple(passed), tuple(seen.disputed), tuple(seen.stalled))
+    return KeptTopics(trimmed, more, tuple(holding), tuple(passed), tuple(seen.disputed), tuple(seen.stalled))
 
 
-def trim(transaction: Transaction, log: Log, limit: int) -> int:
+def trim(transaction: Transaction, log: LogTable, limit: int) -> int:
     """At most so many of those that may go; costs little when none may."""
     up_to = min(log.last, log.first + limit - 1)
     spare = min(_spare(transaction, log, up_to=up_to), up_to)
@@ -59,7 +59,7 @@ def trim(transaction: Transaction, log: Log, limit: int) -> int:
     return _trim(transaction, log, _may_go(transaction, log, spare, _drawers(transaction, log)))
 
 
-def _spare(transaction: Transaction, log: Log, *, up_to: int) -> int:
+def _spare(transaction: Transaction, log: LogTable, *, up_to: int) -> int:
     """The number up to which age or length let events go."""
     by_length = log.last - log.max_length if log.max_length is not None else 0
     if not log.retention_us or log.first > log.last:
@@ -71,7 +71,7 @@ def _spare(transaction: Transaction, log: Log, *, up_to: int) -> int:
     return max(by_length, before(transaction.connection, log, old_us, up_to=up_to))
 
 
-def _may_go(transaction: Transaction, log: Log, spare: int, drawers: list[Drawer]) -> int:
+def _may_go(transaction: Transaction, log: LogTable, spare: int, drawers: list[GroupPosition]) -> int:
     """The same, but for what is held for the sake of a live group."""
     if not log.strict:
         return spare
@@ -79,11 +79,14 @@ def _may_go(transaction: Transaction, log: Log, spare: int, drawers: list[Drawer
     return min([spare, *held])
 
 
-def _drawers(transaction: Transaction, log: Log) -> list[Drawer]:
-    return [Drawer(*row) for row in transaction.connection.rows(topic_statements.LIST_GROUPS, (log.stream,))]
+def _drawers(transaction: Transaction, log: LogTable) -> list[GroupPosition]:
+    return [
+        GroupPosition(*row)
+        for row in transaction.connection.rows(topic_statements.LIST_GROUPS, (log.stream,))
+    ]
 
 
-def _trim(transaction: Transaction, log: Log, up_to: int) -> int:
+def _trim(transaction: Transaction, log: LogTable, up_to: int) -> int:
     """Those up to a number."""
     up_to = min(up_to, log.last)
     if up_to < log.first:

@@ -7,20 +7,20 @@ from time import monotonic
 
 from headrace.core.messages.message import Stream
 from headrace.core.topics.topic import (
+    KeptTopics,
     Reading,
     Start,
-    Tended,
     TopicRecord,
     TopicRules,
     Topics,
 )
 from headrace.stores.sqlite.connection.connection import Connection
-from headrace.stores.sqlite.threads.store_threads import Desk
+from headrace.stores.sqlite.threads.store_threads import StoreThreads
 
 from . import groups, log, retention, topic_records
 
 
-class SqliteTopics(Desk, Topics):
+class SqliteTopics(StoreThreads, Topics):
     async def arrange(self, topic: Stream, rules: TopicRules) -> None:
         await self._write(lambda transaction: log.arrange(transaction, topic, rules))
 
@@ -52,7 +52,7 @@ class SqliteTopics(Desk, Topics):
 
         return await self._read(read)
 
-    async def tend(self, groups: Sequence[Stream], *, limit: int) -> Tended:
+    async def tend(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         return await self._write(
             lambda transaction: retention.tend(transaction, groups, limit, self._wants_order),
             durable=False,

@@ -11,11 +11,11 @@ from headrace.core.messages.message import Batch, Message, Stream, are_alike
 from headrace.core.store import Answer
 from headrace.stores.sqlite.connection.connection import Bindings
 from headrace.stores.sqlite.rows.lanes import EXPIRED, FIRST_PRIORITY, SCHEDULED, SUCCEEDED, lane_for
-from headrace.stores.sqlite.rows.pending_changes import Ledger, Subject
+from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
 from headrace.stores.sqlite.rows.producers import recall, remember
-from headrace.stores.sqlite.rows.unique_keys import ExpiredOwner, KeyRing
+from headrace.stores.sqlite.rows.unique_keys import ExpiredOwner, StreamKeys
 from headrace.stores.sqlite.statements import message_statements
-from headrace.stores.sqlite.statements.bulk_binding import Parcel, listed, unlisted
+from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, listed, unlisted
 from headrace.stores.sqlite.threads.lone_append import append_lone
 from headrace.stores.sqlite.threads.transaction import StreamRow, Transaction, new_number
 
@@ -59,11 +59,13 @@ def _is_plain(batch: Batch) -> bool:
 def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[list[Answer], list[Message]]:
     messages = batch.messages
     known = _known_ids(transaction, stream.number, messages)
-    keys = KeyRing(transaction, stream.number, [message.unique.key for message in messages if message.unique])
+    keys = StreamKeys(
+        transaction, stream.number, [message.unique.key for message in messages if message.unique]
+    )
     room = _room(transaction, stream, batch.limit)
     answers: list[Answer] = []
     accepted: list[Message] = []
-    ledger = Ledger(transaction)
+    ledger = PendingChanges(transaction)
     for message in messages:
         id, unique = message.id, message.unique
         if id in known:
@@ -90,11 +92,11 @@ def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[
 
 
 def end_expired(
-    ledger: Ledger, stream: Stream, number: int, owner: ExpiredOwner, key: str, mark_us: int
+    ledger: PendingChanges, stream: Stream, number: int, owner: ExpiredOwner, key: str, mark_us: int
 ) -> None:
     """It gives up its key to a message that is accepted."""
     seq, id, place, priority = owner
-    subject = Subject(seq, stream, number, id, place, priority, unique_key=key)
+    subject = ChangedMessage(seq, stream, number, id, place, priority, unique_key=key)
     ledger.end(subject, EXPIRED, ttl_us=mark_us)
 
 
@@ -124,7 +126,7 @@ def _write(transaction: Transaction, stream: int, batch: Batch, accepted: list[M
     if are_alike(accepted) and all([len(message.id) == LENGTH for message in accepted]):
         return _write_alike(transaction, stream, batch, accepted)
     now_us = transaction.now_us
-    bodies = Parcel()
+    bodies = BulkBinding()
     rows = [_row(message, bodies, now_us) for message in accepted]
     later = [at_us for _, _, place, at_us, *_ in rows if place == SCHEDULED]
     before_us = transaction.next_due_us([stream]) if later else None
@@ -176,7 +178,7 @@ def _spans(messages: list[Message]) -> Iterator[int]:
         start += length
 
 
-def _row(message: Message, bodies: Parcel, now_us: int) -> Row:
+def _row(message: Message, bodies: BulkBinding, now_us: int) -> Row:
     priority, unique, child = message.priority, message.unique, message.child
     due_us = max(message.due_us, now_us + message.delay_us)
     lane = FIRST_PRIORITY + priority

@@ -26,18 +26,18 @@ from headrace.stores.sqlite.rows.lanes import (
 from headrace.stores.sqlite.rows.readable_ids import REPLACED, mend_id, readable_id
 from headrace.stores.sqlite.rows.unique_keys import HeldKey, release_keys
 from headrace.stores.sqlite.statements import message_statements
-from headrace.stores.sqlite.statements.bulk_binding import Unpacking, listed, unlisted
+from headrace.stores.sqlite.statements.bulk_binding import BulkResult, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import OpenStream, Transaction, new_number, resolve
 from headrace.stores.sqlite.topics.drawing import draw, is_a_group_behind
 from headrace.stores.sqlite.topics.groups import revive
 
-from .settle import Token
+from .settle import RowToken
 
 #: A message that may be handed out, the length of its body, its place.
 Ready = tuple[int, int, int]
 
 
-class Request(msgspec.Struct, frozen=True):
+class ClaimQuery(msgspec.Struct, frozen=True):
     """What a worker asks for. `turn` counts the claims of this process; `wishes` says which groups it wants
     to be ordered."""
 
@@ -67,7 +67,7 @@ def is_something_ready(
     return bool(groups) and is_a_group_behind(connection, namespace, groups)
 
 
-def claim(transaction: Transaction, request: Request) -> list[Claim]:
+def claim(transaction: Transaction, request: ClaimQuery) -> list[Claim]:
     if groups := _groups(request.sources):
         revive(transaction, groups, request.wishes)
         draw(transaction, groups, request.limit)
@@ -80,7 +80,7 @@ def _groups(sources: Sequence[Stream]) -> list[Stream]:
     return [source for source in sources if source.kind == "group"]
 
 
-def _open_streams(transaction: Transaction, request: Request) -> list[OpenStream]:
+def _open_streams(transaction: Transaction, request: ClaimQuery) -> list[OpenStream]:
     """In turns: the first of this claim is the last of the next."""
     sources, turn = request.sources, request.turn
     first = first_of(len(sources), turn)
@@ -88,7 +88,7 @@ def _open_streams(transaction: Transaction, request: Request) -> list[OpenStream
     return [stream for stream in streams if not stream.paused]
 
 
-def _choose(connection: Connection, streams: list[OpenStream], request: Request) -> list[int]:
+def _choose(connection: Connection, streams: list[OpenStream], request: ClaimQuery) -> list[int]:
     """The messages to hand out, in their order."""
     found = _find(connection, [stream.number for stream in streams], request, child=False)
     with_children = [stream.number for stream in streams if stream.held_children] if request.children else []
@@ -104,7 +104,7 @@ def _choose(connection: Connection, streams: list[OpenStream], request: Request)
     return chosen
 
 
-def _find(connection: Connection, streams: list[int], request: Request, *, child: bool) -> list[Ready]:
+def _find(connection: Connection, streams: list[int], request: ClaimQuery, *, child: bool) -> list[Ready]:
     most = min(request.limit, request.children) if child else request.limit
     lanes = [lane_for(lane, child=child) for lane in _lanes(request)]
     suspects = min(request.suspects, most), most, lane_for(SUSPECT, child=child)
@@ -112,7 +112,7 @@ def _find(connection: Connection, streams: list[int], request: Request, *, child
     return unlisted(connection.value(message_statements.FIND_READY, bindings))[:most]
 
 
-def _merged(others: list[Ready], children: list[Ready], request: Request) -> list[Ready]:
+def _merged(others: list[Ready], children: list[Ready], request: ClaimQuery) -> list[Ready]:
     """Lane by lane; within one, child work goes first every other turn."""
     ranks = {lane: rank for rank, lane in enumerate((SUSPECT, *_lanes(request)))}
     ranks |= {lane - CHILD: rank for lane, rank in ranks.items()}
@@ -122,7 +122,7 @@ def _merged(others: list[Ready], children: list[Ready], request: Request) -> lis
     return [*suspects[: request.suspects], *both[len(suspects) :]]
 
 
-def _lanes(request: Request) -> tuple[int, ...]:
+def _lanes(request: ClaimQuery) -> tuple[int, ...]:
     return BOTTOM_UP if is_from_bottom(request.turn) else TOP_DOWN
 
 
@@ -135,7 +135,7 @@ def _hand_out(
     array = listed(seqs)
     connection.change(message_statements.LEASE, (array, now_us, number, _worker(transaction, consumer)))
     rows, states, bodies = connection.row(message_statements.READ_LEASED, (array,))
-    unpack_state, unpack_body = Unpacking(states), Unpacking(bodies)
+    unpack_state, unpack_body = BulkResult(states), BulkResult(bodies)
     claims: dict[int, Claim] = {}
     started: dict[int, HeldKey] = {}
     taken = dict.fromkeys(names, 0)
@@ -152,7 +152,7 @@ def _hand_out(
             names[stream],
             id,
             body,
-            Token(seq, number),
+            RowToken(seq, number),
             now_us,
             state,
             priority,

@@ -6,14 +6,14 @@ from typing import Final, NamedTuple
 
 from headrace.core.messages.message import Stream, StreamKind
 from headrace.core.records.control import (
-    CancelOrder,
-    DueOrder,
-    LayoutOrder,
-    LeaseOrder,
-    MissedOrder,
-    Order,
-    PauseOrder,
-    ScheduleOrder,
+    CancelNotice,
+    ControlMessage,
+    DueNotice,
+    LayoutNotice,
+    LeaseNotice,
+    MissedNotice,
+    PauseNotice,
+    ScheduleNotice,
 )
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import upkeep_statements
@@ -25,59 +25,59 @@ _KINDS: Final[dict[str, StreamKind]] = {"topic": "topic", "group": "group"}
 REMEMBERED: Final = 10_000
 
 
-class Announcement(NamedTuple):
+class StoredNotice(NamedTuple):
     seq: int
     at_us: int
-    order: Order
+    order: ControlMessage
 
 
-def write_orders(connection: Connection, namespace: str, orders: list[Order], now_us: int) -> None:
+def write_orders(connection: Connection, namespace: str, orders: list[ControlMessage], now_us: int) -> None:
     contents = [listed(_words(order)) for order in dict.fromkeys(orders)]
     connection.change(upkeep_statements.ADD_ORDERS, (namespace, now_us, listed(contents)))
     connection.change(upkeep_statements.FORGET_ORDERS, (REMEMBERED,))
 
 
-def read_orders(connection: Connection, namespace: str, after: int) -> list[Announcement]:
+def read_orders(connection: Connection, namespace: str, after: int) -> list[StoredNotice]:
     """What was announced since the order of that number, in order."""
     rows = unlisted(connection.value(upkeep_statements.READ_ORDERS, (namespace, after)))
     read = ((seq, at_us, _order(*unlisted(content))) for seq, at_us, content in rows)
-    return [Announcement(seq, at_us, order) for seq, at_us, order in read if order is not None]
+    return [StoredNotice(seq, at_us, order) for seq, at_us, order in read if order is not None]
 
 
-def _words(order: Order) -> list[str]:
-    if isinstance(order, MissedOrder):
+def _words(order: ControlMessage) -> list[str]:
+    if isinstance(order, MissedNotice):
         return []  # said to this process alone
     stream = order.stream
     match order:
-        case CancelOrder(id=id):
+        case CancelNotice(id=id):
             return ["cancel", stream.kind, stream.name, id]
-        case PauseOrder(paused=paused):
+        case PauseNotice(paused=paused):
             return ["pause" if paused else "resume", stream.kind, stream.name]
-        case DueOrder():
+        case DueNotice():
             return ["due", stream.kind, stream.name]
-        case LeaseOrder(lease_us=lease_us):
+        case LeaseNotice(lease_us=lease_us):
             return ["lease", stream.kind, stream.name, str(lease_us)]
-        case ScheduleOrder():
+        case ScheduleNotice():
             return ["schedule", stream.kind, stream.name]
-        case LayoutOrder():
+        case LayoutNotice():
             return ["layout", stream.kind, stream.name]
 
 
-def _order(what: str, kind: str = "", name: str = "", id: str = "", *_: object) -> Order | None:
+def _order(what: str, kind: str = "", name: str = "", id: str = "", *_: object) -> ControlMessage | None:
     """None for an order that only a newer version understands."""
     stream = Stream(_KINDS.get(kind, "queue"), name)
     match what:
         case "cancel":
-            return CancelOrder(stream, id)
+            return CancelNotice(stream, id)
         case "due":
-            return DueOrder(stream)
+            return DueNotice(stream)
         case "lease":
-            return LeaseOrder(stream, int(id))
+            return LeaseNotice(stream, int(id))
         case "schedule":
-            return ScheduleOrder(stream)
+            return ScheduleNotice(stream)
         case "layout":
-            return LayoutOrder(stream)
+            return LayoutNotice(stream)
         case "pause" | "resume":
-            return PauseOrder(stream, paused=what == "pause")
+            return PauseNotice(stream, paused=what == "pause")
         case _:
             return None

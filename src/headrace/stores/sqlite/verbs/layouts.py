@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headrace.core.messages.message import Stream
-from headrace.core.records.control import LayoutOrder
+from headrace.core.records.control import LayoutNotice
 from headrace.core.rules.layout import WHOLE, Layout, decode_layout, encode_layout
 from headrace.stores.sqlite.connection.connection import Connection
-from headrace.stores.sqlite.threads.store_threads import Desk
+from headrace.stores.sqlite.threads.store_threads import StoreThreads
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.log import find_log
 
@@ -14,7 +14,7 @@ READ = "SELECT layout FROM headrace_streams WHERE namespace = ? AND kind = ? AND
 WRITE = "UPDATE headrace_streams SET layout = ?, sealed = ? WHERE stream = ?"
 
 
-class SqliteLayouts(Desk):
+class SqliteLayouts(StoreThreads):
     async def layout(self, stream: Stream) -> Layout:
         return await self._read(lambda connection: _read(connection, self._namespace, stream))
 
@@ -33,7 +33,7 @@ def _swap(transaction: Transaction, stream: Stream, expected: Layout, new: Layou
         return stored
     number = transaction.stream(stream, established=False).number
     transaction.connection.change(WRITE, (encode_layout(new), int(new.sealed), number))
-    transaction.announce(LayoutOrder(stream))
+    transaction.announce(LayoutNotice(stream))
     return new
 
 

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.messages.job_log import decode_log
 from headrace.core.messages.message import Stream, StreamKind
 from headrace.core.messages.outcome import DeadReason, Failure
-from headrace.core.records.listing import PARTS, Walk, numbers_in
+from headrace.core.records.listing import PARTS, ListingWalk, numbers_in
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Progress, Record
 from headrace.core.runtime.clock import datetime_of
 from headrace.core.store import Wanted
@@ -39,7 +39,7 @@ ETERNITY: Final = (1 << 63) - 1
 _decode_failure = msgspec.msgpack.Decoder(Failure).decode
 
 
-class Row(NamedTuple):
+class RecordRow(NamedTuple):
     """The columns of `record_queries._RECORD`."""
 
     seq: int
@@ -71,7 +71,7 @@ def look(connection: Connection, namespace: str, stream: Stream, id: str, now_us
     found = connection.row(record_statements.READ_RECORD, (*place, id))
     if found is None and (seq := seq_of(id)):
         found = connection.row(record_statements.READ_RECORD_OF_SEQ, (*place, seq))
-    return _record(stream, Row(*found), now_us) if found else None
+    return _record(stream, RecordRow(*found), now_us) if found else None
 
 
 def which_are_over(
@@ -83,7 +83,7 @@ def which_are_over(
     return {message for index, message in enumerate(messages) if index not in going}
 
 
-def _record(stream: Stream, row: Row, now_us: int) -> Record | None:
+def _record(stream: Stream, row: RecordRow, now_us: int) -> Record | None:
     """None for a mark whose time has passed."""
     place = row.place
     if place >= SUCCEEDED and row.at_us <= now_us:
@@ -147,7 +147,7 @@ def count(connection: Connection, namespace: str, stream: Stream, now_us: int) -
     return Counts(queued, running, scheduled, retrying, dead, due, oldest_us or 0, bool(paused))
 
 
-class Listing(msgspec.Struct, frozen=True):
+class RecordListing(msgspec.Struct, frozen=True):
     """Which part of a stream's messages is wanted."""
 
     stream: Stream
@@ -157,11 +157,11 @@ class Listing(msgspec.Struct, frozen=True):
     task: str | None = None
     reason: DeadReason | None = None
 
-    def fits(self, line: Line) -> bool:
+    def fits(self, line: ListingRow) -> bool:
         return self.task in (None, line.task) and self.reason in (None, line.reason)
 
 
-class Line(NamedTuple):
+class ListingRow(NamedTuple):
     """A row as the listings answer it: enough to choose by."""
 
     seq: int
@@ -172,11 +172,11 @@ class Line(NamedTuple):
     reason: str | None
 
 
-def list_records(connection: Connection, namespace: str, listing: Listing, now_us: int) -> Page[Record]:
+def list_records(connection: Connection, namespace: str, listing: RecordListing, now_us: int) -> Page[Record]:
     number = _number(connection, namespace, listing.stream)
     if number is None:
         return Page(())
-    walk = Walk(PARTS, listing.cursor, listing.limit, status=listing.status, task=listing.task)
+    walk = ListingWalk(PARTS, listing.cursor, listing.limit, status=listing.status, task=listing.task)
     walk.began = walk.began or now_us
     while part := walk.part:
         wanted = msgspec.structs.replace(
@@ -188,7 +188,7 @@ def list_records(connection: Connection, namespace: str, listing: Listing, now_u
     return walk.page()
 
 
-def list_dead(connection: Connection, namespace: str, listing: Listing) -> Page[DeadLetter]:
+def list_dead(connection: Connection, namespace: str, listing: RecordListing) -> Page[DeadLetter]:
     number = _number(connection, namespace, listing.stream)
     if number is None:
         return Page(())
@@ -198,8 +198,8 @@ def list_dead(connection: Connection, namespace: str, listing: Listing) -> Page[
 
 
 def _lines(
-    connection: Connection, number: int, listing: Listing, since_us: int = -1
-) -> tuple[list[Line], str]:
+    connection: Connection, number: int, listing: RecordListing, since_us: int = -1
+) -> tuple[list[ListingRow], str]:
     """What fits of the messages of one status, and where to go on; empty: there are no more. `since_us`: only
     those that came to it later."""
     status = listing.status
@@ -209,8 +209,8 @@ def _lines(
     place = RANGES[status][0] if status else None
     sql = _STATEMENTS.get(status, record_statements.LIST_PLACE)
     array = connection.value(sql, (number, place, *after, since_us, most))
-    lines = [Line(*row) for row in unlisted(array)]
-    chosen: list[Line] = []
+    lines = [ListingRow(*row) for row in unlisted(array)]
+    chosen: list[ListingRow] = []
     for index, line in enumerate(lines, 1):
         if listing.fits(line):
             chosen.append(line)
@@ -250,9 +250,9 @@ def _number(connection: Connection, namespace: str, stream: Stream) -> int | Non
     return row[0] if row else None
 
 
-def _read(connection: Connection, lines: list[Line]) -> list[Row]:
+def _read(connection: Connection, lines: list[ListingRow]) -> list[RecordRow]:
     rows = (
-        Row(*row)
+        RecordRow(*row)
         for row in connection.rows(record_statements.READ_RECORDS, (listed(line.seq for line in lines),))
     )
     by_seq = {row.seq: row for row in rows}
@@ -260,7 +260,7 @@ def _read(connection: Connection, lines: list[Line]) -> list[Row]:
     return [by_seq[line.seq] for line in lines if line.seq in by_seq]
 
 
-def _dead_letter(stream: Stream, row: Row) -> DeadLetter:
+def _dead_letter(stream: Stream, row: RecordRow) -> DeadLetter:
     failure = _failure(row.failure) or Failure("", "")
     state = read_state(row.state)
     return DeadLetter(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.core.messages.message import Stream
-from headrace.core.records.control import ScheduleOrder
+from headrace.core.records.control import ScheduleNotice
 from headrace.core.schedules.schedule_record import ScheduleRecord, ScheduleSwap, Swapped
 from headrace.stores.sqlite.connection.connection import Bindings, Connection
 from headrace.stores.sqlite.statements.bulk_binding import listed
@@ -78,7 +78,7 @@ def _swap(transaction: Transaction, swap: ScheduleSwap) -> Swapped:
         add = publish if swap.stream.kind == "topic" else append
         add(transaction, swap.batch(record), ticking=True)
     if swap.announce:
-        transaction.announce(ScheduleOrder(swap.stream))
+        transaction.announce(ScheduleNotice(swap.stream))
     return Swapped(True, record)
 
 

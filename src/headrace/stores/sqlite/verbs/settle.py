@@ -29,9 +29,9 @@ from headrace.stores.sqlite.rows.lanes import (
     SCHEDULED,
     SUCCEEDED,
 )
-from headrace.stores.sqlite.rows.pending_changes import Ledger, Subject
+from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
 from headrace.stores.sqlite.statements import message_statements
-from headrace.stores.sqlite.statements.bulk_binding import Parcel, listed, unlisted
+from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
 #: The bounds of one transaction: settlements, and bytes of their results.
@@ -41,16 +41,16 @@ MOST_BYTES: Final = 8 * 1024 * 1024
 _KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
 
 
-class Token(NamedTuple):
+class RowToken(NamedTuple):
     """The fence: a message, and the number of the hand-out."""
 
     seq: int
     claim: int
 
 
-def token_of(claim: Claim) -> Token:
+def token_of(claim: Claim) -> RowToken:
     """The token of a claim that this store made."""
-    return cast(Token, claim.token)
+    return cast(RowToken, claim.token)
 
 
 def parts_of(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
@@ -78,7 +78,7 @@ def _size(outcome: Outcome) -> int:
 
 
 def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
-    ledger = Ledger(transaction)
+    ledger = PendingChanges(transaction)
     held = _read(transaction, [settlement.claim for settlement in settlements])
     verdicts = [
         _judge(ledger, held.get(token_of(settlement.claim).seq), settlement, transaction.now_us)
@@ -89,7 +89,7 @@ def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[
 
 
 def report(transaction: Transaction, reports: Sequence[Report]) -> None:
-    logs = Parcel()
+    logs = BulkBinding()
     rows = listed(
         (*token_of(report.claim), report.fraction, report.text, *logs.put(encode_log(report.log) or None))
         for report in reports
@@ -97,17 +97,19 @@ def report(transaction: Transaction, reports: Sequence[Report]) -> None:
     transaction.connection.change(message_statements.REPORT, (rows, transaction.now_us, logs.content()))
 
 
-def _read(transaction: Transaction, claims: list[Claim]) -> dict[int, Subject]:
+def _read(transaction: Transaction, claims: list[Claim]) -> dict[int, ChangedMessage]:
     """The messages as the file has them now."""
     streams = {token_of(claim).seq: claim.stream for claim in claims}
     rows = unlisted(transaction.connection.value(message_statements.READ_HELD, (listed(streams),)))
     return {
-        seq: Subject(seq, streams[seq], number, id, place, priority, claim, cancel_us, unique_key)
+        seq: ChangedMessage(seq, streams[seq], number, id, place, priority, claim, cancel_us, unique_key)
         for seq, number, place, claim, priority, cancel_us, unique_key, id in rows
     }
 
 
-def _judge(ledger: Ledger, subject: Subject | None, settlement: Settlement, now_us: int) -> Verdict:
+def _judge(
+    ledger: PendingChanges, subject: ChangedMessage | None, settlement: Settlement, now_us: int
+) -> Verdict:
     """A second settlement of the same message in one batch finds the place that the first one gave it."""
     outcome = settlement.outcome
     if isinstance(outcome, Done):
@@ -127,7 +129,7 @@ def _judge(ledger: Ledger, subject: Subject | None, settlement: Settlement, now_
     return _KEPT
 
 
-def _enter(ledger: Ledger, subject: Subject, outcome: Outcome, now_us: int) -> None:
+def _enter(ledger: PendingChanges, subject: ChangedMessage, outcome: Outcome, now_us: int) -> None:
     match outcome:
         case Dead(state=state, reason=reason, failure=failure):
             ledger.bury(subject, state, reason, failure)
@@ -139,7 +141,9 @@ def _enter(ledger: Ledger, subject: Subject, outcome: Outcome, now_us: int) -> N
             _run_again(ledger, subject, outcome, now_us)
 
 
-def _run_again(ledger: Ledger, subject: Subject, outcome: Retry | Snoozed | Released, now_us: int) -> None:
+def _run_again(
+    ledger: PendingChanges, subject: ChangedMessage, outcome: Retry | Snoozed | Released, now_us: int
+) -> None:
     state = outcome.state
     if subject.cancel_us is not None:
         ledger.end(subject, CANCELLED, ttl_us=subject.cancel_us)

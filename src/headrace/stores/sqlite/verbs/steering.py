@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.core.messages.message import EXPIRED_MARK_US, Stream, UniqueKey
-from headrace.core.records.control import CancelOrder, LeaseOrder, PauseOrder
+from headrace.core.records.control import CancelNotice, LeaseNotice, PauseNotice
 from headrace.core.rules.lease import Lease
 from headrace.core.store import BRIEF_MARK_US, PURGED_MARKS, CancelAnswer, ReplayAnswer
 from headrace.stores.sqlite.connection.connection import Connection
@@ -21,9 +21,9 @@ from headrace.stores.sqlite.rows.lanes import (
     SCHEDULED,
     has_expired,
 )
-from headrace.stores.sqlite.rows.pending_changes import Ledger, Subject
+from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
 from headrace.stores.sqlite.rows.readable_ids import mend_id, seq_of
-from headrace.stores.sqlite.rows.unique_keys import KeyRing
+from headrace.stores.sqlite.rows.unique_keys import StreamKeys
 from headrace.stores.sqlite.statements import message_statements, topic_statements
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
@@ -42,7 +42,7 @@ def ensure(transaction: Transaction, stream: Stream, lease_us: int) -> int | Non
     transaction.connection.change(message_statements.WRITE_LEASE, row)
     if previous.us in (None, lease_us):
         return None
-    transaction.announce(LeaseOrder(stream, lease_us))
+    transaction.announce(LeaseNotice(stream, lease_us))
     return previous.us
 
 
@@ -54,7 +54,7 @@ def read_lease(connection: Connection, namespace: str, stream: Stream) -> Lease:
 def pause(transaction: Transaction, stream: Stream, *, paused: bool) -> None:
     number = transaction.stream(stream, established=False).number
     transaction.connection.change(message_statements.WRITE_PAUSED, (int(paused), number))
-    transaction.announce(PauseOrder(stream, paused))
+    transaction.announce(PauseNotice(stream, paused))
     if not paused:
         transaction.news.ready.add(stream)
 
@@ -65,7 +65,7 @@ def cancel(transaction: Transaction, stream: Stream, id: str, mark_us: int) -> C
         return CancelAnswer.GONE
     if subject.place == RUNNING:
         transaction.connection.change(message_statements.ASK_TO_CANCEL, (mark_us, subject.seq))
-        transaction.announce(CancelOrder(stream, id))
+        transaction.announce(CancelNotice(stream, id))
         return CancelAnswer.TOLD
     _cancel_all(transaction, [subject], mark_us)
     return CancelAnswer.REMOVED
@@ -102,11 +102,11 @@ def replay(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> list
         return [ReplayAnswer.GONE] * len(ids)
     number = next(iter(dead.values())).number
     wanted = [subject.unique_key for subject in dead.values() if subject.unique_key is not None]
-    keys = KeyRing(transaction, number, wanted)
-    replayed: list[Subject] = []
-    parked: list[Subject] = []
+    keys = StreamKeys(transaction, number, wanted)
+    replayed: list[ChangedMessage] = []
+    parked: list[ChangedMessage] = []
     ordered = stream.kind == "group"
-    ledger = Ledger(transaction)
+    ledger = PendingChanges(transaction)
     answers: list[ReplayAnswer] = []
     for id in ids:
         subject = dead.pop(id, None)
@@ -160,7 +160,7 @@ def rewrite(transaction: Transaction, stream: Stream, id: str, body: bytes) -> b
     return True
 
 
-def _subjects(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> dict[str, Subject]:
+def _subjects(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> dict[str, ChangedMessage]:
     found = transaction.find(stream)
     if found is None:
         return {}
@@ -172,20 +172,20 @@ def _subjects(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> d
     return {subject.id: subject for subject in subjects}
 
 
-def _subject(stream: Stream, row: list[Any], now_us: int) -> Subject:
+def _subject(stream: Stream, row: list[Any], now_us: int) -> ChangedMessage:
     seq, number, place, priority, unique_key, id, expires_us, state = row
     expired = has_expired(place, expires_us, state, now_us)
-    return Subject(seq, stream, number, id, place, priority, unique_key=unique_key, expired=expired)
+    return ChangedMessage(seq, stream, number, id, place, priority, unique_key=unique_key, expired=expired)
 
 
-def _cancel_all(transaction: Transaction, subjects: list[Subject], mark_us: int) -> None:
-    ledger = Ledger(transaction)
+def _cancel_all(transaction: Transaction, subjects: list[ChangedMessage], mark_us: int) -> None:
+    ledger = PendingChanges(transaction)
     for subject in subjects:
         ledger.end(subject, EXPIRED if subject.expired else CANCELLED, ttl_us=mark_us)
     ledger.write()
 
 
-def _queue_again(transaction: Transaction, stream: Stream, dead: list[Subject]) -> None:
+def _queue_again(transaction: Transaction, stream: Stream, dead: list[ChangedMessage]) -> None:
     if dead:
         seqs = listed(subject.seq for subject in dead)
         transaction.connection.change(message_statements.REPLAY, (seqs, transaction.now_us))
@@ -194,7 +194,7 @@ def _queue_again(transaction: Transaction, stream: Stream, dead: list[Subject]) 
         transaction.news.ready.add(stream)
 
 
-def _park(transaction: Transaction, replayed: list[Subject]) -> None:
+def _park(transaction: Transaction, replayed: list[ChangedMessage]) -> None:
     """They wait behind the others of their key."""
     if replayed:
         number = replayed[0].number

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.core.messages.message import Stream
-from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, Tally, TrafficRecord
+from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, TrafficCount, TrafficRecord
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.threads.transaction import Transaction
 
@@ -23,7 +23,7 @@ SELECT kind, name, minute, done, failed, dead FROM headrace_traffic WHERE namesp
 """
 
 
-def tally(transaction: Transaction, tallies: Sequence[Tally]) -> None:
+def tally(transaction: Transaction, tallies: Sequence[TrafficCount]) -> None:
     connection, namespace = transaction.connection, transaction.namespace
     minute = transaction.now_us // MINUTE
     for each in tallies:

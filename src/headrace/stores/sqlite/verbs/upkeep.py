@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from headrace.core.messages.job_log import decode_log
-from headrace.core.messages.message import PRODUCER_TTL_US, Stream, Trouble
+from headrace.core.messages.message import PRODUCER_TTL_US, Stream, TrailEntry
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.record import WORKER_TTL_US
 from headrace.core.runtime.clock import SECOND
@@ -21,9 +21,9 @@ from headrace.stores.sqlite.rows.lanes import (
     SCHEDULED,
     STATUS,
 )
-from headrace.stores.sqlite.rows.pending_changes import Ledger, Subject
+from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
 from headrace.stores.sqlite.statements import message_statements, upkeep_statements
-from headrace.stores.sqlite.statements.bulk_binding import Unpacking, listed, unlisted
+from headrace.stores.sqlite.statements.bulk_binding import BulkResult, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import OpenStream, Transaction, resolve
 from headrace.stores.sqlite.topics.log import write_due
 
@@ -65,14 +65,14 @@ def reclaim(transaction: Transaction, sources: Sequence[Stream], limit: int) -> 
     rows, states, logs = connection.row(
         message_statements.READ_OVERDUE, (_overdue(streams.values(), now_us), limit)
     )
-    unpack_state, unpack_log = Unpacking(states), Unpacking(logs)
-    ledger = Ledger(transaction)
+    unpack_state, unpack_log = BulkResult(states), BulkResult(logs)
+    ledger = PendingChanges(transaction)
     recovered: list[Recovery] = []
     unread: list[int] = []  # the next claim of such a message sends it to the dead letters
     for seq, number, id, task, priority, cancel_us, key, worker, length, log_length in unlisted(rows):
         source = streams[number].source
-        subject = Subject(seq, source, number, id, RUNNING, priority, 0, cancel_us, key)
-        trouble = Trouble(now_us, "crashed", worker or "")
+        subject = ChangedMessage(seq, source, number, id, RUNNING, priority, 0, cancel_us, key)
+        trouble = TrailEntry(now_us, "crashed", worker or "")
         stored, log = unpack_state.take(length), decode_log(unpack_log.take(log_length))
         state = readable_state(stored)
         if state is None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.core.messages.message import Stream
-from headrace.core.records.control import Standing
+from headrace.core.records.control import ControlState
 from headrace.core.records.record import WORKER_TTL_US, WorkerInfo
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.sqlite.connection.connection import Connection
@@ -19,12 +19,12 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WorkerInfo).decode
 
 
-def beat(transaction: Transaction, worker: WorkerInfo, streams: Sequence[Stream]) -> Standing:
+def beat(transaction: Transaction, worker: WorkerInfo, streams: Sequence[Stream]) -> ControlState:
     connection, namespace = transaction.connection, transaction.namespace
     row = (namespace, worker.consumer, transaction.now_us, _encode(worker))
     connection.change(upkeep_statements.WRITE_WORKER, row)
     leases = connection.rows(message_statements.LIST_LEASES, (namespace, listed(streams)))
-    return Standing(
+    return ControlState(
         paused=frozenset(
             Stream(*row) for row in connection.rows(message_statements.LIST_PAUSED, (namespace,))
         ),
