@@ -157,8 +157,8 @@ async def _with_backend(gauge: Gauge, act: Callable[[Store], Awaitable[None]]) -
 
 
 async def _prepare(backend: Store) -> None:
-    await backend.ensure(QUEUE, HOUR)
-    await backend.arrange(TOPIC, TopicRules())
+    await backend.declare_stream(QUEUE, HOUR)
+    await backend.declare_topic(TOPIC, TopicRules())
     await backend.join(GROUP, BEGINNING)
 
 
@@ -203,7 +203,7 @@ async def _logging(backend: Store, number: int) -> None:
     await _waiting(backend, number)
     claims = await _claim(backend, QUEUE, number)
     for start in range(0, len(claims), STEP):
-        await backend.report([Report(claim, log=_LOG) for claim in claims[start : start + STEP]])
+        await backend.report_progress([Report(claim, log=_LOG) for claim in claims[start : start + STEP]])
 
 
 def _ended(outcome: Outcome) -> Make:
@@ -221,7 +221,7 @@ async def _handled_events(backend: Store, number: int) -> None:
 
 async def _queues(backend: Store, number: int) -> None:
     for _ in range(number):
-        await backend.ensure(Stream("queue", new_id()), HOUR)
+        await backend.declare_stream(Stream("queue", new_id()), HOUR)
 
 
 async def _groups(backend: Store, number: int) -> None:
@@ -245,7 +245,7 @@ async def _producers(backend: Store, number: int) -> None:
 
 
 async def _traffic(backend: Store, number: int) -> None:
-    await backend.tally([TrafficCount(Stream("queue", new_id()), 100, 1, 1) for _ in range(number)])
+    await backend.count_traffic([TrafficCount(Stream("queue", new_id()), 100, 1, 1) for _ in range(number)])
 
 
 _TRACE = "x" * TRACEBACK

@@ -69,12 +69,12 @@ def event(id: str, key: str, **options: Any) -> Message:
 
 async def fill(backend: StreamRouter) -> None:
     for stream in (WORK, OTHER):
-        await backend.ensure(stream, microseconds(LEASE))
+        await backend.declare_stream(stream, microseconds(LEASE))
         await _append(backend, stream, job(f"healthy-{stream.name}-held"))
         if stream is WORK:
             await _append(backend, stream, job("victim-held", unique=UniqueKey("v"), priority=0))
         held = await _claim(backend, stream)
-        await backend.report([Report(claim, 0.5, "half") for claim in held])
+        await backend.report_progress([Report(claim, 0.5, "half") for claim in held])
         await _end(backend, stream, f"healthy-{stream.name}-again", _retry())
         if stream is WORK:
             await _end_victims(backend)
@@ -100,7 +100,7 @@ async def fill(backend: StreamRouter) -> None:
         "victim", "work", Timing(every_us=microseconds(10)), Template("note", b"\x91\x91\xa4tock")
     )
     await backend.swap_schedules([add_schedule(WORK, "victim", encode_schedule(victim))])
-    await backend.tally([TrafficCount(WORK, 3, 2, 1)])
+    await backend.count_traffic([TrafficCount(WORK, 3, 2, 1)])
     running = (RunningJob("victim-held", "note", 1),)
     await beat(
         backend, WorkerInfo("gone", "host", 1, 1, ("work", "other"), 10, 1, running, (GROUP.name,), ("t",))

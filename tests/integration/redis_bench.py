@@ -94,7 +94,7 @@ async def opened(url: str, namespace: str | None = None) -> AsyncIterator[Bench]
     bench = Bench(url, namespace or new_id())
     await bench.backend.open()
     try:
-        await bench.backend.ensure(SOURCE, 15 * SECOND)
+        await bench.backend.declare_stream(SOURCE, 15 * SECOND)
         yield bench
     finally:
         await bench.backend.close()

@@ -49,7 +49,7 @@ _numbers = count(1)
 
 async def produce(backend: StreamRouter) -> None:
     """As a web application does: jobs and events of every kind, and what a job's handle can."""
-    await backend.arrange(TOPIC, TopicRules(max_length=1000))
+    await backend.declare_topic(TOPIC, TopicRules(max_length=1000))
     plain = [Message(new_id(), "greet", b"", fresh=True) for _ in range(3)]
     await backend.append(_batch(QUEUE, *plain))
     cancelled = Message(new_id(), "greet", b"", unique=UniqueKey("key"))
@@ -68,19 +68,19 @@ async def produce(backend: StreamRouter) -> None:
     once = Message(new_id(), "Placed", b"", unique=UniqueKey("once", "elapsed", HOUR))
     await backend.append(_batch(TOPIC, *events, once, Message(new_id(), "Placed", b"", delay_us=1)))
     await backend.append(_batch(TOPIC, once))
-    assert (await backend.look(QUEUE, cancelled.id)).status is JobStatus.QUEUED  # type: ignore[union-attr]
-    assert await backend.ended(QUEUE, cancelled.id, 0.01) is None
-    ended = asyncio.create_task(backend.ended(QUEUE, cancelled.id, LONG))
+    assert (await backend.get(QUEUE, cancelled.id)).status is JobStatus.QUEUED  # type: ignore[union-attr]
+    assert await backend.wait_for_end(QUEUE, cancelled.id, 0.01) is None
+    ended = asyncio.create_task(backend.wait_for_end(QUEUE, cancelled.id, LONG))
     assert await backend.cancel(QUEUE, cancelled.id, mark_us=HOUR) is CancelAnswer.REMOVED
     assert (await ended).status is JobStatus.CANCELLED  # type: ignore[union-attr]
-    assert await backend.ended(QUEUE, cancelled.id, LONG)
+    assert await backend.wait_for_end(QUEUE, cancelled.id, LONG)
     assert QUEUE in await backend.streams()
 
 
 async def work(backend: StreamRouter) -> None:
     """As a worker does; `produce` has gone before. Every outcome, recovery, schedules, upkeep."""
-    await backend.ensure(JOBS, 20 * SECOND)
-    await backend.ensure(JOBS, 15 * SECOND)
+    await backend.declare_stream(JOBS, 20 * SECOND)
+    await backend.declare_stream(JOBS, 15 * SECOND)
     await backend.join(ORDERED, BEGINNING, ordered=True)
     await backend.join(PLAIN, NEW)
     await backend.join(PLAIN, BEGINNING)
@@ -95,8 +95,8 @@ async def work(backend: StreamRouter) -> None:
     await _recover(backend)
     assert (await backend.read(TOPIC, BEGINNING, consumer="worker", limit=10, wait=0)).entries
     assert not (await backend.read(TOPIC, NEW, consumer="worker", limit=10, wait=0.01)).entries
-    await backend.tend([ORDERED, PLAIN], limit=10)
-    await backend.tally([TrafficCount(QUEUE, 1, 1, 1)])
+    await backend.keep_topics([ORDERED, PLAIN], limit=10)
+    await backend.count_traffic([TrafficCount(QUEUE, 1, 1, 1)])
     await beat(backend, WORKER)
     await backend.prune(limit=100)
     await leave(backend, "worker", JOBS)
@@ -110,15 +110,15 @@ async def read(backend: StreamRouter) -> None:
         await backend.counts(stream)
         cursor: str | None = None
         while True:
-            page = await backend.records(stream, cursor=cursor, limit=3)
+            page = await backend.messages(stream, cursor=cursor, limit=3)
             for record in page:
-                await backend.look(stream, record.id)
+                await backend.get(stream, record.id)
             cursor = page.cursor
             if cursor is None:
                 break
-        letters = await backend.dead(stream, only=DeadFilter(), limit=1)
+        letters = await backend.dead_letters(stream, only=DeadFilter(), limit=1)
         if letters.cursor:
-            await backend.dead(stream, only=DeadFilter(), cursor=letters.cursor, limit=1)
+            await backend.dead_letters(stream, only=DeadFilter(), cursor=letters.cursor, limit=1)
     assert [topic.stream for topic in await backend.topics()] == [TOPIC]
     assert await backend.topics(["orders"])
     reading = await backend.read(TOPIC, BEGINNING, consumer="tail", limit=10, wait=0)
@@ -152,7 +152,7 @@ async def _work_off(backend: StreamRouter, source: Stream) -> None:
         if not claims:
             return
         await _renewed(backend, claims)
-        await backend.report([Report(claims[0], 0.5, "half")])
+        await backend.report_progress([Report(claims[0], 0.5, "half")])
         for claim in claims:
             outcome = outcomes.pop(0) if outcomes else Released(FRESH, HOUR)
             assert await backend.settle([Settlement(claim, outcome)]) == [Verdict.KEPT]

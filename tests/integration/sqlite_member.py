@@ -28,7 +28,7 @@ async def main(url: str, notes: str) -> None:
     sources = [PLAIN, ORDERED]
     for source in sources:
         await backend.join(source, BEGINNING, ordered=source == ORDERED)
-        await backend.ensure(source, LEASE * SECOND)
+        await backend.declare_stream(source, LEASE * SECOND)
     file = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     consumer = f"process-{os.getpid()}"
     while True:

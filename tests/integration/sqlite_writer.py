@@ -43,7 +43,7 @@ async def consume(backend: StreamRouter, name: str) -> None:
 async def main(url: str) -> None:
     backend = open_router(url)
     await backend.open()
-    await backend.ensure(SOURCE, 15 * SECOND)
+    await backend.declare_stream(SOURCE, 15 * SECOND)
     name = f"process-{os.getpid()}"
     await asyncio.gather(
         *[produce(backend, f"{name}-{number}") for number in range(4)],

@@ -98,7 +98,7 @@ async def test_whoever_publishes_finishes_a_change_that_stopped_half_way(
     await play(redis_server, namespace, role, produce)
     async with backend_of(redis_server, namespace, "worker") as backend:
         assert (await backend.layout(QUEUE)).current.parts == 3
-        await backend.ensure(BILLS, 15 * SECOND)
+        await backend.declare_stream(BILLS, 15 * SECOND)
         assert await backend.claim([MAILS, BILLS], consumer="worker", limit=100, suspects=0, wait=0)
 
 
@@ -137,8 +137,8 @@ async def test_a_reader_is_let_in_and_refused_as_soon_as_it_changes_anything(
     async with backend_of(redis_server, namespace, "reader") as backend:
         for act, role in (
             (lambda: backend.append(batch()), "producer"),
-            (lambda: backend.arrange(TOPIC, TopicRules()), "producer"),
-            (lambda: backend.ensure(JOBS, 15 * SECOND), "worker"),
+            (lambda: backend.declare_topic(TOPIC, TopicRules()), "producer"),
+            (lambda: backend.declare_stream(JOBS, 15 * SECOND), "worker"),
             (lambda: backend.join(PLAIN, BEGINNING), "worker"),
         ):
             with pytest.raises(ConfigurationError, match=f"what a {role} needs: .*PUBLISH.*ACL SETUSER"):
@@ -178,14 +178,14 @@ async def test_a_reader_passes_over_what_was_deleted_by_hand(redis_server: Serve
     hash_of_messages = f"{{{namespace}:q:work}}:msg"
     redis_server.command("DEL", hash_of_messages)
     async with backend_of(redis_server, namespace, "reader") as backend:
-        assert await backend.look(QUEUE, id) is None
+        assert await backend.get(QUEUE, id) is None
 
 
 async def test_a_producer_cannot_take_work(redis_server: Server, namespace: str) -> None:
     async with backend_of(redis_server, namespace, "producer") as backend:
         await backend.append(batch())
         with pytest.raises(ConfigurationError, match=r"what a worker needs: .*XREADGROUP"):
-            await backend.ensure(JOBS, 15 * SECOND)
+            await backend.declare_stream(JOBS, 15 * SECOND)
 
 
 async def test_a_worker_of_a_user_who_may_only_produce_does_not_start(
@@ -244,5 +244,5 @@ def batch() -> Batch:
 async def waiting(server: Server, namespace: str) -> list[str]:
     """A job that waits for its time, as somebody who may do everything sees it."""
     async with backend_of(server, namespace, "everything") as backend:
-        page = await backend.records(QUEUE, status=JobStatus.SCHEDULED, limit=1)
+        page = await backend.messages(QUEUE, status=JobStatus.SCHEDULED, limit=1)
         return [record.id for record in page]

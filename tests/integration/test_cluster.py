@@ -138,7 +138,7 @@ async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(
     monkeypatch.setattr(cluster_readers, "LOOK", 30)  # no look finds what nobody was told of
     sources = [Stream("queue", name) for name in ("work", "a", "b", "c", "d")]
     for source in sources:
-        await bench.backend.ensure(source, 15 * SECOND)
+        await bench.backend.declare_stream(source, 15 * SECOND)
     # The second time round nobody is asked before the wait.
     for number, source in enumerate(2 * sources, 1):
         waiting = asyncio.create_task(
@@ -158,7 +158,7 @@ async def test_who_waits_looks_at_a_queue_with_one_command(
     monkeypatch.setattr(cluster_readers, "LOOK", 0.05)
     sources = [Stream("queue", name) for name in ("work", "a", "b")]
     for source in sources:
-        await bench.backend.ensure(source, 15 * SECOND)
+        await bench.backend.declare_stream(source, 15 * SECOND)
     waiting = asyncio.create_task(
         bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
     )
@@ -177,7 +177,7 @@ async def test_what_was_queued_unheard_is_found_by_the_next_look(
     monkeypatch.setattr(cluster_readers, "LOOK", 0.2)
     monkeypatch.setattr(cluster_readers.ClusterReaders, "ready", lambda *_: None)
     source = Stream("queue", "work")
-    await bench.backend.ensure(source, 15 * SECOND)
+    await bench.backend.declare_stream(source, 15 * SECOND)
     waiting = asyncio.create_task(
         bench.backend.claim([source], consumer="worker", limit=1, suspects=1, children=1, wait=50)
     )
@@ -196,7 +196,7 @@ async def test_what_several_queues_have_is_taken_in_equal_shares(
     monkeypatch.setattr(reader, "FRESH", 30.0)  # one claim brings all, on a busy machine too
     sources = [Stream("queue", name) for name in ("work", "a", "b")]
     for source in sources:
-        await bench.backend.ensure(source, 15 * SECOND)
+        await bench.backend.declare_stream(source, 15 * SECOND)
         messages = [Message(new_id(), "greet", b"hello") for _ in range(50)]
         await bench.backend.append(Batch(source, "p", 1, messages))
     taken = await bench.backend.claim(sources, consumer="worker", limit=60, suspects=1, wait=0)
@@ -214,7 +214,7 @@ async def test_a_queue_that_is_not_claimed_from_any_more_keeps_no_connection(
     """As when it was split, and all of it has run."""
     old, new = (Stream("queue", name) for name in ("a", "b"))
     for source in (old, new):
-        await bench.backend.ensure(source, 15 * SECOND)
+        await bench.backend.declare_stream(source, 15 * SECOND)
     await bench.backend.claim([old], consumer="worker", limit=1, suspects=1, wait=0)
     [reader] = bench.backend._readers["worker"]._readers.values()
     wire = reader._link.wire
@@ -467,7 +467,7 @@ async def test_a_node_that_hangs_keeps_nobody_from_the_jobs_of_others(
     async with opened(cluster.url, "headrace") as bench:
         sources = [Stream("queue", name) for name in QUEUES]
         for source in sources:
-            await bench.backend.ensure(source, 15 * SECOND)
+            await bench.backend.declare_stream(source, 15 * SECOND)
         hung = cluster.owner_of(tag())
         source = next(each for each in sources if cluster.owner_of(tag(queue=each.name)) is not hung)
         waiting = asyncio.create_task(
@@ -496,7 +496,7 @@ async def test_queues_of_a_lost_node_keep_nobody_from_the_others(cluster: Cluste
     async with opened(cluster.url, "headrace") as bench:
         sources = [Stream("queue", name) for name in QUEUES]
         for source in sources:
-            await bench.backend.ensure(source, 15 * SECOND)
+            await bench.backend.declare_stream(source, 15 * SECOND)
         lost = cluster.owner_of("headrace:streams")
         owners = [cluster.owner_of(tag(queue=name)) for name in QUEUES]
         gone, source = sources[owners.index(lost)], sources[(owners.index(lost) + 1) % len(QUEUES)]
@@ -540,7 +540,7 @@ def since(workshop: Workshop, load: Load, moment: float) -> set[int]:
 async def claimed(bench: Bench, queue: str) -> Claim:
     """The only message of a new queue."""
     source = Stream("queue", queue)
-    await bench.backend.ensure(source, 15 * SECOND)
+    await bench.backend.declare_stream(source, 15 * SECOND)
     await bench.backend.append(Batch(source, "p", 1, [Message(new_id(), "greet", b"")]))
     (claim,) = await bench.backend.claim([source], consumer="worker", limit=1, suspects=1, wait=0)
     assert isinstance(claim, Claim)

@@ -116,7 +116,7 @@ async def test_a_settlement_whose_reply_was_lost_may_be_repeated(far: Bench, pro
         await far.backend.settle(settlements)
     assert caught.value.uncertain
     assert await far.backend.settle(settlements) == [Verdict.GONE, Verdict.LOST, Verdict.LOST]
-    statuses = [(await far.backend.look(STREAM, claim.id)).status for claim in (done, failed, dead)]
+    statuses = [(await far.backend.get(STREAM, claim.id)).status for claim in (done, failed, dead)]
     assert statuses == [JobStatus.SUCCEEDED, JobStatus.RETRYING, JobStatus.DEAD]
 
 
@@ -399,7 +399,7 @@ async def test_work_goes_on_after_everything_was_flushed(bench: Bench, redis_ser
     ids = await bench.add(20)
     claims = await bench.claim(wait=LONG)
     assert [claim.id for claim in claims] == ids
-    assert await bench.backend.look(STREAM, lost) is None
+    assert await bench.backend.get(STREAM, lost) is None
 
 
 async def test_the_id_of_a_message_whose_stream_was_deleted_is_free(
@@ -446,7 +446,7 @@ async def test_cut_connections_are_made_again(bench: Bench, redis_server: Server
     bench.backend.listen(heard.append)
     await bench.add()
     [claim] = await bench.claim()
-    ended = asyncio.create_task(bench.backend.ended(STREAM, claim.id, None))
+    ended = asyncio.create_task(bench.backend.wait_for_end(STREAM, claim.id, None))
     waiting = asyncio.create_task(bench.claim(wait=LONG))
     await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     for kind in ("normal", "pubsub"):
@@ -470,7 +470,7 @@ async def test_an_end_that_was_announced_to_nobody_is_noticed(
     far: Bench, proxy: Proxy, redis_server: Server
 ) -> None:
     [id] = await far.add()
-    ended = asyncio.create_task(far.backend.ended(STREAM, id, None))
+    ended = asyncio.create_task(far.backend.wait_for_end(STREAM, id, None))
     await wait_until(lambda: _is_watched(far, id), message="somebody waits")
     async with opened(redis_server.url, far.namespace) as near:
         proxy.cut()
@@ -696,7 +696,7 @@ async def test_large_bodies_are_moved_in_small_steps(bench: Bench, monkeypatch: 
     dead = Dead(claims[0].state, DeadReason.EXHAUSTED, Failure("Error", "no"))
     claims = await bench.claim()
     assert await bench.settle(dead, *claims) == [Verdict.KEPT] * 6
-    page = await bench.backend.dead(STREAM, only=DeadFilter())
+    page = await bench.backend.dead_letters(STREAM, only=DeadFilter())
     assert {letter.id for letter in page} == {message.id for message in large}
     ids = [message.id for message in large]
     assert await bench.backend.replay(STREAM, ids) == [ReplayAnswer.REPLAYED] * 6
@@ -761,11 +761,11 @@ async def test_nothing_of_a_job_is_left_without_a_time_to_live(bench: Bench) -> 
     ]
     await bench.backend.append(bench.batch(*messages, Message(new_id(), "greet", b"", delay_us=60 * SECOND)))
     done, kept, cancelled, dead, retried, told = await bench.claim()
-    waiting = asyncio.create_task(bench.backend.ended(STREAM, done.id, None))
-    await bench.backend.ended(STREAM, kept.id, 0.001)
+    waiting = asyncio.create_task(bench.backend.wait_for_end(STREAM, done.id, None))
+    await bench.backend.wait_for_end(STREAM, kept.id, 0.001)
     await bench.backend.cancel(STREAM, told.id, mark_us=SECOND)
     reports = [Report(claim, 0.5, "half") for claim in (done, kept, cancelled, dead, retried, told)]
-    await bench.backend.report(reports)
+    await bench.backend.report_progress(reports)
     await wait_until(lambda: _is_watched(bench, done.id), message="somebody waits")
     await bench.settle(DONE, done)
     await waiting
@@ -793,7 +793,7 @@ async def test_a_consumer_that_holds_something_stays(bench: Bench) -> None:
     await bench.add()
     [claim] = await bench.claim()
     await leave(bench.backend, "worker", STREAM)
-    assert (await bench.backend.look(STREAM, claim.id)).worker == "worker"
+    assert (await bench.backend.get(STREAM, claim.id)).worker == "worker"
 
 
 async def _is_watched(bench: Bench, id: str) -> bool:
@@ -830,7 +830,7 @@ async def _keys(bench: Bench) -> list[str]:
 async def test_two_workers_of_one_process_look_for_what_was_left_at_the_same_time(bench: Bench) -> None:
     sources = [Stream("queue", name) for name in ("a", "b", "c")]
     for source in sources:
-        await bench.backend.ensure(source, 15 * SECOND)
+        await bench.backend.declare_stream(source, 15 * SECOND)
         await bench.backend.append(Batch(source, "p", 1, [Message(new_id(), "greet", b"")]))
     await bench.backend.claim(sources, consumer="gone", limit=10, suspects=1, wait=0)
     await bench.age(60)

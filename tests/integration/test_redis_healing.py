@@ -33,7 +33,7 @@ async def bench(redis_server: Server) -> AsyncIterator[Bench]:
 async def test_a_lease_that_was_flushed_is_stored_again_by_the_next_beat(
     bench: Bench, redis_server: Server
 ) -> None:
-    await bench.backend.ensure(SOURCE, 300 * SECOND)
+    await bench.backend.declare_stream(SOURCE, 300 * SECOND)
     redis_server.command("FLUSHALL")
     await beat(bench.backend, WORKER)
     assert (await beat(bench.backend, WORKER)).leases == {STREAM: 300 * SECOND}

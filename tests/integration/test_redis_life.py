@@ -27,13 +27,13 @@ from tests.waiting import wait_until
 Verb = Callable[[Any], Awaitable[Any]]
 
 VERBS: dict[str, Verb] = {
-    "ensure": lambda backend: backend.ensure(SOURCE, SECOND),
+    "ensure": lambda backend: backend.declare_stream(SOURCE, SECOND),
     "append": lambda backend: backend.append(batch()),
     "claim": lambda backend: backend.claim([SOURCE], consumer="w", limit=1, suspects=1, wait=0),
     "reclaim": lambda backend: backend.reclaim([SOURCE], limit=1),
     "promote": lambda backend: backend.promote([SOURCE], limit=1),
-    "look": lambda backend: backend.look(STREAM, "id"),
-    "ended": lambda backend: backend.ended(STREAM, "id", 1),
+    "look": lambda backend: backend.get(STREAM, "id"),
+    "ended": lambda backend: backend.wait_for_end(STREAM, "id", 1),
     "counts": lambda backend: backend.counts(STREAM),
     "beat": lambda backend: beat(backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10)),
 }
@@ -145,7 +145,7 @@ async def _in_the_child(backend: Any, leases: Any, claims: Any, first: str) -> i
     backend.wake("w")
     await backend.close()
     await backend.open()
-    if await backend.look(STREAM, first) is None:
+    if await backend.get(STREAM, first) is None:
         return 3
     if await leases.renew(claims) != [Renewal.KEPT]:
         return 4

@@ -158,7 +158,7 @@ async def test_a_server_that_loads_its_data_is_waited_for(tmp_path: Path) -> Non
 
             async def is_loading() -> bool:
                 try:
-                    await bench.backend.look(STREAM, id)
+                    await bench.backend.get(STREAM, id)
                 except BackendUnavailable as error:
                     told = "is still loading its data" in str(error)
                     return told and error.transient and not error.uncertain
@@ -225,7 +225,7 @@ async def test_a_server_that_is_busy_with_a_script_is_waited_for(server: Server,
 
     async def is_busy() -> bool:
         try:
-            await bench.backend.look(STREAM, id)
+            await bench.backend.get(STREAM, id)
         except BackendUnavailable as error:
             errors.append(error)
         return bool(errors)
@@ -298,7 +298,7 @@ async def test_a_running_job_is_cancelled_and_waited_for_without_memory(server: 
     first, second = await bench.claim()
     server.command("CONFIG", "SET", "maxmemory", "1mb")
     assert await bench.backend.cancel(STREAM, first.id, mark_us=1) == "told"
-    waiting = asyncio.create_task(bench.backend.ended(STREAM, second.id, 10))
+    waiting = asyncio.create_task(bench.backend.wait_for_end(STREAM, second.id, 10))
     await wait_until(lambda: is_watched(bench, second.id))
     await bench.settle(DONE, second)
     assert (await waiting).id == second.id

@@ -74,17 +74,17 @@ async def everything(bench: Bench) -> None:
     leases = backend.lease_keeper()
     assert await leases.renew([done]) == [Renewal.KEPT]
     await leases.close()
-    ended = asyncio.create_task(backend.ended(STREAM, kept.id, LONG))
-    assert await backend.ended(STREAM, done.id, 0.001) is None
+    ended = asyncio.create_task(backend.wait_for_end(STREAM, kept.id, LONG))
+    assert await backend.wait_for_end(STREAM, done.id, 0.001) is None
     assert await bench.settle(DONE, done) == [Verdict.KEPT]
     assert await bench.settle(Done(Kept(b"42", HOUR)), kept) == [Verdict.KEPT]
     assert (await ended).result == b"42"
     assert await bench.settle(Retry(failed.state.failed(TrailEntry(1, "failed", "worker")), 1), failed)
     assert await bench.settle(Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no")), dead)
     assert await backend.cancel(STREAM, told.id, mark_us=HOUR) == "told"
-    assert [letter.id for letter in await backend.dead(STREAM, only=DeadFilter())] == [dead.id]
+    assert [letter.id for letter in await backend.dead_letters(STREAM, only=DeadFilter())] == [dead.id]
     assert await backend.replay(STREAM, [dead.id]) == ["replayed"]
-    assert (await backend.look(STREAM, dead.id)).status is JobStatus.QUEUED
+    assert (await backend.get(STREAM, dead.id)).status is JobStatus.QUEUED
     await backend._age_pending(60)
     assert (await backend.reclaim([SOURCE], limit=10)).recovered
     await beat(backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10))
@@ -94,7 +94,7 @@ async def everything(bench: Bench) -> None:
     await backend.pause(STREAM, paused=False)
     await backend.swap_schedules([establish(STREAM, "daily")])
     assert (await backend.counts(STREAM)).queued > 0
-    assert len(list(await backend.records(STREAM))) > 0
+    assert len(list(await backend.messages(STREAM))) > 0
     await backend.purge(STREAM, mark_us=HOUR, limit=100)
     await backend.prune(limit=100)
     await leave(backend, "worker", STREAM)
@@ -127,7 +127,7 @@ async def test_a_user_who_lacks_a_right_is_refused_with_its_name_and_the_remedy(
 async def start_working(backend: Store) -> None:
     """What a worker does first."""
     await backend.open()
-    await backend.ensure(SOURCE, HOUR)
+    await backend.declare_stream(SOURCE, HOUR)
 
 
 async def test_a_user_who_may_not_listen_is_refused(redis_server: Server, user: str) -> None:

@@ -49,7 +49,7 @@ class Events:
 
     async def join(self, *, ordered: bool = False) -> None:
         await self.backend.join(GROUP, BEGINNING, ordered=ordered)
-        await self.backend.ensure(GROUP, 15 * SECOND)
+        await self.backend.declare_stream(GROUP, 15 * SECOND)
 
     async def publish(self, number: int = 1, *, key: str = "", body: bytes = b"hello") -> list[str]:
         messages = [Message(new_id(), "placed", body, key=key) for _ in range(number)]
@@ -161,7 +161,7 @@ async def test_a_lost_reset_moves_the_group_once(far: Events, proxy: Proxy) -> N
 async def test_a_lost_issue_writes_what_is_due_once(far: Events, proxy: Proxy) -> None:
     await far.join()
     await far.backend.append(far.batch(Message("later", "placed", b"", delay_us=1)))
-    proxy.lose_reply(to=scripts.ISSUE.digest)
+    proxy.lose_reply(to=scripts.ISSUE_DUE_EVENTS.digest)
     with pytest.raises(BackendUnavailable):
         await far.backend.promote([TOPIC], limit=100)
     assert (await far.backend.promote([TOPIC], limit=100)).next_in_us is None
@@ -347,7 +347,7 @@ async def test_out_of_memory_lets_what_was_drawn_end(kind: str, tmp_path: Path) 
             [following] = await events.claim()  # but the key is handed on
             assert following.id == second
             assert not await events.backend.join(GROUP, NEW, ordered=True)
-            await events.backend.tend([GROUP], limit=100)
+            await events.backend.keep_topics([GROUP], limit=100)
             server.command("CONFIG", "SET", "maxmemory", "0")
             assert len(await events.finish()) == 3
 
@@ -389,7 +389,7 @@ async def test_nothing_but_what_stays_is_left(events: Events) -> None:
     while await events.backend.purge(GROUP, mark_us=SECOND, limit=100):
         pass
     await leave(events.backend, "worker", GROUP)
-    letters = await events.backend.dead(GROUP, only=DeadFilter())
+    letters = await events.backend.dead_letters(GROUP, only=DeadFilter())
     await events.backend.discard(GROUP, [letter.id for letter in letters])
     keys = await events.keys()
     times = [await events.bench.command("PTTL", key) for key in keys]

@@ -52,7 +52,7 @@ async def backend(watched: Watched) -> AsyncIterator[RedisStore]:
     backend = open_store(watched.url)
     assert isinstance(backend, RedisStore)
     await backend.open()
-    await backend.ensure(SOURCE, 15 * SECOND)
+    await backend.declare_stream(SOURCE, 15 * SECOND)
     yield backend
     await backend.close()
 

@@ -137,9 +137,9 @@ async def test_an_end_is_heard_of_also_by_who_listens_at_a_node_that_is_cut_off(
         assert listening._link.wire.address.port == cluster.port_of(old)
         [id] = await bench.add()
         [claim] = await bench.claim()
-        waiting = asyncio.create_task(bench.backend.ended(STREAM, id, 2 * SOON))
+        waiting = asyncio.create_task(bench.backend.wait_for_end(STREAM, id, 2 * SOON))
         await wait_until(lambda: listening._waiting)
-        await bench.backend.look(STREAM, id)  # by its answer the store knows who waits
+        await bench.backend.get(STREAM, id)  # by its answer the store knows who waits
         cluster.isolate(old)
         promoted_at = await promoted(cluster, old)
         assert await bench.again(lambda: bench.settle(DONE, claim)) == [Verdict.KEPT]

@@ -77,7 +77,7 @@ async def queued(backend: Store) -> set[str]:
     ids: set[str] = set()
     cursor: str | None = None
     while True:
-        page = await backend.records(STREAM, status=JobStatus.QUEUED, cursor=cursor)
+        page = await backend.messages(STREAM, status=JobStatus.QUEUED, cursor=cursor)
         ids |= {record.id for record in page}
         cursor = page.cursor
         if cursor is None:
@@ -88,7 +88,7 @@ async def opened(path: Path) -> SqliteStore:
     backend = open_store(f"sqlite:///{path}")
     assert isinstance(backend, SqliteStore)
     await backend.open()
-    await backend.ensure(SOURCE, LEASE_US)
+    await backend.declare_stream(SOURCE, LEASE_US)
     return backend
 
 
@@ -483,7 +483,7 @@ async def test_what_a_killed_process_acknowledged_is_there(path: Path, lines: in
     assert is_sound(path)
     backend = await opened(path)
     for sign, id in words:
-        record = await backend.look(STREAM, id.decode())
+        record = await backend.get(STREAM, id.decode())
         assert record is not None
         if sign == b"-":
             assert (record.status, record.result) == (JobStatus.SUCCEEDED, b"done")
@@ -635,7 +635,7 @@ async def _in_the_child(backend: SqliteStore, first: str) -> int:
     else:
         return 1
     await backend.open()
-    if await backend.look(STREAM, first) is None:
+    if await backend.get(STREAM, first) is None:
         return 2
     (answer,) = await backend.append(Batch(STREAM, "child", 1, [message()]))
     await backend.close()

@@ -75,7 +75,7 @@ def path(tmp_path: Path) -> Path:
 async def backend(disk: WatchedDisk, path: Path) -> AsyncIterator[Store]:
     backend = open_store(f"sqlite:///{path}")
     await backend.open()
-    await backend.ensure(SOURCE, 30 * SECOND)
+    await backend.declare_stream(SOURCE, 30 * SECOND)
     yield backend
     await backend.close()
 
@@ -150,7 +150,7 @@ async def test_a_commit_that_the_disk_did_not_confirm_may_be_repeated(
     assert caught.value.uncertain
     disk.failing = False
     assert await backend.append(lost) == [Answer(lost.messages[0].id)]
-    ids = [record.id for record in await backend.records(STREAM, limit=1000)]
+    ids = [record.id for record in await backend.messages(STREAM, limit=1000)]
     assert ids.count(lost.messages[0].id) == 1
 
 

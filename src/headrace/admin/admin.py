@@ -93,7 +93,7 @@ class Admin:
         status = None if state is None else _status(state)
         limit = positive_number("limit", limit)
         page = await self._home.ask(
-            lambda store: store.records(stream, status=status, task=task, cursor=cursor, limit=limit)
+            lambda store: store.messages(stream, status=status, task=task, cursor=cursor, limit=limit)
         )
         jobs = map(job_info, page)
         return Page(tuple(jobs if status else sorted(jobs, key=newest_first)), page.cursor)
@@ -292,7 +292,7 @@ class Admin:
         for stream in queues:
             wanted = [Wanted(key=stored) for stored in (GIVEN_KEY + key, key)]
             for id in await self._backend.holders(stream, wanted):
-                found = await self._backend.look(stream, id) if id else None
+                found = await self._backend.get(stream, id) if id else None
                 if found is not None:
                     return found
         return None
@@ -334,7 +334,7 @@ class Admin:
         steps, stream, id = RepeatableSteps(), record.stream, record.id
         answer = await steps.take(lambda: self._backend.cancel(stream, id, mark_us=self._mark_us))
         if answer is CancelAnswer.GONE and steps.doubt and not record.status.over:
-            now = await steps.take(lambda: self._backend.look(stream, id))
+            now = await steps.take(lambda: self._backend.get(stream, id))
             return now is not None and now.status is JobStatus.CANCELLED
         return answer is not CancelAnswer.GONE
 
@@ -349,7 +349,7 @@ class Admin:
             [answer] = await steps.take(lambda: self._backend.replay(stream, [id]))
             gone = answer is ReplayAnswer.GONE
             return answer is ReplayAnswer.REPLAYED or (gone and steps.doubt is not None)
-        hastened = await steps.take(lambda: self._backend.hasten(stream, id))
+        hastened = await steps.take(lambda: self._backend.run_now(stream, id))
         was_waiting = record.status in (JobStatus.SCHEDULED, JobStatus.RETRYING)
         return hastened or (was_waiting and steps.doubt is not None)
 

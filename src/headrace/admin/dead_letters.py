@@ -51,7 +51,7 @@ class DeadLetters:
                 continue
             at = inner if stream == begin else None
             while len(found) < limit:
-                asked = self._backend.dead(stream, only=only, cursor=at, limit=limit - len(found))
+                asked = self._backend.dead_letters(stream, only=only, cursor=at, limit=limit - len(found))
                 page = await (attempt(asked) if len(streams) > 1 else asked)
                 if isinstance(page, RequestRefused):
                     break  # the records of this stream are damaged
@@ -94,7 +94,7 @@ class DeadLetters:
     async def _matching(self, stream: Stream, only: DeadFilter) -> AsyncIterator[str]:
         cursor: str | None = None
         while True:
-            listing = partial(self._backend.dead, stream, only=only, cursor=cursor, limit=STEP)
+            listing = partial(self._backend.dead_letters, stream, only=only, cursor=cursor, limit=STEP)
             page = await with_retries(listing)
             for letter in page:
                 yield letter.id

@@ -98,7 +98,7 @@ class Doctor:
         return [ok("tasks", "this app knows the tasks of the waiting jobs that were compared")]
 
     async def _unknown(self, stream: Stream) -> set[str]:
-        page = await self._backend.records(stream, status=JobStatus.QUEUED, limit=SAMPLE)
+        page = await self._backend.messages(stream, status=JobStatus.QUEUED, limit=SAMPLE)
         return {record.task for record in page if record.task not in self._registry}
 
 

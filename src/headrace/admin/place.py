@@ -118,5 +118,5 @@ def undamaged(answers: Iterable[T | RequestRefused]) -> list[T]:
 
 
 async def _look(backend: StreamRouter, streams: Sequence[Stream], id: str) -> list[Record]:
-    answers = await asyncio.gather(*(attempt(backend.look(stream, id)) for stream in streams))
+    answers = await asyncio.gather(*(attempt(backend.get(stream, id)) for stream in streams))
     return [record for record in undamaged(answers) if record is not None]

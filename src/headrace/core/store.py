@@ -43,26 +43,27 @@ only) or answers `duplicate`. A message that expires gives up its key, whatever 
 as expired, or in the step of the append, firing or replay that finds the owner expired.
 
 **Expiry.** A message expires when no handler has begun with it at its time. While it still waits then, it is
-seen as `expired` by `look`, by `ended` and in a listing of all; no listing of one status has it. It is over:
-it is not cancelled any more, and a purge leaves a mark that says expired. The worker that claims it next, or
-the step that takes its unique key, ends it for good.
+seen as `expired` by `get`, by `wait_for_end` and in a listing of all; no listing of one status has it. It is
+over: it is not cancelled any more, and a purge leaves a mark that says expired. The worker that claims it
+next, or the step that takes its unique key, ends it for good.
 
 **Cancellation** of a running message is a request. It is announced as an order, answered to every renewal,
 and holds for good: retry, snooze, release and recovery of such a message end it as cancelled.
 
-**Waiters.** `ended` registers the caller, and the step that ends a message wakes those registered. Nobody
-polls, and a message that nobody waits for costs nothing.
+**Waiters.** `wait_for_end` registers the caller, and the step that ends a message wakes those registered.
+Nobody polls, and a message that nobody waits for costs nothing.
 
 **Errors.** A store that cannot be reached or cannot write raises `BackendUnavailable`, with `uncertain` when
 the request may have been carried out, be it in part, and with `transient` when it may well pass by itself. No
 error of a client library leaves a backend, and nothing is lost by one: the caller may repeat the verb. Those
 who look, wait and steer do (`engine/app_loop/retrying.py`), so a store does not, and tells soon.
 
-**Schedules** (`core/schedules/schedule_record.py`) belong to a stream and have a name. A store keeps one record of each, and
-replaces it by compare-and-set. The same step appends the messages of a schedule that is fired.
+**Schedules** (`core/schedules/schedule_record.py`) belong to a stream and have a name. A store keeps one
+record of each, and replaces it by compare-and-set. The same step appends the messages of a schedule that is
+fired.
 
-**Parts** (`core/rules/layout.py`) are a capability: `PartitionedStore`. A store knows streams by name. It does not
-know which streams are parts of another. The router above it (`engine/streams`) does.
+**Parts** (`core/rules/layout.py`) are a capability: `PartitionedStore`. A store knows streams by name. It
+does not know which streams are parts of another. The router above it (`engine/streams`) does.
 
 **Where the later verbs go.** Outbox: `Done` carries messages for other streams, written in the step that
 settles; `relay(limit)` appends them with derived ids, so that a repeat changes nothing.
@@ -223,7 +224,7 @@ class Inspector(ABC):
         """How many messages are in each state; the cost does not grow with their number."""
 
     @abstractmethod
-    async def records(
+    async def messages(
         self,
         stream: Stream,
         *,
@@ -267,7 +268,7 @@ class Inspector(ABC):
         minute; whoever waits for one of them is told of its end all the same."""
 
     @abstractmethod
-    async def dead(
+    async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
     ) -> Page[DeadLetter]:
         """Dead letters, the latest first, with the reason, error, traceback and bytes."""
@@ -283,7 +284,7 @@ class Inspector(ABC):
         """Forget dead letters for good; answers how many there were."""
 
     @abstractmethod
-    async def hasten(self, stream: Stream, id: str) -> bool:
+    async def run_now(self, stream: Stream, id: str) -> bool:
         """Queue a scheduled or retrying message now, with its counts as they are; False: it is neither."""
 
     @abstractmethod
@@ -306,7 +307,7 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         """The store in a few words for a person, without a password."""
 
     @abstractmethod
-    def twin(self) -> Store:
+    def for_other_loop(self) -> Store:
         """The same store for another event loop, not opened yet: `open` and `close` of one do not concern the
         other. What was declared of streams holds for both."""
 
@@ -322,7 +323,7 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         """
 
     @abstractmethod
-    async def ensure(self, source: Stream, lease_us: int) -> int | None:
+    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
         """Make the source claimable and store its lease, which belongs to the stream and holds for all.
 
         Answers the lease that stood there before when it was another; the change is then announced as an
@@ -404,7 +405,7 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         """
 
     @abstractmethod
-    async def report(self, reports: Sequence[Report]) -> None:
+    async def report_progress(self, reports: Sequence[Report]) -> None:
         """Keep how far running messages have come, with the time, until they end or are handed out again; the
         last report of a message counts. Fenced: one whose claim is no longer held changes nothing. It need
         not survive the store, and nobody is told. The log in it goes into the state when the lease runs out.
@@ -429,10 +430,10 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         from these streams for one lease from now, by any process, so that the living renew first. The same
         holds after a restart of the store, and when its clock was set.
 
-        Each counts one crash more and is queued again with a `TrailEntry` in its trail: as returned work after
-        its first crash, which any worker with room takes at once, later as a suspect. At `CRASH_LIMIT` it
-        goes to the dead letters instead, without running. The scan keeps its place from call to call, so that
-        none is starved.
+        Each counts one crash more and is queued again with a `TrailEntry` in its trail: as returned work
+        after its first crash, which any worker with room takes at once, later as a suspect. At `CRASH_LIMIT`
+        it goes to the dead letters instead, without running. The scan keeps its place from call to call, so
+        that none is starved.
         """
 
     @abstractmethod
@@ -458,15 +459,15 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
     @abstractmethod
     def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
         """Have `hear` called, on the event loop, for every order announced from now on by any process; the
-        answer ends it. An announcement may be missed when the store is away: then `MissedNotice` is heard once
-        it is back, and `heartbeat` and `LeaseKeeper` say how things stand."""
+        answer ends it. An announcement may be missed when the store is away: then `MissedNotice` is heard
+        once it is back, and `heartbeat` and `LeaseKeeper` say how things stand."""
 
     @abstractmethod
-    async def look(self, stream: Stream, id: str) -> Record | None:
+    async def get(self, stream: Stream, id: str) -> Record | None:
         """All that is known of a message; None: nothing."""
 
     @abstractmethod
-    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+    async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         """Wait until a message is over and answer its record, with status `unknown` when nothing of it is
         (or was) kept; None after `timeout` seconds. Woken by the step that ends it, in any process."""
 
@@ -493,5 +494,5 @@ class PartitionedStore(Store):
 
         When `new` is sealed, nothing is appended to this stream from that step on: `append` raises `Moved`,
         except for a batch whose number was taken before, which is answered as before. In a sealed topic
-        `arrange` and `join` raise `Moved`, too. `tick` and `replay` go on.
+        `declare_topic` and `join` raise `Moved`, too. `tick` and `replay` go on.
         """

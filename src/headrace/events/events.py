@@ -208,7 +208,8 @@ class Events:
         if topic.name not in self._app_loop.declared_topics:
             left = since + RETRY_TIME - time.monotonic()
             await with_retries(
-                lambda: self._app_loop.backend.arrange(stream, topic.options.rules), within=max(0.0, left)
+                lambda: self._app_loop.backend.declare_topic(stream, topic.options.rules),
+                within=max(0.0, left),
             )
             self._app_loop.declared_topics.add(topic.name)
         answers = await self._app_loop.producer.append(stream, messages, None, since)

@@ -77,9 +77,9 @@ class JobLookup:
     async def _find(self, id: str, queue: str | None) -> Record | None:
         backend = self._app_loop.backend
         if queue is not None:
-            return await backend.look(queue_stream(queue), id)
+            return await backend.get(queue_stream(queue), id)
         streams = [stream for stream in await backend.streams() if stream.kind == "queue"]
-        records = await asyncio.gather(*(backend.look(stream, id) for stream in streams))
+        records = await asyncio.gather(*(backend.get(stream, id) for stream in streams))
         return next((record for record in records if record is not None), None)
 
     async def _ended(self, id: str, queue: str | None, until: float | None) -> Record | None:
@@ -89,7 +89,7 @@ class JobLookup:
                 return Record(queue_stream("default"), id, JobStatus.UNKNOWN)
             queue = record.stream.name
         left = None if until is None else max(0.0, until - time.monotonic())
-        return await self._app_loop.backend.ended(queue_stream(queue), id, left)
+        return await self._app_loop.backend.wait_for_end(queue_stream(queue), id, left)
 
     async def _cancel(self, id: str, queue: str | None) -> bool:
         if queue is None:

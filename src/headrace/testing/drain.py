@@ -133,7 +133,7 @@ class Drain:
         running = [
             f"{record.task} ({record.id})"
             for stream in streams
-            for record in at_once(self._store.records(stream, status=JobStatus.RUNNING))
+            for record in at_once(self._store.messages(stream, status=JobStatus.RUNNING))
         ]
         queued = sum(counts.queued for counts in self._counts(streams))
         return f"{queued} are queued, running are: {', '.join(running) or 'none'}"

@@ -79,7 +79,7 @@ class Inline:
         queues = sorted({stream.name for stream, _ in jobs})
         async with working(self._kit.app, queues=queues, concurrency=1):
             for stream, id in jobs:
-                await self._store.hasten(stream, id)  # a delay is no reason to wait
+                await self._store.run_now(stream, id)  # a delay is no reason to wait
                 await self._until_over(stream, id)
 
     async def _until_over(self, stream: Stream, id: str) -> None:
@@ -90,7 +90,7 @@ class Inline:
                 case JobStatus.QUEUED | JobStatus.RUNNING:
                     await self._store.something_settled(LOOK)
                 case JobStatus.RETRYING:
-                    await self._store.hasten(stream, id)
+                    await self._store.run_now(stream, id)
                 case _:
                     return  # over, or it asked itself to be run again later
 

@@ -60,7 +60,7 @@ class KitStore(MemoryStore):
         for message, answer in zip(batch.messages, answers, strict=True):
             if answer.verdict == "accepted":
                 self._succeeded.discard((batch.stream, message.id))
-                record = await self.look(batch.stream, message.id)
+                record = await self.get(batch.stream, message.id)
                 self.appended.append(Appended(batch.stream, message, record.due_us if record else 0))
         return answers
 
@@ -99,10 +99,10 @@ class KitStore(MemoryStore):
 
     async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
         fired = [(swap, message) for swap in swaps for message in swap.messages]
-        fresh = [each for each in fired if await self.look(each[0].stream, each[1].id) is None]
+        fresh = [each for each in fired if await self.get(each[0].stream, each[1].id) is None]
         answers = await super().swap_schedules(swaps)
         for swap, message in fresh:  # of one that was refused, nothing is found
-            record = await self.look(swap.stream, message.id)
+            record = await self.get(swap.stream, message.id)
             if record is not None:
                 self.appended.append(Appended(swap.stream, message, record.due_us))
         return answers
@@ -127,7 +127,7 @@ class KitStore(MemoryStore):
 
     def record(self, stream: Stream, id: str) -> Record:
         """What is known of a message, also of a success of which nothing was to be kept."""
-        found = at_once(self.look(stream, id))
+        found = at_once(self.get(stream, id))
         if found is not None:
             return found
         succeeded = (stream, id) in self._succeeded

@@ -37,7 +37,7 @@ async def counts(app: App, group: str, topic: str = "orders") -> Counts:
 
 
 async def dead(app: App, group: str, topic: str = "orders") -> list[DeadLetter]:
-    page = await app._home.call(app._home.backend.dead, group_stream(topic, group), only=DeadFilter())
+    page = await app._home.call(app._home.backend.dead_letters, group_stream(topic, group), only=DeadFilter())
     return list(page)
 
 

@@ -31,13 +31,13 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 def written(app: App, monkeypatch: pytest.MonkeyPatch) -> list[list[Report]]:
     """What reaches the store, batch by batch; an empty batch is an idle round."""
     backend, batches = app._home.backend, list[list[Report]]()
-    report = backend.report
+    report = backend.report_progress
 
     async def counted(reports: Sequence[Report]) -> None:
         batches.append(list(reports))
         await report(reports)
 
-    monkeypatch.setattr(backend, "report", counted)
+    monkeypatch.setattr(backend, "report_progress", counted)
     return batches
 
 
@@ -144,14 +144,14 @@ async def test_a_store_that_was_away_gets_it_later(
     app: App, heard: list[Signal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = app._home.backend
-    report, away = backend.report, [True]
+    report, away = backend.report_progress, [True]
 
     async def flaky(reports: Sequence[Report]) -> None:
         if away[0]:
             raise BackendUnavailable("away")
         await report(reports)
 
-    monkeypatch.setattr(backend, "report", flaky)
+    monkeypatch.setattr(backend, "report_progress", flaky)
 
     @app.task(name="say")
     async def say() -> None:

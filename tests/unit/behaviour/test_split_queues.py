@@ -166,7 +166,7 @@ async def test_jobs_are_found_steered_and_ended_wherever_they_are(url: str) -> N
         assert all(info.queue == "default" for info in page)
         backend = app._home.backend
         for job in jobs[1:9]:
-            assert await backend.hasten(Stream("queue", "default"), job.id)
+            assert await backend.run_now(Stream("queue", "default"), job.id)
         async with app.worker():
             assert [await job.result(timeout=10) for job in jobs[1:9]] == [2, 3, 4, 5, 2, 3, 4, 5]
 

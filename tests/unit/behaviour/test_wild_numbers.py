@@ -170,7 +170,7 @@ async def test_progress_is_a_fraction_whatever_is_stored(app: App, stored: float
     async with app.worker() as worker:
         await begun.wait()
         [claim] = worker._parts.held.running
-        await app._home.backend.report([Report(claim, stored)])
+        await app._home.backend.report_progress([Report(claim, stored)])
         progress = (await job.info()).progress
         go_on.set()
     assert progress is not None

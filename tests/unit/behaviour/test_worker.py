@@ -510,7 +510,7 @@ async def test_jobs_that_crashed_twice_are_run_one_at_a_time(app: App, clock: Mo
 async def crash(app: App, clock: MovableClock, count: int) -> None:
     """Have a worker take so many jobs and die."""
     backend, sources = app._home.backend, [Stream("queue", "default")]
-    await backend.ensure(sources[0], microseconds(LONG))
+    await backend.declare_stream(sources[0], microseconds(LONG))
     await backend.claim(sources, consumer="a worker that dies", limit=count, suspects=0, wait=0)
     clock.advance(LONG + 1)
     await backend.reclaim(sources, limit=count)

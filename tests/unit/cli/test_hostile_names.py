@@ -53,7 +53,7 @@ async def tamper(url: str, place: str) -> None:
         dead = Dead(state, DeadReason.INVALID, Failure(EVIL, EVIL, EVIL))
         await store.settle([Settlement(claim, dead)])
         await store.append(Batch(queue, "p", 2, [Message(JOB, EVIL, body, delay_us=10**9)]))
-        await store.arrange(topic, TopicRules())
+        await store.declare_topic(topic, TopicRules())
         await store.join(group_stream(place, place), BEGINNING)
         await store.append(Batch(topic, "p", 1, [Message(new_id(), EVIL, body, key=EVIL)]))
         schedule = Schedule(EVIL, place, Timing(every_us=10**9), Template(EVIL, b"\x91\x90"))

@@ -192,7 +192,7 @@ async def test_secrets_are_not_overwritten_by_editing(shop: Shop, visitor: Visit
     assert "textarea" not in page.text
     said = await visitor.act("edit", id=job.id, queue="default", args='["ada", "***"]', kwargs="{}")
     assert "secrets" in said
-    contents = await shop.app._home.backend.look(Stream("queue", "default"), job.id)
+    contents = await shop.app._home.backend.get(Stream("queue", "default"), job.id)
     assert contents is not None
     assert b"hunter2" in (contents.body or b"")
 

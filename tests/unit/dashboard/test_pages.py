@@ -94,7 +94,7 @@ async def test_the_overview_and_the_doctor_warn_by_the_same_bounds(shop: Shop, v
 
 async def test_plots_show_the_last_hour(shop: Shop, visitor: Visitor) -> None:
     await shop.add.enqueue(1)
-    await shop.app._home.backend.tally([TrafficCount(Stream("queue", "default"), done=90, failed=10)])
+    await shop.app._home.backend.count_traffic([TrafficCount(Stream("queue", "default"), done=90, failed=10)])
     page = await visitor.get("/")
     labels = [attributes.get("aria-label") or "" for tag, attributes in tags_of(page.text) if tag == "svg"]
     assert "default, the last 60 minutes: 90 done, 10 failed, at most 100 in a minute" in labels

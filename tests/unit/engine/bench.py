@@ -112,7 +112,7 @@ class Bench:
 
     async def open(self) -> None:
         await self.backend.open()
-        await self.backend.ensure(SOURCE, microseconds(LEASE))
+        await self.backend.declare_stream(SOURCE, microseconds(LEASE))
 
     async def append(self, task: str = "task", count: int = 1, *, delay: float = 0) -> list[str]:
         self._number += 1

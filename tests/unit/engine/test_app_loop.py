@@ -30,7 +30,7 @@ class Watched:
         self.troubles: list[Exception] = []
         monkeypatch.setattr(self.backend, "open", self._open)
         monkeypatch.setattr(self.backend, "close", self._close)
-        monkeypatch.setattr(self.backend, "twin", self._twin)
+        monkeypatch.setattr(self.backend, "for_other_loop", self._twin)
 
     async def _open(self) -> None:
         await asyncio.sleep(0)

@@ -229,7 +229,7 @@ async def test_a_worker_announces_itself_and_hears_what_is_paused(bench: Bench, 
     bench.in_flight.take(buffered := await bench.claims())
     desk.slots.put(buffered)
     await bench.backend.pause(SOURCE, paused=True)
-    await bench.backend.ensure(SOURCE, microseconds(LEASE / 2))
+    await bench.backend.declare_stream(SOURCE, microseconds(LEASE / 2))
     pause = await desk.heartbeat._beat()
     assert pause is not None
     assert pause < 3

@@ -57,7 +57,7 @@ async def begun(bench: Bench, *declared: Schedule) -> ScheduleRunner:
 
 
 async def jobs(bench: Bench) -> list[Record]:
-    return list(await bench.backend.records(STREAM, limit=2000))
+    return list(await bench.backend.messages(STREAM, limit=2000))
 
 
 async def record(bench: Bench) -> ScheduleRecord:

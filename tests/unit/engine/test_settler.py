@@ -161,7 +161,7 @@ async def test_one_that_cannot_be_written_is_given_up_and_the_others_are_written
     assert list(verdicts) == claims
     assert verdicts.pop(claims[2]) is Verdict.LOST
     assert set(verdicts.values()) == {Verdict.KEPT}
-    record = await desk.backend.look(SOURCE, claims[2].id)
+    record = await desk.backend.get(SOURCE, claims[2].id)
     assert record is not None
     assert record.status is JobStatus.RUNNING
     (error,) = [signal for signal in desk.heard if isinstance(signal, signals.BackendError)]

@@ -102,7 +102,7 @@ def test_a_waiter_in_another_thread_is_woken() -> None:
     backend = open_store(url)
     run(backend.append(batch(Message("job", "greet", b""))))
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(run, open_store(url).ended(STREAM, "job", 50))
+        waiting = threads.submit(run, open_store(url).wait_for_end(STREAM, "job", 50))
         run(_settle_one(backend))
         record = waiting.result(10)
     assert record is not None

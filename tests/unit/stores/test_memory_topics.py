@@ -40,7 +40,7 @@ async def publish(backend: MemoryStore, number: int, *ids: str, key: str = "") -
 
 
 async def test_a_trimmed_event_is_forgotten(backend: MemoryStore, store: SharedState) -> None:
-    await backend.arrange(TOPIC, TopicRules(max_length=1))
+    await backend.declare_topic(TOPIC, TopicRules(max_length=1))
     await publish(backend, 1, "a", "b", "c")
     log = store.topic(TOPIC).log
     assert len(log) == len(log._events) == len(log._numbers) == 1
@@ -68,7 +68,7 @@ async def test_whoever_asks_for_a_removed_group_brings_nothing_back(
     await backend.claim([BILLING], consumer="worker", limit=1, suspects=1, wait=0.01)
     await backend.reclaim([BILLING], limit=1)
     await backend.counts(BILLING)
-    await backend.tend([BILLING], limit=1)
+    await backend.keep_topics([BILLING], limit=1)
     assert BILLING not in store.shelves
     assert store.topic(TOPIC).bells == set()
 

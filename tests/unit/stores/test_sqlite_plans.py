@@ -169,8 +169,8 @@ def trim(file: SqliteFile) -> None:
     """As many as one step may, of what is older than a day."""
 
     def run(transaction: Transaction) -> None:
-        log.arrange(transaction, TOPIC, TopicRules(retention_us=SECOND, strict=False))
-        assert retention.tend(transaction, [GROUP], 100, {}).trimmed == 100
+        log.declare_topic(transaction, TOPIC, TopicRules(retention_us=SECOND, strict=False))
+        assert retention.keep_topics(transaction, [GROUP], 100, {}).trimmed == 100
 
     file.clock.advance(7200)
     file.transact(run)

@@ -216,7 +216,7 @@ def test_counts_agree_with_the_rows_whatever_was_done(file: SqliteFile, seed: in
         id = chance.choice([*ids, "unknown"])
         verbs: list[Callable[[Transaction], object]] = [
             lambda transaction: steering.cancel(transaction, STREAM, id, 5 * SECOND),
-            lambda transaction: steering.hasten(transaction, STREAM, id),
+            lambda transaction: steering.run_now(transaction, STREAM, id),
             lambda transaction: steering.replay(transaction, STREAM, [id, id]),
             lambda transaction: steering.discard(transaction, STREAM, [id, id]),
             lambda transaction: steering.purge(transaction, STREAM, 5 * SECOND, 1),

@@ -42,7 +42,7 @@ def few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 async def opened(path: Path) -> Store:
     backend = open_store(f"sqlite:///{path}")
     await backend.open()
-    await backend.ensure(SOURCE, 30 * SECOND)
+    await backend.declare_stream(SOURCE, 30 * SECOND)
     return backend
 
 
@@ -87,7 +87,7 @@ async def test_who_waits_for_a_message_is_woken_by_the_commit_of_another(ours: S
 @pytest.mark.usefixtures("few_looks")
 async def test_who_waits_for_an_end_is_woken_by_the_commit_of_another(ours: Store, theirs: Store) -> None:
     [answer] = await theirs.append(batch())
-    waiting = asyncio.create_task(ours.ended(STREAM, answer.id, EVER))
+    waiting = asyncio.create_task(ours.wait_for_end(STREAM, answer.id, EVER))
     await until_it_waits(ours)
     await theirs.cancel(STREAM, answer.id, mark_us=SECOND)
     record = await asyncio.wait_for(waiting, SOON)

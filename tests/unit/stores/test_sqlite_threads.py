@@ -47,7 +47,7 @@ async def backend(url: str) -> AsyncIterator[SqliteStore]:
     backend = open_store(url)
     assert isinstance(backend, SqliteStore)
     await backend.open()
-    await backend.ensure(SOURCE, LEASE_US)
+    await backend.declare_stream(SOURCE, LEASE_US)
     yield backend
     await backend.close()
 
@@ -96,8 +96,8 @@ async def test_a_step_that_fails_does_not_spoil_those_beside_it(backend: SqliteS
         return_exceptions=True,
     )
     assert isinstance(results[1], ValueError)
-    assert await backend.look(STREAM, "before")
-    assert await backend.look(STREAM, "after")
+    assert await backend.get(STREAM, "before")
+    assert await backend.get(STREAM, "after")
 
 
 async def test_no_error_of_the_library_leaves_the_backend(backend: SqliteStore) -> None:
@@ -153,8 +153,8 @@ async def test_a_verb_that_finds_nothing_to_do_does_not_lock_the_file(
         assert (await backend.promote([SOURCE], limit=9)).count == 0
         assert (await backend.reclaim([SOURCE], limit=9)).recovered == ()
         assert await backend.prune(limit=9) == 0
-        assert await backend.ensure(SOURCE, LEASE_US) is None
-        assert await backend.look(STREAM, "nobody") is None
+        assert await backend.declare_stream(SOURCE, LEASE_US) is None
+        assert await backend.get(STREAM, "nobody") is None
         assert (await backend.counts(STREAM)).queued == 0
     writer.undo()
     writer.close()
@@ -173,7 +173,7 @@ async def test_closing_leaves_no_thread_and_no_connection(url: str, tmp_path: Pa
     await backend.open()
     assert len(set(threading.enumerate()) - before) == 2
     await backend.append(batch("job"))
-    await backend.look(STREAM, "job")
+    await backend.get(STREAM, "job")
     await backend.close()
     assert set(threading.enumerate()) == before
     assert open_files(tmp_path / "jobs.db") == []
@@ -189,7 +189,7 @@ async def test_what_was_submitted_before_closing_is_written(url: str) -> None:
     await backend.close()
     assert [answer.id for answer in await append] == ["last"]
     await backend.open()
-    assert await backend.look(STREAM, "last")
+    assert await backend.get(STREAM, "last")
     await backend.close()
 
 
@@ -262,7 +262,7 @@ async def test_a_closed_backend_says_that_it_is_not_open(url: str) -> None:
 
 async def test_whoever_waits_for_an_end_is_told_when_the_backend_closes(backend: SqliteStore) -> None:
     await backend.append(batch("job"))
-    waiting = asyncio.ensure_future(backend.ended(STREAM, "job", None))
+    waiting = asyncio.ensure_future(backend.wait_for_end(STREAM, "job", None))
     await asyncio.sleep(0)
     await backend.close()
     with pytest.raises(BackendUnavailable):

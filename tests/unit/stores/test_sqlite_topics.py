@@ -251,7 +251,7 @@ def test_keys_and_counts_agree_with_the_rows_whatever_was_done(shop: Shop, seed:
         starts = [NEW, BEGINNING, *[Start("event", event=id)] * (id in ids)]
         verbs: list[Callable[[Transaction], object]] = [
             lambda transaction: steering.cancel(transaction, GROUP, id, 5 * SECOND),
-            lambda transaction: steering.hasten(transaction, GROUP, id),
+            lambda transaction: steering.run_now(transaction, GROUP, id),
             lambda transaction: steering.replay(transaction, GROUP, [id, other]),
             lambda transaction: steering.replay(transaction, GROUP, ids),
             lambda transaction: steering.discard(transaction, GROUP, [id]),
@@ -290,14 +290,14 @@ def test_a_group_removed_in_the_transaction_that_filled_it_counts_nothing(shop: 
 def test_an_append_trims_a_little_and_a_tend_the_rest(shop: Shop) -> None:
     shop.publish(*[event(f"e{number}") for number in range(1000)])
     rules = TopicRules(max_length=10)
-    shop.file.transact(lambda transaction: log.arrange(transaction, TOPIC, rules))
+    shop.file.transact(lambda transaction: log.declare_topic(transaction, TOPIC, rules))
     shop.publish(event("new"))
     (record,) = topic_records.list_topics(shop.file.connection, NAMESPACE, None, 0)
     assert (record.first, record.last) == (102, 1001)
     shop.join(NEW)
-    tended = shop.file.transact(lambda transaction: retention.tend(transaction, [GROUP], 500, {}))
+    tended = shop.file.transact(lambda transaction: retention.keep_topics(transaction, [GROUP], 500, {}))
     assert (tended.trimmed, tended.more) == (500, True)
-    tended = shop.file.transact(lambda transaction: retention.tend(transaction, [GROUP], 500, {}))
+    tended = shop.file.transact(lambda transaction: retention.keep_topics(transaction, [GROUP], 500, {}))
     assert (tended.trimmed, tended.more) == (390, False)
     assert shop.numbers("SELECT count(*) FROM headrace_events") == 10
 
@@ -306,8 +306,8 @@ def test_a_position_that_was_trimmed_away_does_not_keep_a_claim_writing(shop: Sh
     shop.join()
     shop.publish(*[event(f"e{number}") for number in range(3)])
     rules = TopicRules(max_length=0, strict=False)
-    shop.file.transact(lambda transaction: log.arrange(transaction, TOPIC, rules))
-    shop.file.transact(lambda transaction: retention.tend(transaction, [GROUP], 500, {}))
+    shop.file.transact(lambda transaction: log.declare_topic(transaction, TOPIC, rules))
+    shop.file.transact(lambda transaction: retention.keep_topics(transaction, [GROUP], 500, {}))
     assert shop.claim() == []
     assert shop.numbers("SELECT last - position FROM headrace_groups CROSS JOIN headrace_topics") == 0
 

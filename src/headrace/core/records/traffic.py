@@ -42,7 +42,7 @@ class Counting(ABC):
     """Two verbs."""
 
     @abstractmethod
-    async def tally(self, tallies: Sequence[TrafficCount]) -> None:
+    async def count_traffic(self, tallies: Sequence[TrafficCount]) -> None:
         """Add to the counts of the current minute, on the store's clock. A repeat counts twice, so whoever
         does not hear an answer lets it be."""
 

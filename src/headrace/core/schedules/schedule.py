@@ -1,7 +1,8 @@
 """Schedules: what is to happen at which moments, and the pure computation of these moments.
 
 A moment is named by its microsecond. Whoever computes the moments after another gets the same ones, so that
-any number of workers may try to fire each of them and the store lets one succeed (see `core/schedules/schedule_record.py`).
+any number of workers may try to fire each of them and the store lets one succeed (see
+`core/schedules/schedule_record.py`).
 
 Local time as in Debian's cron. An expression whose minute and hour both name times is a fixed-time job: it
 runs exactly once for each time it names; a time that the clocks skip is run at the first instant after the

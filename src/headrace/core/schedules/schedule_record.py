@@ -4,8 +4,9 @@
 records, and `swap_schedules` replaces one when it is still the expected one. What a change means is written
 here, once for all stores: `establish`, `add`, `pause`, `resume`, `remove`, `advance`.
 
-**No leader.** Every worker computes which moments are due (`core/schedules/schedule.py`) and tries to swap. The store
-lets one worker succeed. The same step appends the messages of the moments. So each moment is fired once.
+**No leader.** Every worker computes which moments are due (`core/schedules/schedule.py`) and tries to swap.
+The store lets one worker succeed. The same step appends the messages of the moments. So each moment is fired
+once.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ class ScheduleRecord(msgspec.Struct, frozen=True):
 
     `last_us` is the moment up to which everything is dealt with: the last that was fired or skipped, or when
     the schedule was first seen or resumed. `fired_us` is the last that was fired; 0: none yet. `definition`
-    is None for a schedule that the code declares, else the whole of it, as `core/schedules/schedule.py` encodes it; it
-    is never empty. `timing` says by which timetable a declared one is fired; empty: no worker has said yet.
+    is None for a schedule that the code declares, else the whole of it, as `core/schedules/schedule.py`
+    encodes it; it is never empty. `timing` says by which timetable a declared one is fired; empty: no worker
+    has said yet.
     """
 
     stream: Stream

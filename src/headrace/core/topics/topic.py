@@ -30,20 +30,21 @@ What was passed over so is part of the lag, and is held in the log like what is 
 up.
 
 A group is ordered while a live member asks for it: one that joined with `ordered=True` and was seen, by
-`join` or `tend`, within `ORDER_HELD_FOR`. A member that joins without order changes nothing until then; after
-that its next `join` or `tend` ends the order. What holds counts for what is drawn from then on. A group of
-which members of both kinds live is **disputed**, and `tend` says so to both. Without members it stays as it
-is. A store knows what a process wants by its last `join`, also when the group is lost and comes back.
+`join` or `keep_topics`, within `ORDER_HELD_FOR`. A member that joins without order changes nothing until
+then; after that its next `join` or `keep_topics` ends the order. What holds counts for what is drawn from
+then on. A group of which members of both kinds live is **disputed**, and `keep_topics` says so to both.
+Without members it stays as it is. A store knows what a process wants by its last `join`, also when the group
+is lost and comes back.
 
 **Retention.** An event may go when it is older than the topic's age or further from the end than its length
 allows. In a strict topic it stays, even so, until every live group has drawn it; live is a group of which a
-member was seen within `LIVE_FOR`. `tend` trims, and `append` does a little of it too, so that a topic that
-nobody reads does not grow for ever. What a group has drawn is its own and not touched. A group whose position
-was trimmed away goes on with the first event that is left.
+member was seen within `LIVE_FOR`. `keep_topics` trims, and `append` does a little of it too, so that a topic
+that nobody reads does not grow for ever. What a group has drawn is its own and not touched. A group whose
+position was trimmed away goes on with the first event that is left.
 
 **Removed groups** are remembered as such, so that a worker which still claims for one gets nothing; `join`
 makes the group anew. A group that the store has lost in another way (somebody emptied it) comes back with the
-next `claim` or `tend` of a member, from the beginning of what is there: rather twice than never.
+next `claim` or `keep_topics` of a member, from the beginning of what is there: rather twice than never.
 """
 
 from __future__ import annotations
@@ -129,10 +130,10 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class KeptTopics(msgspec.Struct, frozen=True):
-    """What `tend` did. `more`: there is more to trim, call again. `holding`: live groups for whose sake
-    events are kept that could go. `passed`: groups without a living member that hold up nothing any more.
-    `disputed`: those of the named groups whose live members disagree about their order. `stalled`: those that
-    have too many deferred keys to draw further."""
+    """What `keep_topics` did. `more`: there is more to trim, call again. `holding`: live groups for whose
+    sake events are kept that could go. `passed`: groups without a living member that hold up nothing any
+    more. `disputed`: those of the named groups whose live members disagree about their order. `stalled`:
+    those that have too many deferred keys to draw further."""
 
     trimmed: int = 0
     more: bool = False
@@ -208,7 +209,7 @@ class Topics(ABC):
     """The verbs that only topics and groups have. All others serve them as they serve queues."""
 
     @abstractmethod
-    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
+    async def declare_topic(self, topic: Stream, rules: TopicRules) -> None:
         """Make the topic known and store its rules; those given last count. Repeatable."""
 
     @abstractmethod
@@ -227,7 +228,7 @@ class Topics(ABC):
         seconds, or sooner when `wake` was called for this consumer. Nobody's position changes."""
 
     @abstractmethod
-    async def tend(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
+    async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         """Note that these groups have a living member, which wants the order that this process joined with.
         Trim their topics, at most `limit` events of each. A topic that is named itself is trimmed as well."""
 

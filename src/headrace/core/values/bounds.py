@@ -1,8 +1,8 @@
 """Numbers as they stand in what is stored.
 
 Decoding refuses those that are out of bounds, NaN among them: a stranger may have written them, and no clock,
-timer or store shall meet them. Where users write them, `core/values/durations.py` and `core/values/whole_numbers.py` check them, by
-the same bounds.
+timer or store shall meet them. Where users write them, `core/values/durations.py` and
+`core/values/whole_numbers.py` check them, by the same bounds.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ class AppLoop:
             if not required and not self._may_stay(loop):
                 return None
             taken = any(each.backend is self._main for each in self._open.values())
-            backend = self._main.twin() if taken else self._main
+            backend = self._main.for_other_loop() if taken else self._main
             left, self._left = self._left, []
             opened = self._open[loop] = OpenStore(backend, left=left, closers=self._closers)
             return opened
@@ -294,7 +294,7 @@ class AppLoop:
             self._left.append(opened.backend)
             self._short_lived = True
             if opened.backend is self._main:
-                self._main = self._main.twin()
+                self._main = self._main.for_other_loop()
 
     # --- closing -----------------------------------------------------------------------------------------
 

@@ -126,7 +126,7 @@ class Subscriptions:
             return
         rules = subscription.rules
         if rules is not None:
-            await self._ask(lambda: self._backend.arrange(Stream("topic", topic), rules))
+            await self._ask(lambda: self._backend.declare_topic(Stream("topic", topic), rules))
         if subscription.fan_out:
             await self._begin_fan_out(subscription, topic, start)
         else:

@@ -68,4 +68,4 @@ class TrafficCounter:
         counts, self._counts, self._stream = self._counts, {}, None
         tallies = [TrafficCount(stream, *numbers) for stream, numbers in counts.items() if any(numbers)]
         if tallies:
-            await self._backend.tally(tallies)
+            await self._backend.count_traffic(tallies)

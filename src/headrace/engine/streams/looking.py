@@ -30,7 +30,7 @@ class LookingVerbs(Routed):
         parts = await self._layouts.parts(stream)
         return sum_of(await asyncio.gather(*map(self.store.counts, parts)))
 
-    async def records(
+    async def messages(
         self,
         stream: Stream,
         *,
@@ -40,7 +40,7 @@ class LookingVerbs(Routed):
         limit: int = 100,
     ) -> Page[Record]:
         async def ask(part: Stream, cursor: str | None, limit: int) -> Page[Record]:
-            page = await self.store.records(part, status=status, task=task, cursor=cursor, limit=limit)
+            page = await self.store.messages(part, status=status, task=task, cursor=cursor, limit=limit)
             return Page(tuple(filter(None, map(record_of_whole, page.items))), page.cursor)
 
         parts = await self._layouts.parts(stream)
@@ -74,16 +74,16 @@ class LookingVerbs(Routed):
                     purged += await self.store.purge(part, mark_us=mark_us, limit=limit - purged, marks=marks)
         return purged
 
-    async def dead(
+    async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
     ) -> Page[DeadLetter]:
         async def ask(part: Stream, cursor: str | None, limit: int) -> Page[DeadLetter]:
-            page = await self.store.dead(part, only=only, cursor=cursor, limit=limit)
+            page = await self.store.dead_letters(part, only=only, cursor=cursor, limit=limit)
             return Page(tuple(letter_of_whole(letter, stream) for letter in page.items), page.cursor)
 
         parts = await self._layouts.parts(stream)
         if len(parts) == 1:
-            return await self.store.dead(stream, only=only, cursor=cursor, limit=limit)
+            return await self.store.dead_letters(stream, only=only, cursor=cursor, limit=limit)
         return await page_of_dead(parts, cursor, limit, ask)
 
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
@@ -111,7 +111,7 @@ class LookingVerbs(Routed):
         for likely in (True, False):
             for part in plan.parts:
                 asked = [id for id, first in left.items() if (first == part) is likely]
-                for record in await asyncio.gather(*(self.store.look(part, id) for id in asked)):
+                for record in await asyncio.gather(*(self.store.get(part, id) for id in asked)):
                     if record is not None and record.status is JobStatus.DEAD:
                         found[record.id] = part, record
                         del left[record.id]
@@ -135,8 +135,8 @@ class LookingVerbs(Routed):
         with after_a_part(len(parts) > 1):
             return sum(await asyncio.gather(*(self.store.discard(part, ids) for part in parts)))
 
-    async def hasten(self, stream: Stream, id: str) -> bool:
-        return bool(await self._first(stream, id, lambda part: self.store.hasten(part, id)))
+    async def run_now(self, stream: Stream, id: str) -> bool:
+        return bool(await self._first(stream, id, lambda part: self.store.run_now(part, id)))
 
     async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
         return bool(await self._first(stream, id, lambda part: self.store.rewrite(part, id, body)))
@@ -144,27 +144,27 @@ class LookingVerbs(Routed):
     async def examine(self) -> list[Finding]:
         return await self.store.examine()
 
-    async def tally(self, tallies: Sequence[TrafficCount]) -> None:
-        await self.store.tally(tallies)
+    async def count_traffic(self, tallies: Sequence[TrafficCount]) -> None:
+        await self.store.count_traffic(tallies)
 
     async def traffic(self, minutes: int) -> list[TrafficRecord]:
         return await self.store.traffic(minutes)
 
     # --- one message among the parts ---------------------------------------------------------------------
 
-    async def look(self, stream: Stream, id: str) -> Record | None:
+    async def get(self, stream: Stream, id: str) -> Record | None:
         plan = await self._layouts.recent_plan(stream)
         if plan is None:
-            return await self.store.look(stream, id)
+            return await self.store.get(stream, id)
         _, record = await self._locate(plan, id)
         return record_of_whole(record)
 
-    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+    async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         plan = await self._layouts.recent_plan(stream)
         if plan is None:
-            return await self.store.ended(stream, id, timeout)
+            return await self.store.wait_for_end(stream, id, timeout)
         part, _ = await self._locate(plan, id)
-        return record_of_whole(await self.store.ended(part, id, timeout))
+        return record_of_whole(await self.store.wait_for_end(part, id, timeout))
 
     async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
         async def cancel(part: Stream) -> CancelAnswer | None:
@@ -176,11 +176,11 @@ class LookingVerbs(Routed):
     async def _locate(self, plan: Plan, id: str) -> tuple[Stream, Record | None]:
         """The part that knows a message; the likely one when none does."""
         likely = plan.likely(id)
-        record = await self.store.look(likely, id)
+        record = await self.store.get(likely, id)
         if record is not None:
             return likely, record
         others = plan.others(id)
-        records = await asyncio.gather(*(self.store.look(part, id) for part in others))
+        records = await asyncio.gather(*(self.store.get(part, id) for part in others))
         found = [(part, each) for part, each in zip(others, records, strict=True) if each is not None]
         # Of one that was over and then sent again there may be two: the one that is not over counts.
         found.sort(key=lambda pair: pair[1].status.over)

@@ -74,9 +74,9 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
     def description(self) -> str:
         return self.store.description
 
-    def twin(self) -> StreamRouter:
+    def for_other_loop(self) -> StreamRouter:
         """The same for another event loop. What was declared of streams holds for both."""
-        twin = type(self)(self.store.twin())
+        twin = type(self)(self.store.for_other_loop())
         twin._declarations.parts = self._declarations.parts
         return twin
 
@@ -92,11 +92,11 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def ensure(self, source: Stream, lease_us: int) -> int | None:
+    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
         self._layouts.served.add(source)
         plan = await self._layouts.plan(source)
         self._leases[source] = lease_us
-        previous = await self.store.ensure(source, lease_us)
+        previous = await self.store.declare_stream(source, lease_us)
         if plan is not None:
             await self._make_ready(plan)
         return previous
@@ -108,7 +108,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
             return
         new = [part for part in plan.parts if part != plan.stream and self._ensured.get(part) != lease_us]
         for part in new:
-            await self.store.ensure(part, lease_us)
+            await self.store.declare_stream(part, lease_us)
         if new:
             await self._splitting.follow_pause(plan.stream, new)
         self._ensured.update((part, lease_us) for part in new)
@@ -185,8 +185,8 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
     def settle(self, settlements: Sequence[Settlement]) -> Coroutine[Any, Any, list[Verdict]]:
         return self.store.settle(settlements)
 
-    async def report(self, reports: Sequence[Report]) -> None:
-        await self.store.report(reports)
+    async def report_progress(self, reports: Sequence[Report]) -> None:
+        await self.store.report_progress(reports)
 
     def lease_keeper(self) -> LeaseKeeper:
         return self.store.lease_keeper()

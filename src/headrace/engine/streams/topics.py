@@ -42,11 +42,11 @@ class TopicVerbs(Routed):
 
     # --- the topic ---------------------------------------------------------------------------------------
 
-    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
-        async def arrange(parts: Sequence[str]) -> None:
-            await asyncio.gather(*(self.store.arrange(Stream("topic", part), rules) for part in parts))
+    async def declare_topic(self, topic: Stream, rules: TopicRules) -> None:
+        async def declare_topic(parts: Sequence[str]) -> None:
+            await asyncio.gather(*(self.store.declare_topic(Stream("topic", part), rules) for part in parts))
 
-        await self._in_parts(topic, arrange)
+        await self._in_parts(topic, declare_topic)
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
         if names is not None:
@@ -160,10 +160,10 @@ class TopicVerbs(Routed):
             if any(each.stream.group == group.group for each in record.groups)
         }
 
-    async def tend(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
+    async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         plans = [(group, await self._layouts.plan(group)) for group in groups]
         streams = [part for group, plan in plans for part in (plan.parts if plan else (group,))]
-        tended = await self.store.tend(streams, limit=limit)
+        tended = await self.store.keep_topics(streams, limit=limit)
         return tended if len(streams) == len(groups) else merged_tended(tended, whole_stream)
 
     async def reset(self, group: Stream, start: Start) -> bool:

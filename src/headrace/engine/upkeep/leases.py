@@ -35,7 +35,7 @@ class Leases:
 
     async def add(self, stream: Stream, backend: StreamRouter, emitter: Emitter) -> None:
         """The same for one that comes later."""
-        previous = await with_retries(lambda: backend.ensure(stream, self._asked))
+        previous = await with_retries(lambda: backend.declare_stream(stream, self._asked))
         self._leases.setdefault(stream, self._asked)
         if previous is not None:
             emitter.emit(LeaseChanged(stream.name, previous / SECOND, self._asked / SECOND))

@@ -36,7 +36,7 @@ class ProgressWriter:
         for start in range(0, len(changed), BATCH):
             batch = [(run, run.reported) for run in changed[start : start + BATCH]]
             try:
-                await self._backend.report([self._whole(run, said) for run, said in batch])
+                await self._backend.report_progress([self._whole(run, said) for run, said in batch])
             except BaseException:
                 for run, _ in batch:
                     if run.log is not None:

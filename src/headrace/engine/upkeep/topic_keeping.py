@@ -42,8 +42,8 @@ class TopicKeeping:
     async def _keep(self) -> float | None:
         for topic, rules in self._rules.items():
             if rules is not None:
-                await self._backend.arrange(Stream("topic", topic), rules)
-        tended = await self._backend.tend(list(self._served.groups), limit=TRIM_BATCH)
+                await self._backend.declare_topic(Stream("topic", topic), rules)
+        tended = await self._backend.keep_topics(list(self._served.groups), limit=TRIM_BATCH)
         self._announce(tended)
         return None if tended.more else KEEP_EVERY * random.uniform(0.8, 1.2)
 

@@ -209,7 +209,7 @@ class SharedState:
         shelf.leave()
         return True
 
-    def tend(
+    def keep_topics(
         self, streams: Sequence[Stream], wishes: Mapping[Stream, bool], limit: int, now_us: int
     ) -> KeptTopics:
         """`wishes`: whether a member wants its group to be ordered, of those that have said it."""

@@ -69,7 +69,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
     def description(self) -> str:
         return f"memory ({self._name or 'private'})"
 
-    def twin(self) -> MemoryStore:
+    def for_other_loop(self) -> MemoryStore:
         twin = copy(self)
         twin._waiting, twin._woken, twin._watching = defaultdict(set), set(), set()
         return twin
@@ -86,7 +86,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def ensure(self, source: Stream, lease_us: int) -> int | None:
+    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
         with self._lock:
             return self._store.ensure(source, lease_us, self._now_us())
 
@@ -151,7 +151,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         with self._lock:
             return self._store.settle(settlements, self._now_us())
 
-    async def report(self, reports: Sequence[Report]) -> None:
+    async def report_progress(self, reports: Sequence[Report]) -> None:
         with self._lock:
             now_us = self._now_us()
             for report in reports:
@@ -194,7 +194,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
             self._woken.discard(consumer)
         return ControlState()
 
-    async def tally(self, tallies: Sequence[TrafficCount]) -> None:
+    async def count_traffic(self, tallies: Sequence[TrafficCount]) -> None:
         with self._lock:
             self._store.traffic.add(tallies, self._now_us())
 
@@ -229,9 +229,9 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
 
     # --- topics and groups -------------------------------------------------------------------------------
 
-    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
+    async def declare_topic(self, topic: Stream, rules: TopicRules) -> None:
         with self._lock:
-            self._store.topic(topic).arrange(rules)
+            self._store.topic(topic).declare_topic(rules)
 
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
         self._wants_order[group] = ordered
@@ -253,9 +253,9 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
                 hung = self._hang_bell([topic], consumer)
             await self._heard(hung, left)
 
-    async def tend(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
+    async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         with self._lock:
-            return self._store.tend(groups, self._wants_order, limit, self._now_us())
+            return self._store.keep_topics(groups, self._wants_order, limit, self._now_us())
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
         with self._lock:
@@ -267,12 +267,12 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
 
     # --- one message -------------------------------------------------------------------------------------
 
-    async def look(self, stream: Stream, id: str) -> Record | None:
+    async def get(self, stream: Stream, id: str) -> Record | None:
         with self._lock:
             shelf = self._store.shelves.get(stream)
             return record_of(shelf, id, self._now_us()) if shelf else None
 
-    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+    async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         with self._lock:
             shelf = self._store.shelf(stream)
             record = end_of(shelf, id, self._now_us())
@@ -304,7 +304,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         with self._lock:
             return counts_of(self._store.shelf(stream), self._now_us())
 
-    async def records(
+    async def messages(
         self,
         stream: Stream,
         *,
@@ -334,7 +334,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         with self._lock:
             return self._store.shelf(stream).purge(mark_us, limit, marks, self._now_us())
 
-    async def dead(
+    async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
     ) -> Page[DeadLetter]:
         with self._lock:
@@ -353,9 +353,9 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
     async def examine(self) -> list[Finding]:
         return [ok("store", "memory: it lives in this process, and everything in it ends with it")]
 
-    async def hasten(self, stream: Stream, id: str) -> bool:
+    async def run_now(self, stream: Stream, id: str) -> bool:
         with self._lock:
-            return self._store.shelf(stream).hasten(id, self._now_us())
+            return self._store.shelf(stream).run_now(id, self._now_us())
 
     async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
         with self._lock:

@@ -41,11 +41,18 @@ def rules_text(rules: TopicRules) -> str:
     return f"{rules.retention_us} {length} {int(rules.strict)}"
 
 
+#: The files by their names. A folder says what its scripts are for; those of `shared` are parts of others.
+_FILES = {
+    script.name.removesuffix(".lua"): script
+    for folder in files(__package__).joinpath("lua").iterdir()
+    for script in folder.iterdir()
+}
+
 #: What comes before shared parts: bounds that all stores share.
 _BOUNDS = {
-    "shared/queueing": f"local SUSPECT_FROM = {SUSPECT_FROM}\n",
-    "shared/ordering": f"local HUNGRY_BELOW = {HUNGRY_BELOW}\n",
-    "shared/topic": f"""\
+    "queueing": f"local SUSPECT_FROM = {SUSPECT_FROM}\n",
+    "ordering": f"local HUNGRY_BELOW = {HUNGRY_BELOW}\n",
+    "topic": f"""\
 local DRAWN_AHEAD, PARKED_MOST, PARKED_OF_KEY = {DRAWN_AHEAD}, {PARKED_MOST}, {PARKED_OF_KEY}
 local PARKED_AGAIN, KEYS_DEFERRED_MOST = {PARKED_AGAIN}, {KEYS_DEFERRED_MOST}
 local LIVE_FOR, ORDER_HELD_FOR, TRIMMED_BESIDE = {LIVE_FOR}, {ORDER_HELD_FOR}, {TRIMMED_BESIDE}
@@ -55,8 +62,7 @@ local RULES = '{rules_text(TopicRules())}'
 
 
 def _text(name: str) -> str:
-    text = files(__package__).joinpath("lua", *f"{name}.lua".split("/")).read_text(encoding="utf-8")
-    return _BOUNDS.get(name, "") + text
+    return _BOUNDS.get(name, "") + _FILES[name].read_text(encoding="utf-8")
 
 
 def _script(name: str) -> Script:
@@ -68,7 +74,7 @@ def _script(name: str) -> Script:
         part for each in (*called.values(), *continued.values(), text) for part in _required(each)
     )
     functions = (f"local function {each}()\n{source}\nend" for each, source in called.items())
-    parts = (_text(f"shared/{part}") for part in names)
+    parts = (_text(part) for part in names)
     source = "\n".join([*parts, *functions, text, *continued.values()]).encode()
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
 
@@ -84,12 +90,12 @@ def _required(text: str) -> list[str]:
     return found[1].split() if found else []
 
 
-AGAIN = _script("again")
+RUN_AGAIN = _script("run_again")
 AGE = _script("age")
 APPEND = _script("append")
 APPEND_ONE = _script("append_one")
 APPEND_UNIQUE = _script("append_unique")
-ARRANGE = _script("arrange")
+DECLARE_TOPIC = _script("declare_topic")
 BURY = _script("bury")
 CANCEL = _script("cancel")
 CLAIM = _script("claim")
@@ -97,16 +103,16 @@ CONCLUDE = _script("conclude")
 COUNTS = _script("counts")
 DISCARD = _script("discard")
 DRAW = _script("draw")
-ENSURE = _script("ensure")
-FIND = _script("find")
+DECLARE_STREAM = _script("declare_stream")
+FIND_EVENT = _script("find_event")
 FINISH = _script("finish")
-HASTEN = _script("hasten")
+RUN_NOW = _script("run_now")
 HOLDERS = _script("holders")
-ISSUE = _script("issue")
+ISSUE_DUE_EVENTS = _script("issue_due_events")
 JOIN = _script("join")
-LAYOUT = _script("layout")
-LIST = _script("list")
-LOOK = _script("look")
+SWAP_LAYOUT = _script("swap_layout")
+LIST_MESSAGES = _script("list_messages")
+GET = _script("get")
 OVERDUE = _script("overdue")
 PAUSE = _script("pause")
 PROBE = _script("probe")
@@ -118,17 +124,17 @@ RECOVER = _script("recover")
 REMOVE_STREAM = _script("remove_stream")
 RENEW = _script("renew")
 REPLAY = _script("replay")
-REPORT = _script("report")
+REPORT_PROGRESS = _script("report_progress")
 RESET = _script("reset")
-RETIRE = _script("retire")
+LEAVE = _script("leave")
 REWRITE = _script("rewrite")
 SCHEDULES = _script("schedules")
-SEEK = _script("seek")
-STARTED = _script("started")
-SURVEY = _script("survey")
+FIND_POSITION = _script("find_position")
+RELEASE_STARTED = _script("release_started")
+DESCRIBE_TOPIC = _script("describe_topic")
 SWAP_SCHEDULES = _script("swap_schedules")
-SWEEP = _script("sweep")
-TEND = _script("tend")
+FORGET_CONSUMERS = _script("forget_consumers")
+KEEP_TOPICS = _script("keep_topics")
 UNSEEN = _script("unseen")
-UNWATCH = _script("unwatch")
-WATCH = _script("watch")
+STOP_WAITING = _script("stop_waiting")
+WAIT_FOR_END = _script("wait_for_end")

@@ -56,7 +56,7 @@ class RedisServer:
         #: Whether this process wants the groups that it joined to be ordered.
         self._wants_order: dict[Stream, bool] = {}
 
-    def twin(self) -> RedisServer:
+    def for_other_loop(self) -> RedisServer:
         """The same server for another event loop."""
         return type(self)(self.address, self.namespace, self._clock)
 

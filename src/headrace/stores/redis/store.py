@@ -42,7 +42,7 @@ from .faults import CommandRefused, OutOfMemory, is_out_of_memory, is_per_chunk
 from .keys import label_of
 from .notices import Notices
 from .queue import StreamScripts
-from .scripts import AGE, APPEND_ONE, CANCEL, ENSURE, ISSUE, LOOK, PROMOTE, SWEEP
+from .scripts import AGE, APPEND_ONE, CANCEL, DECLARE_STREAM, FORGET_CONSUMERS, GET, ISSUE_DUE_EVENTS, PROMOTE
 from .server import RedisServer
 
 #: Bytes of bodies that one step of promotion moves.
@@ -86,8 +86,8 @@ class RedisStore(
         what = " cluster" if self._store.is_cluster else ""
         return f"{self._store.server}{what} at {self._store.address}"
 
-    def twin(self) -> RedisStore:
-        return RedisStore(self._store.twin(), self._confirmation)
+    def for_other_loop(self) -> RedisStore:
+        return RedisStore(self._store.for_other_loop(), self._confirmation)
 
     async def open(self) -> None:
         if self._store.life.at_home:
@@ -158,11 +158,11 @@ class RedisStore(
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def ensure(self, source: Stream, lease_us: int) -> int | None:
+    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
         await self._store.demand("worker")
         self._store.keep(source)
         await self._list(source)
-        previous = await self._store.run(self._store.queue(source).call(ENSURE, lease_us))
+        previous = await self._store.run(self._store.queue(source).call(DECLARE_STREAM, lease_us))
         self._ensured[source] = (source, lease_us)
         return int(previous) if previous and previous.isdigit() and int(previous) != lease_us else None
 
@@ -259,13 +259,13 @@ class RedisStore(
         answers = await self._store.run_all([step.call for step in steps]) if steps else []
         return verdicts_of(steps, answers, len(settlements))
 
-    async def report(self, reports: Sequence[Report]) -> None:
+    async def report_progress(self, reports: Sequence[Report]) -> None:
         calls = report_calls(reports, self._store.queue)
         if calls:
             await self._store.run_all(calls)
 
     def lease_keeper(self) -> LeaseKeeper:
-        return RedisLeaseKeeper(self._store.twin())
+        return RedisLeaseKeeper(self._store.for_other_loop())
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class RedisStore(
         """How many, and in how many microseconds the next is due; -1: none is."""
         is_topic = queue.stream.kind == "topic"
         bounds = (limit, PROMOTE_BYTES)
-        call = queue.call(ISSUE, *bounds, "") if is_topic else queue.call(PROMOTE, *bounds)
+        call = queue.call(ISSUE_DUE_EVENTS, *bounds, "") if is_topic else queue.call(PROMOTE, *bounds)
         number, next_in = await self._store.run(call)
         return number, next_in
 
@@ -324,7 +324,7 @@ class RedisStore(
         """Marks and producers pass by themselves here; workers and the names of consumers do not."""
         forgotten = await forget_silent_workers(self._store, limit)
         calls = [
-            self._store.queue(stream).call(SWEEP, CONSUMER_IDLE, limit)
+            self._store.queue(stream).call(FORGET_CONSUMERS, CONSUMER_IDLE, limit)
             for stream in self._swept.some(sorted(await self.streams(), key=label_of))
             if stream.kind != "topic"
         ]
@@ -366,7 +366,7 @@ class RedisStore(
                 )
                 self._standing_unknown = True  # the others may be gone as well
                 with contextlib.suppress(OutOfMemory):
-                    await self.ensure(*self._ensured[stream])
+                    await self.declare_stream(*self._ensured[stream])
 
     async def _retire(self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]]) -> None:
         for consumer in readers:
@@ -380,12 +380,12 @@ class RedisStore(
 
     # --- one message -------------------------------------------------------------------------------------
 
-    async def look(self, stream: Stream, id: str) -> Record | None:
-        rows = await self._store.run(self._store.queue(stream).call(LOOK, id))
+    async def get(self, stream: Stream, id: str) -> Record | None:
+        rows = await self._store.run(self._store.queue(stream).call(GET, id))
         return record_of(stream, rows[0]) if rows else None
 
-    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
-        return await self._announcements.ended(stream, id, timeout)
+    async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+        return await self._announcements.wait_for_end(stream, id, timeout)
 
     async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
         answer: bytes = await self._store.run(self._store.queue(stream).call(CANCEL, id, mark_us))

@@ -69,7 +69,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
     def description(self) -> str:
         return f"SQLite file {self._path}"
 
-    def twin(self) -> SqliteStore:
+    def for_other_loop(self) -> SqliteStore:
         return SqliteStore(
             self._path, namespace=self._namespace, synchronous=self._synchronous, clock=self._clock
         )
@@ -102,7 +102,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def ensure(self, source: Stream, lease_us: int) -> int | None:
+    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
         stream = source
 
         def stands(connection: Connection) -> NothingToWrite[int | None] | None:
@@ -198,7 +198,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
             verdicts += await self._write(partial(settle, settlements=part), urgent=False, weight=len(part))
         return verdicts
 
-    async def report(self, reports: Sequence[Report]) -> None:
+    async def report_progress(self, reports: Sequence[Report]) -> None:
         await self._write(lambda transaction: report(transaction, reports), durable=False)
 
     def lease_keeper(self) -> LeaseKeeper:
@@ -270,8 +270,8 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
             lambda transaction: workers.beat(transaction, worker, streams), durable=False
         )
 
-    async def tally(self, tallies: Sequence[TrafficCount]) -> None:
-        await self._write(lambda transaction: traffic.tally(transaction, tallies), durable=False)
+    async def count_traffic(self, tallies: Sequence[TrafficCount]) -> None:
+        await self._write(lambda transaction: traffic.count_traffic(transaction, tallies), durable=False)
 
     async def traffic(self, minutes: int) -> list[TrafficRecord]:
         now_us = self._clock.now_us()
@@ -311,20 +311,20 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
 
     # --- one message -------------------------------------------------------------------------------------
 
-    async def look(self, stream: Stream, id: str) -> Record | None:
+    async def get(self, stream: Stream, id: str) -> Record | None:
         return await self._read(
             lambda connection: topic_records.look(
                 connection, self._namespace, stream, id, self._clock.now_us()
             )
         )
 
-    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+    async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         session = self._use()
         until = None if timeout is None else monotonic() + timeout
         with session.watch.ending(stream, id) as bell:
             while True:
                 bell.reset()
-                record = await self.look(stream, id)
+                record = await self.get(stream, id)
                 if record is None or record.status.over:
                     return record or Record(stream, id, JobStatus.UNKNOWN)
                 if not await bell.heard(None if until is None else max(0.0, until - monotonic())):
@@ -343,7 +343,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
             lambda connection: topic_records.count(connection, self._namespace, stream, self._clock.now_us())
         )
 
-    async def records(
+    async def messages(
         self,
         stream: Stream,
         *,
@@ -378,7 +378,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
             lambda transaction: steering.purge(transaction, stream, mark_us, limit, marks), weight=limit
         )
 
-    async def dead(
+    async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
     ) -> Page[DeadLetter]:
         listing = RecordListing(stream, cursor, limit, task=only.task, reason=only.reason)
@@ -394,8 +394,8 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
             lambda transaction: steering.discard(transaction, stream, ids), weight=len(ids)
         )
 
-    async def hasten(self, stream: Stream, id: str) -> bool:
-        return await self._write(lambda transaction: steering.hasten(transaction, stream, id))
+    async def run_now(self, stream: Stream, id: str) -> bool:
+        return await self._write(lambda transaction: steering.run_now(transaction, stream, id))
 
     async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
         return await self._write(lambda transaction: steering.rewrite(transaction, stream, id, body))

@@ -290,7 +290,7 @@ class Hasten:
 
     def play(self, pair: Pair) -> None:
         id = _chosen(["nobody", *pair.model.jobs], self.choice)
-        assert pair.run(pair.backends[self.process].hasten(pair.stand.stream, id)) == pair.model.hasten(id)
+        assert pair.run(pair.backends[self.process].run_now(pair.stand.stream, id)) == pair.model.run_now(id)
 
 
 @dataclass(frozen=True)

@@ -295,7 +295,7 @@ class Model:
         del self.jobs[id]
         return 1
 
-    def hasten(self, id: str) -> bool:
+    def run_now(self, id: str) -> bool:
         job = self.jobs.get(id)
         if job is None or not job.waits_for_its_time:
             return False

@@ -44,11 +44,11 @@ class Orders:
 
     # --- the topic ---------------------------------------------------------------------------------------
 
-    async def arrange(
+    async def declare_topic(
         self, *, retention: float = 0, max_length: int | None = None, strict: bool = True
     ) -> None:
         rules = TopicRules(microseconds(retention), max_length, strict)
-        await self.backend.arrange(self.stream, rules)
+        await self.backend.declare_topic(self.stream, rules)
 
     def event(
         self,
@@ -126,15 +126,15 @@ class Orders:
         """A group that is ready to be claimed from."""
         group = group_stream("orders", name)
         await self.backend.join(group, start, ordered=ordered)
-        await self.backend.ensure(group, microseconds(LEASE))
+        await self.backend.declare_stream(group, microseconds(LEASE))
         return group
 
     async def group_record(self, group: Stream) -> GroupRecord:
         (found,) = [each for each in (await self.record()).groups if each.stream == group]
         return found
 
-    async def tend(self, *groups: Stream, limit: int = 1000) -> KeptTopics:
-        return await self.backend.tend([group for group in groups], limit=limit)
+    async def keep_topics(self, *groups: Stream, limit: int = 1000) -> KeptTopics:
+        return await self.backend.keep_topics([group for group in groups], limit=limit)
 
     async def claim(
         self,

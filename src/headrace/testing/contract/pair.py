@@ -124,7 +124,7 @@ class Pair:
 
     def compare_records(self) -> None:
         for id in IDS:
-            record = self.run(self.backends[0].look(self.stand.stream, id))
+            record = self.run(self.backends[0].get(self.stand.stream, id))
             assert (record.status if record else JobStatus.UNKNOWN) is self.model.status(id)
             if record is not None and id in self.model.jobs:
                 self._compare_living(record, self.model.jobs[id])
@@ -140,7 +140,7 @@ class Pair:
             self._compare_time(record.due_us, job.due)
 
     def compare_dead_letters(self) -> None:
-        page = self.run(self.backends[1].dead(self.stand.stream, only=DeadFilter()))
+        page = self.run(self.backends[1].dead_letters(self.stand.stream, only=DeadFilter()))
         assert [letter.id for letter in page] == self.model.dead[::-1]
 
     def compare_claim(self, claim: Claim) -> None:

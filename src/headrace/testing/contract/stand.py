@@ -66,7 +66,7 @@ class Stand:
         if self.parts > 1:
             await self.backend.split(self.stream, self.parts)
             await self.backend.split(Stream("topic", "orders"), self.parts)
-        await self.backend.ensure(self.source, microseconds(LEASE))
+        await self.backend.declare_stream(self.source, microseconds(LEASE))
 
     async def close(self) -> None:
         for backend in self._opened:
@@ -88,7 +88,7 @@ class Stand:
     async def queue(self, name: str) -> Stream:
         """One more queue, ready to be claimed from."""
         source = Stream("queue", name)
-        await self.backend.ensure(source, microseconds(LEASE))
+        await self.backend.declare_stream(source, microseconds(LEASE))
         return source
 
     # --- time --------------------------------------------------------------------------------------------
@@ -281,13 +281,13 @@ class Stand:
 
     async def look(self, id: str, *, source: Stream = source) -> Record:
         """The record of a message that must be there."""
-        record = await self.backend.look(source, id)
+        record = await self.backend.get(source, id)
         assert record is not None
         assert (record.stream, record.id) == (source, id)
         return record
 
     async def status(self, id: str, *, source: Stream = source) -> JobStatus:
-        record = await self.backend.look(source, id)
+        record = await self.backend.get(source, id)
         return record.status if record else JobStatus.UNKNOWN
 
     async def counts(self, *, source: Stream = source) -> Counts:

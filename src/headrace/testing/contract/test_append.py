@@ -26,7 +26,7 @@ async def test_an_accepted_message_is_queued(stand: Stand) -> None:
 
 async def test_another_process_sees_what_was_appended(stand: Stand) -> None:
     id = await stand.add()
-    record = await (await stand.other()).look(stand.stream, id)
+    record = await (await stand.other()).get(stand.stream, id)
     assert record is not None
     assert record.status is JobStatus.QUEUED
 
@@ -79,7 +79,7 @@ async def test_five_hundred_messages_are_one_batch(stand: Stand) -> None:
 async def test_a_stream_that_nobody_ensured_takes_messages(stand: Stand) -> None:
     elsewhere = Stream("queue", "elsewhere")
     id = await stand.add(source=elsewhere)
-    await stand.backend.ensure(elsewhere, 30 * SECOND)
+    await stand.backend.declare_stream(elsewhere, 30 * SECOND)
     assert await stand.claim_ids(sources=[elsewhere]) == [id]
 
 

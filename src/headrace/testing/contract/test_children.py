@@ -154,7 +154,7 @@ async def test_appended_with_a_delay_it_is_child_work(stand: Stand) -> None:
 
 async def test_hastened_it_is_child_work(stand: Stand) -> None:
     id = await stand.add(child=True, delay=100)
-    assert await stand.backend.hasten(stand.stream, id)
+    assert await stand.backend.run_now(stand.stream, id)
     await only_a_child_gets(stand, id)
 
 
@@ -211,11 +211,11 @@ async def test_it_is_counted_listed_and_its_age_is_known(stand: Stand) -> None:
     counts = await stand.counts()
     assert counts.queued == 3
     assert counts.oldest_us <= since
-    page = await stand.backend.records(stand.stream, status=JobStatus.QUEUED)
+    page = await stand.backend.messages(stand.stream, status=JobStatus.QUEUED)
     assert set(ids) < {record.id for record in page}
     pages, cursor = set(), None
     for _ in range(3):
-        page = await stand.backend.records(stand.stream, status=JobStatus.QUEUED, limit=1, cursor=cursor)
+        page = await stand.backend.messages(stand.stream, status=JobStatus.QUEUED, limit=1, cursor=cursor)
         pages |= {record.id for record in page}
         cursor = page.cursor
     assert set(ids) < pages

@@ -140,7 +140,7 @@ async def test_a_claim_waits_no_longer_than_it_was_told(stand: Stand) -> None:
 
 async def test_a_claim_on_a_stream_that_is_not_there_yet_waits_too(stand: Stand) -> None:
     elsewhere = Stream("queue", "elsewhere")
-    await stand.backend.ensure(elsewhere, 30 * SECOND)
+    await stand.backend.declare_stream(elsewhere, 30 * SECOND)
     waiting = await _start_claiming(stand, sources=[elsewhere])
     id = await stand.add(source=elsewhere)
     assert await _ids(waiting) == [id]
@@ -222,7 +222,7 @@ async def test_a_waiting_claim_is_woken_by_a_replay(stand: Stand) -> None:
 async def test_a_waiting_claim_is_woken_when_a_message_is_hastened(stand: Stand) -> None:
     id = await stand.add(delay=1000)
     waiting = await _start_claiming(stand)
-    await stand.backend.hasten(stand.stream, id)
+    await stand.backend.run_now(stand.stream, id)
     assert await _ids(waiting) == [id]
 
 

@@ -20,7 +20,7 @@ ANY = DeadFilter()
 async def test_a_dead_letter_tells_what_happened(stand: Stand) -> None:
     await stand.add("doomed", task="mail.send", body=b"to whom")
     await stand.die(await stand.claim_one(), DeadReason.UNRECOVERABLE)
-    (letter,) = await stand.backend.dead(stand.stream, only=ANY)
+    (letter,) = await stand.backend.dead_letters(stand.stream, only=ANY)
     assert (letter.id, letter.task, letter.payload) == ("doomed", "mail.send", b"to whom")
     assert letter.reason == "unrecoverable"
     assert (letter.error_type, letter.error, letter.traceback) == (
@@ -34,7 +34,7 @@ async def test_a_dead_letter_tells_what_happened(stand: Stand) -> None:
 async def test_a_dead_letter_tells_when_it_died(stand: Stand) -> None:
     await stand.advance(3600)
     await _one_dead(stand)
-    (letter,) = await stand.backend.dead(stand.stream, only=ANY)
+    (letter,) = await stand.backend.dead_letters(stand.stream, only=ANY)
     now = datetime.fromtimestamp(stand.now_us() / SECOND, UTC)
     assert abs(letter.died_at - now) < timedelta(seconds=1)
 
@@ -43,7 +43,7 @@ async def test_a_dead_letter_counts_the_runs_that_failed(stand: Stand) -> None:
     claim = await stand.running()
     await stand.retry(claim, delay=0)
     await stand.die(await stand.claim_one(claim.id))
-    (letter,) = await stand.backend.dead(stand.stream, only=ANY)
+    (letter,) = await stand.backend.dead_letters(stand.stream, only=ANY)
     assert letter.attempts == 2
 
 
@@ -51,7 +51,7 @@ async def test_a_dead_letter_counts_the_runs_that_crashed(stand: Stand) -> None:
     id = await stand.add()
     for _ in range(3):
         await stand.lose(await stand.claim_one(id))
-    (letter,) = await stand.backend.dead(stand.stream, only=ANY)
+    (letter,) = await stand.backend.dead_letters(stand.stream, only=ANY)
     assert (letter.attempts, letter.reason) == (3, "crashed")
     assert letter.error_type
     assert letter.error
@@ -60,15 +60,15 @@ async def test_a_dead_letter_counts_the_runs_that_crashed(stand: Stand) -> None:
 @pytest.mark.parametrize("reason", list(DeadReason))
 async def test_every_reason_is_kept(stand: Stand, reason: DeadReason) -> None:
     await stand.die(await stand.running(), reason)
-    (letter,) = await stand.backend.dead(stand.stream, only=ANY)
+    (letter,) = await stand.backend.dead_letters(stand.stream, only=ANY)
     assert letter.reason == reason
 
 
 async def test_where_nobody_died_there_are_no_dead_letters(stand: Stand) -> None:
     await stand.add()
-    page = await stand.backend.dead(stand.stream, only=ANY)
+    page = await stand.backend.dead_letters(stand.stream, only=ANY)
     assert (page.items, page.cursor) == ((), None)
-    nowhere = await stand.backend.dead(Stream("queue", "nowhere"), only=ANY)
+    nowhere = await stand.backend.dead_letters(Stream("queue", "nowhere"), only=ANY)
     assert nowhere.items == ()
 
 
@@ -83,7 +83,7 @@ async def test_the_latest_dead_letter_comes_first(stand: Stand) -> None:
 async def test_dead_letters_of_other_streams_are_not_listed(stand: Stand) -> None:
     await _one_dead(stand)
     await stand.queue("elsewhere")
-    assert not await stand.backend.dead(Stream("queue", "elsewhere"), only=ANY)
+    assert not await stand.backend.dead_letters(Stream("queue", "elsewhere"), only=ANY)
 
 
 async def test_dead_letters_are_listed_page_by_page(stand: Stand) -> None:
@@ -94,7 +94,7 @@ async def test_dead_letters_are_listed_page_by_page(stand: Stand) -> None:
     listed: list[DeadLetter] = []
     cursor = None
     for _ in range(10):
-        page = await stand.backend.dead(stand.stream, only=ANY, cursor=cursor, limit=3)
+        page = await stand.backend.dead_letters(stand.stream, only=ANY, cursor=cursor, limit=3)
         assert len(page) <= 3
         listed += page
         cursor = page.cursor
@@ -108,10 +108,10 @@ async def test_a_page_stays_in_place_while_letters_come_and_go(stand: Stand) -> 
     for _ in range(6):
         ids.append(await _one_dead(stand))
         await stand.advance(1)
-    page = await stand.backend.dead(stand.stream, only=ANY, limit=3)
+    page = await stand.backend.dead_letters(stand.stream, only=ANY, limit=3)
     await stand.backend.discard(stand.stream, [ids[5], ids[3]])
     await _one_dead(stand)
-    rest = await stand.backend.dead(stand.stream, only=ANY, cursor=page.cursor, limit=3)
+    rest = await stand.backend.dead_letters(stand.stream, only=ANY, cursor=page.cursor, limit=3)
     assert [letter.id for letter in rest] == [ids[2], ids[1], ids[0]]
 
 
@@ -297,4 +297,4 @@ async def _one_dead(stand: Stand) -> str:
 
 
 async def _dead_ids(stand: Stand, only: DeadFilter = ANY) -> list[str]:
-    return [letter.id for letter in await stand.backend.dead(stand.stream, only=only)]
+    return [letter.id for letter in await stand.backend.dead_letters(stand.stream, only=only)]

@@ -120,10 +120,10 @@ async def test_marks_of_events_that_came_round_again_are_listed_once_each(orders
     for claim in reversed(await orders.claim(group)):
         await orders.stand.settle_done(claim, value=b"2")
     found: list[str] = []
-    page = await orders.backend.records(group, status=JobStatus.SUCCEEDED, limit=1)
+    page = await orders.backend.messages(group, status=JobStatus.SUCCEEDED, limit=1)
     while page.cursor:
         found += [record.id for record in page]
-        page = await orders.backend.records(group, status=JobStatus.SUCCEEDED, limit=1, cursor=page.cursor)
+        page = await orders.backend.messages(group, status=JobStatus.SUCCEEDED, limit=1, cursor=page.cursor)
     assert sorted(found + [record.id for record in page]) == ["a", "b"]
 
 
@@ -166,7 +166,7 @@ async def test_a_removed_group_is_forgotten_with_all_it_had(orders: Orders) -> N
     assert (await orders.record()).groups == ()
     assert group not in await orders.backend.streams()
     assert await orders.backend.counts(group) == Counts()
-    assert list(await orders.backend.dead(group, only=DeadFilter())) == []
+    assert list(await orders.backend.dead_letters(group, only=DeadFilter())) == []
     assert [await orders.status(group, claim.id) for claim in claims] == [JobStatus.UNKNOWN] * 3
 
 
@@ -186,7 +186,7 @@ async def test_whoever_claims_for_a_removed_group_gets_nothing(orders: Orders) -
     await orders.publish("b")
     assert await orders.claim(group) == []
     assert await orders.claim(group, by=await orders.stand.other()) == []
-    await orders.tend(group)
+    await orders.keep_topics(group)
     assert await orders.claim(group) == []
     assert (await orders.record()).groups == ()
 
@@ -286,8 +286,8 @@ async def test_a_group_has_a_lease_of_its_own(orders: Orders) -> None:
     group = await orders.join()
     heard: list[ControlMessage] = []
     stop = orders.backend.listen(heard.append)
-    assert await orders.backend.ensure(group, microseconds(LEASE)) is None
-    assert await orders.backend.ensure(group, microseconds(100)) == microseconds(LEASE)
+    assert await orders.backend.declare_stream(group, microseconds(LEASE)) is None
+    assert await orders.backend.declare_stream(group, microseconds(100)) == microseconds(LEASE)
     await wait_until(lambda: LeaseNotice(group, microseconds(100)) in heard)
     stop()
     await orders.publish("a")

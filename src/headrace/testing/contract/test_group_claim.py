@@ -145,8 +145,8 @@ async def test_a_group_that_begins_at_the_beginning_gets_what_is_left(orders: Or
     first = await orders.join("first")
     await orders.publish("a", "b", "c")
     await orders.finish(first)
-    await orders.arrange(max_length=1)
-    await orders.tend(first)
+    await orders.declare_topic(max_length=1)
+    await orders.keep_topics(first)
     assert await orders.claim_ids(await orders.join("second")) == ["c"]
 
 
@@ -186,8 +186,8 @@ async def test_a_group_cannot_begin_with_an_event_that_was_trimmed(orders: Order
     first = await orders.join("first")
     await orders.publish("a", "b")
     await orders.finish(first)
-    await orders.arrange(max_length=1)
-    await orders.tend(first)
+    await orders.declare_topic(max_length=1)
+    await orders.keep_topics(first)
     with pytest.raises(UnknownEvent):
         await orders.join("second", Start("event", event="a"))
 
@@ -233,7 +233,7 @@ async def test_a_group_that_the_store_has_lost_begins_at_the_beginning(orders: O
 async def test_a_group_that_the_store_has_lost_comes_back_with_a_tending_member(orders: Orders) -> None:
     await orders.publish("a", "b")
     group = group_stream("orders", "billing")
-    await orders.tend(group)
+    await orders.keep_topics(group)
     assert (await orders.group_record(group)).lag == 2
     assert await orders.claim_ids(group) == ["a", "b"]
 
@@ -241,7 +241,7 @@ async def test_a_group_that_the_store_has_lost_comes_back_with_a_tending_member(
 async def test_a_lease_that_was_set_before_the_group_was_joined_holds(orders: Orders) -> None:
     group = group_stream("orders", "billing")
     await orders.publish("a")
-    await orders.backend.ensure(group, microseconds(100))
+    await orders.backend.declare_stream(group, microseconds(100))
     assert await orders.backend.join(group, NEW)
     await orders.publish("b")
     assert await orders.claim_ids(group) == ["b"]

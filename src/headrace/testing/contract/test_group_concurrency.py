@@ -117,8 +117,8 @@ async def test_several_that_trim_at_once_trim_once(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish(*[f"event-{number}" for number in range(20)])
     await orders.finish(group)
-    await orders.arrange(max_length=5)
+    await orders.declare_topic(max_length=5)
     backends = await _processes(orders)
-    tended = await asyncio.gather(*[by.tend([group], limit=100) for by in backends])
+    tended = await asyncio.gather(*[by.keep_topics([group], limit=100) for by in backends])
     assert sum(each.trimmed for each in tended) == 15
     assert (await orders.record()).length == 5

@@ -264,8 +264,8 @@ async def test_order_holds_while_a_live_member_asks_for_it(orders: Orders, group
     await other.join(group, NEW, ordered=False)
     for _ in range(3):
         await orders.stand.advance(ORDER_HELD_FOR / 1e6 - 1)
-        await orders.tend(group)
-        await other.tend([group], limit=1)
+        await orders.keep_topics(group)
+        await other.keep_topics([group], limit=1)
         await other.join(group, NEW, ordered=False)
     assert (await orders.group_record(group)).ordered
     await orders.publish("a1", "a2", key="a")
@@ -279,7 +279,7 @@ async def test_when_the_last_member_that_wants_order_is_gone_the_others_rule(
     await other.join(group, NEW, ordered=False)
     await orders.stand.advance(ORDER_HELD_FOR / 1e6 + 1)
     assert (await orders.group_record(group)).ordered  # until one that does not want it says so
-    await other.tend([group], limit=1)
+    await other.keep_topics([group], limit=1)
     assert not (await orders.group_record(group)).ordered
     await orders.publish("a1", "a2", key="a")
     assert await orders.claim_ids(group) == ["a1", "a2"]
@@ -289,18 +289,18 @@ async def test_a_member_that_was_away_brings_its_order_back(orders: Orders, grou
     other = await orders.stand.other()
     await orders.stand.advance(ORDER_HELD_FOR / 1e6 + 1)
     await other.join(group, NEW, ordered=False)
-    await orders.tend(group)
+    await orders.keep_topics(group)
     assert (await orders.group_record(group)).ordered
 
 
 async def test_members_that_disagree_about_order_are_both_told(orders: Orders, group: Stream) -> None:
     other = await orders.stand.other()
-    assert (await orders.tend(group)).disputed == ()
+    assert (await orders.keep_topics(group)).disputed == ()
     await other.join(group, NEW, ordered=False)
-    assert (await other.tend([group], limit=1)).disputed == (group,)
-    assert (await orders.tend(group)).disputed == (group,)
+    assert (await other.keep_topics([group], limit=1)).disputed == (group,)
+    assert (await orders.keep_topics(group)).disputed == (group,)
     await orders.stand.advance(ORDER_HELD_FOR / 1e6 + 1)
-    assert (await orders.tend(group)).disputed == ()
+    assert (await orders.keep_topics(group)).disputed == ()
 
 
 async def test_a_member_that_does_not_say_what_it_wants_changes_no_order(
@@ -308,7 +308,7 @@ async def test_a_member_that_does_not_say_what_it_wants_changes_no_order(
 ) -> None:
     other = await orders.stand.other()
     await orders.stand.advance(ORDER_HELD_FOR / 1e6 + 1)
-    assert (await other.tend([group], limit=1)).disputed == ()
+    assert (await other.keep_topics([group], limit=1)).disputed == ()
     assert (await orders.group_record(group)).ordered
 
 

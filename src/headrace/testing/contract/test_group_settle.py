@@ -84,7 +84,7 @@ async def test_a_retry_can_be_hastened_and_rewritten(orders: Orders) -> None:
     await orders.publish("a")
     await orders.stand.retry(await orders.claim_one(group))
     assert await orders.backend.rewrite(group, "a", b"better")
-    assert await orders.backend.hasten(group, "a")
+    assert await orders.backend.run_now(group, "a")
     assert (await orders.claim_one(group, "a")).body == b"better"
     assert [entry.body for entry in (await orders.read()).entries] == [b"hello"]
 
@@ -105,7 +105,7 @@ async def test_an_event_that_crashes_too_often_is_dead_in_its_group(orders: Orde
     for _ in range(CRASH_LIMIT):
         await orders.claim_one(billing, "a")
         await orders.lose(billing)
-    (letter,) = await orders.backend.dead(billing, only=DeadFilter())
+    (letter,) = await orders.backend.dead_letters(billing, only=DeadFilter())
     assert letter.reason == DeadReason.CRASHED
     assert await orders.claim_ids(mail) == ["a"]
 
@@ -132,7 +132,7 @@ async def test_a_dead_letter_names_its_topic_and_its_group(orders: Orders) -> No
     group = await orders.join()
     await orders.append(orders.event("a", body=b"bad"))
     await orders.stand.die(await orders.claim_one(group), DeadReason.UNRECOVERABLE)
-    (letter,) = await orders.backend.dead(group, only=DeadFilter())
+    (letter,) = await orders.backend.dead_letters(group, only=DeadFilter())
     assert (letter.id, letter.task, letter.payload, letter.reason) == ("a", "placed", b"bad", "unrecoverable")
     assert (letter.queue, letter.topic, letter.group) == (None, "orders", "billing")
 
@@ -175,9 +175,9 @@ async def test_a_dead_letter_outlives_its_event(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.stand.die(await orders.claim_one(group))
-    await orders.arrange(retention=60)
+    await orders.declare_topic(retention=60)
     await orders.stand.advance(61)
-    await orders.tend(group)
+    await orders.keep_topics(group)
     assert await orders.ids() == []
     await orders.backend.replay(group, ["a"])
     assert (await orders.claim_one(group, "a")).body == b"hello"
@@ -253,7 +253,7 @@ async def test_records_are_of_what_the_group_has(orders: Orders) -> None:
     await orders.stand.retry(claims[1])
     await orders.stand.die(claims[2])
     await orders.done([claims[3]])
-    page = await orders.backend.records(group)
+    page = await orders.backend.messages(group)
     assert {(record.id, record.status) for record in page} == {
         ("a", JobStatus.RUNNING),
         ("b", JobStatus.RETRYING),
@@ -267,6 +267,6 @@ async def test_the_end_of_an_event_in_a_group_is_waited_for(orders: Orders) -> N
     await orders.publish("a")
     claim = await orders.claim_one(group)
     await orders.stand.settle(claim, kept(b"7"))
-    record = await orders.backend.ended(group, "a", 10)
+    record = await orders.backend.wait_for_end(group, "a", 10)
     assert record is not None
     assert (record.status, record.result) == (JobStatus.SUCCEEDED, b"7")

@@ -103,26 +103,26 @@ async def test_a_key_that_has_caught_up_is_as_any_other(orders: Orders, group: S
 
 
 async def test_what_was_passed_over_is_kept_for_the_group(orders: Orders, group: Stream) -> None:
-    await orders.arrange(max_length=0)
+    await orders.declare_topic(max_length=0)
     running = await stick(orders, group, *MANY)
     await orders.publish("b1", key="b")
     assert await orders.claim_ids(group) == ["b1"]
-    tended = await orders.tend(group)
+    tended = await orders.keep_topics(group)
     assert tended.holding == (group,)
     assert (await orders.record()).length >= len(MANY) - PARKED_OF_KEY
     await orders.done([running])
     assert await orders.finish(group) == MANY
-    assert (await orders.tend(group)).holding == ()
+    assert (await orders.keep_topics(group)).holding == ()
     assert (await orders.record()).length == 0
 
 
 async def test_what_was_passed_over_and_trimmed_does_not_stop_its_key(orders: Orders, group: Stream) -> None:
-    await orders.arrange(max_length=10, strict=False)
+    await orders.declare_topic(max_length=10, strict=False)
     running = await stick(orders, group)
     for id in MANY:
         await orders.publish(id, key="a")
         assert await orders.claim(group) == []
-    await orders.tend(group)
+    await orders.keep_topics(group)
     left = await orders.ids()
     record = await orders.group_record(group)
     assert record.lag == len(left)
@@ -210,11 +210,11 @@ async def test_too_many_stuck_keys_stall_a_group_and_it_says_so(orders: Orders, 
     assert [claim.id for claim in held] == [f"{key}-0" for key in keys]
     await orders.publish("free")
     assert await orders.claim(group) == []
-    assert (await orders.tend(group)).stalled == (group,)
+    assert (await orders.keep_topics(group)).stalled == (group,)
     await orders.done(held[:1])
     ids: list[str] = []
     while claims := await orders.claim(group):
         await orders.done(claims)
         ids += [claim.id for claim in claims]
     assert sorted(ids) == ["free", "k0000-1", "k0000-2"]
-    assert (await orders.tend(group)).stalled == ()
+    assert (await orders.keep_topics(group)).stalled == ()

@@ -43,7 +43,7 @@ async def test_other_processes_list_the_same_streams(stand: Stand) -> None:
 async def test_looking_at_a_stream_does_not_make_it(stand: Stand) -> None:
     nowhere = Stream("queue", "nowhere")
     assert await stand.backend.counts(nowhere) == Counts()
-    assert not await stand.backend.records(nowhere)
+    assert not await stand.backend.messages(nowhere)
     assert await stand.backend.streams() == [stand.stream]
 
 
@@ -153,7 +153,7 @@ async def test_every_message_and_every_mark_has_a_record(stand: Stand) -> None:
 async def test_records_are_those_that_look_answers(stand: Stand) -> None:
     await _one_of_each(stand)
     for record in await _all_records(stand):
-        assert await stand.backend.look(stand.stream, record.id) == record
+        assert await stand.backend.get(stand.stream, record.id) == record
 
 
 @pytest.mark.parametrize("ahead", [0, 5], ids=["", "by a clock that is ahead"])
@@ -227,7 +227,7 @@ async def test_what_moves_on_between_two_pages_is_not_missed(stand: Stand, move:
     listed: set[str] = set()
     cursor = None
     for number in range(100):
-        page = await stand.backend.records(stand.stream, cursor=cursor, limit=2)
+        page = await stand.backend.messages(stand.stream, cursor=cursor, limit=2)
         listed |= {record.id for record in page}
         cursor = page.cursor
         if number == 0:
@@ -244,12 +244,12 @@ async def test_what_moves_on_between_two_pages_is_not_missed(stand: Stand, move:
 @pytest.mark.parametrize("cursor", ["x", "1:?:", "x:Q:1:1", "1:X:x", "1:Q:x", "1:S:x", "1:M:x"])
 async def test_a_cursor_that_no_page_gave_is_refused(stand: Stand, cursor: str) -> None:
     with pytest.raises(ConfigurationError, match="a page gave"):
-        await stand.backend.records(stand.stream, cursor=cursor)
+        await stand.backend.messages(stand.stream, cursor=cursor)
 
 
 async def test_a_page_holds_no_more_than_was_asked_for(stand: Stand) -> None:
     await stand.append(*[stand.message() for _ in range(10)])
-    assert len(await stand.backend.records(stand.stream, limit=3)) <= 3
+    assert len(await stand.backend.messages(stand.stream, limit=3)) <= 3
 
 
 async def test_the_last_page_has_no_cursor(stand: Stand) -> None:
@@ -275,7 +275,7 @@ async def test_records_of_other_streams_are_not_listed(stand: Stand) -> None:
 
 async def test_a_scheduled_message_can_be_hastened(stand: Stand) -> None:
     id = await stand.add(delay=1000)
-    assert await stand.backend.hasten(stand.stream, id)
+    assert await stand.backend.run_now(stand.stream, id)
     assert await stand.status(id) is JobStatus.QUEUED
     assert await stand.claim_ids() == [id]
     assert (await stand.counts()).scheduled == 0
@@ -284,14 +284,14 @@ async def test_a_scheduled_message_can_be_hastened(stand: Stand) -> None:
 async def test_a_hastened_retry_keeps_its_counts(stand: Stand) -> None:
     claim = await stand.running()
     await stand.retry(claim, delay=1000)
-    assert await stand.backend.hasten(stand.stream, claim.id)
+    assert await stand.backend.run_now(stand.stream, claim.id)
     assert (await stand.claim_one(claim.id)).state.failures == 1
 
 
 async def test_a_hastened_message_runs_once(stand: Stand) -> None:
     id = await stand.add(delay=10)
-    await stand.backend.hasten(stand.stream, id)
-    assert not await stand.backend.hasten(stand.stream, id)
+    await stand.backend.run_now(stand.stream, id)
+    assert not await stand.backend.run_now(stand.stream, id)
     await stand.advance(11)
     assert (await stand.promote()).count == 0
     assert await stand.claim_ids() == [id]
@@ -299,7 +299,7 @@ async def test_a_hastened_message_runs_once(stand: Stand) -> None:
 
 async def test_a_hastened_message_may_be_scheduled_again(stand: Stand) -> None:
     id = await stand.add(delay=10)
-    await stand.backend.hasten(stand.stream, id)
+    await stand.backend.run_now(stand.stream, id)
     await stand.retry(await stand.claim_one(id), delay=100)
     await stand.advance(50)
     assert (await stand.promote()).count == 0
@@ -313,7 +313,7 @@ async def test_only_what_waits_for_its_time_can_be_hastened(stand: Stand) -> Non
     await stand.die(dead)
     queued = await stand.add()
     for id in (dead.id, running.id, queued, "nobody"):
-        assert not await stand.backend.hasten(stand.stream, id)
+        assert not await stand.backend.run_now(stand.stream, id)
     assert await stand.claim_ids() == [queued]
 
 
@@ -346,7 +346,9 @@ async def _all_records(
     records: list[Record] = []
     cursor = None
     for _ in range(100):
-        page = await stand.backend.records(stand.stream, status=status, task=task, cursor=cursor, limit=limit)
+        page = await stand.backend.messages(
+            stand.stream, status=status, task=task, cursor=cursor, limit=limit
+        )
         assert len(page) <= limit
         records += page
         cursor = page.cursor
@@ -359,7 +361,7 @@ async def _all_records(
 async def test_whatever_time_is_stored_is_listed(stand: Stand, due_us: int) -> None:
     message = stand.message(due_us=due_us)
     await stand.append(message)
-    [listed] = await stand.backend.records(stand.stream, status=JobStatus.SCHEDULED)
+    [listed] = await stand.backend.messages(stand.stream, status=JobStatus.SCHEDULED)
     assert listed == await stand.look(message.id)
     assert listed.due_us == pytest.approx(due_us)
     assert (await stand.promote()).count == 0

@@ -31,27 +31,27 @@ FAILED = LOGGED.failed(TrailEntry(1, "failed", "worker-1", "no such row"))
 
 async def running_and_writing(stand: Stand, log: JobLog = FIRST) -> Claim:
     claim = await stand.running()
-    await stand.backend.report([Report(claim, log=log)])
+    await stand.backend.report_progress([Report(claim, log=log)])
     return claim
 
 
 async def test_what_a_run_wrote_is_shown_while_it_runs(stand: Stand) -> None:
     claim = await running_and_writing(stand)
     other = await stand.other()
-    record = await other.look(stand.stream, claim.id)
+    record = await other.get(stand.stream, claim.id)
     assert record is not None
     assert (record.log, record.progress, record.state) == (FIRST, None, FRESH)
-    [listed] = await other.records(stand.stream, status=JobStatus.RUNNING)
+    [listed] = await other.messages(stand.stream, status=JobStatus.RUNNING)
     assert listed.log == FIRST
 
 
 async def test_progress_and_log_come_together_and_the_last_report_counts(stand: Stand) -> None:
     claim = await running_and_writing(stand)
-    await stand.backend.report([Report(claim, 0.5, "half", SECOND)])
+    await stand.backend.report_progress([Report(claim, 0.5, "half", SECOND)])
     record = await stand.look(claim.id)
     assert record.progress is not None
     assert (record.progress.fraction, record.progress.text, record.log) == (0.5, "half", SECOND)
-    await stand.backend.report([Report(claim, 0.75, "more")])
+    await stand.backend.report_progress([Report(claim, 0.75, "more")])
     assert (await stand.look(claim.id)).log == NO_LOG
 
 
@@ -60,7 +60,7 @@ async def test_full_logs_of_many_runs_are_reported_together(stand: Stand) -> Non
     log = JobLog((line,) * (LOG_BYTES // line.size))
     await stand.append(*[stand.message() for _ in range(100)])
     claims = await stand.claim(100)
-    await stand.backend.report([Report(claim, 0.5, claim.id, log) for claim in claims])
+    await stand.backend.report_progress([Report(claim, 0.5, claim.id, log) for claim in claims])
     for claim in claims[::33]:
         record = await stand.look(claim.id)
         assert (record.log, record.progress and record.progress.text) == (log, claim.id)
@@ -70,8 +70,8 @@ async def test_the_log_of_a_lost_claim_changes_nothing(stand: Stand) -> None:
     former = await stand.running()
     await stand.lose(former)
     holder = await stand.claim_one(former.id, consumer="worker-2")
-    await stand.backend.report([Report(holder, log=SECOND)])
-    await stand.backend.report([Report(former, log=FIRST)])
+    await stand.backend.report_progress([Report(holder, log=SECOND)])
+    await stand.backend.report_progress([Report(former, log=FIRST)])
     assert (await stand.look(former.id)).log == SECOND
 
 
@@ -82,7 +82,7 @@ async def test_what_a_run_wrote_before_it_crashed_stays_with_the_message(stand: 
     assert (record.status, record.state.log, record.log) == (JobStatus.QUEUED, FIRST, NO_LOG)
     again = await stand.claim_one(claim.id, consumer="worker-2")
     assert again.state.log == FIRST
-    await stand.backend.report([Report(again, log=SECOND)])
+    await stand.backend.report_progress([Report(again, log=SECOND)])
     record = await stand.look(claim.id)
     assert (record.state.log, record.log) == (FIRST, SECOND)
     await stand.advance(LEASE + 1)
@@ -99,7 +99,9 @@ async def test_the_logs_of_many_that_crashed_go_to_their_own_messages(stand: Sta
     await stand.append(*[stand.message() for _ in range(20)])
     claims = await stand.claim(20)
     logs = {claim.id: JobLog((LogLine(1, 1, "info", claim.id),)) for claim in claims[::2]}
-    await stand.backend.report([Report(each, log=logs[each.id]) for each in claims if each.id in logs])
+    await stand.backend.report_progress(
+        [Report(each, log=logs[each.id]) for each in claims if each.id in logs]
+    )
     await stand.advance(LEASE + 1)
     await stand.reclaim()
     for claim in claims:
@@ -125,7 +127,7 @@ async def test_every_outcome_keeps_it(
     stand: Stand, outcome: Outcome, status: JobStatus, unique: UniqueKey | None
 ) -> None:
     claim = await stand.running(unique=unique)
-    await stand.backend.report([Report(claim, 0.5, log=SECOND)])
+    await stand.backend.report_progress([Report(claim, 0.5, log=SECOND)])
     await stand.settle(claim, outcome)
     record = await stand.look(claim.id)
     assert (record.status, record.state.log, record.log) == (status, FIRST, NO_LOG)
@@ -151,7 +153,7 @@ async def test_marks_without_a_log_keep_the_state_that_was_there(stand: Stand) -
 async def test_without_a_mark_nothing_of_it_is_left(stand: Stand) -> None:
     claim = await running_and_writing(stand)
     await stand.settle(claim, Done(None, LOGGED))
-    assert await stand.backend.look(stand.stream, claim.id) is None
+    assert await stand.backend.get(stand.stream, claim.id) is None
     await stand.running(claim.id)
     record = await stand.look(claim.id)
     assert (record.state, record.log) == (FRESH, NO_LOG)
@@ -161,7 +163,7 @@ async def test_the_mark_takes_it_along(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle(claim, Done(Kept(b"42", microseconds(60)), LOGGED))
     await stand.advance(61)
-    assert await stand.backend.look(stand.stream, claim.id) is None
+    assert await stand.backend.get(stand.stream, claim.id) is None
 
 
 async def test_a_replay_begins_without_it(stand: Stand) -> None:

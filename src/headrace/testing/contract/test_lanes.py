@@ -233,14 +233,14 @@ async def test_a_hastened_message_goes_to_the_lane_of_its_priority(stand: Stand)
     normal = await stand.add()
     low, high = await stand.add(priority=LOW, delay=100), await stand.add(priority=HIGH, delay=100)
     for id in (low, high):
-        assert await stand.backend.hasten(stand.stream, id)
+        assert await stand.backend.run_now(stand.stream, id)
     assert await stand.claim_ids() == [high, normal, low]
 
 
 async def test_a_hastened_message_that_crashed_twice_is_suspect(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle(claim, Retry(CRASHED_TWICE, microseconds(100)))
-    await stand.backend.hasten(stand.stream, claim.id)
+    await stand.backend.run_now(stand.stream, claim.id)
     assert await stand.claim_ids(suspects=0) == []
 
 

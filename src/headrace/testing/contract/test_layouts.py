@@ -90,7 +90,7 @@ async def test_the_layout_of_a_topic_is_decided_before_its_first_use(inner: Part
                     batch(topic, 1, Message(new_id(), "greet", b"hello", delay_us=60 * SECOND))
                 )
             case "declared":
-                await inner.arrange(topic, TopicRules())
+                await inner.declare_topic(topic, TopicRules())
             case _:
                 await inner.join(group_stream(name, "billing"), BEGINNING)
         assert await inner.swap_layout(topic, WHOLE, parted) == WHOLE
@@ -208,12 +208,12 @@ async def test_schedules_fire_into_a_sealed_queue(inner: PartitionedStore, stand
 async def test_a_sealed_topic_is_neither_declared_nor_joined(inner: PartitionedStore) -> None:
     await sealed(inner, TOPIC)
     with pytest.raises(Moved):
-        await inner.arrange(TOPIC, TopicRules())
+        await inner.declare_topic(TOPIC, TopicRules())
     with pytest.raises(Moved):
         await inner.join(group_stream(TOPIC.name, "billing"), BEGINNING)
     assert await inner.topics([TOPIC.name]) == []
     part = part_stream(TOPIC, 1, 1)
-    await inner.arrange(part, TopicRules())
+    await inner.declare_topic(part, TopicRules())
     assert await inner.join(group_stream(part.name, "billing"), BEGINNING)
     assert len(await inner.append(batch(part, 1, message()))) == 1
 
@@ -262,7 +262,7 @@ async def test_a_mark_and_a_span_hold_until_their_time_has_passed(
 
 
 async def test_in_a_topic_only_keys_are_held(inner: PartitionedStore, stand: Stand) -> None:
-    await inner.arrange(TOPIC, TopicRules())
+    await inner.declare_topic(TOPIC, TopicRules())
     event = message(unique=UniqueKey("order-1", "elapsed", 60 * SECOND))
     await inner.append(batch(TOPIC, 1, event))
     asked = [message(event.id), message(unique=UniqueKey("order-1", "elapsed", 60 * SECOND))]

@@ -16,7 +16,7 @@ SHORT = LEASE / 10
 
 
 async def shorten(stand: Stand, seconds: float = SHORT) -> int | None:
-    return await (await stand.other()).ensure(stand.source, microseconds(seconds))
+    return await (await stand.other()).declare_stream(stand.source, microseconds(seconds))
 
 
 async def test_another_lease_is_announced_to_all_once(stand: Stand) -> None:
@@ -24,8 +24,8 @@ async def test_another_lease_is_announced_to_all_once(stand: Stand) -> None:
     heard: list[ControlMessage] = []
     elsewhere: list[ControlMessage] = []
     stops = [stand.backend.listen(heard.append), other.listen(elsewhere.append)]
-    assert await other.ensure(stand.source, microseconds(SHORT)) == microseconds(LEASE)
-    assert await other.ensure(stand.source, microseconds(SHORT)) is None
+    assert await other.declare_stream(stand.source, microseconds(SHORT)) == microseconds(LEASE)
+    assert await other.declare_stream(stand.source, microseconds(SHORT)) is None
     await other.pause(stand.stream, paused=True)
     expected = [LeaseNotice(stand.stream, microseconds(SHORT)), PauseNotice(stand.stream, True)]
     await wait_until(lambda: heard == elsewhere == expected)

@@ -45,7 +45,7 @@ async def test_closing_one_backend_leaves_the_others_alone(stand: Stand) -> None
 async def test_a_twin_is_the_same_store_with_a_life_of_its_own(stand: Stand) -> None:
     def elsewhere() -> None:
         async def add() -> None:
-            twin = stand.backend.twin()
+            twin = stand.backend.for_other_loop()
             await twin.open()
             await twin.append(Batch(stand.stream, new_id(), 1, [stand.message("added")]))
             await twin.close()
@@ -61,9 +61,9 @@ async def test_another_namespace_is_another_store(stand: Stand) -> None:
     stranger = stand.another(namespace=new_id())
     await stranger.open()
     try:
-        await stranger.ensure(stand.source, microseconds(LEASE))
+        await stranger.declare_stream(stand.source, microseconds(LEASE))
         assert await stand.claim(by=stranger) == []
-        assert await stranger.look(stand.stream, id) is None
+        assert await stranger.get(stand.stream, id) is None
         assert await stranger.counts(stand.stream) == Counts()
     finally:
         await stranger.close()

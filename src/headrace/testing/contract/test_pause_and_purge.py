@@ -222,8 +222,8 @@ async def test_purges_leave_marks_of_some_within_the_time_that_these_stay(stand:
     ids = [await stand.add() for _ in range(40 * stand.parts)]
     waited = ids[-1]
     other = await stand.other()
-    waiter = asyncio.create_task(other.ended(stand.stream, waited, 10))
-    assert await other.ended(stand.stream, waited, 0.1) is None  # by now the first one waits as well
+    waiter = asyncio.create_task(other.wait_for_end(stand.stream, waited, 10))
+    assert await other.wait_for_end(stand.stream, waited, 0.1) is None  # by now the first one waits as well
     for _ in range(4):  # in steps, and again what has come meanwhile
         while await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=7, marks=3):
             pass

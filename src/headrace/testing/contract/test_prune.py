@@ -19,7 +19,7 @@ async def test_marks_whose_time_has_passed_are_forgotten(stand: Stand) -> None:
         await stand.settle_done(await stand.running(), value=b"42", ttl=60)
     await stand.advance(61)
     await _prune_all(stand)
-    assert not await stand.backend.records(stand.stream)
+    assert not await stand.backend.messages(stand.stream)
 
 
 async def test_a_step_forgets_no_more_than_its_limit(stand: Stand) -> None:
@@ -76,7 +76,7 @@ async def test_small_steps_come_to_an_end(stand: Stand, limit: int) -> None:
         await stand.settle_done(await stand.running(), value=b"42", ttl=60)
     await stand.advance(61)
     await _prune_all(stand, limit=limit)
-    assert not await stand.backend.records(stand.stream)
+    assert not await stand.backend.messages(stand.stream)
 
 
 async def _prune_all(stand: Stand, *, limit: int = 100) -> int:

@@ -298,21 +298,21 @@ async def test_who_comes_after_the_clock_was_set_back_takes_what_ran_out(stand: 
 
 
 async def test_ensuring_a_new_source_answers_nothing(stand: Stand) -> None:
-    assert await stand.backend.ensure(Stream("queue", "fresh"), microseconds(20)) is None
+    assert await stand.backend.declare_stream(Stream("queue", "fresh"), microseconds(20)) is None
 
 
 async def test_ensuring_again_with_the_same_lease_answers_nothing(stand: Stand) -> None:
-    assert await stand.backend.ensure(stand.source, microseconds(LEASE)) is None
+    assert await stand.backend.declare_stream(stand.source, microseconds(LEASE)) is None
 
 
 async def test_ensuring_with_another_lease_answers_the_one_before(stand: Stand) -> None:
-    assert await stand.backend.ensure(stand.source, microseconds(20)) == microseconds(LEASE)
-    assert await stand.backend.ensure(stand.source, microseconds(40)) == microseconds(20)
+    assert await stand.backend.declare_stream(stand.source, microseconds(20)) == microseconds(LEASE)
+    assert await stand.backend.declare_stream(stand.source, microseconds(40)) == microseconds(20)
 
 
 async def test_a_changed_lease_holds_for_the_claims_of_all_processes(stand: Stand) -> None:
     other = await stand.other()
-    await other.ensure(stand.source, microseconds(LEASE * 10))
+    await other.declare_stream(stand.source, microseconds(LEASE * 10))
     claim = await stand.running()
     await stand.advance(LEASE * 5)
     assert await stand.reclaim() == []
@@ -322,7 +322,7 @@ async def test_a_changed_lease_holds_for_the_claims_of_all_processes(stand: Stan
 
 async def test_each_stream_has_a_lease_of_its_own(stand: Stand) -> None:
     patient = await stand.queue("patient")
-    await stand.backend.ensure(patient, microseconds(LEASE * 10))
+    await stand.backend.declare_stream(patient, microseconds(LEASE * 10))
     sources = [stand.source, patient]
     hasty_id = await stand.add()
     await stand.add(source=patient)
@@ -334,6 +334,6 @@ async def test_each_stream_has_a_lease_of_its_own(stand: Stand) -> None:
 async def test_ensuring_keeps_what_is_in_the_stream(stand: Stand) -> None:
     id = await stand.add()
     claim_later = await stand.add(delay=10)
-    await stand.backend.ensure(stand.source, microseconds(20))
+    await stand.backend.declare_stream(stand.source, microseconds(20))
     assert await stand.claim_ids() == [id]
     assert await stand.status(claim_later) is JobStatus.SCHEDULED

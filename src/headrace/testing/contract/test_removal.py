@@ -52,7 +52,7 @@ async def test_a_queue_with_a_message_stays(stand: Stand, how: str) -> None:
             await stand.die(claim)
     assert not await stand.backend.remove_stream(stand.stream)
     assert await is_there(stand, stand.stream)
-    assert await stand.backend.look(stand.stream, id) is not None
+    assert await stand.backend.get(stand.stream, id) is not None
 
 
 async def test_a_queue_with_a_schedule_stays(stand: Stand) -> None:
@@ -66,7 +66,7 @@ async def test_a_queue_with_a_schedule_stays(stand: Stand) -> None:
 
 async def test_a_removed_queue_may_be_used_again(stand: Stand) -> None:
     assert await stand.backend.remove_stream(stand.stream)
-    await stand.backend.ensure(stand.source, 30 * SECOND)
+    await stand.backend.declare_stream(stand.source, 30 * SECOND)
     id = await stand.add()
     assert await stand.claim_ids() == [id]
 
@@ -85,9 +85,9 @@ async def test_a_topic_with_events_or_groups_stays(orders: Orders) -> None:
     await backend.append(Batch(TOPIC, "producer", 1, [event]))
     assert not await backend.remove_stream(TOPIC)
     assert await is_there(orders.stand, TOPIC)
-    await backend.arrange(TOPIC, TopicRules(retention_us=1, strict=False))
+    await backend.declare_topic(TOPIC, TopicRules(retention_us=1, strict=False))
     await orders.stand.advance(60)
-    while (await backend.tend([TOPIC], limit=100)).more:
+    while (await backend.keep_topics([TOPIC], limit=100)).more:
         pass
     assert await backend.remove_stream(TOPIC)
     assert not await is_there(orders.stand, TOPIC)

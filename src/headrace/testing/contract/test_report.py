@@ -19,7 +19,7 @@ async def told(stand: Stand, id: str, *, source: Stream = Stand.source) -> tuple
 
 async def running_and_told(stand: Stand) -> Claim:
     claim = await stand.running()
-    await stand.backend.report([Report(claim, 0.25, "reading")])
+    await stand.backend.report_progress([Report(claim, 0.25, "reading")])
     return claim
 
 
@@ -27,7 +27,7 @@ async def test_what_was_reported_is_shown_with_its_time(stand: Stand) -> None:
     claim = await stand.running()
     assert (await stand.look(claim.id)).progress is None
     await stand.advance(2)
-    await stand.backend.report([Report(claim, 0.4, "reading")])
+    await stand.backend.report_progress([Report(claim, 0.4, "reading")])
     progress = (await stand.look(claim.id)).progress
     assert progress is not None
     assert (progress.fraction, progress.text) == (0.4, "reading")
@@ -36,30 +36,30 @@ async def test_what_was_reported_is_shown_with_its_time(stand: Stand) -> None:
 
 async def test_the_last_report_counts(stand: Stand) -> None:
     claim = await running_and_told(stand)
-    await stand.backend.report([Report(claim, 0.5), Report(claim, 0.75, "writing")])
+    await stand.backend.report_progress([Report(claim, 0.5), Report(claim, 0.75, "writing")])
     assert await told(stand, claim.id) == (0.75, "writing")
 
 
 async def test_no_reports_are_nothing_to_keep(stand: Stand) -> None:
-    await stand.backend.report([])
+    await stand.backend.report_progress([])
 
 
 @pytest.mark.parametrize("text", ["", "with spaces  and\nlines", "ünïcödé 🚰", '"quoted"; \\ {x}'])
 @pytest.mark.parametrize("fraction", [0.0, 1.0, 1 / 3, 1e-9])
 async def test_words_and_numbers_come_back_as_they_were(stand: Stand, text: str, fraction: float) -> None:
     claim = await stand.running()
-    await stand.backend.report([Report(claim, fraction, text)])
+    await stand.backend.report_progress([Report(claim, fraction, text)])
     assert await told(stand, claim.id) == (fraction, text)
 
 
 async def test_other_processes_and_listings_show_it(stand: Stand) -> None:
     claim, silent = await running_and_told(stand), await stand.running()
     other = await stand.other()
-    seen = await other.look(stand.stream, claim.id)
+    seen = await other.get(stand.stream, claim.id)
     assert seen is not None
     assert isinstance(seen.progress, Progress)
     for status in (JobStatus.RUNNING, None):
-        page = await other.records(stand.stream, status=status)
+        page = await other.messages(stand.stream, status=status)
         shown = {record.id: record.progress for record in page}
         assert shown == {claim.id: seen.progress, silent.id: None}
 
@@ -69,7 +69,7 @@ async def test_reports_of_many_messages_of_several_streams_go_together(stand: St
     for source in sources:
         await stand.append(*[stand.message() for _ in range(250)], source=source)
     claims = await stand.claim(500, sources=sources)
-    await stand.backend.report([Report(claim, 0.5, claim.id) for claim in claims])
+    await stand.backend.report_progress([Report(claim, 0.5, claim.id) for claim in claims])
     for claim in claims[::50]:
         assert await told(stand, claim.id, source=claim.whole) == (0.5, claim.id)
 
@@ -112,7 +112,7 @@ async def test_a_retry_ends_it_and_the_next_run_begins_without_it(stand: Stand) 
     await stand.promote()
     again = await stand.claim_one(claim.id)
     assert await told(stand, claim.id) is None
-    await stand.backend.report([Report(again, 0.1, "again")])
+    await stand.backend.report_progress([Report(again, 0.1, "again")])
     assert await told(stand, claim.id) == (0.1, "again")
 
 
@@ -135,17 +135,17 @@ async def test_the_report_of_a_lost_claim_changes_nothing(stand: Stand) -> None:
     former = await stand.running()
     await stand.lose(former)
     holder = await stand.claim_one(former.id, consumer="worker-2")
-    await stand.backend.report([Report(former, 0.9, "former"), Report(holder, 0.1, "holder")])
+    await stand.backend.report_progress([Report(former, 0.9, "former"), Report(holder, 0.1, "holder")])
     assert await told(stand, former.id) == (0.1, "holder")
-    await stand.backend.report([Report(former, 0.9, "former")])
+    await stand.backend.report_progress([Report(former, 0.9, "former")])
     assert await told(stand, former.id) == (0.1, "holder")
 
 
 async def test_the_report_of_a_settled_claim_leaves_nothing(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle_done(claim)
-    await stand.backend.report([Report(claim, 0.9)])
-    assert await stand.backend.look(stand.stream, claim.id) is None
+    await stand.backend.report_progress([Report(claim, 0.9)])
+    assert await stand.backend.get(stand.stream, claim.id) is None
 
 
 async def test_a_renewal_does_not_touch_it(stand: Stand) -> None:
@@ -157,7 +157,7 @@ async def test_a_renewal_does_not_touch_it(stand: Stand) -> None:
 async def test_a_cancellation_that_was_asked_for_does_not_touch_it(stand: Stand) -> None:
     claim = await running_and_told(stand)
     await stand.backend.cancel(stand.stream, claim.id, mark_us=HOUR_US)
-    await stand.backend.report([Report(claim, 0.5, "still")])
+    await stand.backend.report_progress([Report(claim, 0.5, "still")])
     assert await told(stand, claim.id) == (0.5, "still")
     await stand.settle(claim, Released())
     assert await stand.status(claim.id) is JobStatus.CANCELLED

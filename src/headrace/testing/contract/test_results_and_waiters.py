@@ -43,7 +43,7 @@ async def test_a_message_that_is_over_is_answered_at_once(
 ) -> None:
     claim = await stand.running()
     await stand.settle(claim, outcome)
-    record = await stand.backend.ended(stand.stream, claim.id, LONG)
+    record = await stand.backend.wait_for_end(stand.stream, claim.id, LONG)
     assert record is not None
     assert (record.stream, record.id, record.status) == (stand.stream, claim.id, status)
 
@@ -79,7 +79,7 @@ async def test_a_waiter_gets_the_error(stand: Stand) -> None:
 async def test_a_waiter_is_woken_by_another_process(stand: Stand) -> None:
     claim = await stand.running()
     other = await stand.other()
-    waiting = asyncio.ensure_future(other.ended(stand.stream, claim.id, LONG))
+    waiting = asyncio.ensure_future(other.wait_for_end(stand.stream, claim.id, LONG))
     await _let_it_start()
     await stand.settle(claim, kept(b"42"))
     record = await asyncio.wait_for(waiting, SOON)
@@ -91,7 +91,7 @@ async def test_all_waiters_of_a_message_are_woken(stand: Stand) -> None:
     claim = await stand.running()
     other = await stand.other()
     waiting = [await _start_waiting(stand, claim.id) for _ in range(3)]
-    waiting.append(asyncio.ensure_future(other.ended(stand.stream, claim.id, LONG)))
+    waiting.append(asyncio.ensure_future(other.wait_for_end(stand.stream, claim.id, LONG)))
     await _let_it_start()
     await stand.settle(claim, kept(b"42"))
     records = await asyncio.wait_for(asyncio.gather(*waiting), SOON)
@@ -109,36 +109,38 @@ async def test_only_the_waiters_of_that_message_are_woken(stand: Stand) -> None:
 
 
 async def test_an_unknown_message_is_over(stand: Stand) -> None:
-    record = await stand.backend.ended(stand.stream, "nobody", LONG)
+    record = await stand.backend.wait_for_end(stand.stream, "nobody", LONG)
     assert record == Record(stand.stream, "nobody", JobStatus.UNKNOWN)
 
 
 async def test_a_message_of_an_unknown_stream_is_over(stand: Stand) -> None:
     stream = Stream("queue", "nowhere")
-    assert await stand.backend.ended(stream, "nobody", LONG) == Record(stream, "nobody", JobStatus.UNKNOWN)
-    assert await stand.backend.look(stream, "nobody") is None
+    assert await stand.backend.wait_for_end(stream, "nobody", LONG) == Record(
+        stream, "nobody", JobStatus.UNKNOWN
+    )
+    assert await stand.backend.get(stream, "nobody") is None
 
 
 async def test_a_waiter_gives_up_after_its_time(stand: Stand) -> None:
     id = await stand.add()
     started = time.monotonic()
-    assert await stand.backend.ended(stand.stream, id, 0.1) is None
+    assert await stand.backend.wait_for_end(stand.stream, id, 0.1) is None
     assert 0.05 < time.monotonic() - started < SOON
     assert await stand.status(id) is JobStatus.QUEUED
 
 
 async def test_a_waiter_without_patience_only_looks(stand: Stand) -> None:
     claim = await stand.running()
-    assert await stand.backend.ended(stand.stream, claim.id, 0) is None
+    assert await stand.backend.wait_for_end(stand.stream, claim.id, 0) is None
     await stand.settle(claim, kept(b"42"))
-    record = await stand.backend.ended(stand.stream, claim.id, 0)
+    record = await stand.backend.wait_for_end(stand.stream, claim.id, 0)
     assert record is not None
     assert record.result == b"42"
 
 
 async def test_a_waiter_may_wait_without_an_end(stand: Stand) -> None:
     claim = await stand.running()
-    waiting = asyncio.ensure_future(stand.backend.ended(stand.stream, claim.id, None))
+    waiting = asyncio.ensure_future(stand.backend.wait_for_end(stand.stream, claim.id, None))
     await _let_it_start()
     await stand.settle(claim, kept(b"42"))
     record = await asyncio.wait_for(waiting, SOON)
@@ -148,7 +150,7 @@ async def test_a_waiter_may_wait_without_an_end(stand: Stand) -> None:
 
 async def test_a_waiter_that_gave_up_may_wait_again(stand: Stand) -> None:
     claim = await stand.running()
-    assert await stand.backend.ended(stand.stream, claim.id, 0.01) is None
+    assert await stand.backend.wait_for_end(stand.stream, claim.id, 0.01) is None
     waiting = await _start_waiting(stand, claim.id)
     await stand.settle(claim, Done())
     assert await asyncio.wait_for(waiting, SOON) is not None
@@ -216,7 +218,7 @@ async def test_a_success_that_is_gone_wakes_nobody(stand: Stand) -> None:
     await stand.retry(claim, delay=100)
     waiting = await _start_waiting(stand, claim.id)
     assert await stand.settle(claim, kept(b"late")) is Verdict.GONE
-    assert await stand.backend.ended(stand.stream, claim.id, 0.01) is None
+    assert await stand.backend.wait_for_end(stand.stream, claim.id, 0.01) is None
     assert not waiting.done()
     waiting.cancel()
     await asyncio.wait([waiting])
@@ -245,7 +247,7 @@ async def test_a_replayed_message_is_waited_for_anew(stand: Stand) -> None:
 async def test_a_waiter_is_let_go_when_its_backend_is_closed(stand: Stand) -> None:
     id = await stand.add()
     other = await stand.other()
-    waiting = asyncio.ensure_future(other.ended(stand.stream, id, LONG))
+    waiting = asyncio.ensure_future(other.wait_for_end(stand.stream, id, LONG))
     await _let_it_start()
     await other.close()
     with pytest.raises(BackendUnavailable):
@@ -254,7 +256,7 @@ async def test_a_waiter_is_let_go_when_its_backend_is_closed(stand: Stand) -> No
 
 async def _start_waiting(stand: Stand, id: str) -> asyncio.Task[Record | None]:
     """A waiter that is registered, or is about to be: which of the two must make no difference."""
-    waiting = asyncio.ensure_future(stand.backend.ended(stand.stream, id, LONG))
+    waiting = asyncio.ensure_future(stand.backend.wait_for_end(stand.stream, id, LONG))
     await _let_it_start()
     return waiting
 

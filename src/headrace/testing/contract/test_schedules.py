@@ -271,7 +271,7 @@ async def test_a_job_of_a_moment_may_be_due_later(stand: Stand) -> None:
     later = stand.message("later", due_us=first.last_us + 600 * SECOND, priority=0, lifetime=5)
     assert await fire(stand, first, first.last_us + SECOND, later)
     assert await stand.claim_ids() == []
-    found = await stand.backend.look(stand.stream, "later")
+    found = await stand.backend.get(stand.stream, "later")
     assert found is not None
     assert (found.status, found.due_us) == (JobStatus.SCHEDULED, first.last_us + 600 * SECOND)
 

@@ -63,7 +63,7 @@ async def test_the_lease_ends_with_the_settlement(stand: Stand, outcome: Outcome
 async def test_success_without_a_result_leaves_nothing(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle(claim, Done())
-    assert await stand.backend.look(stand.stream, claim.id) is None
+    assert await stand.backend.get(stand.stream, claim.id) is None
     assert await stand.claim() == []
 
 
@@ -94,13 +94,13 @@ async def test_a_result_is_forgotten_when_its_time_has_passed(stand: Stand) -> N
     await stand.advance(59)
     assert await stand.status(claim.id) is JobStatus.SUCCEEDED
     await stand.advance(2)
-    assert await stand.backend.look(stand.stream, claim.id) is None
+    assert await stand.backend.get(stand.stream, claim.id) is None
 
 
 async def test_a_result_kept_for_no_time_is_not_kept(stand: Stand) -> None:
     claim = await stand.running()
     assert await stand.settle(claim, kept(b"42", ttl=0)) is Verdict.KEPT
-    assert await stand.backend.look(stand.stream, claim.id) is None
+    assert await stand.backend.get(stand.stream, claim.id) is None
 
 
 # --- not yet ----------------------------------------------------------------------------------------------
@@ -224,14 +224,14 @@ async def test_a_mark_stays_for_its_time(stand: Stand, outcome: Outcome, status:
     assert record.status is status
     assert abs(record.ended_us - stand.now_us()) < SECOND
     await stand.advance(61)
-    assert await stand.backend.look(stand.stream, claim.id) is None
+    assert await stand.backend.get(stand.stream, claim.id) is None
 
 
 @pytest.mark.parametrize("outcome", [Cancelled(0), Expired(0)], ids=["cancelled", "expired"])
 async def test_a_mark_of_no_time_is_no_mark(stand: Stand, outcome: Outcome) -> None:
     claim = await stand.running()
     assert await stand.settle(claim, outcome) is Verdict.KEPT
-    assert await stand.backend.look(stand.stream, claim.id) is None
+    assert await stand.backend.get(stand.stream, claim.id) is None
 
 
 # --- fenced -----------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ async def test_a_lease_that_ran_out_holds_until_it_is_reclaimed(stand: Stand, ou
 async def test_another_process_may_write_what_the_claim_came_to(stand: Stand) -> None:
     claim = await stand.running()
     assert await stand.settle(claim, Done(), by=await stand.other()) is Verdict.KEPT
-    assert await stand.backend.look(stand.stream, claim.id) is None
+    assert await stand.backend.get(stand.stream, claim.id) is None
 
 
 # --- the one exception: a success -------------------------------------------------------------------------
@@ -367,9 +367,9 @@ async def test_a_success_that_comes_too_late_is_gone_and_writes_nothing(
 ) -> None:
     claim = await stand.running()
     await stand.settle(claim, outcome)
-    before = await stand.backend.look(stand.stream, claim.id)
+    before = await stand.backend.get(stand.stream, claim.id)
     assert await stand.settle(claim, kept(b"late")) is Verdict.GONE
-    assert await stand.backend.look(stand.stream, claim.id) == before
+    assert await stand.backend.get(stand.stream, claim.id) == before
     assert await stand.status(claim.id) is status
 
 

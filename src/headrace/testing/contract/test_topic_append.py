@@ -41,11 +41,11 @@ async def test_processes_number_their_events_together(orders: Orders) -> None:
 @pytest.mark.whole("numbers count within a part")
 async def test_numbers_go_on_after_everything_was_trimmed(orders: Orders) -> None:
     group = await orders.join()
-    await orders.arrange(retention=60)
+    await orders.declare_topic(retention=60)
     await orders.publish("a", "b")
     await orders.finish(group)
     await orders.stand.advance(61)
-    await orders.tend(group)
+    await orders.keep_topics(group)
     assert await orders.ids() == []
     await orders.publish("c")
     assert [(entry.number, entry.id) for entry in (await orders.read()).entries] == [(3, "c")]
@@ -219,7 +219,7 @@ async def test_a_scheduled_event_can_be_cancelled(orders: Orders) -> None:
 async def test_a_scheduled_event_can_be_hastened(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", delay=10)
-    assert await orders.backend.hasten(orders.stream, "a")
+    assert await orders.backend.run_now(orders.stream, "a")
     assert await orders.claim_ids(group) == ["a"]
     await orders.stand.advance(11)
     assert await orders.promote() == 0
@@ -276,11 +276,11 @@ async def test_a_key_is_free_when_its_window_has_passed(orders: Orders) -> None:
 
 async def test_a_key_is_held_until_its_window_has_passed_whatever_became_of_the_event(orders: Orders) -> None:
     group = await orders.join()
-    await orders.arrange(retention=10)
+    await orders.declare_topic(retention=10)
     await orders.publish("a", unique=ONCE)
     await orders.finish(group)
     await orders.stand.advance(30)
-    await orders.tend(group)
+    await orders.keep_topics(group)
     assert await orders.ids() == []
     assert await orders.append(orders.event("b", unique=ONCE)) == [Answer("a", "duplicate")]
 

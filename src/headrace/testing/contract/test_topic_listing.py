@@ -34,7 +34,7 @@ async def test_counts_of_a_group_tell_every_state(orders: Orders) -> None:
 
 
 async def test_topics_are_listed_by_name_with_their_groups(orders: Orders) -> None:
-    await orders.backend.arrange(Stream("topic", "returns"), TopicRules(max_length=7, strict=False))
+    await orders.backend.declare_topic(Stream("topic", "returns"), TopicRules(max_length=7, strict=False))
     await orders.join("mail")
     await orders.join("billing", ordered=True)
     found, returns = await orders.backend.topics()
@@ -46,7 +46,7 @@ async def test_topics_are_listed_by_name_with_their_groups(orders: Orders) -> No
 
 async def test_topics_are_listed_that_were_asked_for_and_exist(orders: Orders) -> None:
     for name in ("a", "b", "c"):
-        await orders.backend.arrange(Stream("topic", name), TopicRules())
+        await orders.backend.declare_topic(Stream("topic", name), TopicRules())
     found = await orders.backend.topics(["c", "a", "nowhere"])
     assert [topic.stream.name for topic in found] == ["a", "c"]
     assert await orders.backend.topics([]) == []
@@ -60,15 +60,15 @@ async def test_what_is_known_of_a_topic(orders: Orders) -> None:
     await orders.publish("c")
     await orders.publish("later", delay=10)
     await orders.finish(group)
-    await orders.arrange(max_length=2)
-    await orders.tend(group)
+    await orders.declare_topic(max_length=2)
+    await orders.keep_topics(group)
     record = await orders.record()
     assert (record.first, record.last, record.length, record.scheduled) == (2, 3, 2, 1)
     assert [record.first_us, record.last_us] == [entry.at_us for entry in (await orders.read()).entries]
 
 
 async def test_what_is_known_of_an_empty_topic(orders: Orders) -> None:
-    await orders.arrange()
+    await orders.declare_topic()
     record = await orders.record()
     assert (record.first, record.last, record.length, record.scheduled) == (1, 0, 0, 0)
 
@@ -114,6 +114,6 @@ async def test_a_topic_exists_when_a_group_has_joined(orders: Orders) -> None:
 async def test_arranging_a_topic_keeps_its_events(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
-    await orders.arrange(retention=60)
-    await orders.arrange(retention=60)
+    await orders.declare_topic(retention=60)
+    await orders.declare_topic(retention=60)
     assert await orders.claim_ids(group) == ["a"]

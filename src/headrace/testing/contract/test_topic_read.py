@@ -114,8 +114,8 @@ async def test_a_reader_behind_what_was_trimmed_goes_on_with_the_first_left(orde
     group = await orders.join()
     await orders.publish("a", "b", "c", "d")
     await orders.finish(group)
-    await orders.arrange(max_length=2)
-    await orders.tend(group)
+    await orders.declare_topic(max_length=2)
+    await orders.keep_topics(group)
     reading = await orders.read(1)
     assert (_ids(reading), reading.position.total) == (["c", "d"], 4)
 

@@ -346,7 +346,7 @@ async def test_the_holder_of_a_key_is_known_and_says_so(stand: Stand, unique: Un
     assert await other.holders(stand.stream, [Wanted(key=unique.key)]) == [id]
     assert await other.holders(stand.stream, [Wanted(key="report:8")]) == [None]
     assert (await stand.look(id)).unique_key == "report:7"
-    [listed] = await other.records(stand.stream)
+    [listed] = await other.messages(stand.stream)
     assert listed.unique_key == "report:7"
 
 
@@ -416,7 +416,7 @@ async def test_an_expired_owner_gives_its_key_to_the_next_message(
     stand: Stand, unique: UniqueKey, delay: float
 ) -> None:
     owner = await _expired(stand, unique, delay=delay)
-    waiter = asyncio.create_task((await stand.other()).ended(stand.stream, owner, 10))
+    waiter = asyncio.create_task((await stand.other()).wait_for_end(stand.stream, owner, 10))
     following = await stand.add(unique=unique)
     record = await waiter
     assert record is not None
@@ -430,8 +430,8 @@ async def test_an_expired_owner_gives_its_key_to_the_next_message(
 async def test_whoever_waits_for_an_expired_owner_is_woken_when_its_key_is_taken(stand: Stand) -> None:
     owner = await stand.add(unique=FINISHED, lifetime=30)
     other = await stand.other()
-    waiter = asyncio.create_task(other.ended(stand.stream, owner, 10))
-    assert await other.ended(stand.stream, owner, 0.1) is None  # by now the first one waits as well
+    waiter = asyncio.create_task(other.wait_for_end(stand.stream, owner, 10))
+    assert await other.wait_for_end(stand.stream, owner, 0.1) is None  # by now the first one waits as well
     await stand.advance(31)
     await stand.add(unique=FINISHED)
     record = await waiter
@@ -535,16 +535,16 @@ async def test_what_waits_past_its_expiry_is_seen_as_expired(stand: Stand) -> No
         assert record.status is JobStatus.EXPIRED
         assert record.ended_us
         assert not record.due_us
-        assert (await stand.backend.ended(stand.stream, id, 10)) == record
+        assert (await stand.backend.wait_for_end(stand.stream, id, 10)) == record
         assert await stand.backend.cancel(stand.stream, id, mark_us=HOUR_US) is CancelAnswer.GONE
-    page = await stand.backend.records(stand.stream)
+    page = await stand.backend.messages(stand.stream)
     assert {record.id: record.status for record in page} == {
         queued: JobStatus.EXPIRED,
         scheduled: JobStatus.EXPIRED,
         lasting: JobStatus.QUEUED,
     }
     for status in JobStatus:
-        page = await stand.backend.records(stand.stream, status=status)
+        page = await stand.backend.messages(stand.stream, status=status)
         assert [record.id for record in page] == ([lasting] if status is JobStatus.QUEUED else [])
 
 

@@ -32,13 +32,13 @@ async def check_that_nothing_is_left(stand: Stand) -> None:
 
 
 async def _end_all(backend: StreamRouter, stream: Stream) -> None:
-    for record in await backend.records(stream, status=JobStatus.RUNNING, limit=10_000):
+    for record in await backend.messages(stream, status=JobStatus.RUNNING, limit=10_000):
         await backend.cancel(stream, record.id, mark_us=HOUR_US)
     while (await backend.reclaim([stream], limit=100)).more:
         pass
     while await backend.purge(stream, mark_us=HOUR_US, limit=100):
         pass
-    while letters := list(await backend.dead(stream, only=DeadFilter())):
+    while letters := list(await backend.dead_letters(stream, only=DeadFilter())):
         await backend.discard(stream, [letter.id for letter in letters])
 
 
@@ -46,8 +46,8 @@ async def _empty_topic(backend: StreamRouter, topic: Stream) -> None:
     """Remove its groups, and let everything in its log be too old."""
     while (await backend.promote([topic], limit=100)).count:
         pass
-    await backend.arrange(topic, TopicRules(retention_us=1, strict=False))
-    while (await backend.tend([group_stream(topic.name, "tidy")], limit=1000)).more:
+    await backend.declare_topic(topic, TopicRules(retention_us=1, strict=False))
+    while (await backend.keep_topics([group_stream(topic.name, "tidy")], limit=1000)).more:
         pass
     for record in (await backend.topics([topic.name]))[0].groups:
         assert await backend.remove_stream(record.stream)

@@ -124,7 +124,7 @@ class Tend:
 
     def play(self, pair: TopicPair) -> None:
         sources = map(pair.source, GROUPS)
-        pair.run(pair.orders.tend(*sources, limit=self.limit))
+        pair.run(pair.orders.keep_topics(*sources, limit=self.limit))
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Arrange:
     max_age: int | None
 
     def play(self, pair: TopicPair) -> None:
-        pair.run(pair.orders.arrange(retention=self.max_age or 0, max_length=self.max_length))
+        pair.run(pair.orders.declare_topic(retention=self.max_age or 0, max_length=self.max_length))
         pair.model.max_length, pair.model.max_age = self.max_length, self.max_age
 
 

@@ -40,7 +40,7 @@ class TopicPair:
         self.orders = Orders(self.stand)
         self.model = TopicModel()
         self.hand_outs: list[HandOut] = []
-        self.run(self.orders.arrange())
+        self.run(self.orders.declare_topic())
         for name in GROUPS:
             self.join(name, BEGINNING)
 
@@ -195,7 +195,7 @@ class TopicPair:
             queued = len(group.ids(*QUEUED))
             # After a reset what is passed over later is counted until then.
             assert counts.queued >= queued if group.was_reset else counts.queued == queued
-            letters = self.run(self.backends[0].dead(stream, only=DeadFilter()))
+            letters = self.run(self.backends[0].dead_letters(stream, only=DeadFilter()))
             assert {letter.id for letter in letters} == set(group.ids(Place.DEAD))
 
     def check_that_nothing_was_lost(self) -> None:
@@ -205,7 +205,7 @@ class TopicPair:
             assert set(group.ids(*Place)) == set(group.ids(Place.DEAD, Place.OPEN))
             counts = self.run(self.backends[0].counts(self.source(name)))
             assert (counts.queued, counts.running, counts.scheduled, counts.retrying) == (0, 0, 0, 0)
-        tended = self.run(self.orders.tend(*self.sources[1:]))
+        tended = self.run(self.orders.keep_topics(*self.sources[1:]))
         assert (tended.holding, tended.passed, tended.more) == ((), (), False)
         self.compare_log()
         assert self.model.first == self.model.may_go() + 1

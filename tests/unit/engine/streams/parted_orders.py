@@ -50,7 +50,7 @@ class PartedOrders:
     ) -> Stream:
         group = group_stream("orders", name)
         await self.processes[by].join(group, start, ordered=ordered)
-        await self.processes[by].ensure(group, LEASE_US)
+        await self.processes[by].declare_stream(group, LEASE_US)
         return group
 
     async def claim(

@@ -172,7 +172,7 @@ class Splitting(RuleBasedStateMachine):
     @rule(by=PROCESSES, limit=st.integers(1, 6))
     def claim(self, by: int, limit: int) -> None:
         backend = self._processes[by].backend
-        self._run(backend.ensure(SOURCE, 30_000_000))
+        self._run(backend.declare_stream(SOURCE, 30_000_000))
         claims = self._run(backend.claim([SOURCE], consumer=f"w{by}", limit=limit, suspects=9, wait=0))
         self._claims += [(by, claim) for claim in claims]
 
@@ -194,7 +194,7 @@ class Splitting(RuleBasedStateMachine):
     def replay_the_dead(self, by: int) -> None:
         backend = self._processes[by].backend
         self._run(backend.layout(QUEUE))
-        letters = self._run(backend.dead(QUEUE, only=DeadFilter()))
+        letters = self._run(backend.dead_letters(QUEUE, only=DeadFilter()))
         answers = self._run(backend.replay(QUEUE, [letter.id for letter in letters]))
         assert ReplayAnswer.GONE not in answers
 
@@ -214,7 +214,8 @@ class Splitting(RuleBasedStateMachine):
         process = self._processes[0]
         self._run(process.backend.layout(QUEUE))
         dead = {
-            letter.id for letter in self._run(process.backend.dead(QUEUE, only=DeadFilter(), limit=10_000))
+            letter.id
+            for letter in self._run(process.backend.dead_letters(QUEUE, only=DeadFilter(), limit=10_000))
         }
         for id in self._run(process.drain()):
             self._done[id] += 1

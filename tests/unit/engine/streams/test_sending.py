@@ -62,7 +62,7 @@ class Process:
     async def drain(self) -> list[str]:
         """Run all that is there; their ids, sorted."""
         await self.backend.layout(QUEUE)  # as with every beat
-        await self.backend.ensure(SOURCE, microseconds(30))
+        await self.backend.declare_stream(SOURCE, microseconds(30))
         ids: list[str] = []
         while claims := await self.backend.claim([SOURCE], consumer="w", limit=7, suspects=0, wait=0):
             assert {claim.whole for claim in claims} == {QUEUE}

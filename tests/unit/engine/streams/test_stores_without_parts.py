@@ -40,7 +40,7 @@ def router() -> StreamRouter:
 
 
 async def test_its_streams_are_used_as_they_are(router: StreamRouter) -> None:
-    await router.ensure(QUEUE, microseconds(30))
+    await router.declare_stream(QUEUE, microseconds(30))
     await router.append(Batch(QUEUE, "producer", 1, [Message("job", "greet", b"")]))
     [claim] = await router.claim([QUEUE], consumer="worker", limit=9, suspects=9, wait=0)
     assert (claim.id, claim.stream, claim.whole) == ("job", QUEUE, QUEUE)

@@ -50,7 +50,7 @@ async def test_a_process_that_takes_it_for_whole_finds_its_parts(orders: PartedO
     assert await orders.read_all() == []
     await late._layouts.plan(TOPIC)  # a first use, which decides nothing yet
     await orders.publish("a")
-    await late.arrange(TOPIC, TopicRules(0, 7))
+    await late.declare_topic(TOPIC, TopicRules(0, 7))
     group = await orders.join(by=1)
     await orders.publish(*ids_of(9), by=1)
     assert sorted(await orders.finish(group, by=1)) == ["a", *ids_of(9)]
@@ -167,7 +167,7 @@ async def test_a_group_that_is_removed_is_gone_from_every_part(orders: PartedOrd
     assert not await orders.backend.remove_stream(group)
     assert await orders.settle(claim, Retry(claim.state, 0)) is Verdict.LOST
     assert await orders.claim(group) == await orders.claim(group, by=1) == []
-    await orders.processes[1].tend([group], limit=100)
+    await orders.processes[1].keep_topics([group], limit=100)
     assert (await orders.record()).groups == ()
     assert await orders.backend.join(group, BEGINNING)
     assert sorted(await orders.finish(group)) == ids_of(12)
@@ -258,23 +258,23 @@ async def test_a_group_that_no_part_knows_is_not_reset(orders: PartedOrders) -> 
 
 async def test_every_part_is_trimmed_by_the_rules_of_the_topic(orders: PartedOrders) -> None:
     group = await orders.join()
-    await orders.backend.arrange(TOPIC, TopicRules(microseconds(60)))
+    await orders.backend.declare_topic(TOPIC, TopicRules(microseconds(60)))
     await orders.publish(*ids_of(12))
-    assert await orders.backend.tend([group], limit=100) == KeptTopics()
+    assert await orders.backend.keep_topics([group], limit=100) == KeptTopics()
     orders.clock.advance(61)
-    tended = await orders.backend.tend([group], limit=100)
+    tended = await orders.backend.keep_topics([group], limit=100)
     assert (tended.trimmed, tended.holding) == (0, (group,))
     await orders.finish(group)
-    assert (await orders.backend.tend([group], limit=100)).trimmed == 12
+    assert (await orders.backend.keep_topics([group], limit=100)).trimmed == 12
     assert (await orders.record()).length == 0
 
 
 async def test_a_length_holds_for_each_part(orders: PartedOrders) -> None:
     group = await orders.join()
-    await orders.backend.arrange(TOPIC, TopicRules(0, 2))
+    await orders.backend.declare_topic(TOPIC, TopicRules(0, 2))
     await orders.publish(*ids_of(30))
     await orders.finish(group)
-    await orders.backend.tend([group], limit=100)
+    await orders.backend.keep_topics([group], limit=100)
     assert (await orders.record()).length == 6
     assert (await orders.record()).rules == TopicRules(0, 2)
 

@@ -45,7 +45,7 @@ def store() -> SharedState:
 async def backend(store: SharedState, clock: MovableClock) -> StreamRouter:
     backend = StreamRouter(MemoryStore(store, name="", clock=clock))
     await backend.split(QUEUE, 3)
-    await backend.ensure(SOURCE, microseconds(30))
+    await backend.declare_stream(SOURCE, microseconds(30))
     return backend
 
 
@@ -87,7 +87,7 @@ async def test_pages_leave_nothing_out_and_show_nothing_twice(backend: StreamRou
     listed: list[str] = []
     cursor: str | None = None
     while True:
-        page = await backend.records(QUEUE, cursor=cursor, limit=limit)
+        page = await backend.messages(QUEUE, cursor=cursor, limit=limit)
         assert len(page) <= limit
         assert {record.stream for record in page} <= {QUEUE}
         listed += [record.id for record in page]
@@ -114,7 +114,7 @@ async def test_dead_letters_are_listed_the_latest_first_over_all_parts(
     listed: list[str] = []
     cursor: str | None = None
     while True:
-        page = await backend.dead(QUEUE, only=DeadFilter(), cursor=cursor, limit=limit)
+        page = await backend.dead_letters(QUEUE, only=DeadFilter(), cursor=cursor, limit=limit)
         assert {letter.queue for letter in page} <= {"emails"}
         assert len(page) <= limit
         listed += [letter.id for letter in page]
@@ -127,9 +127,9 @@ async def test_dead_letters_are_listed_the_latest_first_over_all_parts(
 async def test_a_cursor_that_no_page_gave_is_refused(backend: StreamRouter) -> None:
     for cursor in ("nonsense", "====", "é"):
         with pytest.raises(ConfigurationError, match="is no cursor of this listing"):
-            await backend.dead(QUEUE, only=DeadFilter(), cursor=cursor)
+            await backend.dead_letters(QUEUE, only=DeadFilter(), cursor=cursor)
         with pytest.raises(ConfigurationError, match="is no cursor of this listing"):
-            await backend.records(QUEUE, cursor=cursor)
+            await backend.messages(QUEUE, cursor=cursor)
 
 
 async def test_streams_and_workers_are_named_by_the_whole(backend: StreamRouter) -> None:
@@ -256,7 +256,7 @@ async def test_a_generation_is_forgotten_when_it_is_empty_and_long_sealed(
     assert not any("#1." in stream.name for stream in store.shelves)
     assert (await backend.counts(QUEUE)).queued == 0
     [id] = await add(backend, 1)
-    record = await backend.look(QUEUE, id)
+    record = await backend.get(QUEUE, id)
     assert record is not None
     assert record.status is JobStatus.QUEUED
 
@@ -275,12 +275,12 @@ async def test_a_page_stays_in_place_while_letters_come_and_go(
         return id
 
     ids = [await die() for _ in range(9)]
-    page = await backend.dead(QUEUE, only=DeadFilter(), limit=3)
+    page = await backend.dead_letters(QUEUE, only=DeadFilter(), limit=3)
     assert [letter.id for letter in page] == ids[:5:-1]
     await backend.discard(QUEUE, [ids[8], ids[6]])
     for _ in range(4):
         await die()
-    rest = await backend.dead(QUEUE, only=DeadFilter(), cursor=page.cursor, limit=3)
+    rest = await backend.dead_letters(QUEUE, only=DeadFilter(), cursor=page.cursor, limit=3)
     assert [letter.id for letter in rest] == [ids[5], ids[4], ids[3]]
 
 
@@ -303,5 +303,5 @@ async def test_a_part_is_paused_as_the_stream_is_whoever_pauses_it_meanwhile(
         return found
 
     monkeypatch.setattr(MemoryStore, "counts", between)
-    await new.ensure(SOURCE, microseconds(30))
+    await new.declare_stream(SOURCE, microseconds(30))
     assert [store.shelf(part).paused for part in parts_of(QUEUE, Generation(1, 2))] == [True, True]

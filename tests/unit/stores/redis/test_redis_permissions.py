@@ -16,7 +16,7 @@ WITH_SUBCOMMANDS = ("XGROUP", "XINFO")
 
 def texts() -> list[str]:
     folder = files("headrace.stores.redis").joinpath("lua")
-    parts = [*folder.iterdir(), *folder.joinpath("shared").iterdir()]
+    parts = [part for room in folder.iterdir() for part in room.iterdir()]
     return [part.read_text() for part in parts if part.name.endswith(".lua") and part.name != "probe.lua"]
 
 

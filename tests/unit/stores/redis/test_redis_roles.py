@@ -12,28 +12,48 @@ from headrace.stores.redis.health.permissions import ROLES, Role, rules_for
 
 #: The scripts that the verbs of a role run.
 PRODUCED = (
-    *("APPEND", "APPEND_ONE", "ARRANGE", "PUBLISH", "CANCEL", "WATCH", "UNWATCH", "LOOK"),
+    *("APPEND", "APPEND_ONE", "DECLARE_TOPIC", "PUBLISH"),
+    *("CANCEL", "WAIT_FOR_END", "STOP_WAITING", "GET"),
     # Whoever meets a change of a layout finishes it.
-    *("HOLDERS", "LAYOUT", "PAUSE", "COUNTS", "SURVEY"),
+    *("HOLDERS", "SWAP_LAYOUT", "PAUSE", "COUNTS", "DESCRIBE_TOPIC"),
 )
-READ = ("COUNTS", "HOLDERS", "LIST", "LOOK", "SURVEY", "SCHEDULES", "SEEK", "FIND")
+READ = (
+    "COUNTS",
+    "HOLDERS",
+    "LIST_MESSAGES",
+    "GET",
+    "DESCRIBE_TOPIC",
+    "SCHEDULES",
+    "FIND_POSITION",
+    "FIND_EVENT",
+)
 WORKED = (
     *PRODUCED,
-    *("AGAIN", "BURY", "CLAIM", "CONCLUDE", "DRAW", "ENSURE", "FINISH", "ISSUE", "JOIN"),
+    *(
+        "RUN_AGAIN",
+        "BURY",
+        "CLAIM",
+        "CONCLUDE",
+        "DRAW",
+        "DECLARE_STREAM",
+        "FINISH",
+        "ISSUE_DUE_EVENTS",
+        "JOIN",
+    ),
     *(
         "OVERDUE",
         "PROMOTE",
         "REBASE",
         "RECOVER",
         "RENEW",
-        "REPORT",
-        "RETIRE",
+        "REPORT_PROGRESS",
+        "LEAVE",
         "SCHEDULES",
-        "SEEK",
-        "FIND",
-        "STARTED",
+        "FIND_POSITION",
+        "FIND_EVENT",
+        "RELEASE_STARTED",
     ),
-    *("SWAP_SCHEDULES", "SWEEP", "TEND", "UNSEEN", "REMOVE_STREAM"),
+    *("SWAP_SCHEDULES", "FORGET_CONSUMERS", "KEEP_TOPICS", "UNSEEN", "REMOVE_STREAM"),
 )
 
 #: What is sent without a script.

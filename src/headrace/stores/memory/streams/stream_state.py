@@ -339,7 +339,7 @@ class StreamState(MessageStates):
         del self.entries[id]
         return True
 
-    def hasten(self, id: str, now_us: int) -> bool:
+    def run_now(self, id: str, now_us: int) -> bool:
         entry = self.entries.get(id)
         if entry is None or entry.status not in (_SCHEDULED, _RETRYING):
             return False

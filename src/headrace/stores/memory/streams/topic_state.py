@@ -35,7 +35,7 @@ class TopicState(StreamState):
         self.groups: dict[str, GroupState] = {}
         self.removed: set[str] = set()
 
-    def arrange(self, rules: TopicRules) -> None:
+    def declare_topic(self, rules: TopicRules) -> None:
         self.refuse_if_sealed()
         self.established = True
         self.rules = rules

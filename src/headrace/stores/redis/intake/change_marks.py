@@ -1,7 +1,8 @@
 """Whether anything was queued since one looked, for those who do not block: one plain command tells.
 
-Whoever finds a queue empty leaves a mark there, and whatever is queued next takes it away (`lua/claim.lua`,
-`lua/shared/queueing.lua`). So a queue has nothing new while it has the mark that the last look found or left.
+Whoever finds a queue empty leaves a mark there, and whatever is queued next takes it away
+(`lua/claim/claim.lua`, `lua/shared/queueing.lua`). So a queue has nothing new while it has the mark that the
+last look found or left.
 """
 
 from __future__ import annotations

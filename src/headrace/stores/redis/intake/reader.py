@@ -34,7 +34,7 @@ from headrace.stores.redis.keys import (
 )
 from headrace.stores.redis.notices import Notices
 from headrace.stores.redis.queue import ScriptCall, StreamScripts
-from headrace.stores.redis.scripts import AGAIN, CLAIM, ENSURE, STARTED
+from headrace.stores.redis.scripts import CLAIM, DECLARE_STREAM, RELEASE_STARTED, RUN_AGAIN
 from headrace.stores.redis.server import RedisServer
 
 from .blocking_read import BlockingRead
@@ -411,7 +411,7 @@ class ClaimReader:
         await self._drawer.draw(wanted.queues, wanted.limit)
         queues = [queue for queue in wanted.queues if queue not in self._drawer.gone]
         if queues:
-            await self._store.run_all([queue.call(ENSURE, "") for queue in queues], self._link)
+            await self._store.run_all([queue.call(DECLARE_STREAM, "") for queue in queues], self._link)
         for queue in wanted.queues:
             self._store.lanes.pop(queue, None)  # those may be gone as well; the next look tells
         self._handouts.forget()
@@ -452,7 +452,7 @@ class ClaimReader:
             token, queue = cast(EntryToken, claim.token), self._store.queue(claim.stream)
             place = (claim.id, token.lane, token.entry, token.consumer)
             try:
-                await self._store.run(queue.call(AGAIN, *place, "L", 0, 1, ""))
+                await self._store.run(queue.call(RUN_AGAIN, *place, "L", 0, 1, ""))
             except BackendUnavailable:
                 self._kept.append(claim)
 
@@ -462,7 +462,7 @@ class ClaimReader:
             if token.unique.startswith(b"s"):
                 queue = self._store.queue(claim.stream)
                 try:
-                    await self._store.run(queue.call(STARTED, claim.id, token.unique))
+                    await self._store.run(queue.call(RELEASE_STARTED, claim.id, token.unique))
                 except BackendUnavailable:
                     pass  # It is released when the message ends.
 

@@ -6,7 +6,7 @@ from headrace.core.errors import UnknownEvent
 from headrace.core.messages.ids import ALPHABET
 from headrace.core.topics.topic import Start
 from headrace.stores.redis.queue import StreamScripts
-from headrace.stores.redis.scripts import FIND, SEEK
+from headrace.stores.redis.scripts import FIND_EVENT, FIND_POSITION
 from headrace.stores.redis.server import RedisServer
 
 #: What one step of a search looks at: events, and bytes of bodies.
@@ -23,14 +23,14 @@ async def position_of(store: RedisServer, topic: StreamScripts, start: Start) ->
     """The position from which one goes on to get what the start means; `UnknownEvent` where it means none."""
     if start.at == "event":
         return await number_of(store, topic, start.event) - 1
-    position: int = await store.run(topic.call(SEEK, start.at, start.time_us))
+    position: int = await store.run(topic.call(FIND_POSITION, start.at, start.time_us))
     return position
 
 
 async def number_of(store: RedisServer, topic: StreamScripts, id: str) -> int:
     """The number of an event. An event is not written before its id was made, so that is where the search
     begins; what comes before is looked at last, since clocks may differ and ids may be anything."""
-    begin: int = 1 + await store.run(topic.call(SEEK, "time", max(0, _made_us(id) - SKEW)))
+    begin: int = 1 + await store.run(topic.call(FIND_POSITION, "time", max(0, _made_us(id) - SKEW)))
     number = await _search(store, topic, id, begin, None) or await _search(store, topic, id, 1, begin)
     if not number:
         raise UnknownEvent(f"the topic holds no event {id!r}: it never did, or it was trimmed by now")
@@ -40,7 +40,7 @@ async def number_of(store: RedisServer, topic: StreamScripts, id: str) -> int:
 async def _search(store: RedisServer, topic: StreamScripts, id: str, begin: int, end: int | None) -> int:
     number, following = 0, begin
     while not number and following and (end is None or following < end):
-        number, following = await store.run(topic.call(FIND, id, following, ITEMS, BYTES))
+        number, following = await store.run(topic.call(FIND_EVENT, id, following, ITEMS, BYTES))
     return number
 
 

@@ -23,7 +23,15 @@ from headrace.stores.redis.faults import OutOfMemory, is_damaged, is_sealed
 from headrace.stores.redis.keys import TopicKeys, label_of
 from headrace.stores.redis.labels import labels_of, readable_texts
 from headrace.stores.redis.queue import ScriptCall
-from headrace.stores.redis.scripts import ARRANGE, COUNTS, JOIN, RESET, SURVEY, TEND, rules_text
+from headrace.stores.redis.scripts import (
+    COUNTS,
+    DECLARE_TOPIC,
+    DESCRIBE_TOPIC,
+    JOIN,
+    KEEP_TOPICS,
+    RESET,
+    rules_text,
+)
 from headrace.stores.redis.server import RedisServer
 from headrace.stores.redis.verbs.looking import counts_of
 
@@ -44,10 +52,10 @@ class RedisTopics(Topics):
     _store: RedisServer
     _tails: dict[str, LogReader]
 
-    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
+    async def declare_topic(self, topic: Stream, rules: TopicRules) -> None:
         await self._store.demand("producer")
         await self._list_streams(topic)
-        await self._run_unsealed(topic, self._store.queue(topic).call(ARRANGE, rules_text(rules)))
+        await self._run_unsealed(topic, self._store.queue(topic).call(DECLARE_TOPIC, rules_text(rules)))
 
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
         await self._store.demand("worker")
@@ -83,7 +91,7 @@ class RedisTopics(Topics):
         for consumer in [each for each, tail in self._tails.items() if tail.idle_for > TAIL_KEPT]:
             self._tails.pop(consumer).drop()
 
-    async def tend(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
+    async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         by_topic: dict[Stream, list[Stream]] = {}
         for stream in groups:
             by_topic.setdefault(_topic_of(stream), []).extend([stream] if stream.kind == "group" else [])
@@ -102,7 +110,7 @@ class RedisTopics(Topics):
         total, more = 0, True
         names: list[list[bytes]] = []
         while more and total < limit:
-            call = self._store.queue(topic).call(TEND, min(limit - total, TRIMMED), *words)
+            call = self._store.queue(topic).call(KEEP_TOPICS, min(limit - total, TRIMMED), *words)
             trimmed, more, back, *names = await self._store.run(call)
             total += trimmed
             if back:
@@ -121,7 +129,7 @@ class RedisTopics(Topics):
             return []
         # One that somebody has damaged is passed over.
         answers = await self._store.run_all(
-            [self._store.queue(topic).call(SURVEY) for topic in topics], tolerates=is_damaged
+            [self._store.queue(topic).call(DESCRIBE_TOPIC) for topic in topics], tolerates=is_damaged
         )
         return [
             await self._record(topic, answer)

@@ -29,7 +29,7 @@ from headrace.stores.redis.client.connection import RECONNECT_MOST, Wire, pack
 from headrace.stores.redis.entries import record_of
 from headrace.stores.redis.faults import error_of
 from headrace.stores.redis.keys import stream_of
-from headrace.stores.redis.scripts import UNWATCH, WATCH
+from headrace.stores.redis.scripts import STOP_WAITING, WAIT_FOR_END
 from headrace.stores.redis.server import RedisServer
 
 #: Seconds for which the server remembers who waits, and after which a waiting process says so again.
@@ -131,7 +131,7 @@ class Announcements:
 
     # --- ends --------------------------------------------------------------------------------------------
 
-    async def ended(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
+    async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         self._store.life.check(self._store.server_name)
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
@@ -159,7 +159,7 @@ class Announcements:
         # Registered before it listens, a process might miss the very announcement it asked for.
         await self._link.connected()
         queue = self._store.queue(stream)
-        rows = await self._store.run(queue.call(WATCH, id, self._channel, round(REMEMBERED * 1000)))
+        rows = await self._store.run(queue.call(WAIT_FOR_END, id, self._channel, round(REMEMBERED * 1000)))
         if rows is None:
             return None
         return record_of(stream, rows[0]) if rows else Record(stream, id, JobStatus.UNKNOWN)
@@ -167,7 +167,7 @@ class Announcements:
     async def _unwatch(self, stream: Stream, id: str, waiting: set[asyncio.Event]) -> None:
         if len(waiting) == 1:
             with suppress(BackendUnavailable):  # the server forgets it by itself
-                await self._store.run(self._store.queue(stream).call(UNWATCH, id, self._channel))
+                await self._store.run(self._store.queue(stream).call(STOP_WAITING, id, self._channel))
 
     def _end(self, stream: Stream, id: str) -> None:
         for event in self._waiting.get((stream, id), ()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.messages.message import Stream
 from headrace.core.rules.layout import WHOLE, Layout, decode_layout, encode_layout
-from headrace.stores.redis.scripts import LAYOUT
+from headrace.stores.redis.scripts import SWAP_LAYOUT
 from headrace.stores.redis.server import RedisServer
 
 
@@ -23,6 +23,6 @@ class RedisLayouts:
         return decode_layout(found)
 
     async def _swap(self, stream: Stream, expected: bytes, new: Layout) -> bytes:
-        call = self._store.queue(stream).call(LAYOUT, expected, encode_layout(new), int(new.sealed))
+        call = self._store.queue(stream).call(SWAP_LAYOUT, expected, encode_layout(new), int(new.sealed))
         found: bytes = await self._store.run(call)
         return found

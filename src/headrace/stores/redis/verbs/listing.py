@@ -12,7 +12,7 @@ from headrace.core.records.record import DeadLetter, JobStatus, Page, Record
 from headrace.core.store import DeadFilter
 from headrace.stores.redis.entries import dead_letter_of, record_of
 from headrace.stores.redis.labels import readable_texts
-from headrace.stores.redis.scripts import LIST, LOOK
+from headrace.stores.redis.scripts import GET, LIST_MESSAGES
 from headrace.stores.redis.server import RedisServer
 
 #: Of groups alone, beside what is queued: events behind another of their key.
@@ -20,8 +20,8 @@ PARKED = ListingPart("K", JobStatus.QUEUED)
 _GROUP_PARTS = (*PARTS[:4], PARKED, *PARTS[4:])
 _DEAD = ListingPart("D", JobStatus.DEAD)
 
-#: Where to go on in a part, as lua/list.lua says it; in marks the position of SCAN and the last id of that
-#: step.
+#: Where to go on in a part, as lua/looking/list_messages.lua says it; in marks the position of SCAN and the
+#: last id of that step.
 _BY_TIME = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)? .+", re.DOTALL)
 _PLACES = {
     "X": re.compile(r"[0-9] [0-9]{1,19}-[0-9]{1,19}"),
@@ -40,7 +40,7 @@ class Lister:
     def __init__(self, store: RedisServer) -> None:
         self._store = store
 
-    async def records(
+    async def messages(
         self, stream: Stream, status: JobStatus | None, task: str | None, cursor: str | None, limit: int
     ) -> Page[Record]:
         parts = _GROUP_PARTS if stream.kind == "group" else PARTS
@@ -51,7 +51,7 @@ class Lister:
             walk.took(rows, after)
         return walk.page()
 
-    async def dead(
+    async def dead_letters(
         self, stream: Stream, only: DeadFilter, cursor: str | None, limit: int
     ) -> Page[DeadLetter]:
         after, items = cursor or "", list[DeadLetter]()
@@ -71,7 +71,7 @@ class Lister:
             return *await self._marks(stream, after, limit), 0
         since_ms = began_ms if part.late else 0
         call = self._store.queue(stream).call(
-            LIST, part.code.upper(), _meant(after), min(limit, ROWS), BYTES, since_ms
+            LIST_MESSAGES, part.code.upper(), _meant(after), min(limit, ROWS), BYTES, since_ms
         )
         further, rows, now_ms = await self._store.run(call)
         return [record_of(stream, row) for row in rows], _shown(further), int(now_ms)
@@ -100,7 +100,7 @@ class Lister:
     async def _look(self, stream: Stream, ids: list[str]) -> list[Record]:
         if not ids:
             return []
-        rows: list[Any] = await self._store.run(self._store.queue(stream).call(LOOK, *ids))
+        rows: list[Any] = await self._store.run(self._store.queue(stream).call(GET, *ids))
         return [record_of(stream, row) for row in rows]
 
 

@@ -18,14 +18,14 @@ from headrace.stores.redis.scripts import (
     COUNTS,
     DISCARD,
     DRAW,
-    HASTEN,
     HOLDERS,
-    ISSUE,
+    ISSUE_DUE_EVENTS,
     PAUSE,
     PURGE,
     REMOVE_STREAM,
     REPLAY,
     REWRITE,
+    RUN_NOW,
 )
 from headrace.stores.redis.server import RedisServer
 
@@ -74,7 +74,7 @@ class RedisLooking(Inspector):
     async def counts(self, stream: Stream) -> Counts:
         return counts_of(await self._store.run(self._store.queue(stream).call(COUNTS)))
 
-    async def records(
+    async def messages(
         self,
         stream: Stream,
         *,
@@ -83,7 +83,7 @@ class RedisLooking(Inspector):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Record]:
-        return await self._lister.records(stream, status, task, cursor, limit)
+        return await self._lister.messages(stream, status, task, cursor, limit)
 
     async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
         queue, in_topic = self._store.queue(stream), stream.kind == "topic"
@@ -114,10 +114,10 @@ class RedisLooking(Inspector):
             if not drawn:
                 return 0
 
-    async def dead(
+    async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
     ) -> Page[DeadLetter]:
-        return await self._lister.dead(stream, only, cursor, limit)
+        return await self._lister.dead_letters(stream, only, cursor, limit)
 
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         queue = self._store.queue(stream)
@@ -136,17 +136,17 @@ class RedisLooking(Inspector):
                 number += await self._store.run(queue.call(DISCARD, *ids[start : start + ITEMS]))
         return number
 
-    async def hasten(self, stream: Stream, id: str) -> bool:
+    async def run_now(self, stream: Stream, id: str) -> bool:
         queue = self._store.queue(stream)
         if stream.kind == "topic":
-            return bool((await self._store.run(queue.call(ISSUE, 1, BYTES, id)))[0])
-        return bool(await self._store.run(queue.call(HASTEN, id)))
+            return bool((await self._store.run(queue.call(ISSUE_DUE_EVENTS, 1, BYTES, id)))[0])
+        return bool(await self._store.run(queue.call(RUN_NOW, id)))
 
     async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
         return bool(await self._store.run(self._store.queue(stream).call(REWRITE, id, body)))
 
 
 def counts_of(answer: Sequence[Any], undrawn: int = 0) -> Counts:
-    """As lua/counts.lua answers; without those of a group that it has not drawn."""
+    """As lua/looking/counts.lua answers; without those of a group that it has not drawn."""
     queued, running, scheduled, retrying, dead, due, oldest_us, paused = answer[:8]
     return Counts(queued - undrawn, running, scheduled, retrying, dead, due, oldest_us, paused == b"1")

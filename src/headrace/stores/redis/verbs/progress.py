@@ -11,7 +11,7 @@ from headrace.core.messages.message import Stream
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.queue import ScriptCall, StreamScripts
-from headrace.stores.redis.scripts import REPORT
+from headrace.stores.redis.scripts import REPORT_PROGRESS
 
 #: Reports in one script, and bytes of what they write.
 ITEMS, BYTES = 200, 1 << 20
@@ -22,7 +22,7 @@ def report_calls(reports: Sequence[Report], queue_of: Callable[[Stream], StreamS
     for report in reports:
         by_stream.setdefault(report.claim.stream, []).append(report)
     return [
-        queue_of(stream).call(REPORT, *words)
+        queue_of(stream).call(REPORT_PROGRESS, *words)
         for stream, several in by_stream.items()
         for words in _chunks(several)
     ]

@@ -26,7 +26,7 @@ from headrace.core.values.bounds import checked_span_us
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.queue import ScriptCall, StreamScripts
-from headrace.stores.redis.scripts import AGAIN, BURY, CONCLUDE, FINISH, Script
+from headrace.stores.redis.scripts import BURY, CONCLUDE, FINISH, RUN_AGAIN, Script
 
 #: What one script may hold, so that it ends within a few milliseconds: successes that need no attention,
 #: other settlements (each costs the server about 15 µs), and bytes that are written or moved.
@@ -99,7 +99,7 @@ class StreamSettlements:
             return
         script, words = _words(claim, token, outcome)
         # Whatever does not end has its body moved by the script; the end of what holds a key moves the next.
-        moves = script in (AGAIN, BURY) or token.unique.startswith(b"k")
+        moves = script in (RUN_AGAIN, BURY) or token.unique.startswith(b"k")
         moved = len(claim.body) if moves else 0
         self._others.setdefault(script, []).append(SettleRow(index, words, moved))
 
@@ -159,7 +159,7 @@ def _words(claim: Claim, token: EntryToken, outcome: Any) -> tuple[Script, tuple
             ttl_us, says = (kept.ttl_us, _says(token.task, kept, state)) if kept else (0, b"")
             return FINISH, (*place, token.first_place, token.unique, checked_span_us(ttl_us), says)
         case Retry() | Snoozed() | Released():
-            return AGAIN, (*held, *_again(outcome), encode_state(outcome.state))
+            return RUN_AGAIN, (*held, *_again(outcome), encode_state(outcome.state))
         case Dead():
             failure = _encode(outcome.failure)
             return BURY, (*held, encode_state(outcome.state), outcome.reason.value, failure)

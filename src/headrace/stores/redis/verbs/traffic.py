@@ -17,7 +17,7 @@ DONE, FAILED, DEAD = "done", "failed", "dead"
 class RedisTraffic(Counting):
     _store: RedisServer
 
-    async def tally(self, tallies: Sequence[TrafficCount]) -> None:
+    async def count_traffic(self, tallies: Sequence[TrafficCount]) -> None:
         key = self._store.keys.traffic(self._store.now_us() // MINUTE)
         commands: list[tuple[Word, ...]] = [
             ("HINCRBY", key, f"{name} {label_of(each.stream)}", count)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import WorkerInfo
-from headrace.stores.redis.scripts import RETIRE
+from headrace.stores.redis.scripts import LEAVE
 from headrace.stores.redis.server import RedisServer
 
 from .looking import readable_seen
@@ -32,7 +32,7 @@ async def forget_leaving_worker(
     """The worker, and the names of its readers where nothing is held under them."""
     await store.command("HDEL", store.keys.workers, worker.consumer)
     calls = [
-        store.queue(stream).call(RETIRE, consumer)
+        store.queue(stream).call(LEAVE, consumer)
         for consumer, streams in readers.items()
         for stream in streams
     ]

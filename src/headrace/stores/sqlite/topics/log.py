@@ -77,7 +77,7 @@ def open_unsealed(transaction: Transaction, topic: str, rules: TopicRules | None
     return open_log(transaction, topic, rules)
 
 
-def arrange(transaction: Transaction, topic: Stream, rules: TopicRules) -> None:
+def declare_topic(transaction: Transaction, topic: Stream, rules: TopicRules) -> None:
     log = open_unsealed(transaction, topic.topic, rules)
     transaction.connection.change(topic_statements.WRITE_RULES, (log.stream, *row_of(rules)))
 

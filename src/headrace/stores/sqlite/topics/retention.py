@@ -26,7 +26,7 @@ class GroupPosition(NamedTuple):
         return self.seen_us + LIVE_FOR > now_us
 
 
-def tend(
+def keep_topics(
     transaction: Transaction, groups: Sequence[Stream], limit: int, wishes: Mapping[Stream, bool]
 ) -> KeptTopics:
     seen = see(transaction, [stream for stream in groups if stream.kind == "group"], wishes)

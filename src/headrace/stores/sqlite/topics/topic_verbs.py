@@ -21,8 +21,8 @@ from . import groups, log, retention, topic_records
 
 
 class SqliteTopics(StoreThreads, Topics):
-    async def arrange(self, topic: Stream, rules: TopicRules) -> None:
-        await self._write(lambda transaction: log.arrange(transaction, topic, rules))
+    async def declare_topic(self, topic: Stream, rules: TopicRules) -> None:
+        await self._write(lambda transaction: log.declare_topic(transaction, topic, rules))
 
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
         self._wants_order[group] = ordered
@@ -52,9 +52,9 @@ class SqliteTopics(StoreThreads, Topics):
 
         return await self._read(read)
 
-    async def tend(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
+    async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         return await self._write(
-            lambda transaction: retention.tend(transaction, groups, limit, self._wants_order),
+            lambda transaction: retention.keep_topics(transaction, groups, limit, self._wants_order),
             durable=False,
             weight=limit,
         )

@@ -138,7 +138,7 @@ def discard(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> int
     return len(dead)
 
 
-def hasten(transaction: Transaction, stream: Stream, id: str) -> bool:
+def run_now(transaction: Transaction, stream: Stream, id: str) -> bool:
     subject = _subjects(transaction, stream, [id]).get(id)
     if subject is None or subject.place not in (SCHEDULED, RETRYING):
         return False

@@ -23,7 +23,7 @@ SELECT kind, name, minute, done, failed, dead FROM headrace_traffic WHERE namesp
 """
 
 
-def tally(transaction: Transaction, tallies: Sequence[TrafficCount]) -> None:
+def count_traffic(transaction: Transaction, tallies: Sequence[TrafficCount]) -> None:
     connection, namespace = transaction.connection, transaction.namespace
     minute = transaction.now_us // MINUTE
     for each in tallies:
