@@ -31,6 +31,17 @@ from headrace.core.messages.outcome import (
     Snoozed,
     Verdict,
 )
+from headrace.core.records.answers import (
+    Answer,
+    CancelAnswer,
+    DeadFilter,
+    Promoted,
+    Reclaimed,
+    Recovery,
+    Renewal,
+    ReplayAnswer,
+    Wanted,
+)
 from headrace.core.records.control import (
     CancelNotice,
     ControlMessage,
@@ -63,17 +74,8 @@ from headrace.core.store import (
     CRASH_LIMIT,
     CRASHED,
     PURGED_MARKS,
-    Answer,
-    CancelAnswer,
-    DeadFilter,
     LeaseKeeper,
     PartitionedStore,
-    Promoted,
-    Reclaimed,
-    Recovery,
-    Renewal,
-    ReplayAnswer,
-    Wanted,
 )
 from headrace.core.store import Store as Store
 from headrace.core.topics.topic import (

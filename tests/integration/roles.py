@@ -24,11 +24,11 @@ from headrace.core.messages.outcome import (
     Snoozed,
     Verdict,
 )
+from headrace.core.records.answers import CancelAnswer, DeadFilter, Renewal, Wanted
 from headrace.core.records.record import JobStatus, WorkerInfo
 from headrace.core.records.traffic import TrafficCount
 from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule_record import advance, establish
-from headrace.core.store import CancelAnswer, DeadFilter, Renewal, Wanted
 from headrace.core.topics.topic import BEGINNING, NEW, Start, TopicRules
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.heartbeats import beat, leave

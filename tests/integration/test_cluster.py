@@ -19,8 +19,8 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import DONE, Settlement, Verdict
+from headrace.core.records.answers import Renewal
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import Renewal
 from headrace.stores.redis.client import cluster_nodes, connection
 from headrace.stores.redis.client.cluster_slots import slot_of
 from headrace.stores.redis.entries import EntryToken

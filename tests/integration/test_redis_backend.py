@@ -30,10 +30,18 @@ from headrace.core.messages.outcome import (
     Settlement,
     Verdict,
 )
+from headrace.core.records.answers import (
+    Answer,
+    DeadFilter,
+    Reclaimed,
+    Recovery,
+    Renewal,
+    ReplayAnswer,
+    Wanted,
+)
 from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.records.record import JobStatus, WorkerInfo
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import Answer, DeadFilter, Reclaimed, Recovery, Renewal, ReplayAnswer, Wanted
 from headrace.stores import open_store
 from headrace.stores.redis import scripts
 from headrace.stores.redis.client import connection

@@ -15,9 +15,9 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message
 from headrace.core.messages.outcome import DONE, Settlement, Verdict
+from headrace.core.records.answers import Renewal
 from headrace.core.records.record import WorkerInfo
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import Renewal
 from headrace.stores import open_store
 from headrace.testing.contract.heartbeats import beat
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, opened

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headrace.core.errors import BackendUnavailable
+from headrace.core.records.answers import Renewal
 from headrace.core.records.control import ControlMessage, PauseNotice
-from headrace.core.store import Renewal
 from headrace.stores.redis.client import connection
 from headrace.stores.redis.client.address import Address
 from headrace.stores.redis.verbs import announcements

@@ -15,9 +15,9 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Message
 from headrace.core.messages.outcome import DONE, Verdict
+from headrace.core.records.answers import Renewal
 from headrace.core.records.record import WorkerInfo
 from headrace.core.schedules.schedule_record import Swapped, advance, establish, pause, remove, resume
-from headrace.core.store import Renewal
 from headrace.signals import BackendError
 from headrace.stores import open_store
 from headrace.testing.contract.heartbeats import beat

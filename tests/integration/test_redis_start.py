@@ -16,10 +16,11 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Message, TrailEntry, UniqueKey
 from headrace.core.messages.outcome import DONE, Dead, DeadReason, Done, Failure, Kept, Retry, Verdict
+from headrace.core.records.answers import DeadFilter, Renewal
 from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.records.record import JobStatus, WorkerInfo
 from headrace.core.schedules.schedule_record import establish
-from headrace.core.store import DeadFilter, Renewal, Store
+from headrace.core.store import Store
 from headrace.stores import open_store
 from headrace.stores.redis import notices
 from headrace.stores.redis.health.permissions import rules_for

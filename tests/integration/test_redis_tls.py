@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.claim import Claim
-from headrace.core.store import Renewal
+from headrace.core.records.answers import Renewal
 from headrace.stores import open_store
 from tests.integration.certificates import Authority
 from tests.integration.redis_bench import LONG, opened

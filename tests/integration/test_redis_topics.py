@@ -15,8 +15,8 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream, group_stream
 from headrace.core.messages.outcome import DONE, Dead, DeadReason, Failure, Settlement
+from headrace.core.records.answers import Answer, DeadFilter
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import Answer, DeadFilter
 from headrace.core.topics.topic import BEGINNING, DRAWN_AHEAD, NEW, GroupRecord, Start
 from headrace.stores.redis import scripts
 from headrace.stores.redis.entries import EntryToken

@@ -18,8 +18,9 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message
+from headrace.core.records.answers import Renewal
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import LeaseKeeper, Renewal
+from headrace.core.store import LeaseKeeper
 from headrace.stores import open_store
 from headrace.stores.redis.client import connection
 from headrace.stores.redis.store import RedisStore

@@ -23,10 +23,11 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import DONE, Settlement, Verdict
+from headrace.core.records.answers import Renewal
 from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import Renewal, Store
+from headrace.core.store import Store
 from headrace.stores import open_store
 from headrace.stores.sqlite.connection import connection as connections
 from headrace.stores.sqlite.connection.connection import JOURNAL_SIZE_LIMIT

@@ -16,8 +16,9 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import DONE, Settlement
+from headrace.core.records.answers import Answer
 from headrace.core.runtime.clock import SECOND, SystemClock
-from headrace.core.store import Answer, Store
+from headrace.core.store import Store
 from headrace.stores import open_store
 from headrace.stores.sqlite.store import SqliteStore
 from tests.waiting import wait_until

@@ -12,13 +12,13 @@ import msgspec
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.messages.message import GIVEN_KEY, Stream, decode_envelope, encode_envelope, group_stream
 from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.answers import CancelAnswer, ReplayAnswer, Wanted
 from headrace.core.records.findings import Finding
 from headrace.core.records.job_info import JobInfo, job_info, newest_first
 from headrace.core.records.record import DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import KEPT_MINUTES
 from headrace.core.rules.layout import checked_partitions
 from headrace.core.runtime.clock import microseconds
-from headrace.core.store import CancelAnswer, ReplayAnswer, Wanted
 from headrace.core.topics.start import StartAt, start_of
 from headrace.core.values.codec import Codec
 from headrace.core.values.decoding import DECODE_ERRORS

@@ -11,8 +11,8 @@ import msgspec
 from headrace.core.errors import ConfigurationError, RequestRefused
 from headrace.core.messages.message import Stream, StreamKind, decode_envelope
 from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.answers import DeadFilter, ReplayAnswer
 from headrace.core.records.record import DeadLetter, Page
-from headrace.core.store import DeadFilter, ReplayAnswer
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.streams import StreamRouter

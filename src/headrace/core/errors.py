@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.jobs.job import Job
 
-    from .store import Answer
+    from .records.answers import Answer
 
 
 class HeadraceError(Exception):

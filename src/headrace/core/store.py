@@ -74,14 +74,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
-from typing import Literal
-
-import msgspec
 
 from headrace.core.messages.claim import Claim, Report
-from headrace.core.messages.message import Batch, Message, Stream
-from headrace.core.messages.outcome import DeadReason, Failure, Settlement, Verdict
+from headrace.core.messages.message import Batch, Stream
+from headrace.core.messages.outcome import Failure, Settlement, Verdict
+from headrace.core.records.answers import (
+    Answer,
+    CancelAnswer,
+    DeadFilter,
+    Promoted,
+    Reclaimed,
+    Renewal,
+    ReplayAnswer,
+    Wanted,
+)
 from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.findings import Examination
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
@@ -105,92 +111,6 @@ PURGED_MARKS = 10_000
 
 #: Microseconds for which those beyond that leave one, where a store does not know who waits for them.
 BRIEF_MARK_US = 60 * 1_000_000
-
-
-class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What `append` says to one message: taken, already there under `id`, or refused because it is full:
-    the stream's limit is reached or, with `why`, the store has no room left at all."""
-
-    id: str
-    verdict: Literal["accepted", "duplicate", "full"] = "accepted"
-    why: str = ""
-
-
-class Promoted(msgspec.Struct, frozen=True):
-    """How many became ready, and microseconds until the next is due (None: nothing is scheduled). The same
-    for each stream in which something is scheduled, by a store that is asked for each; None: it need not be.
-    """
-
-    count: int
-    next_in_us: int | None
-    by_stream: Mapping[Stream, int] | None = None
-
-
-class Recovery(msgspec.Struct, frozen=True):
-    """A message whose lease ran out: queued again, buried at the crash limit, or ended by a cancellation."""
-
-    stream: Stream
-    id: str
-    task: str
-    worker: str
-    crashes: int
-    status: JobStatus
-
-
-class Reclaimed(msgspec.Struct, frozen=True):
-    """What one step of `reclaim` found.
-
-    `more`: the scan has not come round yet, call again. `others_turn`: nothing was done, because another
-    worker looks. `stepped_us`: since this process last asked, somebody has set the store's clock by so much.
-    """
-
-    recovered: tuple[Recovery, ...] = ()
-    more: bool = False
-    others_turn: bool = False
-    stepped_us: int = 0
-
-
-class Renewal(StrEnum):
-    """What a renewal says to one claim."""
-
-    KEPT = "kept"
-    LOST = "lost"
-    UNKNOWN = "unknown"  # a part of the store could not be asked: nothing is assumed, try again soon
-    CANCELLED = "cancelled"  # still held, but its cancellation was asked for
-
-
-class CancelAnswer(StrEnum):
-    """What `cancel` did."""
-
-    REMOVED = "removed"  # it was waiting or scheduled and has ended as cancelled
-    TOLD = "told"  # it is running; its worker is told
-    GONE = "gone"  # it is over, or was never there
-
-
-class ReplayAnswer(StrEnum):
-    """What `replay` did with one dead letter."""
-
-    REPLAYED = "replayed"
-    DUPLICATE = "duplicate"  # another message holds its unique key by now; it stays dead
-    GONE = "gone"  # there is no such dead letter
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """An id and a unique key that a message wants for itself; empty: none."""
-
-    id: str = ""
-    key: str = ""
-
-    @classmethod
-    def by(cls, message: Message) -> Wanted:
-        return cls(message.id, message.unique.key if message.unique else "")
-
-
-class DeadFilter(msgspec.Struct, frozen=True):
-    """Which dead letters are meant; None: any."""
-
-    task: str | None = None
-    reason: DeadReason | None = None
 
 
 class LeaseKeeper(ABC):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 from headrace.core.signals import BackendError
 
@@ -101,3 +101,32 @@ class Service:
             await self._poked.wait()
         finally:
             handle.cancel()
+
+
+async def carried_through(work: Coroutine[Any, Any, None], hurry: Callable[[], None]) -> None:
+    """Wait for `work` to its end. A cancellation does not cut it short, but calls `hurry`, and goes on its
+    way afterwards."""
+    task = asyncio.get_running_loop().create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as cancellation:
+            hurry()
+            cancelled = cancellation
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
+async def first_of(*awaitables: Awaitable[object]) -> None:
+    """Wait until one of them is done; the others are cancelled. Errors are raised."""
+    tasks = [asyncio.ensure_future(each) for each in awaitables]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

@@ -15,13 +15,12 @@ from headrace.engine.running.interrupts import guard_tasks
 from headrace.engine.running.slots import STUBBORN
 
 from .build import WorkerParts, WorkerPlan, build
-from .carried_through import carried_through
 from .draining import until_drained
 from .emitter import Emitter
-from .first_of import first_of
 from .options import WorkerOptions
 from .process_signals import StopSignals
 from .registry import Registry
+from .service import carried_through, first_of
 from .shutdown import QUICK_ALL, QUICK_STEP, Shutdown
 from .subscription import Subscription
 

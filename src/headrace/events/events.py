@@ -11,8 +11,8 @@ from typing import Any, Unpack
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed, NotDurable, QueueFull
 from headrace.core.messages.message import Message, Stream, group_stream
 from headrace.core.messages.sending import TRACEPARENT, Sending, SendingWrapper
+from headrace.core.records.answers import Answer
 from headrace.core.signals import EventPublished
-from headrace.core.store import Answer
 from headrace.core.topics.topic import Start
 from headrace.core.values.names import checked_name
 from headrace.engine.app_loop.app_parts import AppParts

@@ -13,8 +13,8 @@ from msgspec import UNSET
 from headrace.core.errors import ConfigurationError, NotConfirmed, NotDurable, QueueFull, UnknownTask
 from headrace.core.messages.message import Message, Stream
 from headrace.core.messages.sending import SendingWrapper
+from headrace.core.records.answers import Answer
 from headrace.core.signals import JobEnqueued
-from headrace.core.store import Answer
 from headrace.engine.app_loop.app_parts import AppParts
 from headrace.engine.producing.producer import Producer
 from headrace.engine.registry import Handler

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.core.errors import BackendUnavailable
+from headrace.core.records.answers import CancelAnswer
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.runtime.clock import microseconds
-from headrace.core.store import CancelAnswer
 from headrace.core.values import encoding
 from headrace.core.values.codec import Codec, unwrapped
 from headrace.engine.app_loop.app_loop import AppLoop

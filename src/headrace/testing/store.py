@@ -10,12 +10,12 @@ import msgspec
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import Dead, Done, Settlement, Verdict
+from headrace.core.records.answers import Answer
 from headrace.core.records.control import DueNotice, ScheduleNotice
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.rules.layout import Layout
 from headrace.core.runtime.clock import Clock
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped
-from headrace.core.store import Answer
 from headrace.core.topics.topic import BEGINNING, NEW, Reading, Start
 from headrace.engine.streams import StreamRouter
 from headrace.engine.subscription import Subscription

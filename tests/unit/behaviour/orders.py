@@ -8,8 +8,8 @@ import msgspec
 
 from headrace import App, Event, Topic
 from headrace.core.messages.message import Batch, Message, Stream, group_stream
+from headrace.core.records.answers import DeadFilter
 from headrace.core.records.record import Counts, DeadLetter
-from headrace.core.store import DeadFilter
 from headrace.core.topics.topic import GroupRecord
 from tests.waiting import wait_until
 

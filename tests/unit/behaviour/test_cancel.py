@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from headrace import App, JobCancelled, JobStatus, RetryLater, RetryPolicy, Run, Snooze, current_job, signals
+from headrace.core.records.answers import Renewal
 from headrace.core.runtime.clock import MovableClock
-from headrace.core.store import Renewal
 from headrace.engine.registry import CallNext
 from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, pass_time, until
 from tests.waiting import wait_until, wait_until_sync

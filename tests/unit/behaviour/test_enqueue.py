@@ -9,7 +9,7 @@ import pytest
 
 from headrace import App, InvalidPayload, Job, JobStatus, QueueFull, signals
 from headrace.core.messages.message import Batch
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 from tests.unit.behaviour.work import drain, of, until
 
 

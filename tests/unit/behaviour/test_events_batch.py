@@ -21,8 +21,8 @@ from headrace import (
 )
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import State, group_stream
+from headrace.core.records.answers import Renewal
 from headrace.core.runtime.clock import MovableClock
-from headrace.core.store import Renewal
 from headrace.engine import worker as worker_module
 from headrace.engine.registry import CallNext
 from headrace.engine.running import slots as slots_module

@@ -28,8 +28,8 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.event_envelope import EventEnvelope
 from headrace.core.messages.message import ENVELOPE_VERSION, Stream, encode_envelope
 from headrace.core.messages.outcome import Settlement, Verdict
+from headrace.core.records.answers import Promoted
 from headrace.core.runtime.clock import MovableClock
-from headrace.core.store import Promoted
 from headrace.engine.registry import CallNext
 from tests.unit.behaviour.orders import (
     OrderPlaced,

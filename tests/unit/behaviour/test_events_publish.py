@@ -24,8 +24,8 @@ from headrace import (
     signals,
 )
 from headrace.core.messages.message import Batch
+from headrace.core.records.answers import Answer
 from headrace.core.runtime.clock import MovableClock
-from headrace.core.store import Answer
 from headrace.engine.producing import producer_lane
 from tests.unit.behaviour.orders import OrderPlaced, counts, numbers, orders_of, placed, until_done
 from tests.unit.behaviour.work import LONG, drain, of, pass_time

@@ -9,8 +9,8 @@ import pytest
 from headrace import App, Job, JobStatus, NotDurable, Refused
 from headrace.core.errors import NotConfirmed
 from headrace.core.messages.message import Batch
+from headrace.core.records.answers import Answer
 from headrace.core.runtime.clock import SystemClock
-from headrace.core.store import Answer
 from headrace.stores.memory.shared_state import SharedState
 from headrace.stores.memory.store import MemoryStore
 

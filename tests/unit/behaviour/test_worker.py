@@ -26,9 +26,9 @@ from headrace import (
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import Outcome, Settlement, Verdict
+from headrace.core.records.answers import Renewal
 from headrace.core.records.record import Counts
 from headrace.core.runtime.clock import MovableClock, microseconds
-from headrace.core.store import Renewal
 from headrace.engine import worker as worker_module
 from headrace.engine.running import slots as slots_module
 from headrace.engine.running.outcome_policy import OutcomePolicy

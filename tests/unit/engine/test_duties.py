@@ -10,8 +10,8 @@ import pytest
 from headrace import signals
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
+from headrace.core.records.answers import Promoted, Reclaimed
 from headrace.core.runtime.clock import microseconds
-from headrace.core.store import Promoted, Reclaimed
 from headrace.engine.settling.claim_control import ClaimControl
 from headrace.engine.upkeep import promotion as promotion_module
 from headrace.engine.upkeep.heartbeat import Heartbeat

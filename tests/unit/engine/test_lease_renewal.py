@@ -15,8 +15,9 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import DONE, Settlement
+from headrace.core.records.answers import CancelAnswer, Renewal
 from headrace.core.runtime.clock import microseconds
-from headrace.core.store import CancelAnswer, LeaseKeeper, Renewal
+from headrace.core.store import LeaseKeeper
 from headrace.engine.upkeep import lease_renewal as lease_renewal_module
 from headrace.engine.upkeep.lease_renewal import LeaseRenewal
 from headrace.engine.upkeep.leases import Leases

@@ -11,7 +11,7 @@ import pytest
 from headrace import BackendUnavailable
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 from headrace.engine.producing import producer as producer_module
 from headrace.engine.producing import producer_lane
 from headrace.engine.producing.producer import Producer

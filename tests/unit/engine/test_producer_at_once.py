@@ -11,7 +11,7 @@ import pytest
 
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 from headrace.engine.producing.producer import CROWD, Producer
 from headrace.engine.producing.producer_lane import BATCH_MESSAGES
 from headrace.engine.streams import StreamRouter

@@ -9,8 +9,8 @@ from typing import TypeVar
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import NORMAL, Batch, Message, Stream
+from headrace.core.records.answers import Answer
 from headrace.core.runtime.clock import MovableClock
-from headrace.core.store import Answer
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.connection.schema import bring_up_to_date
 from headrace.stores.sqlite.threads.transaction import Transaction

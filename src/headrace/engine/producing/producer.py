@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable
 
 from headrace.core.errors import BackendUnavailable, NotConfirmed
 from headrace.core.messages.message import Batch, Message, Stream
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 from headrace.engine.service import backoff
 from headrace.engine.streams import StreamRouter
 

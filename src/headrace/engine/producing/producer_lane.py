@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Batch, Message, Stream
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 from headrace.engine.app_loop.retrying import RETRY_TIME
 
 #: The bounds of one append: messages, and bytes of their bodies (a single message may be larger).

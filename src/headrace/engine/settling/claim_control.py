@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
+from headrace.core.records.answers import Renewal
 from headrace.core.signals import LeaseLost
-from headrace.core.store import Renewal
 from headrace.engine.emitter import Emitter
 from headrace.engine.running.bundle import Bundle, bundle_of, parts_of
 from headrace.engine.running.run import Run

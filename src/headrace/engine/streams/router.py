@@ -18,10 +18,11 @@ from headrace.core.errors import HeadraceError, Moved, NotConfirmed
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
+from headrace.core.records.answers import Answer, Promoted, Reclaimed
 from headrace.core.records.control import ControlMessage, ControlState, LayoutNotice
 from headrace.core.records.record import WorkerInfo
 from headrace.core.rules.layout import Layout, whole_stream
-from headrace.core.store import Answer, LeaseKeeper, Promoted, Reclaimed, Store
+from headrace.core.store import LeaseKeeper, Store
 
 from .forgetting import Forgetting
 from .layouts import RECENT, KnownLayouts, base_of

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.core.messages.message import Stream
+from headrace.core.records.answers import Wanted
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
-from headrace.core.store import Wanted
 
 from .layouts import Routed
 from .routing import spread

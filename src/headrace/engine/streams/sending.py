@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 from headrace.core.errors import BackendUnavailable, Moved, NotConfirmed
 from headrace.core.messages.message import Batch, Stream
-from headrace.core.store import Answer, Store, Wanted
+from headrace.core.records.answers import Answer, Wanted
+from headrace.core.store import Store
 
 from .layouts import KnownLayouts
 from .routing import Plan, spread

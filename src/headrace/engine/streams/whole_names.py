@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from headrace.core.messages.message import Stream, group_stream
+from headrace.core.records.answers import Promoted, Reclaimed, Recovery
 from headrace.core.records.control import (
     CancelNotice,
     ControlMessage,
@@ -20,7 +21,6 @@ from headrace.core.records.control import (
 )
 from headrace.core.records.record import Counts, DeadLetter, Record, WorkerInfo
 from headrace.core.rules.layout import whole_stream
-from headrace.core.store import Promoted, Reclaimed, Recovery
 from headrace.core.topics.topic import GroupRecord, KeptTopics, TopicRecord
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from headrace.core.errors import HeadraceError
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
+from headrace.core.records.answers import Renewal
 from headrace.core.signals import BackendError
-from headrace.core.store import LeaseKeeper, Renewal
+from headrace.core.store import LeaseKeeper
 from headrace.engine.app_loop.loop_thread import LoopThread
 from headrace.engine.emitter import Emitter
 from headrace.engine.service import backoff

@@ -6,10 +6,10 @@ import random
 from typing import Any
 
 from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.answers import Recovery
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, SystemClock, microseconds
 from headrace.core.signals import ClockStepped, EventDied, EventRecovered, JobDied, JobRecovered, Signal
-from headrace.core.store import Recovery
 from headrace.engine.emitter import Emitter
 from headrace.engine.intake.served_streams import ServedStreams
 from headrace.engine.service import Service

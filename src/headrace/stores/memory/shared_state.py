@@ -15,12 +15,13 @@ import msgspec
 from headrace.core.messages.claim import Claim, size_of
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import Settlement, Verdict
+from headrace.core.records.answers import Promoted, Reclaimed, Recovery
 from headrace.core.records.control import ControlMessage, ControlState, ScheduleNotice
 from headrace.core.records.record import WORKER_TTL_US, WorkerInfo
 from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
 from headrace.core.rules.layout import Layout
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped
-from headrace.core.store import CLAIM_BYTES, Promoted, Reclaimed, Recovery
+from headrace.core.store import CLAIM_BYTES
 from headrace.core.topics.topic import KeptTopics, Start
 from headrace.stores.memory.streams.group_state import GroupState
 from headrace.stores.memory.streams.lanes import BOTTOM_UP, CHILD, RETURNED, SUSPECT, TOP_DOWN

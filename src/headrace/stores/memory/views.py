@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.job_log import NO_LOG
+from headrace.core.records.answers import DeadFilter
 from headrace.core.records.listing import PARTS, ListingPart, ListingWalk, numbers_in
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record
 from headrace.core.runtime.clock import datetime_of
-from headrace.core.store import DeadFilter
 from headrace.stores.memory.streams.entry import EndRecord, Entry
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import msgspec
 from hiredis import ReplyError
 
 from headrace.core.errors import ConfigurationError, NotConfirmed
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 from headrace.stores.redis.client.connection import Wire, Word, pack
 
 from .faults import can_heal, leads_elsewhere, lost, redirection_of

@@ -11,12 +11,13 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, 
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
+from headrace.core.records.answers import Answer, CancelAnswer, Promoted, Reclaimed
 from headrace.core.records.control import ControlMessage, ControlState, MissedNotice, PauseNotice
 from headrace.core.records.record import WORKER_TTL_US, Record, WorkerInfo
 from headrace.core.rules.layout import decode_layout
 from headrace.core.rules.rotation import Rotation
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import Answer, CancelAnswer, LeaseKeeper, PartitionedStore, Promoted, Reclaimed
+from headrace.core.store import LeaseKeeper, PartitionedStore
 from headrace.stores.redis.client.connection import Wire
 from headrace.stores.redis.health.examination import RedisExamination
 from headrace.stores.redis.intake.claim_request import wanted

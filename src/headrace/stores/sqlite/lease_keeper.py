@@ -9,9 +9,10 @@ from typing import Final
 import apsw
 
 from headrace.core.messages.claim import Claim
+from headrace.core.records.answers import Renewal
 from headrace.core.rules.lease import DEFAULT_LEASE, FOREVER
 from headrace.core.runtime.clock import Clock
-from headrace.core.store import LeaseKeeper, Renewal
+from headrace.core.store import LeaseKeeper
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.connection.schema import bring_up_to_date
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted

@@ -15,23 +15,21 @@ import msgspec
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
-from headrace.core.records.control import ControlMessage, ControlState
-from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.records.traffic import TrafficCount, TrafficRecord
-from headrace.core.runtime.clock import Clock, ClockWatch
-from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
-from headrace.core.store import (
-    PURGED_MARKS,
+from headrace.core.records.answers import (
     Answer,
     CancelAnswer,
     DeadFilter,
-    LeaseKeeper,
-    PartitionedStore,
     Promoted,
     Reclaimed,
     ReplayAnswer,
     Wanted,
 )
+from headrace.core.records.control import ControlMessage, ControlState
+from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+from headrace.core.records.traffic import TrafficCount, TrafficRecord
+from headrace.core.runtime.clock import Clock, ClockWatch
+from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
+from headrace.core.store import PURGED_MARKS, LeaseKeeper, PartitionedStore
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
 from headrace.stores.sqlite.connection.filesystem import check_folder
 from headrace.stores.sqlite.threads.open_file import OpenFile

@@ -20,9 +20,10 @@ from headrace.core.messages.outcome import (
     Snoozed,
     Verdict,
 )
+from headrace.core.records.answers import Answer, CancelAnswer, Renewal, ReplayAnswer
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import CRASH_LIMIT, Answer, CancelAnswer, Renewal, ReplayAnswer
+from headrace.core.store import CRASH_LIMIT
 
 SUSPECT, RETURNED = "suspect", "returned"
 PRIORITY_LANES = ("high", "normal", "low")

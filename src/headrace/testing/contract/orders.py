@@ -10,9 +10,9 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Message, Stream, UniqueKey, group_stream
 from headrace.core.messages.outcome import Done, Settlement, Verdict
+from headrace.core.records.answers import Answer, Recovery
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
-from headrace.core.store import Answer, Recovery
 from headrace.core.topics.position import Position, TopicReading
 from headrace.core.topics.topic import (
     BEGINNING,

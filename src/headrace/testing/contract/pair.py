@@ -14,9 +14,9 @@ from hypothesis import Phase, settings
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Batch
+from headrace.core.records.answers import DeadFilter
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.runtime.clock import SECOND, MovableClock, microseconds
-from headrace.core.store import DeadFilter
 
 from .model import Job, Model
 from .stand import LEASE, Stand

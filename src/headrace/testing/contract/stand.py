@@ -23,9 +23,10 @@ from headrace.core.messages.outcome import (
     Settlement,
     Verdict,
 )
+from headrace.core.records.answers import Answer, Promoted, Recovery, Renewal
 from headrace.core.records.record import Counts, JobStatus, Record, WorkerInfo
 from headrace.core.runtime.clock import MovableClock, microseconds
-from headrace.core.store import Answer, PartitionedStore, Promoted, Recovery, Renewal
+from headrace.core.store import PartitionedStore
 from headrace.engine.streams import StreamRouter
 from headrace.testing.waiting import wait_until
 

@@ -7,9 +7,9 @@ import pytest
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import FRESH, HIGH, LOW, NORMAL, Stream
 from headrace.core.messages.outcome import Cancelled
+from headrace.core.records.answers import Answer
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import Answer
 
 from .stand import HOUR_US, Stand
 

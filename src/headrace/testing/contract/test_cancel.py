@@ -6,10 +6,10 @@ import pytest
 
 from headrace.core.messages.message import FRESH, Stream
 from headrace.core.messages.outcome import Cancelled, Outcome, Released, Snoozed, Verdict
+from headrace.core.records.answers import CancelAnswer
 from headrace.core.records.control import CancelNotice, ControlMessage
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, microseconds
-from headrace.core.store import CancelAnswer
 from headrace.testing.waiting import wait_until
 
 from .stand import HOUR_US, LEASE, Stand, dead, kept, retry

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.core.messages.message import UniqueKey
 from headrace.core.messages.outcome import Released, Settlement, Verdict
+from headrace.core.records.answers import CancelAnswer, ReplayAnswer
 from headrace.core.records.record import JobStatus
-from headrace.core.store import CancelAnswer, ReplayAnswer
 from headrace.engine.streams import StreamRouter
 
 from .stand import HOUR_US, LEASE, Stand, kept, retry

@@ -8,9 +8,9 @@ import pytest
 
 from headrace.core.messages.message import FRESH, HIGH, Stream
 from headrace.core.messages.outcome import DeadReason, Verdict
+from headrace.core.records.answers import DeadFilter, ReplayAnswer
 from headrace.core.records.record import DeadLetter, JobStatus
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import DeadFilter, ReplayAnswer
 
 from .stand import FAILURE, LEASE, Stand, dead, kept
 

@@ -8,8 +8,8 @@ import pytest
 from headrace.core.errors import Moved
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import HIGH, LOW, NORMAL, Message, UniqueKey, are_alike
+from headrace.core.records.answers import Answer
 from headrace.core.records.record import JobStatus
-from headrace.core.store import Answer
 from headrace.engine.streams.layouts import StoredLayouts
 
 from .stand import Stand

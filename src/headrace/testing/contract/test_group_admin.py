@@ -7,10 +7,10 @@ import pytest
 from headrace.core.errors import UnknownEvent
 from headrace.core.messages.message import group_stream
 from headrace.core.messages.outcome import Done, Verdict
+from headrace.core.records.answers import DeadFilter, Renewal
 from headrace.core.records.control import ControlMessage, LeaseNotice, PauseNotice
 from headrace.core.records.record import Counts, JobStatus, WorkerInfo
 from headrace.core.runtime.clock import SECOND, microseconds
-from headrace.core.store import DeadFilter, Renewal
 from headrace.core.topics.topic import BEGINNING, NEW, Start
 from headrace.testing.waiting import wait_until
 

@@ -20,8 +20,9 @@ from headrace.core.messages.outcome import (
     Snoozed,
     Verdict,
 )
+from headrace.core.records.answers import CancelAnswer, ReplayAnswer
 from headrace.core.records.record import JobStatus
-from headrace.core.store import CRASH_LIMIT, CancelAnswer, ReplayAnswer
+from headrace.core.store import CRASH_LIMIT
 from headrace.core.topics.topic import NEW, ORDER_HELD_FOR
 from headrace.engine.app_loop.retrying import with_retries
 

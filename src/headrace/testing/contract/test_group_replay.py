@@ -10,8 +10,8 @@ import pytest
 
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import Done, Settlement
+from headrace.core.records.answers import ReplayAnswer
 from headrace.core.records.record import JobStatus
-from headrace.core.store import ReplayAnswer
 from headrace.core.topics.topic import BEGINNING, NEW, Start
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.streams import StreamRouter

@@ -15,9 +15,10 @@ from headrace.core.messages.outcome import (
     Snoozed,
     Verdict,
 )
+from headrace.core.records.answers import CancelAnswer, DeadFilter, Renewal, ReplayAnswer
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import CRASH_LIMIT, CancelAnswer, DeadFilter, Renewal, ReplayAnswer
+from headrace.core.store import CRASH_LIMIT
 
 from .orders import Orders, soon
 from .stand import HOUR_US, LEASE, dead, kept, retry

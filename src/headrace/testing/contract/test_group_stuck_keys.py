@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
-from headrace.core.store import CancelAnswer
+from headrace.core.records.answers import CancelAnswer
 from headrace.core.topics.topic import (
     BEGINNING,
     KEYS_DEFERRED_MOST,

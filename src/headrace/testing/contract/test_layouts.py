@@ -10,11 +10,12 @@ import pytest
 from headrace.core.errors import Moved
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream, UniqueKey, group_stream
+from headrace.core.records.answers import Answer, ReplayAnswer, Wanted
 from headrace.core.records.control import ControlMessage, LayoutNotice
 from headrace.core.rules.layout import SEALED, WHOLE, Generation, Layout, layout_of_topic, part_stream
 from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule_record import advance, establish
-from headrace.core.store import Answer, PartitionedStore, ReplayAnswer, Wanted
+from headrace.core.store import PartitionedStore
 from headrace.core.topics.topic import BEGINNING, TopicRules
 from headrace.engine.streams.layouts import StoredLayouts
 from headrace.testing.waiting import wait_until

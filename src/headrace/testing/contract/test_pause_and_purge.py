@@ -6,10 +6,10 @@ import asyncio
 
 from headrace.core.messages.message import FRESH, UniqueKey
 from headrace.core.messages.outcome import Released, Snoozed
+from headrace.core.records.answers import Promoted
 from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
-from headrace.core.store import Promoted
 from headrace.testing.waiting import wait_until
 
 from .heartbeats import beat

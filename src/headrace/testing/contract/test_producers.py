@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.messages.message import UniqueKey
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 
 from .stand import Stand
 

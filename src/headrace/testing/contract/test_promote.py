@@ -8,10 +8,10 @@ import pytest
 
 from headrace.core.messages.message import FRESH
 from headrace.core.messages.outcome import Released, Snoozed
+from headrace.core.records.answers import Promoted
 from headrace.core.records.control import ControlMessage, DueNotice
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, microseconds
-from headrace.core.store import Promoted
 from headrace.testing.waiting import wait_until
 
 from .stand import Stand

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from headrace.core.messages.message import FRESH, LOW, Stream, TrailEntry
 from headrace.core.messages.outcome import Done, Released, Verdict
+from headrace.core.records.answers import Reclaimed, Renewal
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, microseconds
-from headrace.core.store import CRASH_LIMIT, Reclaimed, Renewal
+from headrace.core.store import CRASH_LIMIT
 from headrace.testing.waiting import wait_until
 
 from .stand import HOUR_US, LEASE, Stand, retry

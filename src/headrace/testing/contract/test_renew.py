@@ -10,8 +10,8 @@ import pytest
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import FRESH
 from headrace.core.messages.outcome import Released
+from headrace.core.records.answers import Renewal
 from headrace.core.records.record import JobStatus
-from headrace.core.store import Renewal
 
 from .stand import HOUR_US, LEASE, Stand, retry
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from headrace.core.messages.message import HIGH, LOW, NORMAL, Message, Stream, UniqueKey
+from headrace.core.records.answers import Answer, CancelAnswer
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, microseconds
-from headrace.core.store import Answer, CancelAnswer
 from headrace.core.topics.topic import TopicRules
 
 from .orders import Orders, soon

@@ -9,10 +9,10 @@ import pytest
 
 from headrace.core.messages.message import FRESH, Stream, TrailEntry, UniqueKey
 from headrace.core.messages.outcome import Cancelled, Done, Expired, Outcome, Released, Snoozed
+from headrace.core.records.answers import Answer, CancelAnswer, ReplayAnswer, Wanted
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
 from headrace.core.schedules.schedule_record import advance, establish
-from headrace.core.store import Answer, CancelAnswer, ReplayAnswer, Wanted
 
 from .stand import HOUR_US, LEASE, Stand, dead, kept, retry
 

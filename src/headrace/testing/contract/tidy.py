@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.core.messages.message import Stream, group_stream
+from headrace.core.records.answers import DeadFilter
 from headrace.core.records.record import JobStatus
-from headrace.core.store import DeadFilter
 from headrace.core.topics.topic import TopicRules
 from headrace.engine.streams import StreamRouter
 

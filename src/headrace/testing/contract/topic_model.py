@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from headrace.core.messages.outcome import Dead, Done, Outcome, Released, Retry, Snoozed, Verdict
-from headrace.core.store import CRASH_LIMIT, ReplayAnswer
+from headrace.core.records.answers import ReplayAnswer
+from headrace.core.store import CRASH_LIMIT
 from headrace.core.topics.topic import Start
 
 

@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream, group_stream
 from headrace.core.messages.outcome import Done, Outcome, Settlement
+from headrace.core.records.answers import Answer, DeadFilter
 from headrace.core.runtime.clock import MovableClock
-from headrace.core.store import Answer, DeadFilter
 from headrace.core.topics.topic import BEGINNING, Start
 
 from .orders import Orders

@@ -9,8 +9,8 @@ from typing import Final
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Batch, Message, Stream, UniqueKey, group_stream
 from headrace.core.messages.outcome import Done, Outcome, Settlement, Verdict
+from headrace.core.records.answers import Answer
 from headrace.core.runtime.clock import SECOND, MovableClock
-from headrace.core.store import Answer
 from headrace.core.topics.position import Position, TopicReading
 from headrace.core.topics.topic import BEGINNING, GroupRecord, Start, TopicRecord
 from headrace.engine.streams import StreamRouter

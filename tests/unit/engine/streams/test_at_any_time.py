@@ -32,9 +32,9 @@ from headrace.core.messages.outcome import (
     Settlement,
     Verdict,
 )
+from headrace.core.records.answers import DeadFilter, ReplayAnswer
 from headrace.core.records.record import JobStatus
 from headrace.core.rules.layout import WHOLE, Layout, parts_of
-from headrace.core.store import DeadFilter, ReplayAnswer
 from headrace.stores.memory.shared_state import SharedState
 from tests.layouts import propose, seal
 

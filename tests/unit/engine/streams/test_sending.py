@@ -12,9 +12,9 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, 
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream, UniqueKey
 from headrace.core.messages.outcome import Done, Settlement
+from headrace.core.records.answers import Answer, Wanted
 from headrace.core.rules.layout import PARTS_MOST, Generation, Layout, part_stream, parts_of
 from headrace.core.runtime.clock import MovableClock, microseconds
-from headrace.core.store import Answer, Wanted
 from headrace.engine.streams import StreamRouter
 from headrace.stores.memory.shared_state import SharedState
 from headrace.stores.memory.store import MemoryStore

@@ -9,9 +9,9 @@ import pytest
 from headrace.core.errors import UnknownEvent
 from headrace.core.messages.message import UniqueKey, group_stream
 from headrace.core.messages.outcome import Retry, Verdict
+from headrace.core.records.answers import Renewal
 from headrace.core.rules.layout import WHOLE
 from headrace.core.runtime.clock import SECOND, microseconds
-from headrace.core.store import Renewal
 from headrace.core.topics.topic import BEGINNING, NEW, KeptTopics, Start, TopicRules
 from tests.unit.engine.streams.parted_orders import TOPIC, PartedOrders, ids_of
 

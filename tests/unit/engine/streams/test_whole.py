@@ -13,12 +13,12 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import FRESH, Batch, Message, Stream, UniqueKey, group_stream
 from headrace.core.messages.outcome import Dead, DeadReason, Done, Failure, Settlement
+from headrace.core.records.answers import DeadFilter
 from headrace.core.records.control import CancelNotice, ControlMessage, DueNotice, PauseNotice
 from headrace.core.records.record import Counts, JobStatus, WorkerInfo
 from headrace.core.rules.layout import Generation, generation_of, part_stream, parts_of, whole_stream
 from headrace.core.runtime.clock import MovableClock, microseconds
 from headrace.core.schedules.schedule_record import advance, establish
-from headrace.core.store import DeadFilter
 from headrace.engine.streams import StreamRouter
 from headrace.engine.streams.routing import hash_of
 from headrace.stores.memory.shared_state import SharedState

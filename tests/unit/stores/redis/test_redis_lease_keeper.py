@@ -9,7 +9,7 @@ import pytest
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
-from headrace.core.store import Renewal
+from headrace.core.records.answers import Renewal
 from headrace.stores.redis.client.open_connections import OpenConnections
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.faults import lost

@@ -7,7 +7,7 @@ from hiredis import ReplyError
 
 from headrace.core.errors import Moved
 from headrace.core.messages.message import Batch, Message, Stream
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 from headrace.stores.redis.verbs.append import ITEMS, answers_of
 
 

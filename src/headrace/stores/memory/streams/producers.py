@@ -7,7 +7,7 @@ from collections import OrderedDict
 import msgspec
 
 from headrace.core.messages.message import PRODUCER_TTL_US, Batch
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 
 
 class LastBatch(msgspec.Struct, frozen=True):

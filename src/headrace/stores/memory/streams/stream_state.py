@@ -25,9 +25,10 @@ from headrace.core.messages.outcome import (
     Snoozed,
     Verdict,
 )
+from headrace.core.records.answers import Answer, CancelAnswer, Recovery, Renewal, ReplayAnswer
 from headrace.core.records.control import CancelNotice, LeaseNotice, PauseNotice
 from headrace.core.records.record import JobStatus, Progress
-from headrace.core.store import CRASH_LIMIT, CRASHED, Answer, CancelAnswer, Recovery, Renewal, ReplayAnswer
+from headrace.core.store import CRASH_LIMIT, CRASHED
 
 from .entry import Entry
 from .lanes import FIRST_PRIORITY

@@ -9,9 +9,9 @@ import msgspec
 
 from headrace.core.errors import Moved
 from headrace.core.messages.message import NORMAL, Batch, Message, Stream
+from headrace.core.records.answers import Answer
 from headrace.core.records.control import ControlMessage
 from headrace.core.records.record import JobStatus
-from headrace.core.store import Answer
 from headrace.core.topics.topic import LIVE_FOR, TRIMMED_BESIDE, KeptTopics, TopicRules
 
 from .entry import EndRecord, Entry

@@ -9,8 +9,8 @@ from hiredis import ReplyError
 
 from headrace.core.errors import Moved
 from headrace.core.messages.message import NORMAL, PRODUCER_TTL_US, Batch, Message, are_alike
+from headrace.core.records.answers import Answer
 from headrace.core.schedules.schedule_record import NOW, ScheduleRecord, ScheduleSwap
-from headrace.core.store import Answer
 from headrace.stores.redis.client.connection import Word, pack
 from headrace.stores.redis.faults import is_sealed
 from headrace.stores.redis.keys import NORMAL_LANE

@@ -9,8 +9,9 @@ from typing import cast
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
+from headrace.core.records.answers import Renewal
 from headrace.core.rules.lease import DEFAULT_LEASE
-from headrace.core.store import LeaseKeeper, Renewal
+from headrace.core.store import LeaseKeeper
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.notices import Notices

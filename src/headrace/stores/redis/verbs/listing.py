@@ -7,9 +7,9 @@ from typing import Any
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import Stream
+from headrace.core.records.answers import DeadFilter
 from headrace.core.records.listing import OVER, PARTS, REQUESTS, ListingPart, ListingWalk
 from headrace.core.records.record import DeadLetter, JobStatus, Page, Record
-from headrace.core.store import DeadFilter
 from headrace.stores.redis.entries import dead_letter_of, record_of
 from headrace.stores.redis.labels import readable_texts
 from headrace.stores.redis.scripts import GET, LIST_MESSAGES

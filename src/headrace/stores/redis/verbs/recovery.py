@@ -12,10 +12,11 @@ import msgspec
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import State, Stream, TrailEntry, encode_state
 from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.answers import Reclaimed, Recovery
 from headrace.core.records.record import JobStatus
 from headrace.core.rules.lease import DEFAULT_LEASE
 from headrace.core.runtime.clock import SECOND, ClockWatch
-from headrace.core.store import CRASH_LIMIT, CRASHED, Reclaimed, Recovery
+from headrace.core.store import CRASH_LIMIT, CRASHED
 from headrace.core.values.decoding import DECODE_ERRORS, text_of
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import message_of, read_said, state_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.messages.message import PRODUCER_TTL_US, Batch
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 from headrace.stores.sqlite.statements import message_statements
 from headrace.stores.sqlite.threads.transaction import Transaction
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.messages.message import Batch
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 from headrace.stores.sqlite.rows.lanes import FIRST_PRIORITY, lane_for
 from headrace.stores.sqlite.rows.producers import remember
 from headrace.stores.sqlite.statements import message_statements

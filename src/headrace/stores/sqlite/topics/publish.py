@@ -4,7 +4,7 @@ the log or, when it is due later, beside it."""
 from __future__ import annotations
 
 from headrace.core.messages.message import NORMAL, Batch, Message
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 from headrace.core.topics.topic import TRIMMED_BESIDE
 from headrace.stores.sqlite.rows.lanes import FIRST_PRIORITY, SCHEDULED
 from headrace.stores.sqlite.rows.producers import recall, remember

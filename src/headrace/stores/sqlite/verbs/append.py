@@ -8,7 +8,7 @@ from typing import Final
 from headrace.core.errors import Moved
 from headrace.core.messages.ids import LENGTH
 from headrace.core.messages.message import Batch, Message, Stream, are_alike
-from headrace.core.store import Answer
+from headrace.core.records.answers import Answer
 from headrace.stores.sqlite.connection.connection import Bindings
 from headrace.stores.sqlite.rows.lanes import EXPIRED, FIRST_PRIORITY, SCHEDULED, SUCCEEDED, lane_for
 from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges

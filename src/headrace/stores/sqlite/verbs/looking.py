@@ -10,10 +10,10 @@ import msgspec
 from headrace.core.messages.job_log import decode_log
 from headrace.core.messages.message import Stream, StreamKind
 from headrace.core.messages.outcome import DeadReason, Failure
+from headrace.core.records.answers import Wanted
 from headrace.core.records.listing import PARTS, ListingWalk, numbers_in
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Progress, Record
 from headrace.core.runtime.clock import datetime_of
-from headrace.core.store import Wanted
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.rows.lanes import DEAD, RANGES, RETRYING, RUNNING, SCHEDULED, STATUS, SUCCEEDED

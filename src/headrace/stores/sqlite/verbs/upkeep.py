@@ -8,9 +8,10 @@ from typing import Final
 from headrace.core.messages.job_log import decode_log
 from headrace.core.messages.message import PRODUCER_TTL_US, Stream, TrailEntry
 from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.answers import Promoted, Reclaimed, Recovery
 from headrace.core.records.record import WORKER_TTL_US
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import CRASH_LIMIT, CRASHED, Promoted, Reclaimed, Recovery
+from headrace.core.store import CRASH_LIMIT, CRASHED
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.rows.lanes import (
     CANCELLED,
