@@ -13,7 +13,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.messages.job_log import checked_lines
 from headrace.core.messages.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
 from headrace.core.messages.sending import SendingWrapper
-from headrace.core.runtime.clock import Clock, SystemClock
+from headrace.core.runtime.clock import SystemClock, TimeSource
 from headrace.core.schedules.schedule import CatchUp, Timing
 from headrace.core.signals import Signal
 from headrace.core.store import Store
@@ -83,7 +83,7 @@ class App:
         result_ttl: Duration = 3600,
         retry: RetryPolicy | RetryFunction = DEFAULT_RETRY,
         job_logs: int = 0,
-        clock: Clock | None = None,
+        clock: TimeSource | None = None,
         **unknown: Never,
     ) -> None:
         for name in unknown:

@@ -66,7 +66,7 @@ from headrace.core.records.record import (
 )
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.rules.layout import WHOLE, Generation, Layout
-from headrace.core.runtime.clock import Clock, SystemClock
+from headrace.core.runtime.clock import SystemClock, TimeSource
 from headrace.core.schedules.schedule_record import ScheduleRecord, ScheduleSwap, Swapped, Timetable
 from headrace.core.store import (
     BRIEF_MARK_US,
@@ -103,7 +103,6 @@ __all__ = [
     "Cancelled",
     "ChangesRefused",
     "Claim",
-    "Clock",
     "ConfigurationError",
     "ControlMessage",
     "ControlState",
@@ -163,6 +162,7 @@ __all__ = [
     "StreamKind",
     "Swapped",
     "SystemClock",
+    "TimeSource",
     "Timetable",
     "TopicRecord",
     "TopicRules",

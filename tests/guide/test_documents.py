@@ -169,12 +169,17 @@ def test_the_readme_begins_with_how_to_install_it() -> None:
 #: A path, as far as its first `<name>`; or the name of a file.
 _PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|lua|sql|md))[`<]")
 
+#: Lines of two pages.
+TWO_PAGES = 130
+
 #: Looks like a path, and is the stream of a group.
 _STREAM = "orders/billing"
 
 
 def test_internals_name_only_what_exists() -> None:
     text = (ROOT / "docs/internals.md").read_text()
+    assert len(text.splitlines()) <= TWO_PAGES
+    text += (ROOT / "docs/concepts/engine.md").read_text()
     places = [ROOT, ROOT / "src/headrace", ROOT / "tests", *sorted((ROOT / "src/headrace").rglob("*/"))]
     named = {*_PATH.findall(text), *_tree(text)}
     assert len(named) > 50

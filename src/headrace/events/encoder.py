@@ -20,7 +20,7 @@ from headrace.core.messages.message import (
     encode_envelope,
 )
 from headrace.core.messages.sending import TRACEPARENT
-from headrace.core.runtime.clock import SECOND, Clock, microseconds
+from headrace.core.runtime.clock import SECOND, TimeSource, microseconds
 from headrace.core.values import encoding
 from headrace.core.values.checks import can_be_sent, checked_headers, due_moment
 from headrace.core.values.codec import Codec
@@ -60,7 +60,7 @@ class EventEncoder:
         wanted: Any,
         schema_version: int,
         window_us: int,
-        clock: Clock,
+        clock: TimeSource,
         codec: Codec | None,
         max_payload: int,
     ) -> None:

@@ -22,7 +22,7 @@ from headrace.core.messages.message import (
     encode_envelope,
 )
 from headrace.core.messages.overrides import Overrides
-from headrace.core.runtime.clock import SECOND, Clock, microseconds
+from headrace.core.runtime.clock import SECOND, TimeSource, microseconds
 
 from .declared import Declared
 from .options import AS_DECLARED, CallOptions, UniqueUntil
@@ -45,7 +45,7 @@ class CheckedCall(msgspec.Struct, frozen=True, gc=False):
 class JobEncoder:
     """Makes messages: encodes the arguments once, checks the size and applies the options of the call."""
 
-    def __init__(self, *, clock: Clock, max_payload: int, mark_ttl: float) -> None:
+    def __init__(self, *, clock: TimeSource, max_payload: int, mark_ttl: float) -> None:
         self._clock = clock
         self._mark_us = microseconds(mark_ttl)
         self._max_payload = max_payload

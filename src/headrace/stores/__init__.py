@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.runtime.clock import Clock, SystemClock
+from headrace.core.runtime.clock import SystemClock, TimeSource
 from headrace.core.store import Store
 
 #: Where jobs are kept when nothing else is said: in the working directory, durable.
@@ -38,7 +38,7 @@ SCHEMES = {
 class Creator(Protocol):
     """What each backend module offers as `create`: checks URL and options, touches nothing yet."""
 
-    def __call__(self, url: str, *, namespace: str, durability: str, clock: Clock) -> Store: ...
+    def __call__(self, url: str, *, namespace: str, durability: str, clock: TimeSource) -> Store: ...
 
 
 class BackendModule(Protocol):
@@ -54,7 +54,9 @@ def chosen_url(given: object) -> str:
     return url
 
 
-def chosen_store(url: str | None, store: object, *, namespace: str, durability: str, clock: Clock) -> Store:
+def chosen_store(
+    url: str | None, store: object, *, namespace: str, durability: str, clock: TimeSource
+) -> Store:
     """The store of an app: the one that it was given, or the one that its URL names, not yet connected."""
     if store is None:
         return open_store(chosen_url(url), namespace=namespace, durability=durability, clock=clock)
@@ -72,7 +74,7 @@ def chosen_store(url: str | None, store: object, *, namespace: str, durability: 
 
 
 def open_store(
-    url: str, *, namespace: str = "headrace", durability: str = "default", clock: Clock | None = None
+    url: str, *, namespace: str = "headrace", durability: str = "default", clock: TimeSource | None = None
 ) -> Store:
     """The store that `url` names, not yet connected; a `ConfigurationError` says what is wrong with it."""
     module = _module(url)

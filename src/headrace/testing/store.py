@@ -14,7 +14,7 @@ from headrace.core.records.answers import Answer
 from headrace.core.records.control import DueNotice, ScheduleNotice
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.rules.layout import Layout
-from headrace.core.runtime.clock import Clock
+from headrace.core.runtime.clock import TimeSource
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped
 from headrace.core.topics.topic import BEGINNING, NEW, Reading, Start
 from headrace.engine.streams import StreamRouter
@@ -44,7 +44,7 @@ class Death(msgspec.Struct, frozen=True):
 
 
 class KitStore(MemoryStore):
-    def __init__(self, clock: Clock, subscriptions: Sequence[Subscription]) -> None:
+    def __init__(self, clock: TimeSource, subscriptions: Sequence[Subscription]) -> None:
         super().__init__(SharedState(), name="test", clock=clock)
         self._subscriptions = subscriptions
         self._seen: dict[Stream, int] = {}  # up to where the handlers of fan-outs have read

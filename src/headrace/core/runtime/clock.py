@@ -15,7 +15,7 @@ SECOND = 1_000_000
 STEP_LEAST_US, STEP_SHARE = SECOND, 0.001
 
 
-class Clock(Protocol):
+class TimeSource(Protocol):
     """Wall time in microseconds since 1970, as the store counts it."""
 
     def now_us(self) -> int: ...
@@ -42,10 +42,10 @@ class AppClock:
 
     __slots__ = ("elapsed_us", "now_us")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: TimeSource) -> None:
         self.follow(clock)
 
-    def follow(self, clock: Clock) -> None:
+    def follow(self, clock: TimeSource) -> None:
         """Show from now on what `clock` shows."""
         self.now_us: Callable[[], int] = clock.now_us
         self.elapsed_us: Callable[[], int] = clock.elapsed_us

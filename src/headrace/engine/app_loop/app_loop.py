@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
 from headrace.core.errors import AppClosed, BackendUnavailable
-from headrace.core.runtime.clock import AppClock, Clock, SystemClock
+from headrace.core.runtime.clock import AppClock, SystemClock, TimeSource
 from headrace.engine.producing.producer import Producer
 from headrace.engine.running.children.main_module import refuse_while_loading
 from headrace.engine.streams import StreamRouter
@@ -41,7 +41,7 @@ class AppLoop:
     """Runs calls on an event loop that has the store open. It opens the store on first use, and closes it on
     every loop."""
 
-    def __init__(self, backend: StreamRouter, clock: Clock | None = None) -> None:
+    def __init__(self, backend: StreamRouter, clock: TimeSource | None = None) -> None:
         self._main = backend  # the store of the first loop; other loops get twins of it
         self._own_clock = clock or SystemClock()
         self.clock: AppClock = AppClock(self._own_clock)
@@ -87,7 +87,7 @@ class AppLoop:
         return self._thread is not None
 
     @contextmanager
-    def swapped(self, backend: StreamRouter, clock: Clock) -> Iterator[None]:
+    def swapped(self, backend: StreamRouter, clock: TimeSource) -> Iterator[None]:
         """Use another store and another clock for a while, on loops that end before this does. The app's own
         store is neither opened nor touched meanwhile. For tests."""
         own = self._main, self._open, self._left, self._short_lived, self.declared_topics

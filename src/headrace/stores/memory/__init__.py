@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.runtime.clock import Clock
+from headrace.core.runtime.clock import TimeSource
 from headrace.core.store import Store
 from headrace.core.values.names import PATTERN
 
@@ -11,7 +11,7 @@ from .shared_state import SharedState, shared_store
 from .store import MemoryStore
 
 
-def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Store:
+def create(url: str, *, namespace: str, durability: str, clock: TimeSource) -> Store:
     """`memory://` is a store of this backend alone, `memory://name` one that the process shares."""
     name = url.removeprefix("memory://")
     if name and not PATTERN.fullmatch(name):

@@ -28,7 +28,7 @@ from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.findings import Finding, ok
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
-from headrace.core.runtime.clock import Clock, ClockWatch
+from headrace.core.runtime.clock import ClockWatch, TimeSource
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
 from headrace.core.store import PURGED_MARKS, LeaseKeeper, PartitionedStore
 from headrace.core.topics.topic import (
@@ -51,7 +51,7 @@ Hung = tuple[Waiter[None], list[set[Waiter[None]]]]
 
 
 class MemoryStore(MemoryLayouts, PartitionedStore):
-    def __init__(self, store: SharedState, *, name: str, clock: Clock) -> None:
+    def __init__(self, store: SharedState, *, name: str, clock: TimeSource) -> None:
         self._store = store
         self._lock = store.lock
         self._name = name

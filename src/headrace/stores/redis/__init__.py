@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.runtime.clock import Clock
+from headrace.core.runtime.clock import TimeSource
 from headrace.core.store import Store
 from headrace.core.values.names import checked_name
 from headrace.stores.redis.client.address import parse_address
@@ -13,7 +13,7 @@ from .server import RedisServer
 from .store import RedisStore
 
 
-def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Store:
+def create(url: str, *, namespace: str, durability: str, clock: TimeSource) -> Store:
     """`redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://`, with user, password and database; all
     but the last also with `+sentinel` or `+cluster`."""
     confirmation, address = confirmation_of(durability), parse_address(url)

@@ -9,7 +9,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable
-from headrace.core.runtime.clock import Clock
+from headrace.core.runtime.clock import TimeSource
 from headrace.stores.redis.client.address import Address, Place
 from headrace.stores.redis.client.cluster_nodes import ClusterNodes, NodeRequest
 from headrace.stores.redis.client.cluster_slots import AnyNode, ClusterSlots, SlotOwner, slot_of
@@ -28,7 +28,7 @@ class ClusterStore(RedisServer):
 
     is_cluster = True
 
-    def __init__(self, address: Address, namespace: str, clock: Clock) -> None:
+    def __init__(self, address: Address, namespace: str, clock: TimeSource) -> None:
         self._slots = ClusterSlots(address)
         self._servers: dict[Place, ServerInfo] = {}
         self._notices = Notices()

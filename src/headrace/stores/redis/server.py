@@ -11,7 +11,7 @@ from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
-from headrace.core.runtime.clock import Clock
+from headrace.core.runtime.clock import TimeSource
 from headrace.stores.redis.client.address import Address, Place
 from headrace.stores.redis.client.cluster_nodes import ClusterNodes
 from headrace.stores.redis.client.connection import Greeting, Hearing, Link, Wire, Word, pack
@@ -34,7 +34,7 @@ class RedisServer:
 
     is_cluster = False
 
-    def __init__(self, address: Address, namespace: str, clock: Clock) -> None:
+    def __init__(self, address: Address, namespace: str, clock: TimeSource) -> None:
         self.address = address
         self.namespace = namespace
         self.keys = NamespaceKeys(namespace, address.database)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.runtime.clock import Clock
+from headrace.core.runtime.clock import TimeSource
 from headrace.core.store import Store
 from headrace.stores.sqlite.connection.connection import Synchronous
 
@@ -14,7 +14,7 @@ from .store import SqliteStore
 DURABILITIES: dict[str, Synchronous] = {"default": "FULL", "relaxed": "NORMAL"}
 
 
-def create(url: str, *, namespace: str, durability: str, clock: Clock) -> Store:
+def create(url: str, *, namespace: str, durability: str, clock: TimeSource) -> Store:
     """`sqlite:///relative.db` or `sqlite:////absolute/path.db`; the file is made when it is first opened."""
     if durability not in DURABILITIES:
         raise ConfigurationError(

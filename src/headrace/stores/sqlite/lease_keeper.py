@@ -11,7 +11,7 @@ import apsw
 from headrace.core.messages.claim import Claim
 from headrace.core.records.answers import Renewal
 from headrace.core.rules.lease import DEFAULT_LEASE, FOREVER
-from headrace.core.runtime.clock import Clock
+from headrace.core.runtime.clock import TimeSource
 from headrace.core.store import LeaseKeeper
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.connection.schema import bring_up_to_date
@@ -25,7 +25,7 @@ BUSY_TIMEOUT: Final = 2000
 
 
 class SqliteLeaseKeeper(LeaseKeeper):
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: TimeSource) -> None:
         self._clock = clock
         # A renewal that a power failure undoes was for a worker that is gone too: no wait for the disk.
         self._connection = Connection(

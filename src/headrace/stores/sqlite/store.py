@@ -27,7 +27,7 @@ from headrace.core.records.answers import (
 from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
-from headrace.core.runtime.clock import Clock, ClockWatch
+from headrace.core.runtime.clock import ClockWatch, TimeSource
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
 from headrace.core.store import PURGED_MARKS, LeaseKeeper, PartitionedStore
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
@@ -56,7 +56,7 @@ SIZE_OF_ROW = 500
 
 
 class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedStore):
-    def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
+    def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: TimeSource) -> None:
         super().__init__(path, namespace=namespace, clock=clock)
         self._synchronous: Synchronous = synchronous
         self._turns = count(1)

@@ -47,7 +47,7 @@ class BulkBinding:
         return b"".join(self._parts)
 
 
-class BulkResult:
+class BulkRows:
     """Takes a blob apart again, by the lengths that came beside it."""
 
     def __init__(self, blob: bytes | None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.core.errors import BackendUnavailable
-from headrace.core.runtime.clock import Clock
+from headrace.core.runtime.clock import TimeSource
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
 from headrace.stores.sqlite.connection.schema import bring_up_to_date
 from headrace.stores.sqlite.reserved_room import ReservedRoom
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class OpenFile:
     """Belongs to the event loop and the process that made it."""
 
-    def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: Clock) -> None:
+    def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: TimeSource) -> None:
         self._path = path
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
-from headrace.core.runtime.clock import Clock
+from headrace.core.runtime.clock import TimeSource
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.faults import DamagedFile
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class StoreThreads:
     """What the parts of the backend share."""
 
-    def __init__(self, path: Path, *, namespace: str, clock: Clock) -> None:
+    def __init__(self, path: Path, *, namespace: str, clock: TimeSource) -> None:
         self._path = path
         self._namespace = namespace
         self._clock = clock

@@ -15,7 +15,7 @@ from typing import Final
 
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlMessage
-from headrace.core.runtime.clock import Clock
+from headrace.core.runtime.clock import TimeSource
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import upkeep_statements
 from headrace.stores.sqlite.topics.log import is_behind
@@ -112,7 +112,7 @@ class ControlListener:
 class Waiters:
     """The methods below the line run in the reader's thread, the others on the event loop."""
 
-    def __init__(self, *, namespace: str, clock: Clock, poke: Callable[[], None]) -> None:
+    def __init__(self, *, namespace: str, clock: TimeSource, poke: Callable[[], None]) -> None:
         self._namespace = namespace
         self._clock = clock
         self._poke = poke

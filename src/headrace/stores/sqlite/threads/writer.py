@@ -13,7 +13,7 @@ from typing import Any, Final
 import apsw
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
-from headrace.core.runtime.clock import Clock
+from headrace.core.runtime.clock import TimeSource
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
 from headrace.stores.sqlite.disk_room import DiskRoom
 from headrace.stores.sqlite.faults import FAILURES, is_full, nearly_full
@@ -58,7 +58,7 @@ class WriterThread(StoreThread[WriteStep[Any]]):
         *,
         namespace: str,
         synchronous: Synchronous,
-        clock: Clock,
+        clock: TimeSource,
         is_awaited: Callable[[], bool],
     ) -> None:
         super().__init__("writer", connection, tell)

@@ -12,7 +12,7 @@ from headrace.core.topics.topic import LogEntry, Reading, Start, TopicRules
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.rows.lanes import SCHEDULED
 from headrace.stores.sqlite.statements import message_statements, topic_statements
-from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, BulkResult, listed, unlisted
+from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, BulkRows, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
 #: Bytes of bodies that are read or drawn at once at most, or a single event.
@@ -212,7 +212,7 @@ def _position_in_nothing(after: int | Start) -> int:
 
 def _entries(connection: Connection, log: LogTable, position: int, end: int) -> tuple[LogEntry, ...]:
     rows, bodies = connection.row(topic_statements.READ_EVENTS, (log.event(position), log.event(end)))
-    unpack = BulkResult(bodies)
+    unpack = BulkRows(bodies)
     return tuple(
         LogEntry(number_of(event), id, task, unpack.take(length) or b"", at_us, expires_us, key)
         for event, id, task, at_us, expires_us, key, length in unlisted(rows)

@@ -26,7 +26,7 @@ from headrace.stores.sqlite.rows.lanes import (
 from headrace.stores.sqlite.rows.readable_ids import REPLACED, mend_id, readable_id
 from headrace.stores.sqlite.rows.unique_keys import HeldKey, release_keys
 from headrace.stores.sqlite.statements import message_statements
-from headrace.stores.sqlite.statements.bulk_binding import BulkResult, listed, unlisted
+from headrace.stores.sqlite.statements.bulk_binding import BulkRows, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import OpenStream, Transaction, new_number, resolve
 from headrace.stores.sqlite.topics.drawing import draw, is_a_group_behind
 from headrace.stores.sqlite.topics.groups import revive
@@ -135,7 +135,7 @@ def _hand_out(
     array = listed(seqs)
     connection.change(message_statements.LEASE, (array, now_us, number, _worker(transaction, consumer)))
     rows, states, bodies = connection.row(message_statements.READ_LEASED, (array,))
-    unpack_state, unpack_body = BulkResult(states), BulkResult(bodies)
+    unpack_state, unpack_body = BulkRows(states), BulkRows(bodies)
     claims: dict[int, Claim] = {}
     started: dict[int, HeldKey] = {}
     taken = dict.fromkeys(names, 0)

@@ -24,7 +24,7 @@ from headrace.stores.sqlite.rows.lanes import (
 )
 from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
 from headrace.stores.sqlite.statements import message_statements, upkeep_statements
-from headrace.stores.sqlite.statements.bulk_binding import BulkResult, listed, unlisted
+from headrace.stores.sqlite.statements.bulk_binding import BulkRows, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import OpenStream, Transaction, resolve
 from headrace.stores.sqlite.topics.log import write_due
 
@@ -66,7 +66,7 @@ def reclaim(transaction: Transaction, sources: Sequence[Stream], limit: int) -> 
     rows, states, logs = connection.row(
         message_statements.READ_OVERDUE, (_overdue(streams.values(), now_us), limit)
     )
-    unpack_state, unpack_log = BulkResult(states), BulkResult(logs)
+    unpack_state, unpack_log = BulkRows(states), BulkRows(logs)
     ledger = PendingChanges(transaction)
     recovered: list[Recovery] = []
     unread: list[int] = []  # the next claim of such a message sends it to the dead letters
