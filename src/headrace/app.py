@@ -102,10 +102,10 @@ class App:
         self._emitter = Emitter()
         bound = None if lifespan is None else bound_lifespan(lifespan, self)
         self._registry = Registry(bound, checked_lines(job_logs))
-        self._home = AppLoop(StreamRouter(chosen), clock)
-        self._home.before_close(self._emitter.settle)
+        self._app_loop = AppLoop(StreamRouter(chosen), clock)
+        self._app_loop.before_close(self._emitter.settle)
         parts = AppParts(
-            app_loop=self._home,
+            app_loop=self._app_loop,
             registry=self._registry,
             emitter=self._emitter,
             codec=checked_codec(codec),
@@ -118,11 +118,11 @@ class App:
             result_ttl=self._result_ttl,
         )
         self._events = Events(parts)
-        portal = Portal(self._home)
+        portal = Portal(self._app_loop)
         self.admin: Admin = Admin(
-            self._home, self._registry, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec
+            self._app_loop, self._registry, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec
         )
-        self.schedules: Schedules = Schedules(self._home, self._registry, self._jobs)
+        self.schedules: Schedules = Schedules(self._app_loop, self._registry, self._jobs)
         self.sync: Sync = Sync(portal, self._jobs, self._events, self.admin, self.schedules)
         log_signals(self._emitter.on)
 
@@ -132,7 +132,7 @@ class App:
     @property
     def description(self) -> str:
         """The store in a few words, without a password."""
-        return self._home.backend.description
+        return self._app_loop.backend.description
 
     @property
     def tasks(self) -> Mapping[str, Task[Any, Any]]:
@@ -224,7 +224,7 @@ class App:
     def queue(self, name: str, *, partitions: int | None = None) -> Queue:
         """Declare a queue with its number of parts. For a queue that is in use, `admin.split` changes this
         number."""
-        return declared_queue(self._home.backend, name, partitions)
+        return declared_queue(self._app_loop.backend, name, partitions)
 
     async def enqueue(self, call: Call[R]) -> Job[R]:
         """Store one job: `await app.enqueue(add.call(2, 3))`.
@@ -279,7 +279,7 @@ class App:
         )
         return Worker(
             options,
-            home=self._home,
+            app_loop=self._app_loop,
             registry=self._registry,
             emitter=self._emitter,
             subscriptions=subscriptions,
@@ -316,14 +316,14 @@ class App:
     async def open(self) -> None:
         """Open the store now instead of on first use. While it cannot be reached, this is repeated for up to
         10 s."""
-        await self._home.open_here()
+        await self._app_loop.open_here()
 
     async def close(self) -> None:
         """Finish what is under way and close the store. The next use opens it again."""
-        await self._home.close()
+        await self._app_loop.close()
 
     async def __aenter__(self) -> App:
-        await self._home.enter()
+        await self._app_loop.enter()
         return self
 
     async def __aexit__(
@@ -332,7 +332,7 @@ class App:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._home.leave()
+        await self._app_loop.leave()
 
     def _scheduled(
         self, timing: Timing, name: str | None, local_names: Mapping[str, Any]

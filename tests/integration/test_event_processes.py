@@ -213,6 +213,6 @@ async def test_a_group_is_read_again_from_the_beginning_by_other_processes(works
 
 
 async def _is_settled(program: EventProgram) -> bool:
-    home: Any = program.app._home
+    home: Any = program.app._app_loop
     counts = await home.call(home.backend.counts, group_stream("rare", "readers"))
     return bool(counts.queued + counts.running == 0)

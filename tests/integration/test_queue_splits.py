@@ -79,7 +79,7 @@ async def test_whoever_splits_may_be_killed_between_any_two_steps(
         await load.until_accepted(50)
     await load.until_all_ran()
     assert set(load.runs().values()) == {1}
-    layout = await operator._home.backend.layout(QUEUE)
+    layout = await operator._app_loop.backend.layout(QUEUE)
     assert [each.parts for each in layout.generations] == [1, 3, 5, 2]
     assert not layout.proposed
 

@@ -151,7 +151,7 @@ async def test_a_change_that_a_failover_takes_back_is_made_again_by_who_knows_it
 
 
 async def parts_by_generation(operator: App) -> list[int]:
-    layout = await operator._home.backend.layout(QUEUE)
+    layout = await operator._app_loop.backend.layout(QUEUE)
     assert not layout.proposed
     return [each.parts for each in layout.generations]
 
@@ -184,7 +184,7 @@ async def nothing_is_lost(url: str, folder: Path, harm: Callable[[], None]) -> N
         feeder.exit_code()
         fed = {number for line in workshop.log.lines("accepted") for number in line["numbers"]}
         await workshop.until(lambda: load.runs().keys() >= load.accepted.keys() | fed, timeout=PATIENCE)
-        layout = await operator._home.backend.layout(QUEUE)
+        layout = await operator._app_loop.backend.layout(QUEUE)
         assert (layout.current.parts, layout.proposed) == (6, 0)
         assert not any(worker.ended for worker in workshop.workers if worker is not feeder)
         await workshop.until(lambda: is_empty(operator))

@@ -27,12 +27,12 @@ from tests.waiting import wait_until
 Verb = Callable[[Any], Awaitable[Any]]
 
 VERBS: dict[str, Verb] = {
-    "ensure": lambda backend: backend.declare_stream(SOURCE, SECOND),
+    "declare_stream": lambda backend: backend.declare_stream(SOURCE, SECOND),
     "append": lambda backend: backend.append(batch()),
     "claim": lambda backend: backend.claim([SOURCE], consumer="w", limit=1, suspects=1, wait=0),
     "reclaim": lambda backend: backend.reclaim([SOURCE], limit=1),
     "promote": lambda backend: backend.promote([SOURCE], limit=1),
-    "look": lambda backend: backend.get(STREAM, "id"),
+    "get": lambda backend: backend.get(STREAM, "id"),
     "ended": lambda backend: backend.wait_for_end(STREAM, "id", 1),
     "counts": lambda backend: backend.counts(STREAM),
     "beat": lambda backend: beat(backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10)),

@@ -21,17 +21,27 @@ SCRIPTS = {
 
 #: What changes nothing, or only the connection.
 READS = {
-    *("counts", "list", "look", "probe", "schedules", "unseen"),
+    *("counts", "list_messages", "get", "probe", "schedules", "unseen"),
     *("AUTH", "CLIENT", "CONFIG", "HELLO", "HGETALL", "HMGET", "INFO", "PING", "ROLE", "SCRIPT", "SELECT"),
     *("SMEMBERS", "SUBSCRIBE", "TIME", "UNSUBSCRIBE"),
 }
 
 #: What the story must bring about, so that it loses the replies of all this.
 CHANGES = {
-    *("append", "append_one", "claim", "XREADGROUP", "started", "renew", "report", "promote", "recover"),
-    *("finish", "again", "bury", "conclude", "cancel", "watch"),
-    *("discard", "hasten", "pause", "purge", "replay", "rewrite"),
-    *("swap_schedules", "ensure", "retire"),
+    *(
+        "append",
+        "append_one",
+        "claim",
+        "XREADGROUP",
+        "release_started",
+        "renew",
+        "report_progress",
+        "promote",
+        "recover",
+    ),
+    *("finish", "run_again", "bury", "conclude", "cancel", "wait_for_end"),
+    *("discard", "run_now", "pause", "purge", "replay", "rewrite"),
+    *("swap_schedules", "declare_stream", "leave"),
 }
 
 #: How many replies of one kind are lost at most, each in a story of its own: the first and those after it.

@@ -49,7 +49,7 @@ async def test_each_moment_makes_one_job_whatever_becomes_of_the_workers(worksho
 
 
 async def _record(workshop: Workshop) -> ScheduleRecord:
-    home = workshop.app._home
+    home = workshop.app._app_loop
     table = await home.call(home.backend.schedules, [Stream("queue", "default")])
     [record] = table.records
     return record

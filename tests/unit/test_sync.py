@@ -147,7 +147,7 @@ def test_whoever_waits_when_it_is_closed_is_told(shop: Shop) -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    store: Any = shop.app._home.backend
+    store: Any = shop.app._app_loop.backend
     wait_until_sync(lambda: store.store._watching)
     shop.app.sync.close()
     thread.join(10)
@@ -253,7 +253,7 @@ def test_a_tail_is_left_with_the_loop_over_it(shop: Shop) -> None:
     for event in shop.app.sync.admin.tail("orders", since="beginning"):
         assert event.payload == 1
         break
-    store: Any = shop.app._home.backend
+    store: Any = shop.app._app_loop.backend
     wait_until_sync(lambda: not any(store.store._waiting.values()))
 
 
@@ -346,9 +346,9 @@ def test_closing_the_app_from_async_code_leaves_the_portal_usable(shop: Shop) ->
 
 async def test_an_app_is_opened_by_its_first_use_and_closed_by_leaving(shop: Shop) -> None:
     await shop.add.enqueue(1, 1)
-    assert shop.app._home.here
+    assert shop.app._app_loop.here
     await shop.app.close()
-    assert not shop.app._home.in_use
+    assert not shop.app._app_loop.in_use
 
 
 async def test_an_app_may_be_opened_again_and_again(shop: Shop) -> None:
@@ -373,7 +373,7 @@ async def test_using_an_app_while_it_closes_is_refused(shop: Shop, monkeypatch: 
         closing.set()
         await gate.wait()
 
-    monkeypatch.setattr(shop.app._home.backend, "close", slowly)
+    monkeypatch.setattr(shop.app._app_loop.backend, "close", slowly)
     await shop.add.enqueue(1, 1)
     task = asyncio.create_task(shop.app.close())
     await closing.wait()

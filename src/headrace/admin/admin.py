@@ -49,14 +49,14 @@ class Admin:
 
     def __init__(
         self,
-        home: AppLoop,
+        app_loop: AppLoop,
         registry: Registry,
         *,
         encode: Encode,
         mark_ttl: float,
         codec: Codec | None = None,
     ) -> None:
-        self._home = home
+        self._app_loop = app_loop
         self._registry = registry
         self._encode = encode
         self._codec = codec
@@ -64,17 +64,17 @@ class Admin:
 
     @property
     def _backend(self) -> StreamRouter:
-        return self._home.backend  # asked for each time: every event loop has its own
+        return self._app_loop.backend  # asked for each time: every event loop has its own
 
     # --- looking -----------------------------------------------------------------------------------------
 
     async def queues(self) -> list[QueueInfo]:
         """Every queue the store knows, by name."""
-        return await self._home.repeat(self._queues)
+        return await self._app_loop.repeat(self._queues)
 
     async def topics(self) -> list[TopicInfo]:
         """Every topic the store knows, by name, each with its groups."""
-        return [topic_info(record) for record in await self._home.ask(lambda store: store.topics())]
+        return [topic_info(record) for record in await self._app_loop.ask(lambda store: store.topics())]
 
     async def jobs(
         self,
@@ -92,7 +92,7 @@ class Admin:
         stream = _one_stream(checked_place(queue, topic, group))
         status = None if state is None else _status(state)
         limit = positive_number("limit", limit)
-        page = await self._home.ask(
+        page = await self._app_loop.ask(
             lambda store: store.messages(stream, status=status, task=task, cursor=cursor, limit=limit)
         )
         jobs = map(job_info, page)
@@ -103,12 +103,12 @@ class Admin:
     ) -> JobInfo | None:
         """All that is known of one job, or of an event of a group. None: it is unknown."""
         where = checked_place(queue, topic, group)
-        found = await self._home.ask(lambda store: where.find(store, id))
+        found = await self._app_loop.ask(lambda store: where.find(store, id))
         return job_info(found[0]) if found else None
 
     async def holder(self, key: str, *, queue: str | None = None) -> JobInfo | None:
         """The job that holds a unique key now, in one queue or in any. None: the key is free."""
-        found = await self._home.repeat(self._holder, key, checked_place(queue, None, None))
+        found = await self._app_loop.repeat(self._holder, key, checked_place(queue, None, None))
         return job_info(found) if found else None
 
     async def contents(
@@ -116,23 +116,23 @@ class Admin:
     ) -> Contents | None:
         """The contents of a job or an event. None: it is unknown, or it has ended and they are not kept."""
         where = checked_place(queue, topic, group)
-        found = await self._home.ask(lambda store: where.find(store, id))
+        found = await self._app_loop.ask(lambda store: where.find(store, id))
         return contents_of(found[0], self._codec) if found else None
 
     async def workers(self) -> list[WorkerInfo]:
         """Workers that announced themselves within the last minute."""
-        return await self._home.ask(lambda store: store.workers())
+        return await self._app_loop.ask(lambda store: store.workers())
 
     async def traffic(self, minutes: int = 60) -> list[Traffic]:
         """Successes and failures in each of the last minutes, at most two hours."""
         minutes = min(positive_number("minutes", minutes), KEPT_MINUTES)
-        records = await self._home.ask(lambda store: store.traffic(minutes))
+        records = await self._app_loop.ask(lambda store: store.traffic(minutes))
         return [traffic_of(record) for record in records]
 
     async def doctor(self) -> list[Finding]:
         """What is wrong with the store, its queues, topics and workers: a line each, with the remedy. A store
         that cannot be opened raises its usual error."""
-        return await self._home.call(self._examine)
+        return await self._app_loop.call(self._examine)
 
     def tail(
         self, topic: str, *, since: StartAt | None = None, group: str | None = None, follow: bool = True
@@ -145,7 +145,7 @@ class Admin:
         if since is not None and group is not None:
             raise ConfigurationError("give since= or group=, not both: a group says where to begin")
         return Tail(
-            self._home,
+            self._app_loop,
             checked_name("topic", topic),
             start_of("new" if since is None else since, "since"),
             group=None if group is None else checked_name("group", group),
@@ -158,41 +158,41 @@ class Admin:
     async def pause(self, queue: str) -> None:
         """Start no more jobs of this queue anywhere. Running ones go on."""
         stream = _queue(queue)
-        await self._home.ask(lambda store: store.pause(stream, paused=True))
+        await self._app_loop.ask(lambda store: store.pause(stream, paused=True))
 
     async def resume(self, queue: str) -> None:
         stream = _queue(queue)
-        await self._home.ask(lambda store: store.pause(stream, paused=False))
+        await self._app_loop.ask(lambda store: store.pause(stream, paused=False))
 
     async def purge(self, queue: str) -> Counted:
         """Cancel all jobs of this queue that wait, are scheduled or retrying. The answer is their number."""
-        return await self._home.carry_out(self._purge, _queue(queue))
+        return await self._app_loop.carry_out(self._purge, _queue(queue))
 
     async def split(self, queue: str, partitions: int) -> None:
         """Spread new jobs of a queue over so many parts while the queue is in use. Waiting jobs stay in
         their part. The split is done when this returns. If it is interrupted, the next producer that enqueues
         finishes it."""
         stream, parts = _queue(queue), checked_partitions(partitions)
-        await self._home.ask(lambda store: store.split(stream, parts))
+        await self._app_loop.ask(lambda store: store.split(stream, parts))
 
     async def pause_group(self, topic: str, group: str) -> None:
         """Give no more events to this group. Running handlers go on; all other events wait."""
-        await self._home.repeat(partial(self._pause_group, paused=True), _group(topic, group))
+        await self._app_loop.repeat(partial(self._pause_group, paused=True), _group(topic, group))
 
     async def resume_group(self, topic: str, group: str) -> None:
-        await self._home.repeat(partial(self._pause_group, paused=False), _group(topic, group))
+        await self._app_loop.repeat(partial(self._pause_group, paused=False), _group(topic, group))
 
     async def reset_group(self, topic: str, group: str, *, to: StartAt) -> None:
         """Move a group in the log: to `new` events, to the `beginning`, to the id of an event, or to a time.
         Events that the group has drawn already stay with it and are not delivered twice."""
         stream, start = _group(topic, group), start_of(to, "to")
-        if not await self._home.ask(lambda store: store.reset(stream, start)):
+        if not await self._app_loop.ask(lambda store: store.reset(stream, start)):
             raise no_such_group(topic, group)
 
     async def remove_group(self, topic: str, group: str) -> bool:
         """Remove a group with all its events and dead letters. False: there is no such group. The next worker
         that starts with a subscription of this group creates it again."""
-        return await self._home.carry_out(self._remove_group, _group(topic, group))
+        return await self._app_loop.carry_out(self._remove_group, _group(topic, group))
 
     # --- dead letters ------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class Admin:
         kind."""
         where, only = checked_place(queue, topic, group), dead_filter(task, reason)
         limit = positive_number("limit", limit)
-        return await self._home.ask(lambda store: DeadLetters(store).list(where, only, cursor, limit))
+        return await self._app_loop.ask(lambda store: DeadLetters(store).list(where, only, cursor, limit))
 
     async def replay(
         self,
@@ -226,7 +226,7 @@ class Admin:
         """Run dead letters again, those of `ids` or those that match. Each keeps its id, and its attempts
         start at zero. An event goes only to the group in which it died."""
         chosen = chosen_letters(ids, checked_place(queue, topic, group), task, reason)
-        return await self._home.carry_out(lambda: DeadLetters(self._backend).replay(chosen))
+        return await self._app_loop.carry_out(lambda: DeadLetters(self._backend).replay(chosen))
 
     async def discard(
         self,
@@ -240,7 +240,7 @@ class Admin:
     ) -> Counted:
         """Delete dead letters for good. The answer is their number."""
         chosen = chosen_letters(ids, checked_place(queue, topic, group), task, reason)
-        return await self._home.carry_out(lambda: DeadLetters(self._backend).discard(chosen))
+        return await self._app_loop.carry_out(lambda: DeadLetters(self._backend).discard(chosen))
 
     # --- one job, or one event of a group ----------------------------------------------------------------
 
@@ -253,14 +253,14 @@ class Admin:
         group: str | None = None,
     ) -> int:
         """Cancel jobs, or events for their groups. The answer is how many could still be cancelled."""
-        return await self._home.carry_out(self._cancel, listed(ids), checked_place(queue, topic, group))
+        return await self._app_loop.carry_out(self._cancel, listed(ids), checked_place(queue, topic, group))
 
     async def retry_now(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> bool:
         """Run a scheduled, retrying or dead job now, or such an event in its groups. False: it is in another
         state."""
-        return await self._home.carry_out(self._retry_now, id, checked_place(queue, topic, group))
+        return await self._app_loop.carry_out(self._retry_now, id, checked_place(queue, topic, group))
 
     async def edit(
         self,
@@ -272,7 +272,7 @@ class Admin:
     ) -> bool:
         """Change the arguments of a scheduled, retrying or dead job. They must fit its task. False: the job
         is in another state. Events cannot be edited."""
-        return await self._home.carry_out(
+        return await self._app_loop.carry_out(
             self._edit, id, args, kwargs or {}, checked_place(queue, None, None)
         )
 

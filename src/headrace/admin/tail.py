@@ -30,7 +30,7 @@ class Tail:
 
     def __init__(
         self,
-        home: AppLoop,
+        app_loop: AppLoop,
         topic: str,
         start: Start,
         *,
@@ -38,7 +38,7 @@ class Tail:
         follow: bool,
         codec: Codec | None,
     ) -> None:
-        self._home = home
+        self._app_loop = app_loop
         self._topic = Stream("topic", topic)
         self._position: Position | Start = start
         self._group = group
@@ -67,7 +67,7 @@ class Tail:
 
     async def _more(self) -> None:
         try:
-            await self._home.repeat(self._look, waits=True)
+            await self._app_loop.repeat(self._look, waits=True)
         except AppClosed:
             self._ended = True
 
@@ -75,8 +75,8 @@ class Tail:
         if self._group is not None:
             self._position, self._group = await self._position_of(self._group), None
         # Closing the app ends a tail that waits. Otherwise the tail would open the store again.
-        self._home.register_user(self.stop)
-        self._backend = self._home.backend
+        self._app_loop.register_user(self.stop)
+        self._backend = self._app_loop.backend
         try:
             reading = await self._backend.read(
                 self._topic,
@@ -86,7 +86,7 @@ class Tail:
                 wait=BLOCK if self._follow else 0.0,
             )
         finally:
-            self._home.unregister_user(self.stop)
+            self._app_loop.unregister_user(self.stop)
         self._position = reading.position
         self._read.extend(read_event(entry, self._topic.name, self._codec) for entry in reading.entries)
         if not self._follow and not reading.entries:
@@ -95,10 +95,10 @@ class Tail:
     async def _position_of(self, group: str) -> Position | Start:
         """The first event that the group has not begun to handle. The group may have drawn it already, so
         that the group's own position is later."""
-        for topic in await self._home.backend.topics([self._topic.name]):
+        for topic in await self._app_loop.backend.topics([self._topic.name]):
             for each in topic.groups:
                 if each.stream.group == group:
                     if each.oldest_us:
                         return Start("time", time_us=each.oldest_us)
-                    return await self._home.backend.position_of(each.stream)
+                    return await self._app_loop.backend.position_of(each.stream)
         raise no_such_group(self._topic.name, group)

@@ -38,7 +38,7 @@ class Worker:
         self,
         options: WorkerOptions,
         *,
-        home: AppLoop,
+        app_loop: AppLoop,
         registry: Registry,
         emitter: Emitter,
         subscriptions: Sequence[Subscription] = (),
@@ -46,7 +46,7 @@ class Worker:
         self.id: str = new_identity()
         self.options = options
         self.subscriptions = subscriptions
-        self._home = home
+        self._app_loop = app_loop
         self._registry = registry
         self._emitter = emitter
         self._built: WorkerParts | None = None
@@ -173,7 +173,7 @@ class Worker:
         await shutdown.take(parts.executor.close)
         await shutdown.take(lambda: parts.resources.close(self._hurry), QUICK_ALL)
         await shutdown.take(parts.heartbeat.leave)
-        self._home.unregister_user(self.stop)
+        self._app_loop.unregister_user(self.stop)
         self._registry.running.discard(self)
         self._state = "stopped"
         self._emitter.emit(WorkerStopped(self.id, self.processed, parts.settler.released))
@@ -199,8 +199,8 @@ class Worker:
         if self._state != "new":
             raise ConfigurationError("a worker can be started once; ask app.worker() for another")
         with waiting_for_store(self._emitter):
-            await self._home.open_here()
-            parts = self._built = build(self._plan(), self._home.backend)
+            await self._app_loop.open_here()
+            parts = self._built = build(self._plan(), self._app_loop.backend)
             self._registry.running.add(self)
             try:
                 await parts.leases.ask_for(parts.store, self._emitter)
@@ -229,7 +229,7 @@ class Worker:
         except BaseException:
             await self._take_back()
             raise
-        self._home.register_user(self.stop)
+        self._app_loop.register_user(self.stop)
         self._end_listening = parts.store.listen(parts.control.handle)
         self._unguard = guard_tasks()
         for part in (*parts.path, *parts.duties, *parts.intake):

@@ -16,8 +16,7 @@ from headrace.core.records.findings import Finding
 from headrace.core.records.job_info import JobInfo
 from headrace.core.records.record import DeadLetter, JobStatus, Page, WorkerInfo
 from headrace.core.topics.start import StartAt
-
-from .portal import Portal
+from headrace.sync.portal import Portal
 
 
 class SyncAdmin:

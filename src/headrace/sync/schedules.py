@@ -11,8 +11,7 @@ from headrace.core.values.durations import Duration
 from headrace.jobs.job import Job
 from headrace.jobs.schedules import ScheduleInfo, Schedules
 from headrace.jobs.task import Call
-
-from .portal import Portal
+from headrace.sync.portal import Portal
 
 
 class SyncSchedules:

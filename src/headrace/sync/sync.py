@@ -15,8 +15,7 @@ from headrace.events.options import EventOptions
 from headrace.events.topic import Topic
 from headrace.jobs.job import Job
 from headrace.jobs.task import Call
-
-from .bridge import Bridge
+from headrace.sync.bridge import Bridge
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -69,7 +69,7 @@ class Inline:
         __tracebackhide__ = True
         new = [(Stream("queue", job.queue or ""), job.id) for job in jobs if not job.duplicate]
         if new:
-            await self._kit.app._home.call(self._run, new)
+            await self._kit.app._app_loop.call(self._run, new)
         if self._raise_errors:
             deaths = [death for death in self._store.deaths if (death.stream, death.id) in new]
             raise_first(deaths, self._kit._errors)

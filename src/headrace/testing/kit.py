@@ -84,7 +84,7 @@ class Kit:
             concurrency=concurrency,
             timeout=timeout,
         )
-        await self.app._home.call(drain.run)
+        await self.app._app_loop.call(drain.run)
         if raise_errors:
             raise_first(self._store.deaths[died_before:], self._errors)
 

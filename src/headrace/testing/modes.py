@@ -25,7 +25,7 @@ def memory(app: App, *, clock: Clock | None = None) -> Iterator[Kit]:
     """
     if app in _kits:
         raise ConfigurationError(f"{app!r} stands on a test's store already; use the kit that memory() gave")
-    if app._home.in_use:
+    if app._app_loop.in_use:
         raise ConfigurationError(
             f"{app!r} is open: begin before it is first used, or close it first, with `await app.close()` "
             "or `app.sync.close()`"
@@ -34,7 +34,7 @@ def memory(app: App, *, clock: Clock | None = None) -> Iterator[Kit]:
     kit = Kit(app, clock)
     with (
         clock._followed_by(kit._store),
-        app._home.swapped(KitRouter(kit._store), clock),
+        app._app_loop.swapped(KitRouter(kit._store), clock),
         app._registry.wrapped_by(kit._attend),
     ):
         _kits[app] = kit
@@ -61,8 +61,8 @@ def run_inline(app: App, *, raise_errors: bool = True) -> Iterator[Kit]:
 
 def _leave_loops(app: App) -> None:
     """Let go of the test's event loops. The thread that the app started meanwhile ends."""
-    app._home.forget_loops()
-    if app._home.has_thread:
+    app._app_loop.forget_loops()
+    if app._app_loop.has_thread:
         app.sync.close()
 
 

@@ -33,11 +33,13 @@ async def placed(topic: Topic[OrderPlaced], *order_ids: int, key: str | None = N
 
 
 async def counts(app: App, group: str, topic: str = "orders") -> Counts:
-    return await app._home.call(app._home.backend.counts, group_stream(topic, group))
+    return await app._app_loop.call(app._app_loop.backend.counts, group_stream(topic, group))
 
 
 async def dead(app: App, group: str, topic: str = "orders") -> list[DeadLetter]:
-    page = await app._home.call(app._home.backend.dead_letters, group_stream(topic, group), only=DeadFilter())
+    page = await app._app_loop.call(
+        app._app_loop.backend.dead_letters, group_stream(topic, group), only=DeadFilter()
+    )
     return list(page)
 
 
@@ -50,7 +52,7 @@ async def until_dead(app: App, group: str, count: int = 1) -> list[DeadLetter]:
 
 
 async def group_of(app: App, group: str, topic: str = "orders") -> GroupRecord | None:
-    [record] = await app._home.call(app._home.backend.topics, [topic])
+    [record] = await app._app_loop.call(app._app_loop.backend.topics, [topic])
     return next((each for each in record.groups if each.stream.group == group), None)
 
 
@@ -67,4 +69,4 @@ async def until_done(app: App, *groups: str) -> None:
 async def smuggle(app: App, body: bytes, id: str = "smuggled") -> None:
     """Write bytes to the topic that no topic would have written."""
     batch = Batch(Stream("topic", "orders"), "smuggler", 1, [Message(id, "?", body)])
-    await app._home.call(app._home.backend.append, batch)
+    await app._app_loop.call(app._app_loop.backend.append, batch)

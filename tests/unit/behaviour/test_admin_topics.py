@@ -455,11 +455,11 @@ async def test_closing_the_app_ends_a_tail_that_waits(app: App, shop: Shop) -> N
     tail = app.admin.tail("orders", since="beginning")
     await anext(tail)
     waiting = asyncio.create_task(anext(tail, None))
-    store: Any = app._home.backend
+    store: Any = app._app_loop.backend
     await wait_until(lambda: any(store.store._waiting.values()))
     await app.close()
     assert await asyncio.wait_for(waiting, 10) is None
-    assert not app._home.in_use, "the store was opened anew"
+    assert not app._app_loop.in_use, "the store was opened anew"
 
 
 async def test_a_tail_begins_where_a_group_has_not_begun(app: App, shop: Shop, clock: MovableClock) -> None:

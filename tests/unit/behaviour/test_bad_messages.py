@@ -47,7 +47,7 @@ async def producer(url: str, clock: MovableClock) -> AsyncIterator[App]:
 async def put(app: App, body: bytes, *, task: str = "see") -> str:
     """Store a message as it is."""
     id = new_id()
-    await app._home.backend.append(Batch(QUEUE, new_id(), 1, [Message(id, task, body)]))
+    await app._app_loop.backend.append(Batch(QUEUE, new_id(), 1, [Message(id, task, body)]))
     return id
 
 

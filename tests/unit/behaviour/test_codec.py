@@ -42,7 +42,7 @@ async def test_arguments_and_results_go_through_it_and_back(app: App) -> None:
         return text * 2
 
     job = await double.with_(headers={"a": "b"}).enqueue("secret" * 100)
-    record = await app._home.backend.get(Stream("queue", "default"), job.id)
+    record = await app._app_loop.backend.get(Stream("queue", "default"), job.id)
     assert record is not None
     assert record.body is not None
     assert b"secret" not in record.body

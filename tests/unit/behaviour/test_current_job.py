@@ -129,8 +129,8 @@ async def test_a_job_whose_worker_was_lost_is_redelivered_on_its_next_attempt(
 
     job = await see.enqueue()
     source = Stream("queue", "default")
-    await app._home.backend.declare_stream(source, microseconds(LONG))
-    (claim,) = await app._home.backend.claim(
+    await app._app_loop.backend.declare_stream(source, microseconds(LONG))
+    (claim,) = await app._app_loop.backend.claim(
         [source], consumer="a worker that dies", limit=1, suspects=0, wait=0
     )
     assert claim.id == job.id

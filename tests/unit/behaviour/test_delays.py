@@ -263,7 +263,7 @@ async def test_a_listing_shows_whatever_time_is_stored(app: App, due_us: int) ->
     """Another program, or an older version, has stored it."""
     message = Message("strange", "see", b"no envelope", due_us=due_us)
     async with app:
-        await app._home.backend.append(Batch(Stream("queue", "default"), "producer", 1, [message]))
+        await app._app_loop.backend.append(Batch(Stream("queue", "default"), "producer", 1, [message]))
         [info] = await app.admin.jobs()
         assert info.due_at is not None
         assert info.due_at.year >= 2255

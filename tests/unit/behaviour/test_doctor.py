@@ -19,7 +19,7 @@ from tests.unit.behaviour.work import drain
 
 @pytest.fixture
 def backend(app: App) -> StreamRouter:
-    return app._home.backend
+    return app._app_loop.backend
 
 
 def worker(*queues: str, groups: tuple[str, ...] = (), quiet: float = 0.0) -> WorkerInfo:

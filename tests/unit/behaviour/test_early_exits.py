@@ -150,7 +150,7 @@ async def test_a_second_signal_ends_a_worker_whose_store_hangs(
     worker = app.worker()
     running = asyncio.create_task(worker.run())
     await waiting.running()
-    store = app._home.backend
+    store = app._app_loop.backend
     hanging: list[str] = []
 
     def hangs(verb: str) -> Any:
@@ -160,7 +160,16 @@ async def test_a_second_signal_ends_a_worker_whose_store_hangs(
 
         return hang
 
-    for verb in ("claim", "settle", "heartbeat", "promote", "reclaim", "prune", "report", "tally"):
+    for verb in (
+        "claim",
+        "settle",
+        "heartbeat",
+        "promote",
+        "reclaim",
+        "prune",
+        "report_progress",
+        "count_traffic",
+    ):
         monkeypatch.setattr(store, verb, hangs(verb))
     store.wake(worker.id)
     await wait_until(lambda: "claim" in hanging)

@@ -91,13 +91,13 @@ async def test_ten_thousand_jobs_are_stored_in_a_handful_of_writes(
         return -n
 
     writes: list[int] = []
-    append = app._home.backend.append
+    append = app._app_loop.backend.append
 
     async def counted(batch: Batch) -> list[Answer]:
         writes.append(len(batch.messages))
         return await append(batch)
 
-    monkeypatch.setattr(app._home.backend, "append", counted)
+    monkeypatch.setattr(app._app_loop.backend, "append", counted)
     calls = [double.call(n) if n % 2 else negate.call(n) for n in range(10_000)]
     jobs = await app.enqueue_many(calls)
     assert len(writes) == 20

@@ -239,7 +239,7 @@ async def test_a_batch_that_crashed_once_comes_back_as_a_batch(app: App, clock: 
     async with app.worker(lease=LONG):
         pass
     await placed(orders, *range(200))
-    backend, source = app._home.backend, group_stream("orders", "index")
+    backend, source = app._app_loop.backend, group_stream("orders", "index")
     await backend.claim([source], consumer="a worker that dies", limit=200, suspects=0, wait=0)
     clock.advance(LONG + 1)
     await backend.reclaim([source], limit=200)

@@ -392,7 +392,7 @@ async def test_what_no_handler_can_take_goes_to_the_dead_letters_also_with_recei
 
 
 async def test_receipts_are_written_when_the_store_is_back(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    orders, store = orders_of(app), app._home.backend
+    orders, store = orders_of(app), app._app_loop.backend
     settle, failures = store.settle, 3
     seen: list[int] = []
 
@@ -445,7 +445,7 @@ async def test_what_was_received_is_handled_although_the_worker_stops(app: App) 
 async def test_max_in_flight_bounds_handlers_with_their_unwritten_acks(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders, store = orders_of(app), app._home.backend
+    orders, store = orders_of(app), app._app_loop.backend
     settle = store.settle
     begun = written = most = 0
     gate = asyncio.Event()
@@ -609,7 +609,7 @@ async def smuggle_numbered(app: App, body: bytes, number: int) -> None:
     from headrace.core.messages.message import Batch, Message, Stream
 
     batch = Batch(Stream("topic", "orders"), f"smuggler-{number}", 1, [Message(f"bad-{number}", "?", body)])
-    await app._home.call(app._home.backend.append, batch)
+    await app._app_loop.call(app._app_loop.backend.append, batch)
 
 
 # --- the worker's life -----------------------------------------------------------------------------------
@@ -654,7 +654,7 @@ async def test_a_burst_drains_the_groups(app: App, clock: MovableClock) -> None:
 async def test_a_burst_waits_for_delayed_events_that_are_due(
     app: App, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders, store = orders_of(app), app._home.backend
+    orders, store = orders_of(app), app._app_loop.backend
     promote, calls, seen = store.promote, 0, list[int]()
 
     @orders.subscribe(group="audit", start="beginning")
@@ -738,7 +738,7 @@ async def test_a_worker_that_cannot_begin_leaves_nothing_running(app: App) -> No
 async def test_a_worker_waits_a_while_for_a_store_that_is_away(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders, store = orders_of(app), app._home.backend
+    orders, store = orders_of(app), app._app_loop.backend
     join, failures = store.join, 2
 
     @orders.subscribe(group="audit", start="beginning")
@@ -758,7 +758,7 @@ async def test_a_worker_waits_a_while_for_a_store_that_is_away(
 
 
 async def test_a_removed_group_is_left_in_peace_until_it_is_joined_again(app: App) -> None:
-    orders, store = orders_of(app), app._home.backend
+    orders, store = orders_of(app), app._app_loop.backend
     seen: list[int] = []
 
     @orders.subscribe(group="audit")

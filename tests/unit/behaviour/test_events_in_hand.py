@@ -86,7 +86,7 @@ async def test_of_those_that_have_crashed_twice_one_is_handled_at_a_time_in_all_
     async with app.worker(lease=60):
         pass
     await placed(orders, 1, 2)
-    store = app._home.backend
+    store = app._app_loop.backend
     sources = [group_stream("orders", group) for group in groups]
     for _ in range(2):  # twice somebody takes them, and is never seen again
         clock.advance(61)

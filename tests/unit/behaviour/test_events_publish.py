@@ -193,7 +193,7 @@ async def test_a_codec_that_fails_refuses_one_message(clock: MovableClock) -> No
 async def test_when_the_store_goes_away_what_was_stored_before_is_told_apart(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders, store = orders_of(app), app._home.backend
+    orders, store = orders_of(app), app._app_loop.backend
     append, tried = store.append, 0
 
     async def once(batch: Batch) -> list[Answer]:

@@ -82,7 +82,7 @@ async def test_when_the_store_fails_while_topics_are_looked_for_it_goes_on_later
 ) -> None:
     seen: list[int] = []
     failures = 2
-    join = app._home.backend.join
+    join = app._app_loop.backend.join
 
     @app.topics("orders.*", OrderPlaced).subscribe(group="audit")
     async def audit(event: OrderPlaced) -> None:
@@ -97,7 +97,7 @@ async def test_when_the_store_fails_while_topics_are_looked_for_it_goes_on_later
 
     monkeypatch.setattr(subscriptions_module, "DISCOVER_EVERY", 0.01)
     async with app.worker() as worker:
-        monkeypatch.setattr(app._home.backend, "join", flaky)
+        monkeypatch.setattr(app._app_loop.backend, "join", flaky)
         await placed(app.topic("orders.eu", OrderPlaced), 1)
         await wait_until(lambda: seen == [1])
         assert len(worker._parts.served.claimed) == 2
@@ -293,7 +293,7 @@ async def test_lag_oldest_and_in_flight_are_visible_for_each_group(app: App) -> 
 
 
 async def _length(app: App, wanted: int) -> bool:
-    [record] = await app._home.backend.topics(["orders"])
+    [record] = await app._app_loop.backend.topics(["orders"])
     return record.length == wanted
 
 

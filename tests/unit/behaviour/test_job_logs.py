@@ -398,7 +398,7 @@ async def test_warnings_are_still_shown_where_no_logging_is_set_up(
 
 
 async def test_a_store_that_was_away_gets_the_lines_later(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    report, failures = app._home.backend.report_progress, [0]
+    report, failures = app._app_loop.backend.report_progress, [0]
 
     async def flaky(reports: Any) -> None:
         failures[0] += 1
@@ -406,7 +406,7 @@ async def test_a_store_that_was_away_gets_the_lines_later(app: App, monkeypatch:
             raise BackendUnavailable("away")
         await report(reports)
 
-    monkeypatch.setattr(app._home.backend, "report_progress", flaky)
+    monkeypatch.setattr(app._app_loop.backend, "report_progress", flaky)
 
     @app.task(name="work")
     async def work() -> None:

@@ -57,7 +57,7 @@ async def test_what_a_worker_holds_is_renewed_at_once_when_the_lease_becomes_sho
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewed: list[str] = []
-    make = app._home.backend.lease_keeper
+    make = app._app_loop.backend.lease_keeper
     go = asyncio.Event()
 
     def watched() -> LeaseKeeper:
@@ -71,7 +71,7 @@ async def test_what_a_worker_holds_is_renewed_at_once_when_the_lease_becomes_sho
         monkeypatch.setattr(real, "renew", counted)
         return real
 
-    monkeypatch.setattr(app._home.backend, "lease_keeper", watched)
+    monkeypatch.setattr(app._app_loop.backend, "lease_keeper", watched)
 
     @app.task(name="long")
     async def long() -> int:
@@ -103,7 +103,7 @@ async def test_a_job_outlives_a_shorter_lease_and_runs_once(app: App) -> None:
         async with app.worker(lease=0.3):
             await wait_until(lambda: interval(first) == 0.3 / BEATS)
             # As if the longer lease had run out, so that the shorter one holds alone.
-            store = app._home.backend.store
+            store = app._app_loop.backend.store
             assert isinstance(store, MemoryStore)
             store._store.shelf(Stream("queue", "default")).lease = Lease(microseconds(0.3))
             began = asyncio.get_running_loop().time()

@@ -22,7 +22,7 @@ class Outage:
     """Verbs of the app's store fail so many times: before they are carried out, or after: `late`."""
 
     def __init__(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._backend = app._home.backend
+        self._backend = app._app_loop.backend
         self._monkeypatch = monkeypatch
         self.asked = 0
 
@@ -67,12 +67,12 @@ async def test_a_store_that_is_not_there_yet_is_waited_for(app: App, outage: Out
     assert await app.admin.queues() == []
 
 
-@pytest.mark.parametrize("verb", ["look", "ended"])
+@pytest.mark.parametrize("verb", ["get", "wait_for_end"])
 async def test_whoever_looks_or_waits_asks_again(app: App, outage: Outage, verb: str) -> None:
     [id] = await add(app)
     outage.of(verb)
     job = app.job(id, queue="default")
-    if verb == "look":
+    if verb == "get":
         assert await job.status() is JobStatus.SCHEDULED
         return
     waiting = asyncio.create_task(job.wait(timeout=30))
@@ -83,7 +83,7 @@ async def test_whoever_looks_or_waits_asks_again(app: App, outage: Outage, verb:
 
 async def test_without_a_time_it_is_told_after_a_while(app: App, outage: Outage, short: None) -> None:
     [id] = await add(app)
-    outage.of("look", times=1_000_000)
+    outage.of("get", times=1_000_000)
     with pytest.raises(BackendUnavailable, match="away"):
         await app.job(id, queue="default").status()
     assert outage.asked > 1
@@ -95,7 +95,7 @@ async def test_a_verb_that_hangs_is_given_up_in_time(
     async def hang(*args: object, **options: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(app._home.backend, "pause", hang)
+    monkeypatch.setattr(app._app_loop.backend, "pause", hang)
     outage.of("pause", times=1)
     with pytest.raises(BackendUnavailable, match="away") as caught:
         await app.admin.pause("default")
@@ -104,7 +104,7 @@ async def test_a_verb_that_hangs_is_given_up_in_time(
 
 async def test_what_does_not_pass_by_itself_is_told_at_once(app: App, outage: Outage) -> None:
     [id] = await add(app)
-    outage.of("look", transient=False)
+    outage.of("get", transient=False)
     with pytest.raises(BackendUnavailable, match="away"):
         await app.job(id, queue="default").status()
     assert outage.asked == 1
@@ -138,7 +138,7 @@ async def test_a_purge_that_was_refused_for_a_while_counts_all(app: App, outage:
 
 async def test_a_retry_whose_answer_was_lost_is_told_as_one(app: App, outage: Outage) -> None:
     [id] = await add(app)
-    outage.of("hasten", times=1, late=True)
+    outage.of("run_now", times=1, late=True)
     assert await app.admin.retry_now(id)
     assert await app.job(id).status() is JobStatus.QUEUED
 
@@ -155,7 +155,7 @@ async def test_a_schedule_is_removed_though_the_answer_was_lost(app: App, outage
 
 async def test_an_app_that_is_closed_is_not_opened_again_for_whoever_waits(app: App, outage: Outage) -> None:
     [id] = await add(app)
-    outage.of("look", times=1_000_000)
+    outage.of("get", times=1_000_000)
     looking = asyncio.create_task(app.job(id, queue="default").status())
     await wait_until(lambda: outage.asked)
     await app.close()
@@ -201,7 +201,7 @@ async def test_a_worker_that_its_store_refuses_says_so_and_for_how_long_it_waite
     app: App, outage: Outage, heard: list[signals.Signal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_wait, "START_TIME", 0.2)
-    outage.of("ensure", times=1_000_000)
+    outage.of("declare_stream", times=1_000_000)
     with pytest.raises(BackendUnavailable, match=r"away; the worker has waited for its store for 0\.2 s"):
         await app.worker().run()
     [said, *_] = of(signals.BackendError, heard)
@@ -211,7 +211,7 @@ async def test_a_worker_that_its_store_refuses_says_so_and_for_how_long_it_waite
 async def test_a_worker_that_its_store_refuses_heeds_a_signal(
     app: App, outage: Outage, heard: list[signals.Signal]
 ) -> None:
-    outage.of("ensure", times=1_000_000)
+    outage.of("declare_stream", times=1_000_000)
     running = asyncio.create_task(app.worker().run())
     await wait_until(lambda: outage.asked)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -226,7 +226,7 @@ async def test_a_worker_does_not_wait_where_that_is_of_no_use(
     async def refuse() -> None:
         raise ConfigurationError("wrong password")
 
-    monkeypatch.setattr(app._home.backend, "open", refuse)
+    monkeypatch.setattr(app._app_loop.backend, "open", refuse)
     with pytest.raises(ConfigurationError, match="wrong password"):
         await app.worker().run()
 
@@ -244,9 +244,9 @@ async def test_whoever_is_the_last_to_wait_for_the_store_ends_its_opening(
             ended.set()
 
     with monkeypatch.context() as hanging:
-        hanging.setattr(app._home.backend, "open", hang)
+        hanging.setattr(app._app_loop.backend, "open", hang)
         opening = [asyncio.create_task(app.open()) for _ in range(2)]
-        await wait_until(lambda: sum(each._openers for each in app._home._open.values()) == 2)
+        await wait_until(lambda: sum(each._openers for each in app._app_loop._open.values()) == 2)
         opening[0].cancel()
         await asyncio.gather(opening[0], return_exceptions=True)
         assert not ended.is_set()

@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 async def _parts(app: App) -> set[str]:
     """Where the events of the topic lie."""
-    backend = app._home.backend
+    backend = app._app_loop.backend
     reading = await backend.read(Stream("topic", "orders"), BEGINNING, consumer="test", limit=1000, wait=0)
     return set(reading.parts)
 

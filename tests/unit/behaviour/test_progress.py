@@ -30,7 +30,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def written(app: App, monkeypatch: pytest.MonkeyPatch) -> list[list[Report]]:
     """What reaches the store, batch by batch; an empty batch is an idle round."""
-    backend, batches = app._home.backend, list[list[Report]]()
+    backend, batches = app._app_loop.backend, list[list[Report]]()
     report = backend.report_progress
 
     async def counted(reports: Sequence[Report]) -> None:
@@ -143,7 +143,7 @@ async def test_with_nothing_to_say_the_store_is_left_alone(app: App, written: li
 async def test_a_store_that_was_away_gets_it_later(
     app: App, heard: list[Signal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend = app._home.backend
+    backend = app._app_loop.backend
     report, away = backend.report_progress, [True]
 
     async def flaky(reports: Sequence[Report]) -> None:

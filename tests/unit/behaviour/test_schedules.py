@@ -25,7 +25,7 @@ def pass_time(worker: Any, clock: MovableClock, seconds: float) -> None:
 
 async def seen(app: App) -> bool:
     """Whether a worker has seen the schedules of the default queue."""
-    table = await app._home.backend.schedules([Stream("queue", "default")])
+    table = await app._app_loop.backend.schedules([Stream("queue", "default")])
     return bool(table.records)
 
 

@@ -43,7 +43,7 @@ async def test_a_declared_queue_is_laid_out_when_it_is_first_used(url: str) -> N
         )
         async with app.worker():
             assert [await job.result(timeout=10) for job in jobs] == [f"hello {n}" for n in range(20)]
-        lain = [stream.name for stream in await app._home.backend.store.streams()]
+        lain = [stream.name for stream in await app._app_loop.backend.store.streams()]
         assert sum("#1." in name for name in lain) == 4
 
 
@@ -68,7 +68,7 @@ async def test_whoever_only_looks_lays_out_nothing(url: str) -> None:
         @app.task(queue="emails")
         async def greet() -> None: ...
 
-        backend, emails = app._home.backend, Stream("queue", "emails")
+        backend, emails = app._app_loop.backend, Stream("queue", "emails")
         assert len(await app.admin.dead(queue="emails")) == 0
         assert await app.job("unknown", queue="emails").status() is JobStatus.UNKNOWN
         assert (await backend.layout(emails)).whole
@@ -164,7 +164,7 @@ async def test_jobs_are_found_steered_and_ended_wherever_they_are(url: str) -> N
         page = await app.admin.jobs("default", state="scheduled")
         assert {info.id for info in page} == {job.id for job in jobs[1:9]}
         assert all(info.queue == "default" for info in page)
-        backend = app._home.backend
+        backend = app._app_loop.backend
         for job in jobs[1:9]:
             assert await backend.run_now(Stream("queue", "default"), job.id)
         async with app.worker():

@@ -110,7 +110,7 @@ HOSTILE = {
 async def put(app: App, *bodies: bytes) -> None:
     """Store messages as they are."""
     messages = [Message(new_id(), "see", body) for body in bodies]
-    await app._home.backend.append(Batch(Stream("queue", "default"), new_id(), 1, messages))
+    await app._app_loop.backend.append(Batch(Stream("queue", "default"), new_id(), 1, messages))
 
 
 def body(*, enqueued_us: Any = 1, given: list[Any] | None = None) -> bytes:
@@ -143,7 +143,7 @@ async def test_schedules_that_nobody_can_compute_are_listed_beside_the_others(ap
     @app.task(name="well")
     async def well() -> None: ...
 
-    store, queue, template = app._home.backend, Stream("queue", "default"), Template("see", b"\x91\x90")
+    store, queue, template = app._app_loop.backend, Stream("queue", "default"), Template("see", b"\x91\x90")
     await well.enqueue()
     odd = {"words": Timing(cron="now and then"), "zone": Timing(cron="* * * * *", tz="Mars")}
     for name, timing in odd.items():
@@ -170,7 +170,7 @@ async def test_progress_is_a_fraction_whatever_is_stored(app: App, stored: float
     async with app.worker() as worker:
         await begun.wait()
         [claim] = worker._parts.held.running
-        await app._home.backend.report_progress([Report(claim, stored)])
+        await app._app_loop.backend.report_progress([Report(claim, stored)])
         progress = (await job.info()).progress
         go_on.set()
     assert progress is not None

@@ -246,7 +246,7 @@ async def test_stopping_twice_is_stopping_once(app: App, heard: list[signals.Sig
 async def test_outcomes_are_written_before_the_worker_has_stopped(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle = app._home.backend.settle
+    settle = app._app_loop.backend.settle
     away = 2
 
     async def away_for_a_moment(settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -263,7 +263,7 @@ async def test_outcomes_are_written_before_the_worker_has_stopped(
         ran.set()
         return 1
 
-    monkeypatch.setattr(app._home.backend, "settle", away_for_a_moment)
+    monkeypatch.setattr(app._app_loop.backend, "settle", away_for_a_moment)
     job = await see.enqueue()
     async with app.worker():
         await ran.wait()
@@ -283,7 +283,7 @@ async def test_a_store_that_stays_away_does_not_keep_a_worker_from_stopping(
     @app.task(name="see")
     async def see() -> int:
         for verb in ("settle", "claim", "heartbeat", "promote", "reclaim"):
-            monkeypatch.setattr(app._home.backend, verb, away)
+            monkeypatch.setattr(app._app_loop.backend, verb, away)
         ran.set()
         return 1
 
@@ -509,7 +509,7 @@ async def test_jobs_that_crashed_twice_are_run_one_at_a_time(app: App, clock: Mo
 
 async def crash(app: App, clock: MovableClock, count: int) -> None:
     """Have a worker take so many jobs and die."""
-    backend, sources = app._home.backend, [Stream("queue", "default")]
+    backend, sources = app._app_loop.backend, [Stream("queue", "default")]
     await backend.declare_stream(sources[0], microseconds(LONG))
     await backend.claim(sources, consumer="a worker that dies", limit=count, suspects=0, wait=0)
     clock.advance(LONG + 1)
@@ -592,14 +592,14 @@ async def test_a_burst_waits_for_what_another_worker_runs(app: App) -> None:
         await inside.wait()
         burst = asyncio.create_task(app.worker().run(burst=True))
         looks = 0
-        counts = app._home.backend.counts
+        counts = app._app_loop.backend.counts
 
         async def counted(stream: Stream) -> Counts:
             nonlocal looks
             looks += 1
             return await counts(stream)
 
-        app._home.backend.counts = counted  # type: ignore[method-assign]
+        app._app_loop.backend.counts = counted  # type: ignore[method-assign]
         await wait_until(lambda: looks >= 2)
         assert not burst.done()
         gate.set()
@@ -646,7 +646,7 @@ async def test_a_burst_outlives_a_store_that_is_away_for_a_moment(
     async def see() -> int:
         return 1
 
-    counts = app._home.backend.counts
+    counts = app._app_loop.backend.counts
     troubles = [BackendUnavailable("away", transient=True)] * 2
 
     async def sometimes(stream: Stream) -> Counts:
@@ -654,7 +654,7 @@ async def test_a_burst_outlives_a_store_that_is_away_for_a_moment(
             raise troubles.pop()
         return await counts(stream)
 
-    monkeypatch.setattr(app._home.backend, "counts", sometimes)
+    monkeypatch.setattr(app._app_loop.backend, "counts", sometimes)
     job = await see.enqueue()
     await drain(app)
     assert await job.result() == 1

@@ -190,7 +190,7 @@ def test_a_store_that_fails_exits_with_1(shop: Any, monkeypatch: pytest.MonkeyPa
     async def away() -> None:
         raise BackendUnavailable("the store is away: start it")
 
-    monkeypatch.setattr(shop.app._home.backend, "open", away)
+    monkeypatch.setattr(shop.app._app_loop.backend, "open", away)
     result = run("worker", "cli_shop:app", "--burst")
     assert result.exit_code == 1
     assert "Error: the store is away: start it" in result.stderr

@@ -62,7 +62,7 @@ async def test_when_one_of_many_is_wrong_none_is_stored(app: App) -> None:
     @app.task(name="keep")
     async def keep(data: bytes) -> None: ...
 
-    backend = app._home.backend
+    backend = app._app_loop.backend
     calls = [keep.call(b"small") for _ in range(2_000)]
     with pytest.raises(PayloadTooLarge):
         await app.enqueue_many([*calls, keep.call(b"x" * (2 << 20))])

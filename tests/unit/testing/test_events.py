@@ -122,7 +122,7 @@ async def test_the_real_store_hears_of_nothing() -> None:
     with memory(app) as kit:
         await orders.publish(OrderPlaced(7))
         kit.assert_published(orders)
-    assert await app._home.call(app._home.backend.topics) == []
+    assert await app._app_loop.call(app._app_loop.backend.topics) == []
     await app.close()
 
 
