@@ -33,8 +33,8 @@ SMALL = 4096
 
 #: The answer of `append_one` when it has stored the message.
 TAKEN = 1
-#: The words that differ in each call (number, task, id and body), and the length of their prefix when they are
-#: packed alone.
+#: The words that differ in each call (number, task, id and body), and the length of their prefix when packed
+#: alone.
 _WORDS_OF_ONE = 4
 _COUNT_OF_ONE = len(b"*%d\r\n" % _WORDS_OF_ONE)
 
