@@ -67,7 +67,7 @@ CONFIRMATIONS = {"default": None, "replicated": REPLICATED, "fsync": SYNCED}
 def confirmation_of(durability: str) -> Confirmation | None:
     if durability not in CONFIRMATIONS:
         known = ", ".join(map(repr, CONFIRMATIONS))
-        raise ConfigurationError(f"durability {durability!r} is not to be had on Redis: there are {known}")
+        raise ConfigurationError(f"durability {durability!r} is not available on Redis: use {known}")
     return CONFIRMATIONS[durability]
 
 

@@ -94,7 +94,7 @@ FAULTS: dict[str, ServerFault] = {
         "give headrace a namespace or a database of its own",
         doubtful=True,
     ),
-    # --- who may not ---
+    # --- wrong password or missing rights ---
     "NOAUTH": ServerFault(Course.FATAL, "wants a password", "put it into the URL: redis://:password@host"),
     "WRONGPASS": ServerFault(
         Course.FATAL, "refuses the user's name or password", "mend redis://user:password@host in the URL"

@@ -39,7 +39,7 @@ AT_ONCE = 4
 #: Seconds to wait for the answers of the readers that were asked together.
 GRACE = 1.0
 
-#: Seconds after which an unused reader is closed: its queue may be gone, or split anew.
+#: Seconds after which an unused reader is closed: its queue may be gone, or split again.
 UNUSED = 60.0
 
 #: Seconds between two looks at a slot, and milliseconds for which a name stays (longer than

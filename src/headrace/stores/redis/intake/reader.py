@@ -273,14 +273,15 @@ class ClaimReader:
         for window in self._windows(wanted):
             claims, drawn = await self._poll(window)
             while drawn and not claims and not (self._wake_asked or self._leaving):
-                # All that was drawn may have been parked, or taken by others: then there may be more.
+                # All drawn events may be parked, or taken by other workers. Then there may be more to draw.
                 claims, drawn = await self._poll(window)
             if claims or self._wake_asked or self._leaving:
                 break
         return claims
 
     def _windows(self, wanted: ClaimRequest) -> list[ClaimRequest]:
-        """Many queues are looked at in several steps, which begin where a wait has just found something."""
+        """Split a look at many queues into steps. The first begins at the queue in which a wait just found a
+        message."""
         queues, hit = wanted.queues, self._hit
         if len(queues) <= WINDOW:
             return [wanted]
@@ -291,7 +292,7 @@ class ClaimReader:
         return [msgspec.structs.replace(wanted, queues=some) for some in batched(queues, WINDOW)]
 
     async def _poll(self, wanted: ClaimRequest) -> tuple[list[Claim], bool]:
-        """What is there, and whether events were drawn for it."""
+        """Claim what the queues hold; also answers whether events were drawn."""
         waits = wanted.wait > 0 or wanted.awaited > 0
         calls = (*self._drawer.calls(wanted.queues, wanted.limit, waits=waits), self._call(wanted))
         asked_at = time.monotonic()
@@ -338,7 +339,7 @@ class ClaimReader:
         try:
             replies = await self._link.ask(b"".join(commands), len(commands))
         except BackendUnavailable:
-            self._handouts.doubtful = True  # keep what the script brought
+            self._handouts.doubtful = True  # no error: the claims of the script are kept
             return [[] for _ in shares]
         return [
             self._handouts.claims(queue, lane, reply[0][1]) if isinstance(reply, list) else []

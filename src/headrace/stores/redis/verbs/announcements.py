@@ -156,7 +156,7 @@ class Announcements:
     async def _watch(self, stream: Stream, id: str) -> Record | None:
         """The record of a message that has ended; None: the end will be announced to this process."""
         if self._closed:
-            raise BackendUnavailable("the store was closed while somebody waited for it")
+            raise BackendUnavailable("the store was closed while a caller waited for the end of a message")
         # Subscribe before registering. Otherwise the process might miss the announcement that it asks for.
         await self._link.connected()
         queue = self._store.queue(stream)
