@@ -1,4 +1,4 @@
-"""Jobs on a Redis or Valkey server: streams as lanes, one Lua script for each atomic change."""
+"""Stores jobs on a Redis or Valkey server: streams are the lanes, one Lua script makes each atomic change."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .store import RedisStore
 
 
 def create(url: str, *, namespace: str, durability: str, clock: TimeSource) -> Store:
-    """`redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://`, with user, password and database; all
-    but the last also with `+sentinel` or `+cluster`."""
+    """The scheme is `redis`, `rediss`, `valkey`, `valkeys` or `unix`. The URL may hold user, password and
+    database. All schemes but `unix` also take `+sentinel` or `+cluster`."""
     confirmation, address = confirmation_of(durability), parse_address(url)
     make = ClusterStore if address.nodes else RedisServer
     return RedisStore(make(address, checked_name("namespace", namespace), clock), confirmation)

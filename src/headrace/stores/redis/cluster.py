@@ -1,4 +1,4 @@
-"""The store on a cluster: each queue and each topic on the node that owns its slot."""
+"""Sends commands to a cluster: each queue and each topic is on the node that owns its slot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .server_info import ServerInfo
 
 
 class ClusterStore(RedisServer):
-    """Keys of the namespace lie wherever their name puts them: no command touches two of them."""
+    """Each key of the namespace may be on a different node, so no command touches two of them."""
 
     is_cluster = True
 
@@ -34,7 +34,7 @@ class ClusterStore(RedisServer):
         self._notices = Notices()
         super().__init__(address, namespace, clock)
         self._nodes = ClusterNodes(self._slots, self._main_link)
-        # For looking at a server: one stands for all.
+        # To inspect a server, one node stands for all.
         owner = SlotOwner(self._slots, address, slot_of(probe_keys(namespace)[0].encode()))
         self.link = self._add(Link(address, finder=owner, greet=self._greet, life=self.life))
 
@@ -47,7 +47,7 @@ class ClusterStore(RedisServer):
         hear: Hearing | None = None,
         queue: StreamScripts | None = None,
     ) -> Link:
-        """To the node that owns the queue, or to any."""
+        """A connection to the node that owns the queue; without a queue, to any node."""
         finder: Finder = AnyNode(self._slots, self.address)
         if queue is not None:
             finder, greet = SlotOwner(self._slots, self.address, queue.slot), self._accompany
@@ -75,8 +75,8 @@ class ClusterStore(RedisServer):
             other = await self._nodes.wire_to(random.choice(others))
             [reply] = await other.send(pack(("PUBLISH", channel, "pulse")))
         except BackendUnavailable:
-            return False  # whoever is away says nothing of others
-        return not isinstance(reply, ReplyError)  # a user who only reads may not
+            return False  # a node that cannot be reached says nothing about the others
+        return not isinstance(reply, ReplyError)  # a user that may only read gets an error
 
     def doubt(self) -> None:
         self._slots.doubt()
@@ -93,7 +93,7 @@ class ClusterStore(RedisServer):
         return self._add(Link(self.address.at(place), greet=greet, life=self.life))
 
     async def _accompany(self, wire: Wire) -> None:
-        """A connection that blocks is unblocked over another to the same node."""
+        """Open a second connection to the same node: it unblocks the one that blocks."""
         await self._nodes.wire_to(_place_of(wire))
 
     async def _greet(self, wire: Wire) -> None:
@@ -107,11 +107,11 @@ class ClusterStore(RedisServer):
         ]
 
     async def servers(self) -> list[Link]:
-        await self._slots.any_node()  # so that they are known
+        await self._slots.any_node()  # this learns the primaries
         return [self._nodes.at(place) for place in self._slots.primaries]
 
     def pass_over(self, queue: StreamScripts, error: BackendUnavailable) -> None:
-        """Others may be on nodes that are there."""
+        """Go on: other queues may be on nodes that can be reached."""
         if isinstance(error, DamagedReply):
             return
         self._notices.warn(f"{queue.label} must do without a node of the cluster: {error}")
@@ -169,7 +169,7 @@ class ClusterStore(RedisServer):
         raise error_of(errors[0], self.server_name, uncertain=uncertain)
 
     def _take_note(self, error: ReplyError, link: Link | None) -> None:
-        """Do what is to be done about connections."""
+        """Learn from an error where slots are, and drop connections that lead to the wrong node."""
         host = link.wire.address.host if link is not None and link.wire is not None else ""
         redirection = redirection_of(error, host)
         if redirection is not None and not redirection.asks and redirection.place[0]:
@@ -185,6 +185,6 @@ def _place_of(wire: Wire) -> Place:
 
 
 def _slot_of(words: tuple[Word, ...]) -> int:
-    """By the key, which is the first word behind the command wherever this package sends one by itself."""
+    """The slot of the key. The key is the first word after the command in all plain commands that we send."""
     key = words[1] if len(words) > 1 else ""
     return slot_of(key if isinstance(key, bytes) else str(key).encode())

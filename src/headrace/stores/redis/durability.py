@@ -1,4 +1,5 @@
-"""How safely an append is stored before it is answered, where more is asked than the server does anyway."""
+"""Waits until an append is confirmed by replicas or by the disk, for apps that ask for more than the server's
+default."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ PATIENCE = 2000
 
 
 class Confirmation(msgspec.Struct, frozen=True):
-    """A command that waits, on the connection that made the append: it is about what that one has written.
-    `by_replicas`: behind its name comes how many of them must confirm it."""
+    """A command that waits for what its own connection has written, so it must use the connection of the
+    append. `by_replicas`: the number of replicas that must confirm follows the command's name."""
 
     name: str
     arguments: tuple[Word, ...]
@@ -35,15 +36,15 @@ class Confirmation(msgspec.Struct, frozen=True):
         return isinstance(number, int) and number >= (wire.replicas if self.by_replicas else 1)
 
     async def greet(self, wire: Wire) -> None:
-        """On each new connection: as many replicas as the server itself demands for a write, at least one. A
-        promotion that nobody has to wait for can only be outlived where that is all of them."""
+        """On each new connection, learn how many replicas must confirm: as many as the server itself demands
+        for a write, at least one. The data survives a failover to any replica only if that is all of them."""
         if self.by_replicas:
             [reply] = await wire.send(pack(("CONFIG", "GET", "min-replicas-to-write")))
-            if isinstance(reply, list) and len(reply) == 2:  # else this user may not ask
+            if isinstance(reply, list) and len(reply) == 2:  # otherwise this user lacks the right
                 wire.replicas = max(1, int(reply[1]))
 
 
-#: Replicas have it: survives the loss of the server, as far as failover picks one of them.
+#: Replicas have the data. It survives the loss of the server if the failover picks one of them.
 REPLICATED = Confirmation(
     "WAIT",
     (PATIENCE,),
@@ -52,7 +53,7 @@ REPLICATED = Confirmation(
     by_replicas=True,
 )
 
-#: It is on the server's disk: survives a power failure there.
+#: The data is on the server's disk. It survives a power failure there.
 SYNCED = Confirmation(
     "WAITAOF",
     (1, 0, PATIENCE),
@@ -66,25 +67,25 @@ CONFIRMATIONS = {"default": None, "replicated": REPLICATED, "fsync": SYNCED}
 def confirmation_of(durability: str) -> Confirmation | None:
     if durability not in CONFIRMATIONS:
         known = ", ".join(map(repr, CONFIRMATIONS))
-        raise ConfigurationError(f"durability {durability!r} is not to be had on Redis: there are {known}")
+        raise ConfigurationError(f"durability {durability!r} is not available on Redis: use {known}")
     return CONFIRMATIONS[durability]
 
 
 async def confirm(confirmation: Confirmation, wire: Wire, key: bytes, answers: list[Answer]) -> None:
-    """Wait until what was written is safe; `NotConfirmed` when it is not in time.
+    """Wait until the append is safe; `NotConfirmed` when that takes too long.
 
-    It must be the connection that the append went over: another may lead to a server that never had it, since
-    it took over in between.
+    `wire` must be the connection of the append. Another connection may lead to a server that took over in
+    between and never had the data.
 
-    The server waits for what this very connection has written. A batch that is sent again on a new one writes
-    nothing, and would be confirmed by nobody at once; hence a write, which comes after whatever was before.
+    The server waits only for what this connection has written. A batch that is sent again on a new connection
+    writes nothing there, and the wait would end at once. So this writes a key first, after any earlier write.
     """
     commands = (("SET", key, "", "PX", 60_000), confirmation.command(wire))
     if wire.closed:
         raise lost("the connection was lost before the jobs were confirmed", uncertain=True)
     written, reply = await wire.send(b"".join(map(pack, commands)), len(commands), patience=PATIENCE / 1000)
     if _was_replaced(written) or _was_replaced(reply):
-        wire.close()  # it would go on answering what it remembers of this batch
+        wire.close()  # its server would still repeat the answers that it remembers of this batch
         raise lost("another server has taken over before the jobs were confirmed", uncertain=True)
     if isinstance(written, ReplyError) or not confirmation.is_given(reply, wire):
         why = written if isinstance(written, ReplyError) else reply
@@ -96,14 +97,14 @@ async def confirm(confirmation: Confirmation, wire: Wire, key: bytes, answers: l
 
 
 def _was_replaced(reply: Any) -> bool:
-    """Whether the server says that it is not, or no longer, the one to ask."""
+    """Whether the reply says that this server is not, or no longer, the right one."""
     if not isinstance(reply, ReplyError):
         return False
     return redirection_of(reply) is not None or leads_elsewhere(reply) or can_heal(reply)
 
 
 async def check_durability(confirmation: Confirmation | None, wire: Wire) -> None:
-    """Refuse at the start what this server can never confirm."""
+    """Raise an error at the start when this server can never give the confirmation."""
     if confirmation is SYNCED:
         [reply] = await wire.send(pack(("WAITAOF", 1, 0, 1)))
         if isinstance(reply, ReplyError):

@@ -1,4 +1,5 @@
-"""Entries of a lane as claims, rows of the scripts as records. Fields are named in lua/shared/message.lua."""
+"""Turns entries of a lane into claims, and rows of the scripts into records. lua/shared/message.lua names the
+fields."""
 
 from __future__ import annotations
 
@@ -19,21 +20,21 @@ from .queue import StreamScripts
 
 T = TypeVar("T")
 
-#: An entry that holds nothing but id, task and body has this many fields and values, and one that was drawn
-#: late and says when it was written has these.
+#: Number of fields and values: of an entry with only id, task and body, and of one that was drawn late and
+#: also says when it was written.
 PLAIN, DRAWN = 6, 8
 
-#: What an entry that somebody else wrote can raise: it may lack what every message has.
+#: Errors from an entry that another program wrote: it may lack fields that every message has.
 UNREADABLE = (*DECODE_ERRORS, KeyError)
 
 _failure = msgspec.msgpack.Decoder(Failure)
 
 
 class EntryToken(msgspec.Struct, frozen=True, gc=False):
-    """The fence: an entry is handed out once, to one consumer, and never again under the same id.
+    """The fencing token: an entry is handed out once, to one consumer, and never again under the same id.
 
-    The rest is what a settlement needs to know of the message: by `origin`, the place of its first entry, a
-    late success tells its message from a later one of the same id.
+    The other fields are what a settlement needs to know of the message. `origin` is the place of its first
+    entry. With it, a late success is not taken for a later message of the same id.
     """
 
     lane: int
@@ -70,7 +71,8 @@ def claims_of(
 def _any_claim(
     queue: StreamScripts, lane: int, entry: bytes, fields: list[bytes], consumer: str, now_us: int
 ) -> Claim:
-    """The same for an entry that perhaps cannot be read: the claim says so, and the worker buries it."""
+    """The claim of an entry that perhaps cannot be read. Then the claim says so, and the worker makes the
+    message a dead letter."""
     try:
         return _claim(queue, lane, entry, fields, consumer, now_us)
     except UNREADABLE as error:
@@ -113,7 +115,7 @@ def state_of(message: dict[bytes, bytes]) -> State:
 
 
 def record_of(stream: Stream, row: Sequence[Any]) -> Record:
-    """A row as lua/shared/describing.lua makes it."""
+    """The record in a row that lua/shared/describing.lua made."""
     id, status, time, worker, fields, *said = row
     message, job_status, at_us = message_of(fields), JobStatus(status.decode()), read_score(time)
     progress, log = read_said(said[0] if said else None)
@@ -142,7 +144,7 @@ def record_of(stream: Stream, row: Sequence[Any]) -> Record:
 
 
 def _readable(read: Callable[[Any], T], data: Any, otherwise: T) -> T:
-    """People are shown what can be read."""
+    """The decoded value, or `otherwise` when it cannot be read: a listing shows the fields that it can."""
     try:
         return read(data)
     except DECODE_ERRORS:
@@ -154,12 +156,13 @@ def _reason_of(data: bytes | None) -> DeadReason | None:
 
 
 def read_score(text: bytes) -> int:
-    """A time. Beyond 17 digits, which only a stranger stores, a server writes it with an exponent."""
+    """The time in a score. A server writes more than 17 digits, which headrace never stores, with an
+    exponent."""
     return int(text) if text.isdigit() else _readable(lambda text: int(float(text)), text, 0)
 
 
 def read_said(said: bytes | None) -> tuple[Progress | None, JobLog]:
-    """What a run said of itself, as `said_of` in lua/shared/place.lua has it."""
+    """The progress and log of a run, in the form of `said_of` in lua/shared/place.lua."""
     if not said:
         return None, NO_LOG
     try:
@@ -167,7 +170,7 @@ def read_said(said: bytes | None) -> tuple[Progress | None, JobLog]:
         end = int(length)
         progress = None if fraction == b"-" else Progress(float(fraction), rest[:end].decode(), int(at_us))
     except ValueError:
-        return None, NO_LOG  # of another version: it must not keep its message from being recovered
+        return None, NO_LOG  # of another version; the message must still be recovered
     return progress, decode_log(rest[end:])
 
 

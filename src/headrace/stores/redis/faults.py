@@ -1,7 +1,7 @@
-"""What a server's error means to us: one table, from its code to a course of action and words for a person.
+"""Says what an error of the server means: a table maps its code to a course of action and a text for people.
 
-Nothing else in this package looks at the text of an error. An error reply means that the request was refused,
-so a caller may send it again; only where a script may have stopped half-way is it `doubtful`.
+No other module of this package looks at the text of an error. An error reply means that the request was
+refused, so a caller may send it again. It is `doubtful` only when a script may have stopped half-way.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from headrace.stores.redis.client.address import Place
 
 
 class Course(StrEnum):
-    """What is done about it."""
+    """What is done about an error."""
 
-    HEAL = "heal"  # mended here, and sent again at once: nobody hears of it
-    RETRY = "retry"  # it passes by itself: whoever has time sends it again
-    RECONNECT = "reconnect"  # the same, but another connection may lead to a server that can
-    TELL = "tell"  # somebody must act first: the caller is told at once
-    FATAL = "fatal"  # URL or rights are wrong: at the start that is a ConfigurationError
+    HEAL = "heal"  # this package repairs it and sends the request again at once; the caller sees no error
+    RETRY = "retry"  # it passes by itself; a caller that has time sends the request again
+    RECONNECT = "reconnect"  # as RETRY, but a new connection may lead to a server that can do it
+    TELL = "tell"  # a person must act first; the caller gets the error at once
+    FATAL = "fatal"  # the URL or the rights are wrong; at the start that is a ConfigurationError
 
 
 class ServerFault(msgspec.Struct, frozen=True):
-    """`hangs_up`: the server closes the connection behind it. `doubtful`: a part may have been done."""
+    """`hangs_up`: the server closes the connection after the error. `doubtful`: a part may have been done."""
 
     course: Course
     what: str
@@ -40,7 +40,7 @@ class ServerFault(msgspec.Struct, frozen=True):
 
 _WAIT = "headrace tries again"
 
-#: By the code that an error begins with, or by the words where its code is a plain ERR.
+#: Faults by the code that an error begins with, or by its first words when the code is a plain ERR.
 FAULTS: dict[str, ServerFault] = {
     # --- what it has forgotten ---
     "NOSCRIPT": ServerFault(Course.HEAL, "does not know a script", "the script is loaded again"),
@@ -54,7 +54,7 @@ FAULTS: dict[str, ServerFault] = {
     "MASTERDOWN": ServerFault(
         Course.RECONNECT, "is a replica that has lost its primary", "look at the primary"
     ),
-    # So speaks a server that is cut off from the others, which may have made another the primary by now.
+    # A server that is cut off answers this. The others may have made another server the primary by now.
     "CLUSTERDOWN": ServerFault(
         Course.RECONNECT, "belongs to a cluster that is down", "look at the cluster's nodes"
     ),
@@ -69,7 +69,7 @@ FAULTS: dict[str, ServerFault] = {
     "ERR max number of clients": ServerFault(
         Course.RETRY, "has no connection left for us", "raise its maxclients", hangs_up=True
     ),
-    # --- what somebody must mend ---
+    # --- what a person must repair ---
     "OOM": ServerFault(
         Course.TELL,
         "is out of memory",
@@ -94,7 +94,7 @@ FAULTS: dict[str, ServerFault] = {
         "give headrace a namespace or a database of its own",
         doubtful=True,
     ),
-    # --- who may not ---
+    # --- wrong password or missing rights ---
     "NOAUTH": ServerFault(Course.FATAL, "wants a password", "put it into the URL: redis://:password@host"),
     "WRONGPASS": ServerFault(
         Course.FATAL, "refuses the user's name or password", "mend redis://user:password@host in the URL"
@@ -125,13 +125,13 @@ FAULTS: dict[str, ServerFault] = {
     ),
 }
 
-#: For everything that is not listed.
+#: The fault for every error that is not listed.
 UNFORESEEN = ServerFault(Course.TELL, "answers with an error", "please report this", doubtful=True)
 
-#: How a script's error begins when the user may not run a command of it: Redis 6.2 and 7, Valkey.
+#: Texts in a script's error when the user may not run one of its commands: Redis 6.2 and 7, Valkey.
 _DENIED_IN_SCRIPT = ("The user executing the script can't", "ACL failure in script")
 
-#: What a cluster mends by itself.
+#: Errors that a cluster repairs by itself.
 _PASSING = frozenset({"TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS"})
 
 _TEXTS = tuple(key for key in FAULTS if " " in key)
@@ -143,7 +143,7 @@ _INSIDE = re.compile(
 
 
 class Redirection(msgspec.Struct, frozen=True):
-    """Which node of a cluster to ask instead; `asks`: only this once, the slot is on its way there."""
+    """The cluster node to ask instead. `asks`: only for this request, because the slot is moving there."""
 
     slot: int
     place: Place
@@ -151,15 +151,15 @@ class Redirection(msgspec.Struct, frozen=True):
 
 
 class OutOfMemory(ChangesRefused):
-    """The server takes nothing new. Whatever was refused has changed nothing."""
+    """The server takes nothing new. A refused request has changed nothing."""
 
 
 class CommandRefused(BackendUnavailable):
-    """A mistake in the URL or in the user's rights: trying again does not help."""
+    """The URL or the user's rights are wrong: trying again does not help."""
 
 
 class DamagedReply(RequestRefused):
-    """Somebody has written something else in the place of what this stream keeps: others are as they were."""
+    """Another program has overwritten keys of this stream. Other streams still work."""
 
 
 def fault_of(error: ReplyError) -> ServerFault:
@@ -167,7 +167,7 @@ def fault_of(error: ReplyError) -> ServerFault:
 
 
 def error_of(reply: ReplyError, server: str, *, uncertain: bool = False) -> HeadraceError:
-    """The error to raise for an error reply; `uncertain`: others of the same request were carried out."""
+    """The error to raise for an error reply. `uncertain`: other commands of the request were carried out."""
     fault = fault_of(reply)
     return _kind_of(reply, fault)(
         f"{server} {fault.what} ({reply}): {fault.advice}",
@@ -177,12 +177,12 @@ def error_of(reply: ReplyError, server: str, *, uncertain: bool = False) -> Head
 
 
 def lost(message: str, *, uncertain: bool = False) -> BackendUnavailable:
-    """A connection that is no more: another may be made in a moment."""
+    """The error for a lost connection. A new one may be possible in a moment."""
     return BackendUnavailable(message, uncertain=uncertain, transient=True)
 
 
 def unreachable(error: OSError, server: str) -> BackendUnavailable:
-    """The error for a connection that cannot be made, or was ended by the other side's TLS."""
+    """The error for a connection that cannot be made, or that the TLS of the other side ended."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return CommandRefused(
             f"{server} shows a certificate that cannot be trusted ({error.verify_message}): name the"
@@ -198,7 +198,7 @@ def unreachable(error: OSError, server: str) -> BackendUnavailable:
 
 
 def with_advice_on_tls(error: BackendUnavailable) -> BackendUnavailable:
-    """The same for a connection with TLS that ended before anything was said, for whatever reason."""
+    """Add advice to the error of a TLS connection that ended before the first reply, for any reason."""
     if error.transient:
         error.args = (
             f"{error}; check that it speaks TLS there, and whether it wants a certificate (?ssl_certfile=)",
@@ -219,7 +219,7 @@ def is_sealed(reply: Any) -> bool:
 
 
 def is_per_chunk(reply: Any) -> bool:
-    """Whether a part of a batch was refused by an error of which the others may know nothing."""
+    """Whether the error refuses one chunk of a batch, while other chunks may be stored."""
     return is_out_of_memory(reply) or is_sealed(reply)
 
 
@@ -229,27 +229,27 @@ def is_denied(reply: Any) -> bool:
 
 
 def is_damaged(reply: Any) -> bool:
-    """Whether it is about the keys of one stream: of a wrong type, or with what no script can read."""
+    """Whether the keys of one stream are damaged: of a wrong type, or with data that no script can read."""
     return isinstance(reply, ReplyError) and _code_of(str(reply)) in ("WRONGTYPE", "")
 
 
 def can_heal(reply: ReplyError) -> bool:
-    """Whether the one who reads can mend it and go on."""
+    """Whether the reader can repair the cause and go on."""
     return fault_of(reply).course is Course.HEAL
 
 
 def leads_elsewhere(reply: ReplyError) -> bool:
-    """Whether connections should be made anew before the next try."""
+    """Whether to make new connections before the next try."""
     return fault_of(reply).course is Course.RECONNECT
 
 
 def passes_soon(reply: Any) -> bool:
-    """Whether a cluster cannot serve it at this moment, but may in the next."""
+    """Whether the cluster cannot serve the request now, but may in a moment."""
     return isinstance(reply, ReplyError) and _code_of(str(reply)) in _PASSING
 
 
 def redirection_of(reply: Any, host_asked: str = "") -> Redirection | None:
-    """`MOVED 3999 127.0.0.1:6381`, or ASK with the same words; without a host it is the one asked."""
+    """Read `MOVED 3999 127.0.0.1:6381`, or ASK in the same form. A missing host means the host asked."""
     if not isinstance(reply, ReplyError):
         return None
     words = str(reply).split(" ")

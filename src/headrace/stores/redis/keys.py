@@ -1,32 +1,33 @@
-"""Every key and channel, made here and nowhere else.
+"""Makes every key and channel. No other module makes them.
 
-All keys of a queue share one hash tag, `{namespace:q:queue}`, so that one script may touch them all; so do
-those of a topic and all its groups, `{namespace:t:topic}`. Those marked *job* hold messages or belong to one:
-they are gone, or have a time to live, once the messages are over. The others stay with the stream or the
+All keys of a queue share one hash tag, `{namespace:q:queue}`, so that one script may touch them all. The keys
+of a topic and all its groups share `{namespace:t:topic}`. Keys marked *job* hold messages or belong to one.
+They are gone, or have a time to live, once the messages have ended. The others stay with the stream or the
 namespace.
 
     :s:suspect … :s:low    the five lanes, streams read by one group          stays
-    :s:suspect/child …     the same for child work                            stays
+    :s:suspect/child …     the five lanes of child work                       stays
     :ids                   hash: id → place and flags                         job
     :msg                   hash: id → message, of what is not in a lane       job
     :due  :retry  :dead    sorted sets: id by due time, or time of death      job
-    :cancel                hash: id → how long its mark stays                 job
+    :cancel                hash: id → how long its end record stays           job
     :progress              hash: id → how far its run has come               job
-    :w                     hash: id → channels of those who wait              job, time to live
-    :r:<id>                result or mark of an ended message                 job, time to live
-    :u:<key>               unique key → who holds it                          job
+    :w                     hash: id → channels of waiting processes           job, time to live
+    :r:<id>                result or end record of an ended message           job, time to live
+    :u:<key>               unique key → the message that holds it             job
     :p:<producer>/<chunk>  last batch with its answers                        job, time to live
     :p:                    the part is sealed, no producer may append         stays
     :confirmed             written before a confirmation is waited for        time to live
-    :awaited               who found it empty and does not block (cluster)    time to live
+    :awaited               consumer that found it empty, not blocking         time to live
+                           (cluster)
     :meta                  hash: lease, longer and until (of one that was     stays
                            shortened), paused, run (of the server), patient
                            (until when nothing is reclaimed), looked (when it
                            was last looked for leases that ran out), purged
-                           (marks that purges left, since when),
+                           (end records that purges left, since when),
                            layout (of a stream that was split), lanes (in use,
-                           beside that of normal priority), large (what is not
-                           small, see lua/shared/queueing.lua)
+                           besides that of normal priority), large (messages
+                           that are not small, see lua/shared/queueing.lua)
     :sched                 hash: of each schedule l:<name> last moment,       stays
                            f: last fired, p: paused, d: definition,
                            t: by which timetable
@@ -34,8 +35,8 @@ namespace.
 A part of a stream that was split is a stream of its own, with its own hash tag: `{namespace:q:emails#1.3}` is
 part 3 of generation 1 (core/rules/layout.py).
 
-A topic has the same (its lanes stay empty) and these. Those of a group begin with `{namespace:t:topic}:g:`
-and its name with a slash, which no name holds: `{headrace:t:orders}:g:billing/s:normal`.
+A topic has these keys (its lanes stay empty) and the ones below. Keys of a group begin with
+`{namespace:t:topic}:g:`, its name and a slash, which no name holds: `{headrace:t:orders}:g:billing/s:normal`.
 
     :log                   stream: the events, under their numbers            stays
     :groups                hash: group → 1, or 0: it was removed              stays
@@ -44,18 +45,19 @@ and its name with a slash, which no name holds: `{headrace:t:orders}:g:billing/s
                            seen, ordered, wanted and unwanted (when a member
                            was seen that wants order, that does not), low
                            and deferring (smallest number and count of
-                           deferred keys), again (up to here it was before a
-                           reset), clearing (how far what a reset draws anew
-                           was taken out)
-    :parked                sorted set: id by time, of what waits for its key  job
-    :keys                  hash: key → ids, who holds it and who is parked    job
+                           deferred keys), again (the position before a
+                           reset), clearing (how far the events that a reset
+                           draws again were removed)
+    :parked                sorted set: id by time, of events that wait for    job
+                           their key
+    :keys                  hash: key → ids: the holder, and the parked ones   job
     :deferred              hash: key → from which number on its events were   job
                            not drawn, how many, 1 or 0: more can be drawn
 
     <namespace>:streams    set of all streams                                 stays
     <namespace>:traffic:<minute>  hash: what was done and failed              time to live
-    <namespace>:turn:<digest of streams>  held by who looks for what ran out  time to live
-    <namespace>:workers    hash: consumer → until when, and what it says      stays
+    <namespace>:turn:<digest of streams>  the turn to look for ended leases   time to live
+    <namespace>:workers    hash: consumer → listed until, and its description stays
 """
 
 from __future__ import annotations
@@ -72,10 +74,10 @@ CHILD_LANES = (0, 6, 7, 8, 9)
 SUSPECTS, RETURNED, NORMAL_LANE = (1, 0), 2, 4
 TOP_DOWN, BOTTOM_UP = (3, 4, 5), (5, 4, 3)
 
-#: All of them, in the order in which a read that finds several takes from them.
+#: All lanes, in the order in which a read that finds several takes from them.
 IN_ORDER = (1, 0, 2, 6, 3, 7, 4, 8, 5, 9)
 
-#: The group that reads the lanes, of every queue and of every group of a topic.
+#: The consumer group that reads the lanes of every queue and of every group of a topic.
 GROUP = "headrace"
 
 _KINDS: dict[str, StreamKind] = {"queue": "queue", "topic": "topic", "group": "group"}
@@ -157,11 +159,11 @@ class NamespaceKeys:
         self._namespace = namespace
 
     def traffic(self, minute: int) -> str:
-        """What was done in one minute."""
+        """The hash with the counts of one minute."""
         return f"{self._namespace}:traffic:{minute}"
 
     def turn(self, streams: Iterable[Stream]) -> str:
-        """Held by the worker whose turn it is to look for leases that ran out in these streams."""
+        """The key of the worker whose turn it is to look for leases that ran out in these streams."""
         labels = " ".join(sorted(map(label_of, streams)))
         return f"{self._namespace}:turn:{hashlib.sha1(labels.encode(), usedforsecurity=False).hexdigest()}"
 
@@ -171,7 +173,7 @@ class NamespaceKeys:
 
 
 def label_of(stream: Stream) -> str:
-    """A stream in announcements and in the set of all streams."""
+    """The name of a stream in announcements and in the set of all streams."""
     return f"{stream.kind}:{stream.name}"
 
 
@@ -181,5 +183,5 @@ def stream_of(label: str) -> Stream:
 
 
 def is_permanent(key: str) -> bool:
-    """Whether a key may be left, without a time to live, when all messages are over."""
+    """Whether a key may stay, without a time to live, when all messages have ended."""
     return _PERMANENT.fullmatch(key) is not None

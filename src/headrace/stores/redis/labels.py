@@ -1,4 +1,4 @@
-"""Names as the server keeps them: those that are no text are nobody's, and are left out."""
+"""Reads names that the server keeps. A name that is no text is not headrace's, and is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines for the log about the server itself: some once in a process, none more often than once a second."""
+"""Logs warnings about the server: some once in a process, others at most once a second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _said: set[tuple[str, str]] = set()
 
 
 def warn_once(server: str, what: str, *, about: str = "") -> None:
-    """The same is said of the same server once in this process; `about`: and nothing else about this."""
+    """Log a warning about a server once in this process. With `about`: only one warning on that subject."""
     key = (server, about or what)
     if key not in _said:
         _said.add(key)
@@ -22,7 +22,7 @@ def warn_once(server: str, what: str, *, about: str = "") -> None:
 
 
 class Notices:
-    """Of one kind: what happens again within the interval is not told again."""
+    """Warnings of one kind. A warning within the interval after the last one is not logged."""
 
     def __init__(self) -> None:
         self._silent_until = 0.0

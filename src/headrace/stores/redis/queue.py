@@ -1,4 +1,4 @@
-"""One queue's keys and labels, bound to the arguments that every script about it begins with."""
+"""Builds script calls for one queue, with the keys and arguments that every script about it begins with."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class StreamScripts:
         self.label = label_of(stream)
         self.slot = slot_of(self.keys.meta)
         self.offset_us = offset_us
-        #: The producer that last sent a lone message, and what its calls begin with (appending.py).
+        #: The producer that last sent a single message, and the start of its calls (verbs/append.py).
         self.head_of_one = ("", b"")
         self._head: tuple[Word, ...] = (len(self.keys.all), *self.keys.all)
         self._context: tuple[Word, ...] = (GROUP, NamespaceKeys(namespace, database).orders, self.label)
 
     def call(self, script: Script, *args: Word) -> ScriptCall:
-        """`script` about this queue. What comes before `args` is named in lua/shared/queue.lua."""
+        """A call of `script` for this queue. lua/shared/queue.lua names the arguments before `args`."""
         words = (b"EVALSHA", script.digest, *self._head, self.offset_us(), *self._context, *args)
         return ScriptCall(script, pack(words), self.slot)

@@ -1,4 +1,5 @@
-"""The scripts under `lua/`: read once, joined with the shared parts they name, called by their digest."""
+"""Loads the scripts under `lua/`: reads them once and joins the shared parts that they name. They are called
+by their digest."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _CALLS = re.compile(r"^-- calls: +(\w+)$", re.MULTILINE)
 
 
 class Script(msgspec.Struct, frozen=True):
-    """One atomic change. Its header says what it does, its keys, arguments and answers."""
+    """One atomic change. The file's header says what it does, and names its keys, arguments and answers."""
 
     name: str
     source: bytes
@@ -36,19 +37,19 @@ class Script(msgspec.Struct, frozen=True):
 
 
 def rules_text(rules: TopicRules) -> str:
-    """The rules of a topic as scripts read them (lua/shared/trimming.lua)."""
+    """The rules of a topic in the form that scripts read (lua/shared/trimming.lua)."""
     length = "-" if rules.max_length is None else rules.max_length
     return f"{rules.retention_us} {length} {int(rules.strict)}"
 
 
-#: The files by their names. A folder says what its scripts are for; those of `shared` are parts of others.
+#: The files by name. A folder says what its scripts are for; the files of `shared` are parts of scripts.
 _FILES = {
     script.name.removesuffix(".lua"): script
     for folder in files(__package__).joinpath("lua").iterdir()
     for script in folder.iterdir()
 }
 
-#: What comes before shared parts: bounds that all stores share.
+#: Bounds that all stores share. They come before the shared parts.
 _BOUNDS = {
     "queueing": f"local SUSPECT_FROM = {SUSPECT_FROM}\n",
     "ordering": f"local HUNGRY_BELOW = {HUNGRY_BELOW}\n",

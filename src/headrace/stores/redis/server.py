@@ -1,4 +1,5 @@
-"""The server as the parts of the backend see it: script calls in, answers or our errors out; its clock."""
+"""Sends script calls and commands to the server, and turns its replies into answers or our errors. Also keeps
+an estimate of the server's clock."""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ from .queue import ScriptCall, StreamScripts
 from .scripts import Script
 from .server_info import ServerInfo, check_server, warn_of_risks
 
-#: Queues of which a process that does not serve them keeps the keys; beyond that it forgets the older ones.
+#: Queues whose keys a process keeps without serving them. With more, it forgets the older ones.
 QUEUES_MOST = 1000
 
 
 class RedisServer:
-    """Everything but claims goes over one connection, on which many requests may be in flight at once."""
+    """Everything but claims uses one connection, on which many requests may be in flight at once."""
 
     is_cluster = False
 
@@ -45,13 +46,13 @@ class RedisServer:
         self._sentinels = SentinelClient(address, self._move) if address.sentinels else None
         self.link = self.new_link(greet=self._greet)
         self._clock = clock
-        self._is_movable = hasattr(clock, "offset_us")  # a test's
+        self._is_movable = hasattr(clock, "offset_us")  # the clock of a test
         self._ahead_us = 0
         self._queues: dict[Stream, StreamScripts] = {}
         self._kept: set[Stream] = set()
-        #: Streams that this process has written into the set of all.
+        #: Streams that this process has added to the set of all streams.
         self.listed: set[Stream] = set()
-        #: The lanes of each queue that are in use beside that of normal priority, as far as was heard.
+        #: The lanes in use of each queue besides the lane of normal priority, as far as known.
         self.lanes: dict[StreamScripts, str] = {}
         #: Whether this process wants the groups that it joined to be ordered.
         self._wants_order: dict[Stream, bool] = {}
@@ -67,7 +68,7 @@ class RedisServer:
         hear: Hearing | None = None,
         queue: StreamScripts | None = None,
     ) -> Link:
-        """One more connection, which lives as long as the store is open; to where this queue is."""
+        """One more connection, to the server of this queue. It lives as long as the store is open."""
         link = Link(self.address, finder=self._sentinels, greet=greet, hear=hear, life=self.life)
         return self._add(link)
 
@@ -76,27 +77,27 @@ class RedisServer:
         return link
 
     def new_way(self, greet: Greeting) -> Link | ClusterNodes:
-        """A second way for everything but claims."""
+        """A second connection for everything but claims."""
         return self.new_link(greet=greet)
 
     async def wire_to(self, queue: StreamScripts, way: Link | ClusterNodes) -> Wire:
-        """The connection that calls about this queue take."""
+        """The connection for calls about this queue."""
         assert isinstance(way, Link)
         return await way.connected()
 
     async def run_id(self, queue: StreamScripts) -> str:
-        """Of the server that calls about this queue go to; it changes with every start and failover."""
+        """The run id of this queue's server. It changes with every start and failover."""
         await self.link.connected()
         return self.server.run_id
 
     def pass_over(self, queue: StreamScripts, error: BackendUnavailable) -> None:
-        """Go on without a queue that cannot be reached. There is only one server: no other can be either,
-        unless it is the queue that somebody has damaged."""
+        """Go on without a queue whose keys are damaged. Any other error is raised: there is only one server,
+        so no other queue can be reached either."""
         if not isinstance(error, DamagedReply):
             raise error
 
     def share(self, queue: StreamScripts) -> int:
-        """Queues that have it in common may be read by one command."""
+        """A number. One command may read queues with the same number."""
         return 0
 
     def queue(self, stream: Stream) -> StreamScripts:
@@ -110,7 +111,7 @@ class RedisServer:
         return queue
 
     def known(self, stream: Stream) -> StreamScripts | None:
-        """The queue of a stream that was used here; None: nobody has asked for it."""
+        """The queue of a stream; None: this process has not used it."""
         return self._queues.get(stream)
 
     def keep(self, stream: Stream) -> None:
@@ -118,7 +119,7 @@ class RedisServer:
         self._kept.add(stream)
 
     def _forget_queues(self) -> None:
-        """All but the newest, and those that are served here. Whoever uses one again makes it anew."""
+        """Forget queues, except the newest and those that are served here. The next use makes it again."""
         for stream in list(self._queues)[: -QUEUES_MOST // 2]:
             if stream not in self._kept:
                 self.lanes.pop(self._queues.pop(stream), None)
@@ -128,8 +129,8 @@ class RedisServer:
         self._wants_order[group] = ordered
 
     def wish(self, group: Stream) -> str:
-        """Whether this process wants the group to be ordered, for scripts: 1, 0, or empty when it is no
-        member."""
+        """Whether this process wants the group to be ordered, in the form for scripts: 1, 0, or empty when
+        this process is not a member."""
         wants_order = self._wants_order.get(group)
         return "" if wants_order is None else str(int(wants_order))
 
@@ -141,16 +142,16 @@ class RedisServer:
         return offset
 
     def elapsed_us(self) -> int:
-        """On a clock that nobody can set."""
+        """Microseconds on a monotonic clock, which cannot be set."""
         return self._clock.elapsed_us()
 
     def now_us(self) -> int:
-        """The store's clock as estimated from its last answer: close enough to show, not to decide by."""
+        """The store's time, estimated from its last answer. Exact enough to show, but not for decisions."""
         now_us = time.time_ns() // 1000 + self._ahead_us
         return now_us + self.offset_us() if self._is_movable else now_us
 
     def learn_time(self, seconds: bytes, microseconds: bytes) -> None:
-        """Take a fresh answer of TIME into account."""
+        """Update the estimate with a new answer to TIME."""
         self._ahead_us = int(seconds) * 1_000_000 + int(microseconds) - time.time_ns() // 1000
 
     async def run(self, call: ScriptCall, link: Link | ClusterNodes | None = None) -> Any:
@@ -163,9 +164,9 @@ class RedisServer:
         *,
         tolerates: Callable[[Any], bool] | None = None,
     ) -> list[Any]:
-        """The answers of scripts, sent together and carried out in this order, but not as one step.
+        """The answers of scripts that are sent together. They run in this order, but not as one atomic step.
 
-        An error that the caller tolerates is left among the answers.
+        An error that the caller tolerates stays among the answers.
         """
         link = link or self.link
         assert isinstance(link, Link)
@@ -176,7 +177,7 @@ class RedisServer:
         return replies
 
     async def run_packed(self, script: Script, packed: bytes, link: Link | ClusterNodes | None = None) -> Any:
-        """The answer of one script, an error as a value: the short way of `run`, for what comes alone."""
+        """The answer of one script; an error is a value. A faster `run` for a single call."""
         link = link or self.link
         assert isinstance(link, Link)
         replies = await link.ask(packed)
@@ -193,8 +194,8 @@ class RedisServer:
         tolerates: Callable[[Any], bool] | None = None,
         queue: StreamScripts | None = None,
     ) -> list[Any]:
-        """The answers to plain commands, each of one key at most. Those about a queue that do not begin with
-        one of its keys must name it."""
+        """The answers to plain commands with at most one key each. Pass `queue` for commands about a queue
+        that do not begin with one of its keys."""
         replies = await self.link.ask(b"".join(map(pack, commands)), len(commands))
         self.check([reply for reply in replies if not (tolerates and tolerates(reply))], self.link)
         return replies
@@ -210,28 +211,28 @@ class RedisServer:
             replies[index] = loaded if isinstance(loaded, ReplyError) else reply
 
     def check(self, replies: Sequence[Any], link: Link) -> None:
-        """Raise the first error among the replies, and do what is to be done about connections."""
+        """Raise the first error among the replies, and drop connections that lead to the wrong server."""
         errors = [reply for reply in replies if isinstance(reply, ReplyError)]
         if not errors:
             return
         if any(map(leads_elsewhere, errors)):
             link.drop()
             for other in list(self._links):
-                other.renounce()  # a subscription to the wrong server would stay silent for ever
+                other.renounce()  # a subscription to the wrong server would never bring anything
         raise error_of(errors[0], self.server_name, uncertain=len(errors) < len(replies))
 
     def begin(self) -> None:
-        """Connections may be made from now on, by this process on this event loop."""
+        """Allow connections from now on, by this process on this event loop."""
         self.life.begin()
         if self._sentinels is not None:
             self._sentinels.watch()
 
     def _move(self, place: Place) -> None:
-        """The sentinels have made another server the primary: leave the old one, which may just hang."""
+        """Leave the old primary, which may hang: the sentinels have made another server the primary."""
         for link in list(self._links):
             wire = link.wire
             if wire is None or (wire.address.host, wire.address.port) != place:
-                link.move()  # also one that is just being connected, be it to the old one
+                link.move()  # also one that is just connecting, perhaps to the old primary
 
     def leave(self) -> None:
         """Close every connection, or forget those of another event loop or process."""
@@ -246,17 +247,17 @@ class RedisServer:
         await self.permissions.check(await self.probes(), self.server_name, self.address.username)
 
     async def demand(self, role: Role) -> None:
-        """A `ConfigurationError` unless this user may do what the role needs."""
+        """Raise a `ConfigurationError` when this user lacks a right that the role needs."""
         if self.permissions.lacking(role):
             probes = await self.probes()
             await self.permissions.demand(role, probes, self.server_name, self.address.username)
 
     async def probes(self) -> list[Probe]:
-        """What rights are tried with: the keys may belong to different servers."""
+        """Connections and keys to test rights with. The keys may belong to different servers."""
         return [Probe(await self.link.connected(), probe_keys(self.namespace))]
 
     async def servers(self) -> list[Link]:
-        """The way to each server that holds a part of the store."""
+        """A link to each server that holds a part of the store."""
         return [self.link]
 
     @property
@@ -264,17 +265,17 @@ class RedisServer:
         return self.address.title
 
     def beside(self, wire: Wire) -> Wire | None:
-        """The connection for everything else to the server that this one leads to, if it stands."""
+        """The connection for everything but claims to the same server as `wire`, if it is up."""
         main = self.link.wire
         return main if main is not None and main.address == wire.address else None
 
     async def announce_elsewhere(self, wire: Wire, channel: str) -> bool:
-        """Say something at another server than the one that this connection leads to, which is to hear it;
-        False: it need not, there is only one."""
+        """Publish at another server, so that it arrives at the server of `wire`. False: nothing was
+        published, for example because there is only one server."""
         return False
 
     def doubt(self) -> None:
-        """What is known of where servers are may be old."""
+        """Note that the known places of servers may be out of date."""
 
     async def _greet(self, wire: Wire) -> None:
         asked = (("INFO",), ("CONFIG", "GET", "save"), ("TIME",))
@@ -282,7 +283,7 @@ class RedisServer:
         if isinstance(when, ReplyError):
             raise error_of(when, self.server_name)
         self.learn_time(*when)
-        # Where INFO is not allowed the checks cannot be made, which is no reason to refuse.
+        # When INFO is not allowed, the checks cannot be made. That is no reason to refuse the server.
         if isinstance(info, bytes):
             told = info.decode(errors="replace")
             if "\nloading:1" in told:

@@ -1,4 +1,4 @@
-"""What a server says of itself, and whether it can do the work."""
+"""Reads what a server reports about itself, and checks that jobs are safe there."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from headrace.stores.redis.health.diagnosis import quick_findings
 
 from .notices import warn_once
 
-#: XPENDING with IDLE and exclusive ranges came with it.
+#: The first version with XPENDING IDLE and exclusive ranges.
 OLDEST = (6, 2)
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
-    """Its name and version, and the id of this run of it, which changes with every start."""
+    """The server's name and version, and its run id, which changes with every start."""
 
     name: str = "Redis"
     version: str = ""
@@ -30,7 +30,7 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
 
 def check_server(info: str, server: str, *, in_cluster: bool = False) -> ServerInfo:
-    """What INFO tells; a `ConfigurationError` when jobs would not be safe there."""
+    """Read the answer to INFO; `ConfigurationError` when jobs would not be safe on this server."""
     facts = facts_of(info)
     valkey = facts.get("valkey_version")
     version = valkey or facts.get("redis_version", "")
@@ -48,15 +48,15 @@ def facts_of(info: str) -> dict[str, str]:
 
 
 def warn_of_risks(info: str, config: Any, address: Address, server: str) -> None:
-    """Say once what a server that can work may lose or give away: the quick part of `headrace doctor`.
-    `config` is the answer to CONFIG GET, or an error where that is not allowed."""
+    """Warn once of data that a usable server may lose or reveal: the quick part of `headrace doctor`.
+    `config` is the answer to CONFIG GET, or an error when that is not allowed."""
     for finding in quick_findings(facts_of(info), settings_of(config), address):
         if finding.level is not Level.OK:
             warn_once(server, f"({finding.name}): {finding.text}; {finding.remedy}", about=finding.name)
 
 
 def settings_of(config: Any) -> dict[str, str]:
-    """What CONFIG GET answers; nothing where it is not allowed."""
+    """The settings in the answer to CONFIG GET; empty when that is not allowed."""
     if not isinstance(config, list):
         return {}
     words = [word.decode() for word in config]

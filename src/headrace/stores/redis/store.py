@@ -1,4 +1,4 @@
-"""The store on one Redis or Valkey server: the verbs, each handed to the part that knows it."""
+"""Implements the store on Redis or Valkey: passes each verb to the module that carries it out."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ from .server import RedisServer
 #: Bytes of bodies that one step of promotion moves.
 PROMOTE_BYTES = 1 << 20
 
-#: Queues that are asked at once for what is due.
+#: Queues that are promoted at the same time.
 PROMOTE_AT_ONCE = 32
 
-#: Microseconds after which a queue is asked again that could not be reached.
+#: Microseconds until the next attempt for a queue that could not be reached.
 RETRY_AFTER = SECOND
 
 #: Milliseconds after which the name of a consumer that holds nothing is forgotten.
@@ -62,12 +62,12 @@ CONSUMER_IDLE = 3_600_000
 class RedisStore(
     RedisExamination, RedisLayouts, RedisScheduling, RedisTopics, RedisTraffic, PartitionedStore
 ):
-    appends_at_once = 2  # one is made while the server is at work on the other
+    appends_at_once = 2  # one is prepared while the server works on the other
 
     def __init__(self, store: RedisServer, confirmation: Confirmation | None = None) -> None:
         super().__init__(store)
         self._confirmation = confirmation
-        # An append and its confirmation have a connection of their own: nobody else shall wait for that.
+        # An append and its confirmation have their own connection, so that other requests do not wait for it.
         self._append_way = store.new_way(confirmation.greet) if confirmation else None
         self._announcements = Announcements(store, self._hear_of_lanes, self._hear_of_work)
         self._recoverer = Recoverer(store)
@@ -79,7 +79,7 @@ class RedisStore(
         self._turns = count(1)
         self._looks: Rotation[Stream] = Rotation()
         self._swept: Rotation[Stream] = Rotation()
-        self._standing_unknown = True  # orders may have been missed
+        self._standing_unknown = True  # control messages may have been missed
         self._silence: Callable[[], None] | None = None
 
     @property
@@ -93,7 +93,7 @@ class RedisStore(
     async def open(self) -> None:
         if self._store.life.at_home:
             return
-        await self.close()  # what another event loop, or the parent of this process, has left
+        await self.close()  # connections left by another event loop or by the parent process
         self._store.begin()
         self._recoverer = Recoverer(self._store)  # its lock is for one event loop
         try:
@@ -130,23 +130,23 @@ class RedisStore(
             self._set_paused(self._paused | {order.stream} if order.paused else self._paused - {order.stream})
 
     def _hear_of_lanes(self, stream: Stream, lanes: str) -> None:
-        """Something has come into a lane that was not in use: whoever waits must wait there, too."""
+        """A message came into a lane that was not in use. Waiting readers must block on that lane, too."""
         queue = self._store.known(stream)
         if queue is None:
             return
         self._store.lanes[queue] = lanes
-        if not self._store.is_cluster:  # where nobody blocks
+        if not self._store.is_cluster:  # readers do not block on a cluster
             self._stir()
 
     def _hear_of_work(self, stream: Stream, consumer: str) -> None:
-        """Something was queued where this consumer, and perhaps others, had found nothing."""
+        """A message came into a queue that this consumer, and perhaps others, had found empty."""
         queue = self._store.known(stream)
         if queue is not None:
             for reader in self._readers.values():
                 reader.ready(queue, consumer)
 
     def _stir(self) -> None:
-        """Have those look anew who wait."""
+        """Make waiting readers look again."""
         for reader in self._readers.values():
             reader.stir()
 
@@ -174,9 +174,9 @@ class RedisStore(
             await self._list(batch.stream)
         queue = self._store.queue(batch.stream)
         wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
-        # On a cluster whoever waits is called, which only the general script does.
+        # On a cluster the append must notify waiting readers, which only the general script does.
         one = None if self._store.is_cluster else call_of_one(queue, batch)
-        # Unless it was taken the server has done nothing: the calls below are to find out why.
+        # If the answer is not TAKEN, the server did nothing. The calls below find out why.
         if one is not None and await self._store.run_packed(APPEND_ONE, one, self._append_way) == TAKEN:
             answers = [Answer(batch.messages[0].id)]
             if wire:
@@ -199,7 +199,7 @@ class RedisStore(
     async def _unconfirmed(
         self, queue: StreamScripts, wire: Wire | None, answers: list[Answer | None]
     ) -> NotConfirmed | None:
-        """What is to be said of those that were taken before the part was sealed; None: nothing."""
+        """The error for messages that were stored before the part was sealed, if they are not confirmed."""
         try:
             await self._confirm(queue, wire, [answer for answer in answers if answer is not None])
         except NotConfirmed as error:
@@ -211,10 +211,10 @@ class RedisStore(
         try:
             await self._store.command("SADD", self._store.keys.streams, label_of(stream))
         except OutOfMemory:
-            return  # whether there is room is for the step itself to say; it is listed by a later one
+            return  # the step itself reports a lack of memory; a later step lists the stream
         except BackendUnavailable as error:
             self._store.pass_over(self._store.queue(stream), error)
-            return  # the same for a node that is away
+            return  # a node cannot be reached; a later step lists the stream
         self._store.listed.add(stream)
 
     async def claim(
@@ -241,7 +241,7 @@ class RedisStore(
         )
 
     def wake(self, consumer: str) -> None:
-        # Of one who has neither claimed nor read nobody knows what he will do next.
+        # A consumer that has neither claimed nor read yet may do either next.
         unknown = consumer not in self._readers and consumer not in self._tails
         if unknown or consumer in self._readers:
             self._reader(consumer).wake()
@@ -281,7 +281,7 @@ class RedisStore(
         troubles: list[BackendUnavailable] = []
         queues = [self._store.queue(source) for source in sources]
         while queues and promoted < limit:
-            # Many at once: where a queue has many parts, one round trip after the other would be late.
+            # Many at once: for a queue with many parts, one round trip after the other would be too slow.
             some = queues[: min(PROMOTE_AT_ONCE, limit - promoted)]
             share = (limit - promoted) // len(some)
             queues = queues[len(some) :]
@@ -297,13 +297,13 @@ class RedisStore(
         if troubles and len(troubles) == len(sources):
             raise troubles[0]
         due_in_us = {queue.stream: in_us for queue, in_us in waits.items() if in_us >= 0}
-        due_in_us.update((queue.stream, 0) for queue in queues)  # there was no room for them
+        due_in_us.update((queue.stream, 0) for queue in queues)  # the limit left no room for them
         return Promoted(promoted, min(due_in_us.values(), default=None), due_in_us)
 
     async def _promote_all(
         self, queues: list[StreamScripts], limit: int
     ) -> list[tuple[StreamScripts, tuple[int, int] | BackendUnavailable]]:
-        """Each with its answer, or why it has none."""
+        """Each queue with its answer, or with the error."""
 
         async def promote(queue: StreamScripts) -> tuple[int, int] | BackendUnavailable:
             try:
@@ -314,7 +314,7 @@ class RedisStore(
         return list(zip(queues, await asyncio.gather(*map(promote, queues)), strict=True))
 
     async def _promote(self, queue: StreamScripts, limit: int) -> tuple[int, int]:
-        """How many, and in how many microseconds the next is due; -1: none is."""
+        """How many were promoted, and microseconds until the next one is due; -1: there is none."""
         is_topic = queue.stream.kind == "topic"
         bounds = (limit, PROMOTE_BYTES)
         call = queue.call(ISSUE_DUE_EVENTS, *bounds, "") if is_topic else queue.call(PROMOTE, *bounds)
@@ -322,7 +322,7 @@ class RedisStore(
         return number, next_in
 
     async def prune(self, *, limit: int) -> int:
-        """Marks and producers pass by themselves here; workers and the names of consumers do not."""
+        """Remove old workers and names of consumers. End records and producers expire by themselves here."""
         forgotten = await forget_silent_workers(self._store, limit)
         calls = [
             self._store.queue(stream).call(FORGET_CONSUMERS, CONSUMER_IDLE, limit)
@@ -359,13 +359,13 @@ class RedisStore(
         return ControlState(paused, leases, layouts)
 
     async def _heal(self, forgotten: list[Stream]) -> None:
-        """Ensure again what somebody has emptied: without its lease jobs are taken from their holders."""
+        """Declare emptied streams again: without their lease, jobs are taken from their workers."""
         for stream in forgotten:
             if stream in self._ensured and not await self._was_removed(stream):
                 self._notices.warn(
                     f"{self._store.server_name} has forgotten {stream.name!r}: was it emptied?"
                 )
-                self._standing_unknown = True  # the others may be gone as well
+                self._standing_unknown = True  # the other streams may be gone as well
                 with contextlib.suppress(OutOfMemory):
                     await self.declare_stream(*self._ensured[stream])
 
@@ -395,6 +395,6 @@ class RedisStore(
     # --- for tests that move time ------------------------------------------------------------------------
 
     async def _age_pending(self, seconds: float) -> None:
-        """Make every held message look that much older: leases run on the server's own clock."""
+        """Make every held message look this much older. Leases run on the server's own clock."""
         for stream in await self.streams():
             await self._store.run(self._store.queue(stream).call(AGE, round(seconds * 1000)))

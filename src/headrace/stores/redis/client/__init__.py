@@ -1,1 +1,1 @@
-"""A client of Redis and Valkey over hiredis: connections, Sentinel, Cluster."""
+"""Implements a client of Redis and Valkey with hiredis: connections, Sentinel, Cluster."""

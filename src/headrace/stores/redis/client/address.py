@@ -1,7 +1,7 @@
-"""The address of a server, as users write it: `redis://user:password@host:6379/0`, `rediss://`, `unix://`.
+"""Reads the URL of a server: `redis://user:password@host:6379/0`, `rediss://`, `unix://`.
 
-Also of a server that sentinels watch (`redis+sentinel://host1,host2/master`) and of a cluster, by some of its
-nodes (`redis+cluster://host1,host2`).
+Also reads the URL of a server that sentinels watch (`redis+sentinel://host1,host2/master`), and of a cluster
+by some of its nodes (`redis+cluster://host1,host2`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from headrace.core.errors import ConfigurationError
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379
 
-#: Behind the plus sign of a scheme.
+#: What may follow the plus sign of a scheme.
 SENTINEL, CLUSTER = "sentinel", "cluster"
 
 #: Schemes that mean TLS.
 _TLS = ("rediss", "valkeys")
 
-#: Options behind the question mark, and those that only make sense with TLS.
+#: Options after the question mark, and options that only make sense with TLS.
 _PLAIN_OPTIONS = ("db",)
 _SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password")
 _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname", "ssl_cert_reqs")
@@ -38,7 +38,7 @@ _VERIFIES = {"required": True, "none": False}
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """How the server is trusted, and what it is shown. All is verified unless the URL says otherwise."""
+    """How to verify the server, and which certificate to show. The default verifies everything."""
 
     ca_certs: str | None = None  # a file; None: the system's authorities
     certfile: str | None = None
@@ -52,7 +52,7 @@ Place = tuple[str, int]
 
 
 class SentinelAddresses(msgspec.Struct, frozen=True):
-    """Who knows where the primary is, under which name, and who asks them."""
+    """Where the sentinels are, the name by which they know the primary, and the user that asks them."""
 
     places: tuple[Place, ...]
     master: str
@@ -64,10 +64,10 @@ class SentinelAddresses(msgspec.Struct, frozen=True):
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where the server is and who asks. Its text never shows the password.
+    """The place of the server, and the user. Its text never shows the password.
 
-    With `sentinels` it is they who know the place, with `nodes` it is one of a cluster; then `host` is empty
-    until a place was found.
+    With `sentinels`, they know the place. With `nodes`, it is one of a cluster. Then `host` is empty until a
+    place was found.
     """
 
     host: str = "localhost"
@@ -88,7 +88,7 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """For messages: what stands before `cannot be reached`."""
+        """The name of the server in messages, before words such as `cannot be reached`."""
         return f"the {'cluster' if self.nodes and not self.host else 'server'} at {self}"
 
     @property
@@ -98,11 +98,11 @@ class Address(msgspec.Struct, frozen=True):
         return _listed(self.nodes)
 
     def at(self, place: Place) -> Address:
-        """The same, found at this place."""
+        """This address with the place that was found."""
         return msgspec.structs.replace(self, host=place[0], port=place[1])
 
     def of_sentinel(self, place: Place) -> Address:
-        """That of one of the sentinels."""
+        """The address of one of the sentinels."""
         assert self.sentinels is not None
         username, password = self.sentinels.username, self.sentinels.password
         return Address(place[0], place[1], tls=self.tls, username=username, password=password)
@@ -174,7 +174,7 @@ def _of_cluster(parts: SplitResult, options: dict[str, str], asking: Address) ->
 
 
 def _places(parts: SplitResult, default_port: int) -> tuple[Place, ...]:
-    """Hosts with or without a port, with commas between them."""
+    """Read hosts, with or without a port, with commas between them."""
     places: list[Place] = []
     for text in parts.netloc.rpartition("@")[2].split(","):
         try:
@@ -192,7 +192,7 @@ def _listed(places: tuple[Place, ...]) -> str:
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-    except ValueError:  # its text would show the URL
+    except ValueError:  # the text of this error would show the URL
         raise _unusable(url.partition(":")[0], "the host is no name and no address") from None
     if parts.fragment:
         raise _unusable(parts.scheme, "a # in a password is written %23")
@@ -222,7 +222,7 @@ def _port(parts: SplitResult) -> int:
 
 
 def _database(parts: SplitResult, options: dict[str, str], text: str) -> int:
-    """The number behind the slash, or `?db=` which a socket needs, since its path is the file's."""
+    """The number after the slash, or `?db=`. A socket needs `?db=`, since its path names the file."""
     text = options.get("db", text)
     if text and not (text.isascii() and text.isdecimal()):
         raise _unusable(parts.scheme, "the database is no number")
@@ -252,7 +252,7 @@ def _choice(parts: SplitResult, options: dict[str, str], name: str, meanings: di
 
 
 def _check_files(tls: Tls) -> None:
-    """A certificate that cannot be read is told where the URL is given, not at the first connection."""
+    """Raise an error for an unreadable certificate when the URL is given, not at the first connection."""
     try:
         _context(tls)
     except (OSError, ValueError) as error:
@@ -264,10 +264,10 @@ def _check_files(tls: Tls) -> None:
 
 @functools.cache
 def _context(tls: Tls) -> ssl.SSLContext:
-    # Reading the system's certificates takes long enough to do it once.
+    # Reading the system's certificates is slow, so it is done once.
     context = ssl.create_default_context(cafile=tls.ca_certs)
     if tls.certfile:
-        context.load_cert_chain(tls.certfile, tls.keyfile, password="")  # never asked for on a terminal
+        context.load_cert_chain(tls.certfile, tls.keyfile, password="")  # never ask on a terminal
     if not tls.checks_name or not tls.verifies:
         context.check_hostname = False
     if not tls.verifies:
@@ -276,6 +276,6 @@ def _context(tls: Tls) -> ssl.SSLContext:
 
 
 def _unusable(scheme: str, why: str) -> ConfigurationError:
-    # The URL itself may hold a password and is not shown.
+    # The URL is not shown, because it may hold a password.
     example = _EXAMPLES.get(scheme.partition("+")[2] or scheme, "user:password@host:6379/0")
     return ConfigurationError(f"the store's URL cannot be read: {why}; write it like {scheme}://{example}")

@@ -1,4 +1,4 @@
-"""Links to the nodes of a cluster, and requests carried to whichever node owns their slot."""
+"""Keeps links to the nodes of a cluster, and sends each request to the node that owns its slot."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from .address import Place
 from .cluster_slots import ClusterSlots
 from .connection import Link, Wire, pack
 
-#: Seconds for which a request is sent again that a node cannot serve at the moment: while a slot is on its
-#: way to another node, and when part of the cluster is down. Whoever has more patience begins anew.
+#: Seconds for which to send a request again that a node cannot serve at the moment: while a slot moves to
+#: another node, or part of the cluster is down. A caller that can wait longer starts again.
 PATIENCE = 2.0
 
-#: Seconds between two tries grow from the first to the second, with jitter.
+#: Seconds between two tries. They grow from the first value to the second, with jitter.
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.2
 
-#: How often one request follows where it is sent to before it is given up for now.
+#: Redirections that one request follows before it fails.
 REDIRECTIONS = 5
 
 _ASKING = pack(("ASKING",))
 
 
 class NodeRequest(msgspec.Struct):
-    """One request, and what it takes to have it served."""
+    """One request, and what is known about how to send it."""
 
     packed: bytes
     slot: int
     script: Script | None = None
     reply: Any = None
-    loads: bool = False  # the node does not know the script
-    asked_at: Place | None = None  # the slot is on its way there, and this key has arrived
+    loads: bool = False  # load the script first: the node does not know it
+    asked_at: Place | None = None  # the slot is moving there, and this key has arrived
     attempts: int = 0
     sent_to: Place = ("", 0)
 
     @property
     def commands(self) -> list[bytes]:
-        """The last is the request itself."""
+        """The commands to send. The last one is the request itself."""
         commands = [self.packed]
         if self.asked_at is not None:
             commands.insert(0, _ASKING)
@@ -77,12 +77,12 @@ class ClusterNodes:
             raise
 
     async def wire_for(self, slot: int) -> Wire:
-        """To the node that owns it."""
+        """The connection to the node that owns the slot."""
         return await self.wire_to(await self._slots.owner(slot))
 
     async def carry_out(self, errands: Sequence[NodeRequest]) -> list[Any]:
-        """The replies. A request that a node sends elsewhere, or cannot serve now, was not carried out and is
-        sent again."""
+        """Send requests and return the replies. A request that a node redirects, or cannot serve now, was not
+        carried out and is sent again."""
         until, pause = time.monotonic() + PATIENCE, FIRST_PAUSE
         waiting = list(errands)
         while waiting:
@@ -111,7 +111,7 @@ class ClusterNodes:
         if failures:
             error = failures[0]
             if isinstance(error, BackendUnavailable) and len(failures) < len(results):
-                error.uncertain = True  # what went to the others was carried out
+                error.uncertain = True  # the other nodes carried out their requests
             raise error
 
     async def _send_to(self, place: Place, errands: list[NodeRequest]) -> None:
@@ -141,7 +141,7 @@ class ClusterNodes:
             return errand.attempts <= REDIRECTIONS
         if passes_soon(reply):
             self._slots.doubt()
-            # The slot may have arrived by then, or another node may own it.
+            # At the next try the slot may have arrived, or another node may own it.
             errand.asked_at, errand.attempts = None, 0
             return True
         if is_error(reply, "NOSCRIPT") and not errand.loads:

@@ -1,4 +1,4 @@
-"""The slots of a cluster: to which one a key belongs, and which node owns each."""
+"""Finds the slot of a key, and the node of the cluster that owns a slot."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .connection import Link, pack
 
 SLOTS = 16384
 
-#: Seconds within which a node must connect and tell what it knows; then the next is asked.
+#: Seconds within which a node must accept the connection and answer. After that the next node is asked.
 PATIENCE = 1.0
 
-#: Seconds for which what a node told is not asked for again.
+#: Seconds for which the answer of a node counts as new, and is not asked for again.
 FRESH = 0.1
 
 _QUESTION = pack(("CLUSTER", "SLOTS"))
 
 
 def slot_of(key: bytes) -> int:
-    """By what is in the first braces, if anything is, else by the whole key."""
+    """The slot by the text in the first braces; by the whole key if there is none."""
     start = key.find(b"{")
     end = key.find(b"}", start + 1) if start >= 0 else -1
     tag = key[start + 1 : end] if end > start + 1 else key
@@ -37,8 +37,8 @@ def slot_of(key: bytes) -> int:
 
 
 class ClusterSlots:
-    """Asked for anew when a node that should own a slot cannot be reached. That one slot has moved is told by
-    the node that owned it."""
+    """Knows the owner of each slot. Asks again when a node that should own a slot cannot be reached. When a
+    single slot has moved, its former owner says so."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -59,17 +59,17 @@ class ClusterSlots:
         return self._owner(slot)
 
     async def any_node(self, but: Place | None = None) -> Place:
-        """Another than `but`, if there is one."""
+        """Any node; if possible not `but`."""
         if self._must_ask:
             await self._ask_once()
         return random.choice([place for place in self._known if place != but] or self._known)
 
     def learn(self, slot: int, place: Place) -> None:
-        """The node that owned it says where it is now."""
+        """Note the new owner of a slot, as its former owner reports it."""
         self._owners[slot] = place
 
     def doubt(self) -> None:
-        """Something does not answer as it should: ask before the next use."""
+        """Ask again before the next use: a node does not answer as expected."""
         self._doubtful = True
 
     @property
@@ -84,22 +84,22 @@ class ClusterSlots:
         return place
 
     async def _ask_once(self) -> None:
-        """All who need to know share one question."""
+        """Ask for the slots. Callers that need them at the same time share one request."""
         if self._asking is None:
             self._asking = asyncio.create_task(self._ask())
             self._asking.add_done_callback(self._asked)
         try:
             await asyncio.shield(self._asking)
         except HeadraceError as error:
-            raise copy.copy(error) from error  # each notes on its own whether its request was carried out
+            raise copy.copy(error) from error  # each caller sets its own `uncertain`
 
     def _asked(self, task: asyncio.Task[None]) -> None:
         self._asking = None
         if not task.cancelled():
-            task.exception()  # those who waited have it, if anybody still does
+            task.exception()  # the callers that still wait get it; this marks it as retrieved
 
     def abandon(self) -> None:
-        """The event loop is gone: nobody waits for an answer."""
+        """Forget the request: the event loop is gone, and no caller waits."""
         self._asking = None
 
     async def _ask(self) -> None:
@@ -119,7 +119,7 @@ class ClusterSlots:
         raise self._no_answer(troubles)
 
     def _candidates(self) -> list[Place]:
-        """In any order: one of them may be cut off and know nothing new."""
+        """The nodes to ask, in random order: one of them may be cut off and have old data."""
         places = list({*self._known, *self._address.nodes})
         random.shuffle(places)
         return places
@@ -147,7 +147,7 @@ class ClusterSlots:
 
 
 def _place(node: list[Any], asked: Place) -> Place:
-    """A node that does not know its own name is where it was asked."""
+    """The place of a node. A node that does not know its own name has the place at which it was asked."""
     host = (node[0] or b"").decode()
     return (host if host not in ("", "?") else asked[0], node[1])
 
@@ -168,8 +168,8 @@ class SlotOwner:
 
 
 class AnyNode:
-    """Finds a node, whichever: what is announced at one is heard at all. Each time it is another, since the
-    last was lost, or deaf."""
+    """Finds any node: an announcement at one node reaches all. Each call returns another one, since the last
+    connection was lost, or received nothing."""
 
     def __init__(self, slots: ClusterSlots, address: Address) -> None:
         self._slots = slots

@@ -1,7 +1,7 @@
-"""Connections to a server: a protocol that keeps many requests in flight, and a link that connects anew.
+"""Keeps connections to a server: a protocol with many requests in flight, and a link that reconnects.
 
-Replies come straight from hiredis, without decoding: bytes, integers, lists, and errors as values. One
-watchdog for a connection stands in for a timer for each request, which would cost more than the request.
+Replies come straight from hiredis, without decoding: bytes, integers, lists, and errors as values. Each
+connection has one watchdog. A timer for each request would cost more than the request.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from .resolver import addresses_of
 
 Word = str | bytes | int
 
-#: One command in the protocol's form. (The stub of hiredis says that a command has one word.)
+#: Packs one command in the form of the protocol. (The stub of hiredis says that a command has one word.)
 pack = cast(Callable[[tuple[Word, ...]], bytes], hiredis.pack_command)
 
-#: Seconds until a connection must stand, and until a request must be answered (on top of what it may block).
+#: Seconds until a connection must be up, and until a request must be answered (plus the time it may block).
 CONNECT_TIMEOUT = 3.0
 REPLY_TIMEOUT = 5.0
 
-#: Bytes a second: so much longer may a long request take. What is slower is as good as no connection.
+#: Bytes per second. A long request may take longer at this rate; a slower connection counts as lost.
 SLOWEST = 64 * 1024
 
-#: Seconds before the next attempt to connect grow from the first to the second, with full jitter.
+#: Seconds before the next attempt to connect. They grow from the first value to the second, with full jitter.
 RECONNECT_FIRST, RECONNECT_MOST = 0.05, 1.0
 
-#: Seconds by which a late answer is waited for once more: after the event loop was held up, what has arrived
-#: must be read before the time is judged.
+#: Seconds of extra time for a late answer. When the event loop was blocked, bytes that have arrived must be
+#: read before the request can count as late.
 SECOND_LOOK = 0.1
 
-#: A connection whose other end is gone without a word is noticed within about ten seconds:
-#: idle seconds, seconds between probes, probes.
+#: Idle seconds, seconds between probes, and probes. With these values the system notices within about ten
+#: seconds that the other end of a connection has vanished.
 KEEPALIVE = (5, 2, 2)
 
-#: What a subscription brings besides answers.
+#: Kinds of messages that a subscription brings besides answers.
 _ANNOUNCED = (b"message", b"pmessage", b"smessage")
 
-#: Every link of this process, so that a forked child can let go of what it inherited.
+#: Every link of this process, so that a forked child can drop the links that it inherited.
 _links: weakref.WeakSet[Link] = weakref.WeakSet()
 
 Greeting = Callable[["Wire"], Awaitable[None]]
@@ -65,16 +65,16 @@ Late = Callable[[list[Any] | None], None]
 
 
 class Finder(Protocol):
-    """Where the server is now, for links whose server is not always the same."""
+    """Finds the current place of the server, for links whose server may change."""
 
     async def find(self) -> Address: ...
 
     def doubt(self) -> None:
-        """No connection could be made there, or it was the wrong server."""
+        """Note that no connection could be made to the place, or that it was the wrong server."""
 
 
 class ClientRequest(msgspec.Struct, eq=False):
-    """What was sent and waits for this many replies until `deadline`."""
+    """A request that was sent and waits for this many replies until `deadline`."""
 
     future: asyncio.Future[list[Any]]
     count: int
@@ -84,13 +84,13 @@ class ClientRequest(msgspec.Struct, eq=False):
 
 
 class Wire(asyncio.Protocol):
-    """One connection. Requests are answered in the order in which they were sent."""
+    """One connection. The server answers requests in the order in which they were sent."""
 
     def __init__(self, address: Address, server: str, hear: Hearing | None = None) -> None:
         self.address = address
         self.closed = False
         self.client_id = 0  # 0: the server does not tell
-        self.replicas = 1  # so many must confirm what was written here, where that is asked for
+        self.replicas = 1  # how many must confirm a write, if the app asks for that
         self._server = server
         self._hear = hear
         self._loop = asyncio.get_running_loop()
@@ -98,7 +98,7 @@ class Wire(asyncio.Protocol):
         self._requests: deque[ClientRequest] = deque()
         self._watchdog: asyncio.TimerHandle | None = None
         self._heard_at = 0.0  # when the last bytes came
-        self._refusal: HeadraceError | None = None  # why the server hangs up, where it says so
+        self._refusal: HeadraceError | None = None  # why the server closes the connection, if it says so
         self._ended = self._loop.create_future()
 
     def send(
@@ -106,8 +106,8 @@ class Wire(asyncio.Protocol):
     ) -> asyncio.Future[list[Any]]:
         """Write packed commands; the future brings their replies, errors as values.
 
-        Whoever stops waiting for it leaves the connection in order. Then `late` is called with the replies
-        once they are there, or with None when the connection ends before.
+        A caller may stop waiting: the connection stays usable. Then `late` is called with the replies when
+        they come, or with None when the connection ends before.
         """
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.closed:
@@ -124,15 +124,15 @@ class Wire(asyncio.Protocol):
         self._fail("was closed")
 
     def abandon(self) -> None:
-        """The event loop that it lives on is gone, or belongs to the parent of this process: close nothing
-        there and tell nobody. Whoever the loop belongs to may still use it."""
+        """Forget the connection when its event loop is gone, or belongs to the parent process. Close nothing
+        there and call no callbacks: the owner of the loop may still use it."""
         self.closed = True
         if self._loop.is_closed():
-            with contextlib.suppress(Exception):  # not every kind of socket can
+            with contextlib.suppress(Exception):  # not every kind of socket supports it
                 self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     async def ended(self, timeout: float | None = None) -> bool:
-        """Wait until the connection is lost or closed; False: it was neither in this time."""
+        """Wait until the connection is lost or closed; False: it is still up after this time."""
         return bool((await asyncio.wait([self._ended], timeout=timeout))[0])
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -175,7 +175,7 @@ class Wire(asyncio.Protocol):
         if not self._requests:
             return
         first, now = self._requests[0], self._loop.time()
-        # As long as bytes come, be it slowly, they are the answer or those before it.
+        # As long as bytes come, even slowly, they are part of this answer or of an earlier one.
         deadline = max(first.deadline, self._heard_at + REPLY_TIMEOUT)
         if now < deadline:
             self._watchdog = self._loop.call_at(deadline, self._watch)
@@ -208,10 +208,10 @@ class Wire(asyncio.Protocol):
 
 
 class Link:
-    """A way to the server that outlives its connections: each use connects anew if need be.
+    """A path to the server that outlives its connections: each use reconnects if needed.
 
-    `greet` is awaited on every new connection before anybody else may use it. An attempt that fails is the
-    caller's error; the next one first waits a little. With a `finder` each attempt asks it for the place.
+    `greet` is awaited on every new connection before any other use. A failed attempt raises its error in the
+    caller; the next attempt first waits a little. With a `finder`, each attempt asks it for the place.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class Link:
         return await wire.send(data, count, patience)
 
     async def connected(self) -> Wire:
-        """All who ask while an attempt is under way share it."""
+        """The connection; makes one if needed. Callers at the same time share one attempt."""
         wire = self.wire
         if wire is not None:
             return wire
@@ -268,11 +268,11 @@ class Link:
 
     @property
     def wire(self) -> Wire | None:
-        """The connection as it stands, if it does."""
+        """The connection, if it is up."""
         return self._wire if self._wire and not self._wire.closed else None
 
     def drop(self) -> None:
-        """Close the connection; the next use makes another."""
+        """Close the connection; the next use makes a new one."""
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.close()
@@ -280,20 +280,20 @@ class Link:
             self._attempt.cancel()
 
     def move(self) -> None:
-        """The server is elsewhere by now: leave where it was. Whoever waits for a connection gets one there,
-        without another pause."""
+        """Leave the old place: the server is at another one by now. Callers that wait for a connection get
+        one to the new place, without another pause."""
         self._moves += 1
         self._failures = 0
         self.drop()
         self._attempt = None
 
     def renounce(self) -> None:
-        """Close a connection that leads to the wrong server, unless it was made just now."""
+        """Close a connection to the wrong server, unless it was made just now."""
         if time.monotonic() - self._since > RECONNECT_MOST:
             self.drop()
 
     def abandon(self) -> None:
-        """Forget the connection without touching it: see `Wire.abandon`."""
+        """Forget the connection without closing it: see `Wire.abandon`."""
         wire, self._wire, self._attempt = self._wire, None, None
         if wire is not None:
             wire.abandon()
@@ -302,7 +302,7 @@ class Link:
         if self._attempt is attempt:
             self._attempt = None
         if not attempt.cancelled():
-            attempt.exception()  # those who waited have it, if anybody still does
+            attempt.exception()  # the callers that still wait get it; this marks it as retrieved
 
     async def _connect(self) -> Wire:
         if self._failures:
@@ -324,7 +324,7 @@ class Link:
             if isinstance(error, OSError):  # a timeout is one
                 raise self._advised(unreachable(error, self._server)) from error
             if isinstance(error, BackendUnavailable):
-                error.uncertain = False  # whatever the caller wanted was not sent
+                error.uncertain = False  # the request of the caller was not sent
                 self._advised(error)
             raise
         self._failures = 0
@@ -364,13 +364,13 @@ class Link:
 
 
 def keep_alive(connection: socket.socket | None) -> None:
-    """Have the system notice a dead end, and send small requests at once."""
+    """Set the socket so that the system notices a dead connection and sends small requests at once."""
     if connection is None or connection.family == getattr(socket, "AF_UNIX", None):
         return
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     idle, interval, probes = KEEPALIVE
-    # Not every system has all of them.
+    # Not every system has all of these options.
     for name, value in (("TCP_KEEPIDLE", idle), ("TCP_KEEPINTVL", interval), ("TCP_KEEPCNT", probes)):
         if option := getattr(socket, name, None):
             connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,4 +1,4 @@
-"""The first commands on a connection, and what their answers mean."""
+"""Builds the first commands on a connection, and checks their answers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .address import Address
 
 
 def handshake(address: Address) -> list[tuple[str | int, ...]]:
-    """The first commands on a connection; the last answers the client's id.
+    """The first commands on a connection. The last one asks for the client's id.
 
-    What sentinels say may be a moment old, so the server is asked what it is.
+    The answer of a sentinel may be out of date, so the server is asked for its role.
     """
     commands: list[tuple[str | int, ...]] = []
     if address.password:
@@ -29,7 +29,8 @@ def handshake(address: Address) -> list[tuple[str | int, ...]]:
 
 
 def check_handshake(replies: list[Any], server: str) -> None:
-    """A user who may not name a connection or ask for its id can still work."""
+    """Raise all errors but missing rights: a user that may not name a connection or ask for its id can still
+    work."""
     for reply in replies:
         if isinstance(reply, ReplyError) and not is_denied(reply):
             raise error_of(reply, server)

@@ -1,4 +1,4 @@
-"""The time from `open` to `close`, which belongs to one process and one event loop."""
+"""Tracks whether a store is open, and in which process and on which event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.core.errors import BackendUnavailable
 
 
 class OpenConnections:
-    """Shared by all connections of a backend: outside of it none is made."""
+    """All connections of a store share this object. They are made only while it is open."""
 
     def __init__(self) -> None:
         self._process = 0  # 0: not open
@@ -29,7 +29,7 @@ class OpenConnections:
 
     @property
     def at_home(self) -> bool:
-        """Whether this is the process and the event loop that it began in."""
+        """Whether this process and this event loop opened the store."""
         return self.is_open and self._loop is asyncio.get_running_loop()
 
     def check(self, server: str) -> None:

@@ -1,4 +1,4 @@
-"""Addresses of host names, found in threads of our own: the event loop's would be the user's."""
+"""Resolves host names in its own threads. The threads of the event loop belong to the user."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import socket
 import threading
 from concurrent.futures import Future
 
-#: Questions under way, by process and host name: whoever asks the same meanwhile waits for the same answer.
+#: Lookups under way, by process and host name. Callers that ask for the same name share the answer.
 _asked: dict[tuple[int, str], Future[list[str]]] = {}
 _lock = threading.Lock()
 
 
 async def addresses_of(host: str) -> list[str]:
-    """The addresses of a host, the preferred first; an OSError if it has none."""
+    """The addresses of a host, the preferred one first; an OSError if it has none."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -29,7 +29,7 @@ def _ask(host: str) -> Future[list[str]]:
         answer = _asked.get(key)
         if answer is None:
             answer = _asked[key] = Future()
-            answer.set_running_or_notify_cancel()  # who waits no longer does not cancel it for the others
+            answer.set_running_or_notify_cancel()  # a cancelled caller must not cancel it for others
             threading.Thread(target=_resolve, args=(key, answer), daemon=True).start()
     return answer
 

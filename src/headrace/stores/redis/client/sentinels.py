@@ -1,4 +1,4 @@
-"""Sentinels: they know where the primary is now, and tell when that is another server."""
+"""Asks sentinels where the primary is, and listens for a new primary."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from headrace.stores.redis.faults import CommandRefused, error_of, lost
 from .address import Address, Place
 from .connection import Link, Wire, pack
 
-#: Seconds within which a sentinel must connect and answer; then the next is asked.
+#: Seconds within which a sentinel must accept the connection and answer. After that the next one is asked.
 PATIENCE = 1.0
 
-#: Seconds between two signs of life that are asked of a sentinel we listen to, and at most between its loss
-#: and the next attempt.
+#: Seconds between two PINGs to a sentinel that we listen to, and at most between its loss and the next
+#: attempt.
 PULSE = 2.0
 
-#: Where a sentinel announces that another server has become the primary.
+#: The channel on which a sentinel announces a new primary.
 SWITCHES = "+switch-master"
 
 
 class SentinelClient:
-    """The one that answered last is asked first, until a server that it named turns out to be the wrong one.
+    """Asks the sentinel first that answered last, until a server that it named turns out to be the wrong one.
 
-    `moved` is told the new primary's place when a sentinel announces it.
+    Calls `moved` with the place of the new primary when a sentinel announces one.
     """
 
     def __init__(self, address: Address, moved: Callable[[Place], None]) -> None:
@@ -62,7 +62,7 @@ class SentinelClient:
         raise self._no_answer(troubles)
 
     def doubt(self) -> None:
-        """Ask another one first next time."""
+        """Ask another sentinel first next time."""
         first, *others = self._places
         self._places = [*others, first]
 
@@ -78,7 +78,7 @@ class SentinelClient:
         return self._address.at((host.decode(), int(port)))
 
     def _no_answer(self, troubles: list[HeadraceError]) -> BackendUnavailable:
-        """What all of them refuse is a mistake of ours; what one may still answer is worth another try."""
+        """The error when no sentinel answers. It is permanent only if all of them refuse the request."""
         told = "; ".join(dict.fromkeys(map(str, troubles)))
         what = f"no sentinel tells where {self._master!r} is: {told}"
         if all(isinstance(each, CommandRefused) for each in troubles):
@@ -91,9 +91,9 @@ class SentinelClient:
     # --- when it moves -----------------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Listen from now on: connections then move at once, also from a server that does not answer any
-        more. To all of them, since one may be cut off together with the old primary, and some hear of the new
-        one later than others: whoever asked those meanwhile was sent to the old."""
+        """Listen to all sentinels from now on, so that connections move at once, also from a server that no
+        longer answers. One sentinel is not enough: it may be cut off together with the old primary. Some
+        learn of the new primary later than others, and until then name the old one."""
         self._watching = [asyncio.create_task(self._listen_to(place)) for place in self._places]
 
     def leave(self, *, at_home: bool) -> None:
@@ -122,7 +122,7 @@ class SentinelClient:
             self._moved((words[3], int(words[4])))
 
     def _prefer(self, place: Place) -> None:
-        """Ask this one first."""
+        """Ask this sentinel first."""
         self._places = sorted(self._places, key=lambda each: each != place)
 
 

@@ -1,1 +1,1 @@
-"""How a server is: findings for the doctor."""
+"""Examines servers for `headrace doctor`."""

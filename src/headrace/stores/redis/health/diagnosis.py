@@ -1,4 +1,4 @@
-"""What the answers of a server mean: a finding from each few facts of INFO, CONFIG and the like."""
+"""Turns the answers of a server into findings: each from a few facts of INFO, CONFIG and similar commands."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from headrace.stores.redis.client.address import Address
 
 from .known_bad import flaws_of
 
-#: What INFO tells, by name.
+#: The facts in the answer to INFO, by name.
 Facts = Mapping[str, str]
 
-#: Shares of the memory from which on it is short, and as good as gone.
+#: Shares of used memory: from the first on memory is short, from the second on it is nearly gone.
 SHORT, GONE = 0.80, 0.95
 
-#: The server may hold so much more than it uses: this share, and at least so many bytes.
+#: How much more memory the server may hold than it uses: this share, and at least this many bytes.
 SPREAD, SPREAD_BYTES = 0.5, 32 << 20
 
-#: Seconds without a word after which a replica lags.
+#: Seconds without a message from a replica after which it counts as lagging.
 LAG = 10
 
 #: Seconds by which two clocks may differ.
@@ -28,12 +28,12 @@ CLOCK = 1.0
 #: Milliseconds beyond which a round trip is slow: at the median, and for one in a hundred.
 SLOW_MEDIAN, SLOW_WORST = 5.0, 100.0
 
-#: The slots of a cluster.
+#: Number of slots in a cluster.
 SLOTS = 16384
 
 
 def quick_findings(facts: Facts, config: Mapping[str, str], address: Address) -> list[Finding]:
-    """Those that cost nothing: for the log of whoever opens the store."""
+    """The findings that cost nothing. They are logged when the store is opened."""
     return [
         persistence_finding(facts, config),
         connection_finding(address),
@@ -78,8 +78,8 @@ def connection_finding(address: Address) -> Finding:
 
 
 def persistence_finding(facts: Facts, config: Mapping[str, str]) -> Finding:
-    """How much the server forgets when it stops. `config` is empty where CONFIG is not allowed."""
-    if facts.get("loading") == "1":  # until it is done the server says that it keeps no append-only file
+    """How much data the server loses when it stops. `config` is empty when CONFIG is not allowed."""
+    if facts.get("loading") == "1":  # while loading, the server reports no append-only file
         return ok("persistence", "not told while it loads its data")
     if facts.get("aof_enabled") == "1":
         return _append_only_finding(facts, config)
@@ -127,7 +127,7 @@ def _append_only_finding(facts: Facts, config: Mapping[str, str]) -> Finding:
 
 
 def durability_finding(level: str, facts: Facts, config: Mapping[str, str]) -> Finding:
-    """What the app's own level means on this server."""
+    """What the durability level of the app means on this server."""
     replicas = _online(facts)
     match level:
         case "replicated" if not replicas:
@@ -151,7 +151,7 @@ def durability_finding(level: str, facts: Facts, config: Mapping[str, str]) -> F
 
 
 def _fsync_finding(policy: str | None) -> Finding:
-    """The server never syncs because somebody waits: only when its own policy has it do so."""
+    """A waiting client does not make the server sync. The server syncs only by its own policy."""
     told = "fsync: an enqueue returns when the job is on the server's disk"
     match policy:
         case "no":
@@ -232,7 +232,7 @@ def replication_finding(facts: Facts) -> Finding:
 
 
 def cluster_finding(cluster: Facts) -> Finding:
-    """What CLUSTER INFO says."""
+    """The finding from the answer to CLUSTER INFO."""
     served = number(cluster, "cluster_slots_ok")
     if cluster.get("cluster_state") != "ok" or served < SLOTS:
         return fail(
@@ -285,7 +285,7 @@ def _is_replica(name: str) -> bool:
 
 
 def _parts(value: str) -> dict[str, str]:
-    """`ip=127.0.0.1,port=6380,state=online,offset=14,lag=0`."""
+    """Read `ip=127.0.0.1,port=6380,state=online,offset=14,lag=0`."""
     return dict(part.split("=", 1) for part in value.split(",") if "=" in part)
 
 

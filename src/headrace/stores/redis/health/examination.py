@@ -1,4 +1,4 @@
-"""Examines a server: asks it what it is, how it is set up and how it does, and what lies about in it."""
+"""Examines a server: its version, its settings, its condition, and messages that gone workers still hold."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from headrace.stores.redis.verbs.looking import RedisLooking
 from . import diagnosis
 from .permissions import rules_for
 
-#: Round trips to measure, and the seconds that they may take together.
+#: Round trips to measure, and the seconds that they may take in total.
 ROUND_TRIPS, ROUND_TRIPS_TIME = 200, 2.0
 
-#: Who has not renewed what it holds for so many leases, and so many microseconds at least, is gone.
+#: A worker that has not renewed for this many leases, and at least this many microseconds, counts as gone.
 STALE_LEASES, STALE_LEAST = 4, 60 * SECOND
 
-#: Streams that are looked through, and held messages of each lane.
+#: Limits of the search: streams, and held messages of each lane.
 STREAMS, HELD = 200, 100
 
-#: Servers whose different facts a line tells when all of them are well.
+#: Servers whose different facts one line shows when all of them are ok.
 TOLD = 3
 
 
@@ -65,7 +65,7 @@ class RedisExamination(RedisLooking, Examination):
         )
 
     async def _consumers(self) -> Finding:
-        """What somebody holds who is gone, while nobody is there to take it back."""
+        """Messages that gone workers hold, while no live worker takes them back."""
         try:
             held = await self._held()
         except HeadraceError as error:
@@ -87,7 +87,7 @@ class RedisExamination(RedisLooking, Examination):
         return held
 
     async def _gone(self, stream: Stream) -> list[str]:
-        """Who holds each message of a stream that has not been renewed for long."""
+        """The holder of each message of a stream whose lease was not renewed for long."""
         keys = self._store.queue(stream).keys
         lease = await self._store.command("HGET", keys.meta, "lease")
         idle_us = max(
@@ -104,14 +104,14 @@ class RedisExamination(RedisLooking, Examination):
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """A server, as its address says it, and what was found."""
+    """The address of a server, and its findings."""
 
     place: str
     findings: list[Finding]
 
 
 async def _examine(link: Link, level: str) -> Examined:
-    """One that cannot be reached is a finding, too."""
+    """The findings of one server. A server that cannot be reached is a finding, too."""
     try:
         wire = await link.connected()
         return Examined(str(wire.address), await examine_server(wire, level))
@@ -120,7 +120,7 @@ async def _examine(link: Link, level: str) -> Examined:
 
 
 def _merged(servers: list[Examined]) -> list[Finding]:
-    """The findings of several servers: of each name those that are not ok, or one for all of them."""
+    """The findings of several servers. For each name: those that are not ok, or one for all servers."""
     if len(servers) == 1:
         return servers[0].findings
     places: dict[Finding, list[str]] = {}
@@ -144,7 +144,7 @@ def _lines(name: str, places: dict[Finding, list[str]]) -> list[Finding]:
 
 
 async def examine_server(wire: Wire, level: str) -> list[Finding]:
-    """Look at the server that this connection leads to; `level` is the durability that the app asks for."""
+    """Examine the server of this connection. `level` is the durability that the app asks for."""
     info, save, appendfsync = await _asked(
         wire, ("INFO",), ("CONFIG", "GET", "save"), ("CONFIG", "GET", "appendfsync")
     )
@@ -173,12 +173,12 @@ async def examine_server(wire: Wire, level: str) -> list[Finding]:
 
 
 async def _asked(wire: Wire, *commands: tuple[Word, ...]) -> list[Any]:
-    """The answers; errors are among them, since a user may lack the right to some."""
+    """The answers. Errors are values among them, since a user may lack some of the rights."""
     return await wire.send(b"".join(map(pack, commands)), len(commands))
 
 
 async def _ahead(wire: Wire) -> float:
-    """Seconds by which the server's clock is ahead of this machine's, as seen half-way through an answer."""
+    """Seconds by which the server's clock is ahead of this machine's, measured at half of a round trip."""
     before = time()
     [answer] = await _asked(wire, ("TIME",))
     after = time()

@@ -1,6 +1,6 @@
-"""Versions of servers with a fault that matters to whoever keeps jobs there.
+"""Lists server versions with a fault that matters for jobs.
 
-A distribution may have mended its package without a new number, so these are warnings and refuse nobody.
+These are only warnings: a distribution may have fixed its package without a new version number.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import msgspec
 
 Version = tuple[int, int, int]
 
-#: Later than every patch of a branch.
+#: A patch number after all others: the branch was never fixed.
 NEVER = 1 << 30
 
 
 class Flaw(msgspec.Struct, frozen=True):
-    """A fault of the versions from `first` up to, but not including, `mended`, of each pair."""
+    """A fault of the versions in each pair: from the first version up to, but not including, the second."""
 
     server: str
     name: str
@@ -55,7 +55,7 @@ FLAWS = (
 
 
 def flaws_of(server: str, version: str) -> list[Flaw]:
-    """All that is known of `Redis` or `Valkey` of this version; nothing of one that cannot be read."""
+    """The known faults of this version of `Redis` or `Valkey`; none if the version cannot be read."""
     match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     if match is None:
         return []

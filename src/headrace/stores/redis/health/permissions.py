@@ -1,5 +1,5 @@
-"""What a user of a server's access list must be allowed, by what it is there for, and how one who lacks some
-of it is told."""
+"""Says which rights each role needs in the access list (ACL) of a server, and refuses a user that lacks
+them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headrace.stores.redis.client.connection import Wire, pack
 from headrace.stores.redis.faults import is_denied
 from headrace.stores.redis.scripts import PROBE
 
-#: A producer enqueues, publishes, waits and cancels. A worker runs what is there, and may produce. A reader
-#: looks at everything and changes nothing: a dashboard, an exporter. Everything: also what steers.
+#: A producer enqueues, publishes, waits and cancels. A worker runs jobs, and may produce. A reader looks at
+#: everything and changes nothing: a dashboard, an exporter. Everything: also the verbs that control queues.
 Role = Literal["producer", "worker", "reader", "everything"]
 
 _BASE = ("evalsha", "script|load", "subscribe", "ping", "select", "time")
@@ -46,7 +46,7 @@ _WORKER = (
     *("xgroup|create", "xgroup|delconsumer", "xinfo|consumers"),
 )
 
-#: The commands of each, as the rules of an access list name them.
+#: The commands of each role, as the rules of an access list name them.
 ROLES: dict[Role, tuple[str, ...]] = {
     "reader": _READER,
     "producer": _PRODUCER,
@@ -56,25 +56,25 @@ ROLES: dict[Role, tuple[str, ...]] = {
 
 COMMANDS = ROLES["everything"]
 
-#: These may be missing: then the server is not checked at the start, and a waiting claim is woken after two
-#: seconds instead of at once. CONFIG GET is asked, but not asked for: it shows the server's passwords, too.
+#: A user may lack these. Then the server is not checked at the start, and a waiting claim wakes after two
+#: seconds instead of at once. We send CONFIG GET but do not ask for the right: it also shows passwords.
 OPTIONAL = ("info", "client|setname", "client|id", "client|unblock")
 
-#: What every role needs besides on a cluster, and to make sure of the primary that sentinels name.
+#: What every role also needs: on a cluster, and to check the primary that sentinels name.
 CLUSTERED, WATCHED = ("cluster|slots", "asking"), ("role",)
 
-#: What an older server does not know, and would refuse to hear of in a rule.
+#: Commands that an older server does not know, and would refuse in a rule.
 _NEWER = ("waitaof",)
 
 
 def rules_for(namespace: str, role: Role = "everything", *, unknown: tuple[str, ...] = _NEWER) -> str:
-    """The smallest set of rules with which a role can be played, for `ACL SETUSER`."""
+    """The smallest set of rules for a role, for `ACL SETUSER`."""
     commands = " ".join(f"+{name}" for name in (*ROLES[role], *OPTIONAL) if name not in unknown)
     return f"resetkeys ~{namespace}:* ~{{{namespace}:* resetchannels &{namespace}:* {commands}"
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """A connection over which rights are tried, and two keys to try them with: a queue's, the namespace's."""
+    """A connection to test rights on, and two keys to test with: one of a queue, one of the namespace."""
 
     wire: Wire
     keys: tuple[str, str]
@@ -85,9 +85,9 @@ def probe_keys(namespace: str) -> tuple[str, str]:
 
 
 class Permissions:
-    """Who may play no role at all is refused when the store is opened; who may not be a producer or a worker,
-    when it first acts as one. So a dashboard needs no right to change anything, and yet no worker starts that
-    would fail at its first job."""
+    """A user with the rights of no role is refused when the store is opened. A user that lacks the rights of
+    a producer or worker is refused when it first acts as one. So a dashboard needs no right to change
+    anything, and yet no worker starts that would fail at its first job."""
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
@@ -95,21 +95,22 @@ class Permissions:
 
     @property
     def roles(self) -> list[Role]:
-        """What the user can be, as far as could be found out."""
+        """The roles for which the user has all rights, as far as known."""
         return [role for role in ROLES if not self.lacking(role)]
 
     def lacking(self, role: Role) -> list[str]:
         return [name for name in ROLES[role] if name in self._denied]
 
     async def check(self, probes: Sequence[Probe], server: str, user: str | None) -> None:
-        """Refuse a user who can be nothing. Whatever else keeps the server from answering (it loads, it is a
-        replica) is for those who use it to find out."""
+        """Refuse a user that has the rights of no role. Other errors (the server loads, or is a replica) are
+        left to the later requests."""
         self._denied = await self._probed(probes)
         if not self.roles:
             raise self._refusal("worker", server, user)
 
     async def demand(self, role: Role, probes: Sequence[Probe], server: str, user: str | None) -> None:
-        """Refuse a user who cannot play this role; one who was given the rights by now is not."""
+        """Refuse a user that lacks rights of this role. The rights are tested again: they may be granted by
+        now."""
         if not self.lacking(role):
             return
         self._denied = await self._probed(probes)

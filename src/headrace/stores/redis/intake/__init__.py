@@ -1,1 +1,1 @@
-"""Claims: a script under load, a blocking read when idle."""
+"""Claims messages: with a script under load, with a blocking read when idle."""

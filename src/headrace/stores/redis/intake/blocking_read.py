@@ -1,4 +1,4 @@
-"""A read that waits at the server until something comes, and how it is ended before its time."""
+"""Makes a read that blocks at the server until a message comes, and can end that read early."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from headrace.stores.redis.client.connection import Wire, pack
 from headrace.stores.redis.server import RedisServer
 
-#: Seconds after which a read is unblocked again that was not yet blocked.
+#: Seconds until the next UNBLOCK, when the read was not blocked yet.
 UNBLOCK_AGAIN = 0.005
 
 
 class BlockingRead:
-    """At most one at a time. It is awaited in the task of its caller, so that no turn of the event loop lies
-    between the answer and what follows. When the caller is cancelled, the answer is still to come: `left`."""
+    """At most one read at a time. The task of the caller awaits it, which saves one turn of the event loop
+    after the answer. When the caller is cancelled, the answer still comes: `left` returns it."""
 
     def __init__(self, store: RedisServer) -> None:
         self._store = store
-        self.wire: Wire | None = None  # where it waits
-        self._late: asyncio.Future[list[Any] | None] | None = None  # the answer of one whose caller has gone
+        self.wire: Wire | None = None  # the connection on which the read waits
+        self._late: asyncio.Future[list[Any] | None] | None = None  # the answer to a cancelled caller
 
     async def ask(self, wire: Wire, data: bytes, seconds: float) -> Any:
         late = self._late = asyncio.get_running_loop().create_future()
@@ -29,7 +29,7 @@ class BlockingRead:
         try:
             [reply] = await answer
         except asyncio.CancelledError:
-            if not (answer.cancelled() or late.done()):  # it came in the same moment
+            if not (answer.cancelled() or late.done()):  # the answer came in the same moment
                 late.set_result(None if answer.exception() else answer.result())
             raise
         except BaseException:
@@ -39,7 +39,7 @@ class BlockingRead:
         return reply
 
     async def left(self) -> list[Any] | None:
-        """What a read has brought whose caller has gone; None: its answer was lost."""
+        """The answer of a read whose caller was cancelled; None: the answer was lost."""
         if self._late is None:
             return []
         await asyncio.wait([self._late])
@@ -47,7 +47,7 @@ class BlockingRead:
         return late.result()
 
     def unblock(self) -> None:
-        """End it, if there is one."""
+        """End the read, if one is under way."""
         if self.wire is None or not self.wire.client_id:
             return
         beside = self._store.beside(self.wire)
@@ -56,7 +56,7 @@ class BlockingRead:
             answer.add_done_callback(self._unblock_again)
 
     def _unblock_again(self, answer: asyncio.Future[list[Any]]) -> None:
-        """The request to block may be on its way still."""
+        """Try again: the request to block may still be on its way to the server."""
         if answer.cancelled() or answer.exception() is not None or answer.result()[0] != 0:
             return
         if self.wire is not None:

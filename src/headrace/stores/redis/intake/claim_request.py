@@ -1,4 +1,4 @@
-"""What one claim asks for, and whose turn it is."""
+"""Describes what one claim asks for, and picks the queue that comes first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bot
 from headrace.core.store import CLAIM_BYTES
 from headrace.stores.redis.queue import StreamScripts
 
-#: Queues that one script looks at.
+#: Queues that one script looks at, at most.
 WINDOW = 64
 
 
@@ -25,8 +25,8 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     from_bottom: bool
     children_first: bool
     room: int = CLAIM_BYTES
-    awaited: int = 0  # milliseconds for which this consumer is to be called when something comes
-    glances: bool = False  # a look need not be made where nothing was queued since the last one
+    awaited: int = 0  # milliseconds for which the server notifies this consumer of new messages
+    glances: bool = False  # skip the look when nothing was queued since the last one
 
 
 def wanted(
@@ -51,9 +51,9 @@ def wanted(
 
 
 def _first(count: int, turn: int) -> int:
-    """The queue whose turn it is."""
+    """The index of the queue whose turn it is."""
     if count > WINDOW:
-        # The next window, and after all of them a queue further.
+        # Each turn takes the next window. After one round over all windows, they start one queue further.
         return (turn * WINDOW + turn // (count // WINDOW)) % count
     return first_of(count, turn)
 

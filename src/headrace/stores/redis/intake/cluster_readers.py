@@ -1,8 +1,9 @@
-"""Claims for one consumer on a cluster: a reader for each slot, since no command may read from two.
+"""Claims messages for one consumer on a cluster, with one reader for each slot: no command may read from two.
 
-Nobody blocks there, which would take a connection and a command for each slot. Whoever finds a queue empty
-leaves its name, and the step that next queues something publishes that it is ready. Every slot is looked at
-every few seconds besides, for what was missed: as long as the name is there, nothing was (`marks.py`).
+Readers do not block on a cluster: that would take a connection and a command for each slot. A reader that
+finds a queue empty leaves its name there. The next step that queues a message publishes that it is ready.
+Each reader also looks at its slot every few seconds, in case it missed an announcement. While its name is
+still there, it missed nothing (`change_marks.py`).
 """
 
 from __future__ import annotations
@@ -27,36 +28,37 @@ from headrace.stores.redis.server import RedisServer
 from .claim_request import ClaimRequest
 from .reader import ClaimReader
 
-#: The lanes of child work, as a store names those that are in use.
+#: The lanes of child work, in the form in which a store names the lanes in use.
 CHILDREN = frozenset(map(str, CHILD_LANES))
 
 SUSPECT_LANES = frozenset(map(str, SUSPECTS))
 
-#: How many are asked at once: each may bring one message more than it has room for.
+#: Readers asked at once. The number is small because each may bring one message more than there is room for.
 AT_ONCE = 4
 
-#: Seconds after the first answer for which the others are waited for.
+#: Seconds to wait for the answers of the readers that were asked together.
 GRACE = 1.0
 
-#: Seconds after which a reader that is not asked any more is closed: a queue may be gone, or split anew.
+#: Seconds after which an unused reader is closed: its queue may be gone, or split again.
 UNUSED = 60.0
 
-#: Seconds between two looks at a slot, and milliseconds for which a name stays: longer than `marks.LOOK`.
+#: Seconds between two looks at a slot, and milliseconds for which a name stays (longer than
+#: `change_marks.LOOK`).
 LOOK, AWAITED = 5.0, 90_000
 
-#: Seconds after which those look who were told as well, but are not the one that was named: it may be busy.
+#: Seconds that a consumer waits before it looks when the announcement names another one, which may be busy.
 NOT_NAMED = (0.005, 0.02)
 
-#: Seconds after which a slot is looked at again that could not be reached.
+#: Seconds until the next look at a slot that could not be reached.
 RETRY = 0.5
 
 Reading: TypeAlias = "asyncio.Task[list[Claim]]"
 
 
 class ClusterReaders:
-    """Those who have something are asked for equal shares, beginning with the queue whose turn it is.
+    """Asks the readers for equal shares, beginning with the queue whose turn it is.
 
-    A node that is away keeps nobody from the rest: its error is told only when all fail.
+    A node that cannot be reached does not stop claims from the others. Its error is raised when all fail.
     """
 
     def __init__(self, store: RedisServer, consumer: str, paused: set[Stream]) -> None:
@@ -65,16 +67,14 @@ class ClusterReaders:
         self._paused = paused
         self._readers: dict[int, ClaimReader] = {}
         self._used_at: dict[int, float] = {}
-        self._due_at: dict[
-            ClaimReader, float
-        ] = {}  # when each is to be asked again; at once: it is not named
-        self._quiet: set[ClaimReader] = set()  # found nothing, and nothing was heard of them since
+        self._due_at: dict[ClaimReader, float] = {}  # when to ask each again; a missing reader: at once
+        self._quiet: set[ClaimReader] = set()  # found nothing, and no announcement came since
         self._asked: dict[ClaimReader, ClaimRequest] = {}
         self._failed: set[ClaimReader] = set()
         self._turns = asyncio.Lock()
         self._stirred = asyncio.Event()
         self._was_woken = False
-        self._kept: list[Claim] = []  # read for a caller who had gone
+        self._kept: list[Claim] = []  # read for a caller that was cancelled
         self._notices = Notices()
 
     async def claim(self, wanted: ClaimRequest) -> list[Claim]:
@@ -92,13 +92,13 @@ class ClusterReaders:
         self._stirred.set()
 
     def stir(self) -> None:
-        """What is known of the slots may no longer hold."""
+        """Have all readers look again: what is known of the slots may be out of date."""
         self._due_at.clear()
         self._quiet.clear()
         self._stirred.set()
 
     def ready(self, queue: StreamScripts, named: str) -> None:
-        """Something was queued; the one who is named looks first."""
+        """A message was queued. The consumer that is named looks first."""
         reader = self._readers.get(self._store.share(queue))
         if reader is None:
             return
@@ -141,8 +141,8 @@ class ClusterReaders:
             pass
 
     def _parts(self, wanted: ClaimRequest) -> dict[ClaimReader, ClaimRequest]:
-        """What each reader is asked, in the order of turns. Those that still wait for a node which does not
-        answer are left out, as long as there are others."""
+        """The request for each reader, in the order of turns. Readers that still wait for a node that does
+        not answer are left out, if there are others."""
         queues: dict[int, list[StreamScripts]] = {}
         for queue in wanted.queues:
             queues.setdefault(self._store.share(queue), []).append(queue)
@@ -155,7 +155,7 @@ class ClusterReaders:
         return {reader: part for reader, part in parts.items() if not reader.is_busy} or parts
 
     def _note_changes(self, parts: dict[ClaimReader, ClaimRequest]) -> None:
-        """Look anew where more is wanted than before: of other queues, or from lanes that were left out."""
+        """Have a reader look again when this request wants more than the last: other queues or more lanes."""
         for reader, part in parts.items():
             before = self._asked.get(reader)
             lanes = "".join(self._store.lanes.get(queue, "") for queue in part.queues)
@@ -183,7 +183,7 @@ class ClusterReaders:
                 del self._readers[share], self._used_at[share]
 
     def _forget(self, reader: ClaimReader) -> None:
-        """What is known of its slot may no longer hold: it looks anew."""
+        """Have the reader look again: what is known of its slot may be out of date."""
         self._due_at.pop(reader, None)
         self._quiet.discard(reader)
 
@@ -217,12 +217,12 @@ class ClusterReaders:
                 if len(found) >= share
             ]
             asking = [*asking[len(shares) :], *full]
-        # Each may have taken a suspect, but one at a time is wanted.
+        # Each reader may have taken a suspect, but the caller wants one at a time.
         return await self._trim(claims, wanted, parts)
 
     async def _ask(self, asked: dict[ClaimReader, ClaimRequest], wanted: ClaimRequest) -> list[list[Claim]]:
         now = asyncio.get_running_loop().time()
-        self._due_at.update(dict.fromkeys(asked, now + LOOK))  # unless something is heard meanwhile
+        self._due_at.update(dict.fromkeys(asked, now + LOOK))  # unless an announcement comes first
         self._quiet.update(asked)
         tasks = [asyncio.create_task(reader.claim(part)) for reader, part in asked.items()]
         await self._until_all(tasks)
@@ -234,18 +234,18 @@ class ClusterReaders:
                 continue
             self._failed.discard(reader)
             if task.result() or (wanted.children > 0 and not part.children and self._has_children(part)):
-                self._forget(reader)  # there may be more, or what it was not offered
+                self._forget(reader)  # there may be more, or work that this request left out
         return self._brought(tasks)
 
     def _has_children(self, part: ClaimRequest) -> bool:
-        """Whether child work may wait there."""
+        """Whether child work may wait in these queues."""
         return any(not CHILDREN.isdisjoint(self._store.lanes.get(queue, "")) for queue in part.queues)
 
     async def _until_all(self, reading: list[Reading]) -> None:
-        """All but those that take too long: they go on by themselves, and what they bring comes later.
+        """Wait for all reads except those that take too long. Those go on; a later claim gets their result.
 
-        Readers are never left in the middle of a read: when the caller goes they end, and what they brought
-        is kept for the next.
+        A read is never cut short. When the caller is cancelled, the reads end, and what they brought is kept
+        for the next claim.
         """
         try:
             await asyncio.wait(reading, timeout=GRACE)
@@ -264,11 +264,11 @@ class ClusterReaders:
     async def _trim(
         self, claims: list[Claim], wanted: ClaimRequest, parts: dict[ClaimReader, ClaimRequest]
     ) -> list[Claim]:
-        """Hand back what goes beyond what was wanted."""
+        """Hand back the claims that exceed the request."""
         return await next(iter(parts)).trim(claims, wanted) if claims and parts else claims
 
     def _brought(self, reading: Sequence[Reading]) -> list[list[Claim]]:
-        """What each has brought; nothing of those that failed, unless all slots did."""
+        """The claims of each read; none for a read that failed. Raises the error when all slots failed."""
         errors = [error for task in reading if (error := _error_of(task)) is not None]
         unexpected = [error for error in errors if not isinstance(error, BackendUnavailable)]
         found = [[] if _error_of(task) else task.result() for task in reading]
@@ -281,7 +281,7 @@ class ClusterReaders:
 
 
 def _offered(part: ClaimRequest, before: ClaimRequest) -> frozenset[str]:
-    """The lanes from which may be taken by now."""
+    """The lanes that this request allows and the last one did not."""
     suspects = SUSPECT_LANES if part.suspects > 0 >= before.suspects else frozenset()
     return suspects | CHILDREN if part.children > 0 >= before.children else suspects
 
@@ -291,6 +291,6 @@ def _error_of(task: Reading) -> BaseException | None:
 
 
 def _shares(limit: int, number: int) -> list[int]:
-    """As equal as can be, the first the larger ones; those for whom nothing is left are not named."""
+    """Split a limit as equally as possible, larger shares first. Shares of zero are left out."""
     each, more = divmod(limit, number)
     return [each + (place < more) for place in range(min(number, limit))]

@@ -14,18 +14,18 @@ from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import DRAW
 from headrace.stores.redis.server import RedisServer
 
-#: What the script says of a group that the server had lost.
+#: The script's answer for a group that the server had lost.
 CAME_BACK = 2
 
-#: Milliseconds for which publishers wake a group that has nothing, and seconds after which its members look
-#: again once their read has ended: that must be sooner. Every so many seconds they also look for keys that
-#: nobody holds any more.
+#: AWAITED: milliseconds for which publishers wake a group that has nothing. LOOK: seconds after which its
+#: members look again once their read has ended; it must be shorter. MEND: seconds between two looks for keys
+#: that no message holds any more.
 AWAITED, LOOK, MEND = 12000, 3.5, 3.0
 
 
 class EventDrawer:
-    """A publish hands events to groups that have drawn all there was. Whatever else lies in a log is drawn
-    here: behind a full lane, after a reset, for a group that was lost."""
+    """A publish hands events to groups that have drawn the whole log. All other events are drawn here: those
+    behind a full lane, after a reset, and for a group that was lost."""
 
     def __init__(self, store: RedisServer, link: Link) -> None:
         self._store = store
@@ -47,15 +47,15 @@ class EventDrawer:
 
     @property
     def is_due(self) -> bool:
-        """Whether to draw while a wait goes on, which is needed now and then: whatever is published wakes it
-        by itself. That a removed group was joined anew does not."""
+        """Whether to draw during a wait. This is rarely needed, because a publish ends the wait by itself.
+        A new join of a removed group does not."""
         return bool(self.gone) or time.monotonic() > self._looked + LOOK
 
     async def draw_again(self, queues: Sequence[StreamScripts], limit: int) -> bool:
         return self.is_due and await self.draw(queues, limit)
 
     async def draw(self, queues: Sequence[StreamScripts], limit: int) -> bool:
-        """Whether anything was or could be drawn, or has changed otherwise."""
+        """Draw; answers whether events were drawn, more can be drawn, or a group came or went."""
         calls = self.calls(queues, limit, waits=True)
         if not calls:
             return False
@@ -64,8 +64,7 @@ class EventDrawer:
         )
 
     async def note(self, queues: Sequence[StreamScripts], replies: Sequence[Any]) -> bool:
-        """Take the answers into account. A server without memory draws nothing: what is in the lanes still
-        runs."""
+        """Note the answers. A server that is out of memory draws nothing; what is in the lanes still runs."""
         changed = False
         for queue, reply in zip(_groups(queues), replies, strict=True):
             if isinstance(reply, ReplyError):
@@ -78,7 +77,7 @@ class EventDrawer:
         return changed
 
     async def _list(self, queue: StreamScripts) -> None:
-        """The server has lost the group, and so perhaps the list of all streams."""
+        """List the group and its topic again: a server that lost the group may have lost that list too."""
         labels = (queue.label, f"topic:{queue.stream.topic}")
         await self._store.command("SADD", self._store.keys.streams, *labels)
 

@@ -1,4 +1,4 @@
-"""What one consumer was handed out, and what came with an answer that was lost."""
+"""Notes which entries one consumer was handed out, and finds those whose answer was lost."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headrace.stores.redis.server import RedisServer
 
 from .claim_request import WINDOW, ClaimRequest, batched
 
-#: Messages that one script looks for whose answer was lost.
+#: Messages of lost answers that one script looks for, at most.
 UNSEEN_MOST = 500
 
 
 class HandOuts:
-    """Entries of a lane are handed out in ascending order. So whatever the consumer holds beyond the last
-    entry it saw was handed out by a read whose answer was lost."""
+    """Entries of a lane are handed out in ascending order. So an entry that the consumer holds beyond the
+    last one it saw was handed out by a read whose answer was lost."""
 
     def __init__(self, store: RedisServer, link: Link, consumer: str) -> None:
         self._store = store
@@ -30,21 +30,21 @@ class HandOuts:
         self.doubtful = False  # the answer of a read was lost
 
     def claims(self, queue: StreamScripts, lane: int, entries: list[Any]) -> list[Claim]:
-        """Entries of a lane that were read just now."""
+        """Turn the entries just read from a lane into claims, and note the last one."""
         if not entries:
             return []
         self._seen[queue, lane] = entries[-1][0]
         return claims_of(queue, lane, entries, self._consumer, self._store.now_us())
 
     def forget(self) -> None:
-        """The lanes are others now."""
+        """Forget all entries: the lanes were made again."""
         self._seen.clear()
 
     async def unseen(self, wanted: ClaimRequest) -> list[Claim]:
-        """What a lost answer has brought; it stays doubtful whether that was all until nothing is found."""
+        """The claims of lost answers. `doubtful` stays set until a search finds nothing more."""
         queues = list(dict.fromkeys((*wanted.queues, *(queue for queue, _ in self._seen))))
         for some in batched(queues, WINDOW):
-            # In every lane: the lost answer may be the one that told which are in use.
+            # Search every lane: the lost answer may be the one that named the lanes in use.
             lanes = [(queue, lane) for queue in some for lane in IN_ORDER]
             keys = [queue.keys.by_lane[lane] for queue, lane in lanes]
             seen = [self._seen.get(place, b"") for place in lanes]

@@ -1,8 +1,9 @@
-"""Claims for one consumer, on a connection of its own: a script under load, a blocking read when idle.
+"""Claims messages for one consumer, on its own connection: with a script under load, with a blocking read
+when idle.
 
-A read is never cut short: it looks in a task of the reader, and waits in that of its caller (`BlockingRead`).
-What it brings after its caller has gone is offered to the next. What a lost answer brought is taken up after
-any error (`HandOuts`).
+A read is never cut short. It looks in a task of the reader, and waits in the task of its caller
+(`BlockingRead`). When the caller is cancelled, the next caller gets what the read brings. After any error the
+reader also finds the messages of a lost answer (`HandOuts`).
 """
 
 from __future__ import annotations
@@ -46,41 +47,41 @@ from .hand_outs import HandOuts
 #: Seconds that a read blocks at most.
 BLOCK = 2.0
 
-#: Entries that the script reads from one lane before it leaves the rest to a plain command: to convert them
-#: in Lua costs the server as much again as to read them.
+#: Entries that the script reads from one lane. A plain command reads the rest: to convert entries in Lua
+#: costs the server as much again as to read them.
 PORTION = 16
 
-#: Entries that the script reads from one lane where the server is far away: there a trip costs more.
+#: Entries that the script reads from one lane when the server is far away: then a round trip costs more.
 PORTION_AFAR = 500
 
-#: Bytes for which messages are fetched that are not many.
+#: Bytes from which on a few large messages are worth another round trip.
 WORTH_A_TRIP = 1 << 18
 
-#: Seconds for which the script's answer holds that tells how many may be read by a plain command: what has
-#: come since may be larger.
+#: Seconds for which the script's answer on how many a plain command may read is valid: newer messages may be
+#: larger.
 FRESH = 0.05
 
-#: Seconds: an answer that is so much later than it could be lay here while this process stood still, and what
-#: it brought may belong to others by now.
+#: Seconds. An answer that is this much too late waited here while this process stood still. Its messages may
+#: belong to other workers by now.
 LATE = 0.25
 
-#: Seconds of waiting after which nothing else can have been there: the next read may wait at once. So may it
-#: at this many lanes at most, of each of which it takes one message, however large.
+#: After a wait of LULL seconds the lanes held nothing else, so the next read may block without a look. It may
+#: do so on LULL_LANES lanes at most: it takes one message from each, however large.
 LULL, LULL_LANES = 0.001, 4
 
-#: The lanes at which a read waits, by their keys.
+#: The lanes on which a read blocks, by their keys.
 Lanes: TypeAlias = Mapping[bytes, tuple[StreamScripts, int]]
 
-#: What a look has found; with lanes: nothing, and there is time left to wait at those.
+#: What a look found. With lanes: it found nothing, and there is time left to block on those lanes.
 Found: TypeAlias = tuple[list[Claim], Lanes | None]
 
-#: How many messages of a queue are read at once by a plain command, and bytes that none of them exceeds.
+#: A queue, how many of its messages a plain command reads at once, and the most bytes that one of them has.
 Share: TypeAlias = tuple[StreamScripts, int, int]
 
 
 class ClaimReader:
-    """`paused` is shared with the backend, which hears of changes. On a cluster `queue` is one of those that
-    it reads, which are all on the same node."""
+    """`paused` is shared with the store, which updates it. On a cluster all queues of a reader are on the
+    same node, and `queue` is one of them."""
 
     def __init__(
         self, store: RedisServer, consumer: str, paused: set[Stream], queue: StreamScripts | None = None
@@ -92,14 +93,14 @@ class ClaimReader:
         self._turns = asyncio.Lock()
         self._task: asyncio.Task[Found] | None = None
         self._blocked = BlockingRead(store)
-        self._lanes: Lanes = {}  # at which it waited last
-        self._stirred = asyncio.Event()  # what was known before may no longer hold
+        self._lanes: Lanes = {}  # on which it blocked last
+        self._stirred = asyncio.Event()  # what was known before may be out of date
         self._wake_asked = False
-        self._leaving = False  # nobody waits for the read under way
+        self._leaving = False  # the caller of the read under way was cancelled
         self._kept: list[Claim] = []  # read, and not handed out
         self._handouts = HandOuts(store, self._link, consumer)
-        self._idle: tuple[Set[bytes], float] | None = None  # where there was nothing else, and when
-        self._hit: StreamScripts | None = None  # where the last wait found something
+        self._idle: tuple[Set[bytes], float] | None = None  # lanes that held nothing else, and when
+        self._hit: StreamScripts | None = None  # the queue in which the last wait found a message
         self._is_far = False  # the last answer took long
         self._notices = Notices()
         self._drawer = EventDrawer(store, self._link)
@@ -109,7 +110,7 @@ class ClaimReader:
 
     async def claim(self, wanted: ClaimRequest) -> list[Claim]:
         await self._turns.acquire()
-        try:  # not `async with`, whose end is one more coroutine between an answer and its claim
+        try:  # not `async with`: its exit is one more coroutine between an answer and its claim
             await self._abandoned()
             loop = asyncio.get_running_loop()
             until = loop.time() + wanted.wait
@@ -127,7 +128,7 @@ class ClaimReader:
             self._turns.release()
 
     async def _carried(self, work: Coroutine[Any, Any, Found]) -> Found:
-        """Wait for what goes on when the caller is cancelled."""
+        """Run work in a task, so that it goes on when the caller is cancelled."""
         # Not `shield`, which would take one more turn of the event loop.
         ended = asyncio.get_running_loop().create_future()
         task = self._task = asyncio.create_task(_through(work, ended))
@@ -145,28 +146,28 @@ class ClaimReader:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a read is under way whose caller has gone."""
+        """Whether a read is under way whose caller was cancelled."""
         return self._task is not None and not self._task.done()
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing is under way, and nothing was read that nobody has."""
+        """Whether no read is under way, and everything that was read was handed to a caller."""
         return self._task is None and not self._kept and not self._handouts.doubtful
 
     def close(self) -> None:
         self._link.drop()
 
     def ready(self, queue: StreamScripts, named: str) -> None:
-        """Something was queued for one who does not block, as this one does."""
+        """Do nothing: the announcement is for readers that do not block, and this one does."""
 
     def stir(self) -> None:
-        """Have the read under way look anew."""
+        """Make the read under way look again."""
         self._idle = None
         self._stirred.set()
         self._unblock()
 
     async def stop(self) -> None:
-        """End the read under way, hand back what nobody took, and close the connection."""
+        """End the read under way, hand back the claims that no caller took, and close the connection."""
         self.wake()
         async with self._turns:
             await self._abandoned()
@@ -175,7 +176,8 @@ class ClaimReader:
             self.close()
 
     async def _abandoned(self) -> None:
-        """Wait for a read whose caller is gone, and keep what it brought. Its error was that caller's."""
+        """Wait for a read whose caller was cancelled, and keep its claims. Its error concerns only that
+        caller."""
         if self._task is not None:
             self._leave()
             await asyncio.wait([self._task])
@@ -192,7 +194,7 @@ class ClaimReader:
         self._leaving = False
 
     def _leave(self) -> None:
-        """Have the read under way end: nobody waits for it."""
+        """End the read under way: its caller was cancelled."""
         self._leaving = True
         self._idle = None
         self._stirred.set()
@@ -236,7 +238,7 @@ class ClaimReader:
                 return [], None
 
     async def _until_stirred(self, seconds: float) -> None:
-        """There is nothing to wait at."""
+        """Wait without the server: there is no lane to block on."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stirred.wait()
@@ -248,8 +250,8 @@ class ClaimReader:
         self._idle = None
 
     def _lull(self, wanted: ClaimRequest) -> Lanes | None:
-        """The lanes to wait at without a look, where there was nothing else just now. The blocking read takes
-        at once what has come since, from each lane one, however large. None: look first."""
+        """The lanes to block on without a look, because they held nothing else just now. The blocking read
+        takes what came since at once: one message from each lane, however large. None: look first."""
         if self._idle is None or wanted.wait <= 0 or self._wake_asked or self._paused:
             return None
         lanes, when = self._idle
@@ -271,14 +273,15 @@ class ClaimReader:
         for window in self._windows(wanted):
             claims, drawn = await self._poll(window)
             while drawn and not claims and not (self._wake_asked or self._leaving):
-                # All that was drawn may have been parked, or taken by others: then there may be more.
+                # All drawn events may be parked, or taken by other workers. Then there may be more to draw.
                 claims, drawn = await self._poll(window)
             if claims or self._wake_asked or self._leaving:
                 break
         return claims
 
     def _windows(self, wanted: ClaimRequest) -> list[ClaimRequest]:
-        """Many queues are looked at in several steps, which begin where a wait has just found something."""
+        """Split a look at many queues into steps. The first begins at the queue in which a wait just found a
+        message."""
         queues, hit = wanted.queues, self._hit
         if len(queues) <= WINDOW:
             return [wanted]
@@ -289,7 +292,7 @@ class ClaimReader:
         return [msgspec.structs.replace(wanted, queues=some) for some in batched(queues, WINDOW)]
 
     async def _poll(self, wanted: ClaimRequest) -> tuple[list[Claim], bool]:
-        """What is there, and whether events were drawn for it."""
+        """Claim what the queues hold; also answers whether events were drawn."""
         waits = wanted.wait > 0 or wanted.awaited > 0
         calls = (*self._drawer.calls(wanted.queues, wanted.limit, waits=waits), self._call(wanted))
         asked_at = time.monotonic()
@@ -328,7 +331,7 @@ class ClaimReader:
         return ScriptCall(CLAIM, pack((b"EVALSHA", CLAIM.digest, len(keys), *keys, *args)))
 
     async def _poll_further(self, lane: int, shares: Sequence[Share]) -> list[list[Claim]]:
-        """What each has."""
+        """Read the share of each queue with a plain command."""
         head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT")
         commands = [
             pack((*head, count, "STREAMS", queue.keys.by_lane[lane], ">")) for queue, count, _ in shares
@@ -336,7 +339,7 @@ class ClaimReader:
         try:
             replies = await self._link.ask(b"".join(commands), len(commands))
         except BackendUnavailable:
-            self._handouts.doubtful = True  # what the script brought is not lost by that
+            self._handouts.doubtful = True  # no error: the claims of the script are kept
             return [[] for _ in shares]
         return [
             self._handouts.claims(queue, lane, reply[0][1]) if isinstance(reply, list) else []
@@ -344,7 +347,7 @@ class ClaimReader:
         ]
 
     async def _wait(self, wanted: ClaimRequest, lanes: Lanes, seconds: float) -> list[Claim]:
-        """The first that comes. One that is plain goes straight to the caller."""
+        """Block until the first message comes. A plain message goes straight to the caller."""
         loop = asyncio.get_running_loop()
         head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", 1)
         block = ("BLOCK", max(1, round(seconds * 1000)), "STREAMS")
@@ -402,7 +405,8 @@ class ClaimReader:
         }
 
     async def _heal(self, error: ReplyError, wanted: ClaimRequest) -> Found:
-        """Make groups anew that somebody destroyed, from the beginning: what is done is deleted."""
+        """Make groups again that were destroyed by hand. They begin at the first entry: entries that are done
+        are deleted."""
         if not can_heal(error):
             self._store.check([error], self._link)
         self._notices.warn(
@@ -413,25 +417,25 @@ class ClaimReader:
         if queues:
             await self._store.run_all([queue.call(DECLARE_STREAM, "") for queue in queues], self._link)
         for queue in wanted.queues:
-            self._store.lanes.pop(queue, None)  # those may be gone as well; the next look tells
+            self._store.lanes.pop(queue, None)  # the lanes may be gone too; the next look finds out
         self._handouts.forget()
         return [], None
 
     # --- what was read -----------------------------------------------------------------------------------
 
     def _claims_at(self, lanes: Lanes, reply: list[Any]) -> list[Claim]:
-        """What a blocking read has brought."""
+        """The claims in the answer of a blocking read."""
         return [claim for key, entries in reply for claim in self._handouts.claims(*lanes[key], entries)]
 
     async def _take_up(self, wanted: ClaimRequest) -> list[Claim]:
-        """What was read for a caller who had gone, or by a read whose answer was lost."""
+        """The claims of a read whose caller was cancelled, or whose answer was lost."""
         claims, self._kept = self._kept, []
         if not claims and self._handouts.doubtful:
             claims = await self._handouts.unseen(wanted)
         return await self.trim(claims, wanted) if claims else claims
 
     async def trim(self, claims: list[Claim], wanted: ClaimRequest) -> list[Claim]:
-        """Hand back what goes beyond what was wanted: a blocking read takes one from each lane."""
+        """Hand back the claims that exceed the request: a blocking read takes one from each lane."""
         taken: list[Claim] = []
         surplus: list[Claim] = []
         suspects, children = wanted.suspects, wanted.children
@@ -476,7 +480,7 @@ async def _through(work: Coroutine[Any, Any, Found], ended: asyncio.Future[None]
 
 
 def _further(shares: Sequence[Share], found: Sequence[list[Claim]], *, left: int, room: int) -> list[Share]:
-    """What is read next, where there may be more and as far as it is worth a trip."""
+    """The next shares, of queues that may hold more, where they are worth a round trip."""
     full = [
         (queue, bound)
         for (queue, count, bound), claims in zip(shares, found, strict=True)

@@ -1,1 +1,1 @@
-"""Topics and groups."""
+"""Implements topics and groups on Redis."""

@@ -1,4 +1,4 @@
-"""Where a group or a reader begins, as a position in the log."""
+"""Finds the position in the log at which a group or a reader starts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from headrace.stores.redis.queue import StreamScripts
 from headrace.stores.redis.scripts import FIND_EVENT, FIND_POSITION
 from headrace.stores.redis.server import RedisServer
 
-#: What one step of a search looks at: events, and bytes of bodies.
+#: Limits of one step of a search: events, and bytes of bodies.
 ITEMS, BYTES = 1000, 1 << 20
 
-#: By how much the clock of whoever made an id may be ahead of the store's, in microseconds.
+#: Microseconds by which the clock that made an id may be ahead of the store's clock.
 SKEW = 60_000_000
 
 #: Characters of an id that hold its time, in milliseconds.
@@ -20,7 +20,7 @@ TIME_LENGTH, ID_LENGTH = 10, 26
 
 
 async def position_of(store: RedisServer, topic: StreamScripts, start: Start) -> int:
-    """The position from which one goes on to get what the start means; `UnknownEvent` where it means none."""
+    """The position after which reading begins for this start; `UnknownEvent` when there is no such event."""
     if start.at == "event":
         return await number_of(store, topic, start.event) - 1
     position: int = await store.run(topic.call(FIND_POSITION, start.at, start.time_us))
@@ -28,8 +28,8 @@ async def position_of(store: RedisServer, topic: StreamScripts, start: Start) ->
 
 
 async def number_of(store: RedisServer, topic: StreamScripts, id: str) -> int:
-    """The number of an event. An event is not written before its id was made, so that is where the search
-    begins; what comes before is looked at last, since clocks may differ and ids may be anything."""
+    """The number of an event. An event is written after its id was made, so the search begins at that time.
+    Earlier events are searched last, since clocks may differ and an id may be any text."""
     begin: int = 1 + await store.run(topic.call(FIND_POSITION, "time", max(0, _made_us(id) - SKEW)))
     number = await _search(store, topic, id, begin, None) or await _search(store, topic, id, 1, begin)
     if not number:
@@ -45,7 +45,7 @@ async def _search(store: RedisServer, topic: StreamScripts, id: str, begin: int,
 
 
 def _made_us(id: str) -> int:
-    """When an id was made, as far as it tells; 0: it does not."""
+    """The time at which an id was made; 0: the id holds no time."""
     if len(id) != ID_LENGTH or any(character not in ALPHABET for character in id):
         return 0
     milliseconds = 0

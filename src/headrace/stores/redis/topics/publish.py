@@ -1,4 +1,4 @@
-"""Batches for a topic as arguments of the script that publishes them."""
+"""Turns batches for a topic into arguments of the script that publishes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from headrace.stores.redis.client.connection import Word
 
 
 def publish_words(messages: list[Message]) -> list[Word]:
-    """What the events are, as the script's header says."""
+    """The words of the events, as the header of the script describes them."""
     words: list[Word] = []
     if are_alike(messages):
         words += ("f", messages[0].task)
@@ -21,7 +21,7 @@ def publish_words(messages: list[Message]) -> list[Word]:
 
 
 def _options(message: Message) -> str:
-    """Empty for one that is written at once, whatever else there is."""
+    """Empty for an event that is written at once, without a lifetime or a unique key."""
     unique = message.unique
     if not (message.delay_us or message.due_us or message.lifetime_us or unique):
         return ""

@@ -1,4 +1,4 @@
-"""Reads the log of a topic for one consumer, on a connection of its own, on which it also waits."""
+"""Reads the log of a topic for one consumer. Reads and waits use a connection of their own."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from .log_position import position_of
 #: Seconds that a read blocks at most.
 BLOCK = 2.0
 
-#: Events asked for at once, and bytes that they should bring at most, judged by those that came before.
+#: Limits of one request: events, and bytes, estimated from the size of earlier events.
 ITEMS, BYTES = 500, 1 << 20
 
-#: Bytes of a body of which nothing is known yet.
+#: Assumed bytes of a body before the first event was read.
 BODY_SIZE = 10_000.0
 
 
 class LogReader:
-    """A read changes nothing on the server, so one whose caller has gone is only ended."""
+    """A read changes nothing on the server. So a read whose caller was cancelled can just be ended."""
 
     def __init__(self, store: RedisServer) -> None:
         self._store = store
-        self._links: dict[int, Link] = {}  # by what topics share
+        self._links: dict[int, Link] = {}  # by `RedisServer.share`
         self._turns = asyncio.Lock()
         self._blocking = BlockingRead(store)
         self._wake_asked = False
@@ -45,7 +45,7 @@ class LogReader:
 
     @property
     def idle_for(self) -> float:
-        """Seconds since somebody last read."""
+        """Seconds since the last read."""
         return 0.0 if self._turns.locked() else monotonic() - self._used_at
 
     async def read(self, topic: Stream, after: int | Start, limit: int, wait: float) -> Reading:
@@ -73,7 +73,7 @@ class LogReader:
             self.drop()
 
     def drop(self) -> None:
-        """Let go of the connections; the next read makes others."""
+        """Close the connections; the next read makes new ones."""
         for link in self._links.values():
             link.drop()
 
@@ -89,7 +89,7 @@ class LogReader:
         return woken
 
     async def _after(self, topic: Stream, after: int, limit: int) -> Reading:
-        """What there is behind a position. A log that was deleted by hand is read from its beginning."""
+        """The events after a position. A log that was deleted by hand is read from its beginning."""
         keys = TopicKeys(self._store.namespace, topic.name)
         count = max(1, min(limit, ITEMS, int(BYTES / self._body_size)))
         (seconds, microseconds), last, rows = await self._store.commands(
@@ -103,14 +103,14 @@ class LogReader:
         known = int(last) if last and is_readable else 0
         if is_readable and after > known and not rows:
             return await self._after(topic, 0, limit) if last else Reading((), 0, now_us)
-        # What somebody else wrote behind the last event was not published.
+        # Entries after the last known event were written by another program, and were not published.
         entries = tuple(entry for entry in map(_entry, rows) if not known or entry.number <= known)
         if entries:
             self._body_size = max(1.0, (self._body_size + len(entries[-1].body)) / 2)
         return Reading(entries, entries[-1].number if entries else after, now_us)
 
     async def _block(self, topic: Stream, after: int, seconds: float) -> None:
-        """Wait until something is behind the position, or somebody wakes us, or the time is up."""
+        """Wait until an event comes after the position, `wake` is called, or the time is up."""
         log = TopicKeys(self._store.namespace, topic.name).log
         head = ("XREAD", "COUNT", 1, "BLOCK", max(1, round(seconds * 1000)))
         link = self._link(topic)
@@ -120,14 +120,14 @@ class LogReader:
         try:
             reply = await self._blocking.ask(wire, pack((*head, "STREAMS", log, after)), seconds)
         except asyncio.CancelledError:
-            self._blocking.unblock()  # else the next read would wait behind it
+            self._blocking.unblock()  # otherwise the next read would wait behind this one
             raise
         if isinstance(reply, ReplyError) and not can_heal(reply):
             self._store.check([reply], link)
 
 
 def _entry(row: Any) -> LogEntry:
-    """An event as lua/shared/topic.lua describes it."""
+    """The event in a row, as lua/shared/topic.lua describes it."""
     entry, fields = row
     event, number = message_of(fields), int(entry.partition(b"-")[0])
     return LogEntry(

@@ -1,4 +1,4 @@
-"""Topics and groups on Redis: a log for each topic, and for each group a queue that draws from it."""
+"""Implements the verbs of topics on Redis: each topic is a log, each group is a queue that draws from it."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from .topic_reader import LogReader
 #: Events that one script trims.
 TRIMMED = 1000
 
-#: What the script says that has to be called again.
+#: The answer of a script that must be called again.
 UNFINISHED = 2
 
-#: Seconds for which the connection of one who reads no more is kept.
+#: Seconds for which the connection of an idle reader is kept.
 TAIL_KEPT = 60.0
 
 
@@ -87,7 +87,7 @@ class RedisTopics(Topics):
         return tail
 
     def _drop_idle_tails(self) -> None:
-        """Most who read end without a word, and each has had a connection of its own."""
+        """Close the connections of idle readers: most readers end without a notice."""
         for consumer in [each for each, tail in self._tails.items() if tail.idle_for > TAIL_KEPT]:
             self._tails.pop(consumer).drop()
 
@@ -127,7 +127,7 @@ class RedisTopics(Topics):
         topics = [Stream("topic", name) for name in sorted(set(names))]
         if not topics:
             return []
-        # One that somebody has damaged is passed over.
+        # A topic whose keys are damaged is left out.
         answers = await self._store.run_all(
             [self._store.queue(topic).call(DESCRIBE_TOPIC) for topic in topics], tolerates=is_damaged
         )
@@ -183,7 +183,7 @@ class RedisTopics(Topics):
         try:
             await self._store.command("SADD", self._store.keys.streams, *map(label_of, streams))
         except OutOfMemory:
-            return  # whether there is room is for the step itself to say; they are listed by a later one
+            return  # the step itself reports a lack of memory; a later step lists them
         self._store.listed.update(streams)
 
 
@@ -196,7 +196,7 @@ def _rules(text: str) -> TopicRules:
         retention, length, strict = text.split(" ")
         return TopicRules(int(retention), None if length == "-" else int(length), strict == "1")
     except ValueError:
-        return TopicRules()  # nobody has arranged it yet, or somebody has damaged that
+        return TopicRules()  # not declared yet, or damaged
 
 
 def _group_record(group: Stream, answer: list[Any]) -> GroupRecord:

@@ -1,1 +1,1 @@
-"""The verbs of the contract as script calls."""
+"""Carries out the verbs of the store contract as script calls."""

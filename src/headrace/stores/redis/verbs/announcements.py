@@ -1,4 +1,5 @@
-"""What other processes announce, heard over one subscription: orders for all, and ends that we wait for."""
+"""Receives over one subscription what other processes announce: control messages, and ends of messages that
+callers wait for."""
 
 from __future__ import annotations
 
@@ -32,22 +33,21 @@ from headrace.stores.redis.keys import stream_of
 from headrace.stores.redis.scripts import STOP_WAITING, WAIT_FOR_END
 from headrace.stores.redis.server import RedisServer
 
-#: Seconds for which the server remembers who waits, and after which a waiting process says so again.
+#: Seconds for which the server remembers a waiting process, and after which the process registers again.
 REMEMBERED, REMINDED = 60.0, 20.0
 
-#: Seconds between two signs of life that are asked of a subscription: nothing else tells one on which nothing
-#: is announced from one that leads nowhere.
+#: Seconds between two PINGs on the subscription. Without them a quiet connection looks like a dead one.
 PULSE = 4.0
 
-#: Seconds within which what another node of a cluster announces is heard at ours.
+#: Seconds within which an announcement of another cluster node must arrive at our node.
 HEARING = 1.0
 
 Hear = Callable[[ControlMessage], None]
 
 
 class Announcements:
-    """The connection is kept up by a task, from `open` to `close`. While it is down announcements are missed:
-    whoever waits for an end asks again as soon as it stands."""
+    """A task keeps the connection up, from `open` to `close`. Announcements are missed while it is down, so
+    callers that wait for an end ask again as soon as it is back."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Announcements:
         self._task = asyncio.create_task(self._keep_up())
 
     async def close(self) -> None:
-        """Let go of the connection; whoever waits for an end is told that the store is gone."""
+        """Close the connection. Callers that wait for an end get an error: the store is closed."""
         self._closed = True
         task, self._task = self._task, None
         if task is not None:
@@ -82,12 +82,13 @@ class Announcements:
         self._ask_again()
 
     def abandon(self) -> None:
-        """The same where the event loop is gone, or belongs to the parent of this process: nobody waits."""
+        """Forget the connection when its event loop is gone, or belongs to the parent process: then no caller
+        waits."""
         self._closed = True
         self._task = None
         self._waiting.clear()
 
-    # --- orders ------------------------------------------------------------------------------------------
+    # --- control messages --------------------------------------------------------------------------------
 
     def listen(self, hear: Hear) -> Callable[[], None]:
         # A listener may be added twice, and is then called twice.
@@ -116,7 +117,7 @@ class Announcements:
                 self._end(stream_of(words[0]), words[1])
             return
         match words:
-            case ["ready", label, name, _]:  # and when that was left
+            case ["ready", label, name, _]:  # the last word: when the name was left
                 asyncio.get_running_loop().call_soon(self._ready, stream_of(label), name)
             case ["lane", label, lanes]:
                 asyncio.get_running_loop().call_soon(self._use_lanes, stream_of(label), lanes)
@@ -127,7 +128,7 @@ class Announcements:
     def _tell(self, order: ControlMessage) -> None:
         loop = asyncio.get_running_loop()
         for hear in self._listeners:
-            loop.call_soon(hear, order)  # an error in one of them is not the connection's
+            loop.call_soon(hear, order)  # an error in a listener must not end the connection
 
     # --- ends --------------------------------------------------------------------------------------------
 
@@ -153,10 +154,10 @@ class Announcements:
                 self._waiting.pop((stream, id), None)
 
     async def _watch(self, stream: Stream, id: str) -> Record | None:
-        """The record of what is over; None: this process is now registered and will be told."""
+        """The record of a message that has ended; None: the end will be announced to this process."""
         if self._closed:
-            raise BackendUnavailable("the store was closed while somebody waited for it")
-        # Registered before it listens, a process might miss the very announcement it asked for.
+            raise BackendUnavailable("the store was closed while a caller waited for the end of a message")
+        # Subscribe before registering. Otherwise the process might miss the announcement that it asks for.
         await self._link.connected()
         queue = self._store.queue(stream)
         rows = await self._store.run(queue.call(WAIT_FOR_END, id, self._channel, round(REMEMBERED * 1000)))
@@ -166,7 +167,7 @@ class Announcements:
 
     async def _unwatch(self, stream: Stream, id: str, waiting: set[asyncio.Event]) -> None:
         if len(waiting) == 1:
-            with suppress(BackendUnavailable):  # the server forgets it by itself
+            with suppress(BackendUnavailable):  # the server forgets the registration by itself
                 await self._store.run(self._store.queue(stream).call(STOP_WAITING, id, self._channel))
 
     def _end(self, stream: Stream, id: str) -> None:
@@ -201,8 +202,8 @@ class Announcements:
                 await asyncio.sleep(random.uniform(0, RECONNECT_MOST))
 
     async def _listen_to_another(self, wire: Wire) -> None:
-        """A node of a cluster that is cut off from the others answers, but what they announce is never heard
-        there: leave it. It may as well be the other that is cut off, and has a successor by now."""
+        """Leave a cluster node that is cut off: it still answers, but announcements of the other nodes do not
+        arrive there. Or the other node is cut off, and another node has taken its place by now."""
         self._pulse.clear()
         if not await self._store.announce_elsewhere(wire, self._channel):
             return
@@ -210,13 +211,13 @@ class Announcements:
             async with asyncio.timeout(HEARING):
                 await self._pulse.wait()
         except TimeoutError:
-            if not self._pulse.is_set():  # nor while this process was busy
+            if not self._pulse.is_set():  # it did not come while this process was busy either
                 self._store.doubt()
                 self._link.drop()
 
 
 async def _heard(event: asyncio.Event, until: float | None) -> bool:
-    """Whether to ask again: something was announced, or it is time for a reminder. False: time is up."""
+    """Whether to ask again: an announcement came, or it is time to register again. False: time is up."""
     loop = asyncio.get_running_loop()
     reminder = loop.time() + REMINDED
     try:
@@ -228,7 +229,7 @@ async def _heard(event: asyncio.Event, until: float | None) -> bool:
 
 
 def _order(words: list[str]) -> ControlMessage | None:
-    """An announcement of the scripts; None: one that a later version makes."""
+    """The control message in an announcement of the scripts; None: it is of a later version."""
     match words:
         case ["cancel", label, id]:
             return CancelNotice(stream_of(label), id)

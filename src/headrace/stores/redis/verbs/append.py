@@ -1,4 +1,4 @@
-"""Batches as script calls of a bounded size, and their answers."""
+"""Turns batches into script calls of a bounded size, and replies into answers."""
 
 from __future__ import annotations
 
@@ -28,30 +28,31 @@ BRIEFLY = 1_000
 _UNLIMITED = -1
 _SHAPE = 4  # the word that says what the messages are
 
-#: Bytes of a body that takes the short way: what is larger `append` must note (lua/shared/queueing.lua).
+#: Largest body in bytes that `append_one` takes. `append` must note larger ones (lua/shared/queueing.lua).
 SMALL = 4096
 
-#: What `append_one` answers to a message that was stored.
+#: The answer of `append_one` when it has stored the message.
 TAKEN = 1
-#: Number, task, id and body, and what comes before them where they are packed alone.
+#: The words that differ in each call (number, task, id and body), and the length of their prefix when packed
+#: alone.
 _WORDS_OF_ONE = 4
 _COUNT_OF_ONE = len(b"*%d\r\n" % _WORDS_OF_ONE)
 
-#: The number of a batch, as scripts compare it: as text.
+#: The number of a batch. Scripts compare it as text.
 _NUMBER = b"%016d"
 
 _KINDS = {"finished": "f", "started": "s", "elapsed": "e"}
 
 
 def call_of_one(queue: StreamScripts, batch: Batch) -> bytes | None:
-    """The short way for a lone message that nothing can stand in the way of, packed; None: it is none. Unless
-    the answer is `TAKEN` nothing was done, and the calls of the batch are to be made."""
+    """The packed call of `append_one`, a faster script for a single plain message; None: the batch is not of
+    this kind. If the answer is not `TAKEN`, the server did nothing: make the calls of the batch instead."""
     if len(batch.messages) > 1 or batch.limit is not None or queue.stream.kind != "queue":
         return None
     message = batch.messages[0]
     if not (message.fresh and len(message.body) <= SMALL and _is_plain(message)):
         return None
-    if queue.offset_us():  # a test has moved the clock, of which the short way knows nothing
+    if queue.offset_us():  # a test has moved the clock, which `append_one` does not support
         return None
     producer, head = queue.head_of_one
     if producer != batch.producer:
@@ -62,7 +63,7 @@ def call_of_one(queue: StreamScripts, batch: Batch) -> bytes | None:
 
 
 def _head_of_one(queue: StreamScripts, producer: str) -> bytes:
-    """The call up to what is another each time."""
+    """The part of the call that is the same each time."""
     keys = queue.keys
     of_producer = keys.producers + f"{producer}/0".encode()
     named = (keys.lanes[NORMAL_LANE - 1], keys.ids, of_producer, keys.producers)
@@ -71,13 +72,13 @@ def _head_of_one(queue: StreamScripts, producer: str) -> bytes:
 
 
 def calls_of(queue: StreamScripts, batch: Batch) -> list[ScriptCall]:
-    """One call, or several for a large batch: each chunk is remembered on its own and a repeat recognised."""
+    """One call, or several for a large batch. The server remembers each chunk and recognises a repeat."""
     return [_call(queue, batch, number, chunk) for number, chunk in enumerate(_chunks(batch.messages))]
 
 
 def swap_call(queue: StreamScripts, swaps: Sequence[ScheduleSwap]) -> ScriptCall:
-    """Replaces records of schedules; a swap with messages is alone. The record refuses a repeat, so that the
-    answers need not be remembered."""
+    """The call that replaces records of schedules. A swap with messages has a call of its own. The record
+    itself refuses a repeat, so the answers are remembered only briefly."""
     words: list[Word] = []
     for swap in swaps:
         if swap.messages:
@@ -92,7 +93,7 @@ def _batch_of(swap: ScheduleSwap) -> Batch:
 
 
 def _record_words(record: ScheduleRecord | None) -> tuple[Word, ...]:
-    """As the script's header says."""
+    """The words of a record, as the header of the script describes them."""
     if record is None:
         return ("",) * 5
     last: Word = "now" if record.last_us == NOW else record.last_us
@@ -148,12 +149,12 @@ def _words(batch: Batch, number: int, messages: list[Message], remembered: int) 
 
 
 def _is_plain(message: Message) -> bool:
-    """Whether it has no options."""
+    """Whether the message has no options."""
     return message.priority == NORMAL and not message.child and message.plain
 
 
 def _options(message: Message) -> str:
-    """Empty for a plain message; else as the script's header says."""
+    """Empty for a plain message; otherwise as the header of the script describes it."""
     if _is_plain(message):
         return ""
     unique = message.unique

@@ -1,4 +1,5 @@
-"""Which parts streams have: a field of the stream's own hash, changed only if it is still as it was read."""
+"""Stores which parts a stream has, in a field of the stream's own hash. A swap changes the field only if it
+is still as it was read."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ class RedisLayouts:
         before = b"" if expected == WHOLE else encode_layout(expected)
         found = await self._swap(stream, before, new)
         if found != encode_layout(new) and found != before and decode_layout(found) == expected:
-            # What cannot be read counts as whole, and is replaced.
+            # A layout that cannot be read counts as a whole stream, and is replaced.
             found = await self._swap(stream, found, new)
         return decode_layout(found)
 

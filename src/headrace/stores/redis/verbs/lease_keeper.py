@@ -1,4 +1,4 @@
-"""Renews leases over a connection of its own, which is made on the event loop that it is used on."""
+"""Renews leases over its own connection, which is made on the event loop that uses it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.stores.redis.server import RedisServer
 #: Claims in one script.
 ITEMS = 500
 
-#: A stream, and the places of some of its claims among all.
+#: A stream, and the indices of some of its claims in the list of all claims.
 Chunk = tuple[Stream, list[int]]
 
 _UNKNOWN = b""
@@ -67,7 +67,7 @@ class RedisLeaseKeeper(LeaseKeeper):
     async def _run(self, calls: list[ScriptCall], chunks: list[Chunk]) -> list[list[bytes]]:
         if not self._store.is_cluster:
             return await self._store.run_all(calls) if calls else []
-        # A node of a cluster that is away must not cost the leases on all others.
+        # A cluster node that cannot be reached must not cost the leases on the other nodes.
         answers = await asyncio.gather(*map(self._store.run, calls), return_exceptions=True)
         troubles = [answer for answer in answers if isinstance(answer, BaseException)]
         if troubles and (len(troubles) == len(answers) or not _are_outages(troubles)):
@@ -88,7 +88,7 @@ def _are_outages(errors: Sequence[BaseException]) -> bool:
 
 
 def _chunks(claims: Sequence[Claim]) -> Iterator[Chunk]:
-    """The places of those of one stream, as many as one script may hold."""
+    """The indices of the claims by stream, as many as one script may hold."""
     by_stream: dict[Stream, list[int]] = {}
     for index, claim in enumerate(claims):
         by_stream.setdefault(claim.stream, []).append(index)

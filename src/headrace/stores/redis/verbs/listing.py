@@ -1,4 +1,4 @@
-"""Pages of records and dead letters: the parts of a queue one after another."""
+"""Lists records and dead letters in pages: the parts of a queue one after another."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headrace.stores.redis.labels import readable_texts
 from headrace.stores.redis.scripts import GET, LIST_MESSAGES
 from headrace.stores.redis.server import RedisServer
 
-#: Of groups alone, beside what is queued: events behind another of their key.
+#: Only groups have this part, beside the queued one: events that wait behind another event of their key.
 PARKED = ListingPart("K", JobStatus.QUEUED)
 _GROUP_PARTS = (*PARTS[:4], PARKED, *PARTS[4:])
 _DEAD = ListingPart("D", JobStatus.DEAD)
 
-#: Where to go on in a part, as lua/looking/list_messages.lua says it; in marks the position of SCAN and the
-#: last id of that step.
+#: The cursor in a part, as lua/looking/list_messages.lua gives it. For end records: the position of SCAN and
+#: the last id of that step.
 _BY_TIME = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)? .+", re.DOTALL)
 _PLACES = {
     "X": re.compile(r"[0-9] [0-9]{1,19}-[0-9]{1,19}"),
@@ -29,10 +29,10 @@ _PLACES = {
     "M": re.compile(r"[0-9]{1,19}( .+)?", re.DOTALL),
 }
 
-#: Rows and bytes of bodies asked for at once, however large the page.
+#: Rows and bytes of bodies in one request, however large the page is.
 ROWS, BYTES = 100, 1 << 20
 
-#: Keys that one SCAN for marks looks at, roughly.
+#: Keys that one SCAN for end records looks at, roughly.
 SCAN = 500
 
 
@@ -65,7 +65,7 @@ class Lister:
     async def _rows(
         self, stream: Stream, part: ListingPart, after: str, limit: int, began_ms: int = 0
     ) -> tuple[list[Record], str, int]:
-        """Rows of a part, where to go on in it, and the time in milliseconds."""
+        """Rows of a part, the cursor of the next page, and the time in milliseconds."""
         _check_place(part, after)
         if part.status is None:
             return *await self._marks(stream, after, limit), 0
@@ -77,10 +77,10 @@ class Lister:
         return [record_of(stream, row) for row in rows], _shown(further), int(now_ms)
 
     async def _marks(self, stream: Stream, after: str, limit: int) -> tuple[list[Record], str]:
-        """Marks are keys of their own, which pass by themselves, so they are found by SCAN.
+        """End records are keys of their own that expire, so SCAN finds them.
 
-        A step of it may bring more than fit. It is then made again, and begins after the last id: between two
-        pages keys may come and go, which the listing does not promise to follow.
+        A step of SCAN may bring more than fit on the page. The next page repeats the step and begins after
+        the last id. Keys may come and go between two pages; the listing does not promise to follow that.
         """
         position, _, last = after.partition(" ")
         queue = self._store.queue(stream)
@@ -111,7 +111,7 @@ def _check_place(part: ListingPart, after: str) -> None:
 
 
 def _shown(after: bytes) -> str:
-    """Where to go on, as text: behind an id that is none it is written in hexadecimal digits."""
+    """The cursor as text; in hexadecimal digits when it holds an id that is no text."""
     try:
         return after.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The look-and-steer verbs on Redis."""
+"""Implements the verbs that inspect and change stored messages (pause, purge, replay, discard) on Redis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ITEMS, BYTES = 200, 1 << 20
 
 
 class WorkerEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A worker, and until when it is remembered."""
+    """A worker, and until when the store lists it."""
 
     until_us: int
     worker: WorkerInfo
@@ -48,7 +48,7 @@ decode_seen = msgspec.msgpack.Decoder(WorkerEntry).decode
 
 
 def readable_seen(value: bytes) -> WorkerEntry | None:
-    """None: of another version, or damaged."""
+    """The entry of a worker; None: it is of another version, or damaged."""
     try:
         return decode_seen(value)
     except DECODE_ERRORS:
@@ -110,7 +110,7 @@ class RedisLooking(Inspector):
             count: int = await self._store.run(queue.call(PURGE, mark_us, min(limit, ITEMS), BYTES, marks))
             if count or stream.kind != "group":
                 return count
-            # What a group has not drawn is queued as well.
+            # Events that a group has not drawn yet count as queued: draw them first.
             _, drawn, _ = await self._store.run(queue.call(DRAW, limit, self._store.wish(stream), 0, 1))
             if not drawn:
                 return 0
@@ -148,6 +148,6 @@ class RedisLooking(Inspector):
 
 
 def counts_of(answer: Sequence[Any], undrawn: int = 0) -> Counts:
-    """As lua/looking/counts.lua answers; without those of a group that it has not drawn."""
+    """Counts from the answer of lua/looking/counts.lua, without the events that a group has not drawn."""
     queued, running, scheduled, retrying, dead, due, oldest_us, paused = answer[:8]
     return Counts(queued - undrawn, running, scheduled, retrying, dead, due, oldest_us, paused == b"1")

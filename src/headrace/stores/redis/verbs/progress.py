@@ -1,4 +1,4 @@
-"""How far runs have come and what they wrote, as calls of the script that keeps it."""
+"""Turns reports of progress and log lines into calls of the script that stores them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import REPORT_PROGRESS
 
-#: Reports in one script, and bytes of what they write.
+#: Reports in one script, and bytes of their logs.
 ITEMS, BYTES = 200, 1 << 20
 
 

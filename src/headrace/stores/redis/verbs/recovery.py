@@ -1,4 +1,4 @@
-"""Finds messages whose lease ran out, step by step, and takes them from workers that are gone."""
+"""Finds messages whose lease ran out, step by step, and takes them back from workers that are gone."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from .scan_turns import HELD_SHARE, LEASE_OF_TURNS, ScanTurns
 #: Bytes of bodies that one step moves, and held entries that it rebases.
 BYTES, REBASE_LIMIT = 1 << 20, 500
 
-#: The server is asked what time it is at every so many scans.
+#: Scans between two questions to the server for its time.
 TIME_EVERY = 8
 
-#: Half a lease is so many times as long as the time between two turns.
+#: Half a lease is this many times as long as the time between two turns.
 HALF_LEASE_OF_TURNS = LEASE_OF_TURNS / 2
 
 _FAILURE = msgspec.msgpack.encode(CRASHED)
 
 
 class Overdue(msgspec.Struct, frozen=True):
-    """A message beyond its lease, and the state it will have when it is taken."""
+    """A message whose lease ran out, and the state that it gets when it is taken back."""
 
     lane: int
     entry: bytes
     worker: str
-    id: str  # empty: it has none that can be read
+    id: str  # empty: the id cannot be read
     task: str
-    state: State | None  # None: it cannot be read
+    state: State | None  # None: the state cannot be read
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -59,7 +59,7 @@ class Overdue(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a look at a stream found, and where it goes on."""
+    """What a look at a stream found, and where the next look continues."""
 
     lease_ms: int
     lane: int
@@ -69,7 +69,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Recoverer:
-    """The scan keeps its place: the streams that are left, and in the first of them the lane and entry."""
+    """A scan remembers its place: the streams that are left, and the lane and entry in the first of them."""
 
     def __init__(self, store: RedisServer) -> None:
         self._store = store
@@ -80,16 +80,16 @@ class Recoverer:
         self._places: dict[Stream, tuple[int, bytes]] = {}
         self._every_us = 0
         self._after_outage = False
-        self._away: dict[Stream, int] = {}  # streams that could not be looked at in time, and since when
-        self._began_us = 0  # the scan
-        self._watches: dict[str, ClockWatch] = {}  # the clock of each server, by the id of its run
+        self._away: dict[Stream, int] = {}  # streams without a look in time, and since when
+        self._began_us = 0  # when the scan began
+        self._watches: dict[str, ClockWatch] = {}  # the clock of each server, by its run id
         self._stepped_us = 0
-        self._until_time = 1  # scans until the server is asked what time it is
+        self._until_time = 1  # scans until the next question for the server's time
 
     async def reclaim(
         self, sources: Sequence[Stream], limit: int, every_us: int, *, after_outage: bool
     ) -> Reclaimed:
-        # Several workers of one process share this.
+        # Several workers of one process share this object.
         async with self._looking:
             return await self._reclaim(sources, limit, every_us, after_outage=after_outage)
 
@@ -103,7 +103,7 @@ class Recoverer:
         return Reclaimed(tuple(recovered), bool(self._left), stepped_us=self._seen_step())
 
     async def _begin(self, sources: Sequence[Stream], every_us: int, *, after_outage: bool) -> bool:
-        """Begin a scan; False: another worker makes one."""
+        """Begin a scan; False: it is another worker's turn."""
         if not sources:
             return True
         self._began_us = self._store.elapsed_us()
@@ -119,8 +119,8 @@ class Recoverer:
         else:
             left = await self._turns.streams(sources, self._away)
             if not left and self._turns.trouble is not None:
-                raise self._turns.trouble  # nothing of this look has got through
-        # Those that were away come last: each may take a while, and the others are to be looked at in time.
+                raise self._turns.trouble  # no request of this scan succeeded
+        # Streams that could not be reached come last: each may take a while, and must not delay the others.
         self._left = sorted(left, key=lambda source: source in self._away)
         self._note_if_late(self._began_us)
         return True
@@ -150,15 +150,15 @@ class Recoverer:
     async def _step(self, source: Stream, limit: int) -> list[Recovery]:
         queue, asked_us = self._store.queue(source), self._store.elapsed_us()
         is_empty = not await self._store.command("HLEN", queue.keys.ids)
-        # First connect, if need be: the id must be that of the run which gets the call.
+        # Connect first, if needed: the run id must be that of the server run that gets the call.
         run_id = "" if is_empty else await self._store.run_id(queue)
         self._note_if_late(asked_us)
         if is_empty:
             self._places.pop(source, None)
-            return []  # one command for a stream that is empty, as most are most of the time
+            return []  # an empty stream costs one command; most streams are empty most of the time
         found = await self._overdue(queue, run_id, limit, after_outage=self._is_after_outage(source))
         if found.stepped_us:
-            # All streams must hear of it now: the next look will not see it any more.
+            # Apply the clock step to all streams now: the next look will not see it any more.
             self._stepped_us, self._after_outage = found.stepped_us, True
             self._left = [source, *(each for each in self._sources if each != source)]
             found = await self._overdue(queue, run_id, limit, after_outage=True)
@@ -187,12 +187,12 @@ class Recoverer:
             lane, after = await self._store.run(call)
 
     def _note_trouble(self) -> None:
-        """A stream could not be looked at. All that are left wait for it, and were last looked at before."""
+        """Note that a look at a stream failed. The streams that are left waited for it, and are late too."""
         for source in self._left:
             self._away.setdefault(source, self._began_us - self._every_us)
 
     def _note_if_late(self, asked_us: int) -> None:
-        """The same when an answer was so long in coming that a server must have stood still."""
+        """Note trouble when an answer took so long that the server must have stood still."""
         if self._store.elapsed_us() - asked_us >= (self._every_us or DEFAULT_LEASE):
             self._note_trouble()
 
@@ -203,14 +203,14 @@ class Recoverer:
     # --- outages and clocks ------------------------------------------------------------------------------
 
     def _is_after_outage(self, stream: Stream) -> bool:
-        """Also when this one alone could not be looked at for half a lease, as on a node that was away, or
-        behind one that was."""
+        """Also True when only this stream had no look for half a lease: its node could not be reached, or it
+        waited behind a stream of such a node."""
         since_us = self._away.get(stream, inf)
         return self._after_outage or self._store.elapsed_us() - since_us >= self._half_lease_us
 
     async def _has_stepped(self, source: Stream) -> bool:
-        """Whether the server's clock was set. Each look at a stream that is not empty tells as well: this is
-        for those who only wait. On a cluster there is no clock that all have in common."""
+        """Whether the server's clock was set. Each look at a stream that is not empty finds this out as well;
+        this question is for empty streams. The nodes of a cluster have no common clock."""
         self._until_time = (self._until_time or TIME_EVERY) - 1
         if self._store.is_cluster or self._until_time:
             return self._stepped_us != 0
@@ -219,7 +219,7 @@ class Recoverer:
         seconds, microseconds = await self._store.command("TIME")
         self._store.learn_time(seconds, microseconds)
         now_us = int(seconds) * SECOND + int(microseconds) + self._store.offset_us()
-        # One that was seen before, and could not be told because of an error, counts as well.
+        # A step that was seen before, and not reported because of an error, counts as well.
         self._stepped_us = self._watch(run_id).step_us(now_us, asked_us) or self._stepped_us
         return self._stepped_us != 0
 

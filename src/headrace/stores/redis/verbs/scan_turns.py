@@ -1,4 +1,4 @@
-"""Whose turn it is to look for leases that ran out: of all workers with the same streams, one at a time."""
+"""Decides which worker looks for leases that ran out: one at a time of all workers with the same streams."""
 
 from __future__ import annotations
 
@@ -15,54 +15,55 @@ from headrace.stores.redis.server import RedisServer
 
 from .looking import readable_seen
 
-#: So many streams are looked at in each turn. Of more, by and by: an idle stream costs commands as well.
+#: Streams that one turn looks at. With more streams, the turns take them in rotation: an idle stream costs
+#: commands as well.
 FEW = 6
 
-#: Microseconds after its last announcement (every 2.5 s) from which a worker seems to be gone.
+#: Microseconds after its last announcement (every 2.5 s) after which a worker counts as gone.
 GONE_AFTER = 8 * SECOND
 
-#: A turn is over after this share of the time between two, so that whoever had it gets it again.
+#: A turn ends after this share of the time between two turns, so that the same worker gets it again.
 HELD_SHARE = 0.9
 
-#: Whoever did not have the turn for so many times the time between two has it anew.
+#: A worker that had no turn for this many times the time between two turns counts as new to it.
 NEW_AFTER = 2.5
 
-#: A lease is so many times as long as the time between two turns.
+#: A lease is this many times as long as the time between two turns.
 LEASE_OF_TURNS = 5
 
 
 class ScanTurns:
-    """Taken by a key that passes by itself, so that asking costs one command.
+    """A worker takes the turn with a key that expires, so that asking costs one command.
 
-    Whoever has the turn anew does nothing with it the first time. When a store was away, live workers renew
-    within a second of its return; one that did not see the outage must not be faster. It then looks at all
-    streams, and again after a lease: what was held by workers that nobody remembers has run out by then.
+    A worker that is new to the turn does nothing the first time. After an outage, live workers renew their
+    leases within a second; a worker that did not see the outage must not be faster. It then looks at all
+    streams, and again after one lease: by then the leases of workers that are no longer listed have run out.
     """
 
     def __init__(self, store: RedisServer) -> None:
         self._store = store
         self._had_at: int | None = None
-        self._looks_at_all: list[int] = []  # from when on: two after the turn came to this worker
-        self._gone: dict[Stream, int] = {}  # streams of workers that are gone, and until when to look at them
-        self._long_us = 0  # in which every lease runs out, and a turn comes
+        self._looks_at_all: list[int] = []  # times of the two full looks after the turn came to this worker
+        self._gone: dict[Stream, int] = {}  # streams of gone workers, and until when to look at them
+        self._long_us = 0  # time in which every lease runs out, and a turn comes
         self._next = 0
         #: Why the turn could not be asked for.
         self.trouble: BackendUnavailable | None = None
 
     async def are_empty(self, sources: Sequence[Stream]) -> bool:
-        """Whether there is nothing in any of the streams, so that nobody need take the turn. One command, but
-        on a cluster, where no command may ask about all."""
+        """Whether all streams are empty, so that no worker need take the turn. Costs one command. Always
+        False on a cluster, where no command may ask about all streams."""
         if self._store.is_cluster:
             return False
         keys = [self._store.queue(source).keys.ids for source in sources]
         if await self._store.command("EXISTS", *keys):
             return False
-        self._had_at = self._store.elapsed_us()  # to have looked at all is as good as a turn
+        self._had_at = self._store.elapsed_us()  # this look at all streams counts as a turn
         self._looks_at_all = []
         return True
 
     async def take(self, sources: Sequence[Stream], every_us: int) -> bool:
-        """Whether it is ours."""
+        """Try to take the turn; answers whether this worker has it."""
         key = self._store.keys.turn(list(sources))
         held_ms = max(1, round(every_us * HELD_SHARE / 1000))
         self.trouble = None
@@ -70,14 +71,15 @@ class ScanTurns:
             words = ("SET", key, "1", "NX", "PX", held_ms)
             [reply] = await self._store.commands(words, tolerates=is_out_of_memory)
         except BackendUnavailable as error:
-            # On a cluster the node of this key says nothing of the others.
+            # On a cluster, an error of the node with this key says nothing about the other nodes.
             self._store.pass_over(self._store.queue(sources[0]), error)
             self.trouble, reply = error, b"OK"
         if reply is None:
             return False
         now_us = self._store.elapsed_us()
         self._long_us = (LEASE_OF_TURNS + 1) * every_us
-        # Nobody has a turn that cannot be taken: then it is not new, however long it took to find that out.
+        # When the turn cannot be taken, no other worker has it: this worker is not new to it, however long
+        # the attempt took.
         longest_us = inf if self.trouble else NEW_AFTER * every_us
         if self._had_at is None or now_us - self._had_at > longest_us:
             self._looks_at_all = [now_us + every_us // 2, now_us + self._long_us]
@@ -85,7 +87,7 @@ class ScanTurns:
         return True
 
     async def streams(self, sources: Sequence[Stream], known: Container[Stream]) -> list[Stream]:
-        """Those to look at in this turn, among them `known` ones of which something is the matter."""
+        """The streams to look at in this turn, among them the `known` ones that had trouble."""
         assert self._had_at is not None
         if len(self._looks_at_all) == 2 and self._had_at < self._looks_at_all[0]:
             return []
@@ -94,7 +96,7 @@ class ScanTurns:
             return list(sources)
         if len(sources) <= FEW:
             return list(sources)
-        # A long lease runs out only after nobody remembers who had it.
+        # A long lease runs out only after its worker is no longer listed.
         self._gone |= dict.fromkeys(await self._left_by_the_gone(sources), self._had_at + self._long_us)
         self._gone = {stream: until for stream, until in self._gone.items() if until >= self._had_at}
         urgent = [source for source in sources if source in self._gone or source in known]

@@ -1,4 +1,4 @@
-"""Schedules on Redis: a hash for each queue, of which one field in front of each name says what it is."""
+"""Stores schedules on Redis, in one hash for each queue. The prefix of a field says what the field holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RedisScheduling(Scheduling):
         answers = [
             (stream, reply) for stream, reply in zip(streams, replies, strict=True) if isinstance(reply, list)
         ]
-        # The earliest of the times: what is due by it is due by all.
+        # Take the earliest of the times: what is due by that one is due by all.
         now_us = min((int(now) for _, (now, _) in answers), default=self._store.now_us())
         records = [record for stream, (_, fields) in answers for record in _records(stream, fields)]
         return Timetable(now_us, tuple(records))
@@ -45,7 +45,8 @@ class RedisScheduling(Scheduling):
     async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
         for stream in {swap.stream for swap in swaps if swap.new is not None}:
             await self._list_stream(stream)
-        # Not confirmed as appends are: a server that loses the job loses the step with it, and fires again.
+        # No confirmation, unlike an append: a server that loses the job also loses the swap, and the schedule
+        # fires again.
         chunks = list(_chunks(swaps))
         calls = [swap_call(self._store.queue(chunk[0].stream), chunk) for chunk in chunks]
         replies = await self._store.run_all(calls) if calls else []
@@ -62,7 +63,7 @@ class RedisScheduling(Scheduling):
 
 
 def _chunks(swaps: Sequence[ScheduleSwap]) -> Iterator[list[ScheduleSwap]]:
-    """What one script does: a swap with messages, or many of a stream without."""
+    """The swaps of each script call: one swap with messages, or many of one stream without."""
     plain: defaultdict[Stream, list[ScheduleSwap]] = defaultdict(list)
     for swap in swaps:
         if swap.messages:
@@ -74,7 +75,7 @@ def _chunks(swaps: Sequence[ScheduleSwap]) -> Iterator[list[ScheduleSwap]]:
 
 
 def _swapped(swap: ScheduleSwap, now_us: int, answer: Any) -> Swapped:
-    """`answer` is as the script's header says."""
+    """The header of the script describes `answer`."""
     if answer == 1:
         return Swapped(True, swap.record_at(now_us))
     return Swapped(False, _record(swap.stream, swap.name, *answer) if answer else None)
@@ -93,7 +94,7 @@ def _records(stream: Stream, fields: list[bytes]) -> list[ScheduleRecord]:
 
 
 def _readable_record(stream: Stream, name: bytes, *fields: bytes | None) -> ScheduleRecord | None:
-    """None: somebody has damaged it. The others are fired."""
+    """The record; None: it is damaged. The other schedules still fire."""
     try:
         return _record(stream, name.decode(), *fields)
     except DECODE_ERRORS:
@@ -109,7 +110,7 @@ def _record(
     definition: bytes | None = None,
     timing: bytes | None = None,
 ) -> ScheduleRecord:
-    """Only without a time is it none: of the rest, what cannot be read is replaced when it is next fired."""
+    """A record needs only a time. Other fields that cannot be read are replaced when it fires next."""
     if last is None or not last.isdigit():
         raise ValueError(f"schedule {name} has no time")
     fired_us = int(fired) if fired and fired.isdigit() else 0

@@ -1,4 +1,5 @@
-"""Settlements as script calls, sorted by queue and kind and cut to size; their answers as verdicts."""
+"""Turns settlements into script calls, sorted by queue and kind and limited in size, and answers into
+verdicts."""
 
 from __future__ import annotations
 
@@ -28,23 +29,23 @@ from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import BURY, CONCLUDE, FINISH, RUN_AGAIN, Script
 
-#: What one script may hold, so that it ends within a few milliseconds: successes that need no attention,
-#: other settlements (each costs the server about 15 µs), and bytes that are written or moved.
+#: Limits of one script, so that it ends within a few milliseconds: plain successes, other settlements (each
+#: costs the server about 15 µs), and bytes that are written or moved.
 SIMPLE, ITEMS, BYTES = 500, 100, 1 << 20
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class SettleStep(msgspec.Struct, frozen=True):
-    """One call, and which settlements it carries, in the order of its arguments."""
+    """One call, and the settlements that it carries, in the order of its arguments."""
 
     call: ScriptCall
     indices: Sequence[int]
-    refusal: Verdict  # what it means to be named in the answer
+    refusal: Verdict  # the verdict for settlements that the answer names
 
 
 class SettleRow(msgspec.Struct, frozen=True):
-    """One settlement as arguments of a script, and how many bytes the script moves beside them."""
+    """One settlement as arguments of a script, and the bytes that the script moves in addition."""
 
     index: int
     words: tuple[Word, ...]
@@ -56,7 +57,7 @@ class SettleRow(msgspec.Struct, frozen=True):
 
 
 class SettleCall(msgspec.Struct):
-    """Successes of one lane that need no attention: first hand-outs, without a unique key."""
+    """Plain successes of one lane: handed out for the first time, without a unique key."""
 
     lane: int
     kept: bool
@@ -98,7 +99,8 @@ class StreamSettlements:
                 section.size += len(says)
             return
         script, words = _words(claim, token, outcome)
-        # Whatever does not end has its body moved by the script; the end of what holds a key moves the next.
+        # The script moves the body of a message that does not end. The end of a message that holds a key
+        # moves the next message of that key.
         moves = script in (RUN_AGAIN, BURY) or token.unique.startswith(b"k")
         moved = len(claim.body) if moves else 0
         self._others.setdefault(script, []).append(SettleRow(index, words, moved))
@@ -180,7 +182,7 @@ def _words(claim: Claim, token: EntryToken, outcome: Any) -> tuple[Script, tuple
 
 
 def _says(task: bytes, kept: Kept, state: bytes) -> bytes:
-    """What the mark of a success says, as lua/shared/ending.lua has it."""
+    """The content of the end record of a success, in the form of lua/shared/ending.lua."""
     note, value = kept.note.encode(), kept.value
     head = b"succeeded %d %d %d %d " % (len(task), len(note), len(state), value is not None)
     return head + task + note + state + (value or b"")
@@ -191,7 +193,7 @@ def _stored(state: State) -> bytes:
 
 
 def _again(outcome: Retry | Snoozed | Released) -> tuple[Word, ...]:
-    """Where to, after which delay, and whether it was handed back."""
+    """Where the message goes, after which delay, and whether it was handed back."""
     returned = int(isinstance(outcome, Released))
     if outcome.delay_us <= 0:
         return ("L", 0, returned)

@@ -1,4 +1,4 @@
-"""Counts by minute: a hash for each minute of the namespace, which goes by itself after two hours."""
+"""Counts outcomes by minute, in one hash for each minute of the namespace. A hash expires after two hours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.keys import label_of, stream_of
 from headrace.stores.redis.server import RedisServer
 
-#: The fields of a stream in a minute's hash: this mark and the stream's label.
+#: A field in the hash of a minute is one of these words and the label of the stream.
 DONE, FAILED, DEAD = "done", "failed", "dead"
 
 

@@ -1,4 +1,4 @@
-"""Workers that are gone, or go: what is forgotten of them."""
+"""Removes the entries of workers that are gone or are leaving."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .looking import readable_seen
 
 
 async def forget_silent_workers(store: RedisServer, limit: int) -> int:
-    """Those whose last heartbeat is too long ago, and what cannot be read; answers how many."""
+    """Remove workers whose last heartbeat is too old, and entries that cannot be read; answers how many."""
     workers = await store.command("HGETALL", store.keys.workers)
     now_us = store.now_us()
     gone = [
@@ -29,7 +29,7 @@ async def forget_silent_workers(store: RedisServer, limit: int) -> int:
 async def forget_leaving_worker(
     store: RedisServer, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]]
 ) -> None:
-    """The worker, and the names of its readers where nothing is held under them."""
+    """Remove the worker, and the names of its readers that hold no messages."""
     await store.command("HDEL", store.keys.workers, worker.consumer)
     calls = [
         store.queue(stream).call(LEAVE, consumer)
