@@ -79,7 +79,7 @@ def purge(
     if found is None:
         return 0
     if stream.kind == "group":
-        # Events that the group has not drawn count as queued too. Running events do not run a second time.
+        # Events that the group has not drawn are queued too. A running event does not run again after that.
         transaction.connection.change(topic_statements.MEET_NOTHING_AGAIN, (found.number,))
         transaction.connection.change(topic_statements.STARVE, (found.number,))
         draw(transaction, [stream], limit, paused=True)
