@@ -1,5 +1,5 @@
--- A run may report log lines with its progress, or without it. The old rows can go: their runs report progress
--- again.
+-- A run may report log lines with its progress, or without it. The old rows can go: their runs report
+-- progress again.
 
 DROP TABLE headrace_progress;
 

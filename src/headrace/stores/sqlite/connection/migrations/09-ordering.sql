@@ -1,5 +1,5 @@
--- Adds the data of ordered groups: when members that want order were last seen, and members that do not want it;
--- up to which number a group may draw events a second time after a reset; and the deferred keys.
+-- Adds the data of ordered groups: when members that want order were last seen, and members that do not
+-- want it; up to which number a group may draw events a second time after a reset; and the deferred keys.
 
 ALTER TABLE headrace_groups ADD COLUMN wanted_us INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE headrace_groups ADD COLUMN unwanted_us INTEGER NOT NULL DEFAULT 0;
