@@ -17,7 +17,7 @@ from .reserved_room import ReservedRoom
 #: write-ahead log. Stored messages are settled with these: a settlement needs room before it frees any.
 LEAST: Final = 4 * 1024 * 1024
 
-#: With so many free bytes, a disk needs no further check.
+#: A disk with this many free bytes needs no further check.
 PLENTY: Final = 16 * LEAST
 
 #: Bytes of the reserve, or an eighth of a small disk: twice what the log holds when it is copied into the

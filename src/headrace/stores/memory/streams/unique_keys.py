@@ -19,7 +19,7 @@ class KeyHolder(msgspec.Struct, frozen=True, gc=False):
 
 
 class UniqueKeys:
-    """The step that ends an owner also releases its key, so a key is never taken over from an ended message."""
+    """The step that ends an owner also releases its key: a key is never taken over from an ended message."""
 
     def __init__(self) -> None:
         self._holders: dict[str, KeyHolder] = {}

@@ -74,7 +74,7 @@ LIST_WORKERS = """
 SELECT info FROM headrace_workers WHERE namespace = ? AND info IS NOT NULL AND seen_us > ? ORDER BY worker
 """
 
-# --- orders ----------------------------------------------------------------------------------------------
+# --- control messages ------------------------------------------------------------------------------------
 
 ADD_ORDERS = """
 INSERT INTO headrace_orders (namespace, at_us, content) SELECT ?1, ?2, value FROM json_each(?3)
