@@ -63,7 +63,7 @@ class CommitSignals:
         except FileNotFoundError:
             pass  # the first writer creates the file
         except (OSError, NotImplementedError):
-            self._off = True  # this system has no inotify
+            self._off = True  # inotify is not available here
         else:
             self._armed = True
 
