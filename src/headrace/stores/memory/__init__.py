@@ -12,7 +12,7 @@ from .store import MemoryStore
 
 
 def create(url: str, *, namespace: str, durability: str, clock: TimeSource) -> Store:
-    """`memory://` is a store of this backend alone, `memory://name` one that the process shares."""
+    """`memory://` creates a private store. `memory://name` is a store that the whole process shares."""
     name = url.removeprefix("memory://")
     if name and not PATTERN.fullmatch(name):
         raise ConfigurationError(
@@ -20,8 +20,6 @@ def create(url: str, *, namespace: str, durability: str, clock: TimeSource) -> S
             " process, with nothing behind the name"
         )
     if durability != "default":
-        raise ConfigurationError(
-            f"durability {durability!r} is not to be had in memory: leave it at 'default'"
-        )
+        raise ConfigurationError(f"a store in memory has no durability {durability!r}: leave it at 'default'")
     store = shared_store(namespace, name) if name else SharedState()
     return MemoryStore(store, name=name, clock=clock)

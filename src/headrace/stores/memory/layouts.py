@@ -1,4 +1,4 @@
-"""Which parts streams have, in memory."""
+"""Keeps in memory which parts streams have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All streams of one store, its workers and its listeners, shared by backends in any thread."""
+"""The streams, workers and listeners of one store. Store objects in any thread share this state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .waiter import Waiter
 
 
 class ClaimLimits(msgspec.Struct, frozen=True):
-    """How much a claim wants at most. `turn` counts the claims of a process."""
+    """The most messages that a claim wants. `turn` counts the claims of a process."""
 
     turn: int
     limit: int
@@ -42,12 +42,13 @@ class ClaimLimits(msgspec.Struct, frozen=True):
 
     @property
     def lanes(self) -> tuple[int, ...]:
-        """The lanes behind the suspects', in the order in which they are taken from."""
+        """The lanes after the lane of suspects, in the order in which a claim takes from them."""
         return (RETURNED, *(BOTTOM_UP if is_from_bottom(self.turn) else TOP_DOWN))
 
 
 class _ForkedStores:
-    """A child process gets every store between two steps, and with a lock that is free."""
+    """Makes a fork wait for running steps. So each store in the child is between two steps, and its lock is
+    free."""
 
     def __init__(self) -> None:
         self.stores: weakref.WeakSet[SharedState] = weakref.WeakSet()
@@ -78,7 +79,7 @@ class AnnouncedWorker(msgspec.Struct, frozen=True):
 
 
 class MemoryListener:
-    """A function that hears orders on its own loop until it is silenced."""
+    """Calls a function with control messages on its own event loop, until it is silenced."""
 
     def __init__(self, hear: Callable[[ControlMessage], None]) -> None:
         self._hear: Callable[[ControlMessage], None] | None = hear
@@ -91,7 +92,7 @@ class MemoryListener:
         try:
             call(self._heard, order)
         except RuntimeError:
-            pass  # That loop is closed: nobody listens any more.
+            pass  # That loop is closed: the listener is gone.
 
     def silence(self) -> None:
         self._hear = None
@@ -102,7 +103,7 @@ class MemoryListener:
 
 
 class SharedState:
-    """Whoever calls a method holds `lock`: one acquisition serves a whole batch."""
+    """The caller of a method holds `lock`: one acquisition serves a whole batch."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -110,17 +111,17 @@ class SharedState:
         self.layouts: dict[Stream, Layout] = {}
         self.listeners: set[MemoryListener] = set()
         self.traffic = TrafficByMinute()
-        #: One for all, so that a group which is removed and joined again gives out no token twice.
+        #: One counter for all streams: a group that is removed and joined again must not repeat a token.
         self._numbers = count(1)
         self._workers: OrderedDict[str, AnnouncedWorker] = OrderedDict()  # the longest silent first
         _fork.stores.add(self)
 
     def shelf(self, stream: Stream) -> StreamState:
-        """The shelf of a stream, made when it is first asked for."""
+        """The state of a stream. The first call creates it."""
         shelf = self.shelves.get(stream)
         if shelf is None:
             shelf = self._new_shelf(stream)
-            # Of a group that was removed nothing is to come back because somebody asked for it.
+            # A call must not bring a removed group back.
             if not self._was_removed(stream):
                 self.shelves[stream] = shelf
         return shelf
@@ -138,7 +139,8 @@ class SharedState:
         return stream.kind == "group" and stream.group in self.topic(stream).removed
 
     def bells(self, stream: Stream) -> set[Waiter[None]]:
-        """Those of a stream. Whoever claims for a group that was removed is told when it is joined again."""
+        """The waiters of a stream. For a removed group these are the topic's, so that a claim wakes up when
+        the group is joined again."""
         removed = stream not in self.shelves and self._was_removed(stream)
         return self.topic(stream).bells if removed else self.shelf(stream).bells
 
@@ -170,7 +172,7 @@ class SharedState:
     # --- topics and groups -------------------------------------------------------------------------------
 
     def topic(self, stream: Stream) -> TopicState:
-        """The shelf of a topic, or of the topic of a group."""
+        """The state of a topic, or of the topic of a group."""
         shelf = self.shelf(Stream("topic", stream.topic))
         assert isinstance(shelf, TopicState)
         return shelf
@@ -200,7 +202,7 @@ class SharedState:
         del self.shelves[stream]
         self.layouts.pop(stream, None)
         if not isinstance(shelf, GroupState):
-            shelf.ring()  # those who claim wait at the stream that comes next under this name
+            shelf.ring()  # waiting claims move to the next stream of this name
             return shelf.established
         if not shelf.joined:
             return False
@@ -213,7 +215,7 @@ class SharedState:
     def keep_topics(
         self, streams: Sequence[Stream], wishes: Mapping[Stream, bool], limit: int, now_us: int
     ) -> KeptTopics:
-        """`wishes`: whether a member wants its group to be ordered, of those that have said it."""
+        """`wishes`: whether a member wants its group to be ordered, for the members that have said so."""
         groups = [self.group(stream) for stream in streams if stream.kind == "group"]
         for group in groups:
             group.note_member(now_us, wants_order=wishes.get(group.stream))
@@ -284,7 +286,7 @@ class SharedState:
         if not settlements:
             return []
         stream = settlements[0].claim.stream
-        if not [each for each in settlements if each.claim.stream is not stream]:  # as nearly always
+        if not [each for each in settlements if each.claim.stream is not stream]:  # almost always
             return self.shelf(stream).settle_all(settlements, now_us)
         shelf = self.shelf
         return [shelf(each.claim.stream).settle(each.claim, each.outcome, now_us) for each in settlements]
@@ -348,6 +350,6 @@ _shared_lock = threading.Lock()
 
 
 def shared_store(namespace: str, name: str) -> SharedState:
-    """The store of that name in this process; it lives as long as the process."""
+    """The store of that name in this process. It exists as long as the process."""
     with _shared_lock:
         return _shared.setdefault((namespace, name), SharedState())

@@ -1,4 +1,4 @@
-"""The verbs of the contract: each takes the lock once, lets the store do its step, and waits outside it."""
+"""The verbs of the store contract. Each takes the lock once for its step, and waits outside the lock."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from .topic_views import reading_of, record_of_topic
 from .views import counts_of, end_of, page_of_dead, page_of_records, record_of
 from .waiter import Waiter
 
-#: A bell, and every set that it is in.
+#: A waiter, and every set that contains it.
 Hung = tuple[Waiter[None], list[set[Waiter[None]]]]
 
 
@@ -61,7 +61,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         self._waiting: defaultdict[str, set[Waiter[None]]] = defaultdict(set)  # claims and readers
         self._woken: set[str] = set()
         self._watching: set[Waiter[Record | None]] = set()
-        self._wants_order: dict[Stream, bool] = {}  # of the groups that were joined here
+        self._wants_order: dict[Stream, bool] = {}  # for the groups that were joined here
 
     @property
     def description(self) -> str:
@@ -114,7 +114,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
                 left = until - monotonic()
                 if self._was_woken(consumer) or claims or left <= 0:
                     return claims
-                # Hung up under the same lock, so that nothing can arrive in between unnoticed.
+                # Added under the same lock, so that no message arrives unnoticed in between.
                 hung = self._hang_bell(list(sources), consumer)
             await self._heard(hung, left)
 
@@ -131,7 +131,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         return bell, places
 
     async def _heard(self, hung: Hung, timeout: float) -> None:
-        """Wait for the bell, and take it down wherever it hangs."""
+        """Wait until the waiter is woken, then remove it from its sets."""
         bell, places = hung
         try:
             await bell.heard(timeout, otherwise=None)

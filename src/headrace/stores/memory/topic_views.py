@@ -1,4 +1,4 @@
-"""What a topic, its log and its groups look like from outside."""
+"""Builds the records of topics, their logs and their groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts by minute, of the last two hours. The caller holds the lock."""
+"""Counts done, failed and dead messages by the minute, for the last two hours. The caller holds the lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shelf looks like from outside: records, counts and pages."""
+"""Builds records, counts and pages from the state of a stream."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from headrace.stores.memory.streams.entry import EndRecord, Entry
 if TYPE_CHECKING:
     from headrace.stores.memory.streams.message_states import MessageStates
 
-#: Where a row stands in a listing.
+#: The position of a row in a listing.
 Place = tuple[int, ...]
 
 #: After every place.
 LAST: Place = (1 << 63, 0)
 
-#: A page looks at no more than this many rows, however few of them fit.
+#: A page reads at most this many rows, even when few of them match.
 SCAN_LIMIT = 1000
 
 Row = TypeVar("Row")
@@ -37,7 +37,7 @@ def record_of(shelf: MessageStates, id: str, now_us: int) -> Record | None:
 
 
 def end_of(shelf: MessageStates, id: str, now_us: int) -> Record | None:
-    """The record of a message that is over, of which nothing may be kept; None: it is not over."""
+    """The record of a message that is over, even when nothing of it is kept; None: it is not over."""
     record = record_of(shelf, id, now_us)
     if record is None:
         return Record(shelf.stream, id, JobStatus.UNKNOWN)
@@ -94,7 +94,7 @@ def _rows(shelf: MessageStates, part: ListingPart, began_us: int, now_us: int) -
 
 
 def _latest(row: Entry | EndRecord) -> Place:
-    """Where it stands among those of its state: by when it is due, died, ended, or came to it."""
+    """The position among messages of the same state: by when it is due, died, ended, or got the state."""
     if isinstance(row, EndRecord):
         return row.ended_us, row.number
     return row.due_us or row.since_us, row.died or row.number
@@ -122,7 +122,7 @@ def _page(
     cursor: str | None,
     limit: int,
 ) -> Page[Item]:
-    # The caller copied all references, which is quicker than it sounds; only one window is looked at.
+    # The caller copied all references, which is fast. Only one window is read.
     start = bisect_right(rows, _read_cursor(cursor), key=place) if cursor else 0
     end = start
     items: list[Item] = []

@@ -1,4 +1,4 @@
-"""How a waiting coroutine is woken, also from the event loop of another thread."""
+"""Wakes a waiting coroutine, also from the event loop of another thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Waiter(Generic[T]):
-    """Rung once with an answer, from any thread; heard by one coroutine of the loop that made it."""
+    """Any thread rings it once with an answer. One coroutine on the loop that created it waits for this."""
 
     __slots__ = ("_future", "_loop", "_thread")
 
@@ -20,17 +20,18 @@ class Waiter(Generic[T]):
         self._future: asyncio.Future[T] = self._loop.create_future()
 
     def ring(self, answer: T | Exception) -> None:
-        """Answer whoever waits, or raise there. Runs nothing itself, so a lock may be held."""
+        """Give the answer to the waiting coroutine, or raise it there. Runs no code of that coroutine, so the
+        caller may hold a lock."""
         if threading.get_ident() == self._thread:
             self._answer(answer)
             return
         try:
             self._loop.call_soon_threadsafe(self._answer, answer)
         except RuntimeError:
-            pass  # That loop is closed: nobody waits any more.
+            pass  # That loop is closed: no coroutine waits any more.
 
     async def heard(self, timeout: float | None, *, otherwise: T) -> T:
-        """What it was rung with, or `otherwise` after `timeout` seconds."""
+        """The answer, or `otherwise` after `timeout` seconds."""
         if timeout is None:
             return await self._future
         timer = self._loop.call_later(timeout, self._answer, otherwise)

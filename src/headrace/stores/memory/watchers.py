@@ -1,4 +1,4 @@
-"""Who waits for the end of which message."""
+"""Keeps the callers that wait for the end of a message."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from headrace.core.records.record import Record
 
 from .waiter import Waiter
 
-#: Rung with the record of a message when it is over.
+#: Gets the record of a message when the message is over.
 EndBell = Waiter[Record | None]
 
 
 class Watchers(dict[str, list[EndBell]]):
-    """The bells of each message, by its id."""
+    """The waiters of each message, by its id."""
 
     def add(self, id: str) -> EndBell:
         bell: EndBell = Waiter()

@@ -10,15 +10,15 @@ from headrace.stores.sqlite.connection.connection import Synchronous
 from .address import path_of
 from .store import SqliteStore
 
-#: What each durability asks of a commit: FULL survives a power failure, NORMAL the death of any process.
+#: The SQLite setting of each durability. FULL survives a power failure, NORMAL the death of any process.
 DURABILITIES: dict[str, Synchronous] = {"default": "FULL", "relaxed": "NORMAL"}
 
 
 def create(url: str, *, namespace: str, durability: str, clock: TimeSource) -> Store:
-    """`sqlite:///relative.db` or `sqlite:////absolute/path.db`; the file is made when it is first opened."""
+    """`sqlite:///relative.db` or `sqlite:////absolute/path.db`. The first open creates the file."""
     if durability not in DURABILITIES:
         raise ConfigurationError(
-            f"durability {durability!r} is not to be had from SQLite: 'default' survives a power failure,"
+            f"SQLite has no durability {durability!r}: 'default' survives a power failure,"
             " 'relaxed' may lose the last moments before one and is faster"
         )
     return SqliteStore(path_of(url), namespace=namespace, synchronous=DURABILITIES[durability], clock=clock)

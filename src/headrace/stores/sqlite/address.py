@@ -1,4 +1,4 @@
-"""From `sqlite:///jobs.db` to the path of a file, or to words that say what is wrong with the URL."""
+"""Turns a URL like `sqlite:///jobs.db` into the path of a file; an error says what is wrong with the URL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FORMS = "sqlite:///relative.db or sqlite:////absolute/path.db"
 
 
 def path_of(url: str) -> Path:
-    """The absolute path; a relative one is taken from the working directory as it is now."""
+    """The absolute path. A relative path starts at the current working directory."""
     rest = url.removeprefix(SCHEME)
     if rest in ("", "/") or rest.strip("/") == ":memory:":
         raise ConfigurationError(

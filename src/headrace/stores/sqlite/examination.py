@@ -1,4 +1,5 @@
-"""Examines a file: the library that reads it, where it lies, what it holds up, and whether it is whole."""
+"""Examines a file: the SQLite library, the file system, the journal, the disk, the rights, and whether the
+file is intact."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from headrace.stores.sqlite.threads.store_threads import StoreThreads
 
 from .privacy import readable_by_others
 
-#: Bytes of a write-ahead log beyond which somebody keeps it from being emptied.
+#: A write-ahead log of more bytes than this has a reader that keeps it from being emptied.
 LARGE_JOURNAL = 4 * JOURNAL_SIZE_LIMIT
 
-#: Bytes of a file beyond which it is not looked through: that would take many seconds.
+#: A file of more bytes than this is not checked for damage: that would take many seconds.
 LARGE_FILE = 512 << 20
 
-#: Free bytes of a disk that are few, and as good as none.
+#: Free bytes of a disk: below FEW is a warning, below NONE a failure.
 FEW, NONE = 1 << 30, 64 << 20
 
-#: File systems that end with the machine.
+#: File systems that are empty after a restart of the machine.
 FLEETING = frozenset({"tmpfs", "ramfs"})
 
 logger = logging.getLogger("headrace")
@@ -40,12 +41,12 @@ class SqliteExamination(StoreThreads, Examination):
 
     async def examine(self) -> list[Finding]:
         self._use()
-        # On a thread and a connection of its own: nobody else shall wait for a file that is looked through.
+        # On its own thread and connection: other verbs must not wait while the whole file is read.
         return await in_daemon_thread(examine_file, self._path, self._synchronous)
 
 
 def warn_of_risks(path: Path) -> None:
-    """Say once in a process what the quick part finds: it costs nothing."""
+    """Log the problems among the quick findings, once in a process. The check costs almost nothing."""
     for finding in quick_findings(path):
         if finding.level is not Level.OK and (path, finding.name) not in _said:
             _said.add((path, finding.name))
@@ -69,13 +70,13 @@ def examine_file(path: Path, synchronous: Synchronous) -> list[Finding]:
 
 
 def _library() -> Finding:
-    # An older one is refused when the store is opened.
+    # Opening the store refuses an older library.
     oldest = ".".join(map(str, OLDEST))
     return ok("library", f"SQLite {apsw.sqlite_lib_version()}; the WAL-reset bug was mended in {oldest}")
 
 
 def _file_system(path: Path) -> Finding:
-    # That of another machine is refused when the store is opened.
+    # Opening the store refuses a network file system.
     kind = filesystem_of(path.parent.resolve())
     if kind in FLEETING:
         return warn("file system", f"{kind}: the file is gone when the machine restarts", "move it to a disk")
@@ -83,7 +84,7 @@ def _file_system(path: Path) -> Finding:
 
 
 def _contents(path: Path) -> list[Finding]:
-    """What only a connection can tell."""
+    """The findings that need a connection."""
     connection = Connection(path, query_only=True)
     with connection.in_use:
         try:

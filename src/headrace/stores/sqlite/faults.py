@@ -1,4 +1,5 @@
-"""What SQLite's errors mean to a caller: one table, from the library's error to words that say what to do."""
+"""Translates SQLite's errors for the caller: one table, from the library's error to a text that says what to
+do."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from headrace.core.errors import BackendUnavailable, RequestRefused
 
 
 class SqliteFault(msgspec.Struct, frozen=True):
-    """`transient`: it may well pass by itself in a moment. `reopen`: the connection is not to be trusted any
-    more. `doubtful`: a commit that met it may be found in the file after a crash."""
+    """`transient`: the fault may pass without help in a moment. `reopen`: the connection is no longer safe to
+    use. `doubtful`: a commit that failed with it may still be in the file after a crash."""
 
     what: str
     advice: str
@@ -21,7 +22,7 @@ class SqliteFault(msgspec.Struct, frozen=True):
     doubtful: bool = False
 
 
-#: What a statement raises. A number that no table can hold is refused by apsw, not by the library.
+#: What a statement raises. `OverflowError` comes from apsw: it refuses a number that no table can hold.
 Failure = apsw.Error | OverflowError
 FAILURES = (apsw.Error, OverflowError)
 
@@ -73,15 +74,15 @@ FAULTS: dict[type[Failure], SqliteFault] = {
     apsw.ConnectionClosedError: SqliteFault("was closed", "open the app again", reopen=True),
 }
 
-#: A row holds what does not fit its table, or a number that no table can hold.
+#: A row holds a value that does not fit its table, or a number that no table can hold.
 DAMAGED = (apsw.ConstraintError, apsw.MismatchError, OverflowError)
 
 
 class DamagedFile(RequestRefused):
-    """Somebody has written what cannot be there into a stream: others are as they were."""
+    """Another program has written invalid data into a stream. Other streams are not affected."""
 
 
-#: For everything that is not listed. A transaction that met it was rolled back.
+#: For every error that is not in the table. Its transaction was rolled back.
 UNFORESEEN = SqliteFault("refused a statement", "please report this")
 
 
@@ -94,7 +95,7 @@ def is_full(error: Failure) -> bool:
 
 
 def nearly_full(path: Path) -> BackendUnavailable:
-    """The error for new messages when the rest of the disk is for those that are stored."""
+    """The error for new messages when the disk has room only to run the stored ones."""
     return BackendUnavailable(
         f"the SQLite store {path} takes nothing new: the disk is full but for what workers need to run what"
         " is stored: make room, or let them catch up; nothing was lost"
@@ -102,7 +103,7 @@ def nearly_full(path: Path) -> BackendUnavailable:
 
 
 def unavailable(path: Path, error: Failure, *, committing: bool = False) -> BackendUnavailable:
-    """The error for the caller. `committing`: it came from the commit itself."""
+    """The error for the caller. `committing`: the commit itself failed."""
     fault = fault_of(error)
     return _kind_of(error, fault)(
         f"the SQLite store {path} {fault.what} ({error}): {fault.advice}",

@@ -1,4 +1,4 @@
-"""Renews leases on a connection of its own, directly: the event loop that it is used on is there for this."""
+"""Renews leases on its own connection. It blocks its event loop, which serves only this purpose."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from headrace.stores.sqlite.verbs.settle import token_of
 
 from .statements import message_statements
 
-#: Milliseconds to wait for the write lock. The keeper comes again long before a lease runs out.
+#: Milliseconds to wait for the write lock. The keeper tries again long before a lease runs out.
 BUSY_TIMEOUT: Final = 2000
 
 
 class SqliteLeaseKeeper(LeaseKeeper):
     def __init__(self, path: Path, clock: TimeSource) -> None:
         self._clock = clock
-        # A renewal that a power failure undoes was for a worker that is gone too: no wait for the disk.
+        # No wait for the disk: a power failure that undoes a renewal ends the worker too.
         self._connection = Connection(
             path, synchronous="NORMAL", busy_timeout=BUSY_TIMEOUT, prepare=bring_up_to_date
         )
@@ -39,7 +39,7 @@ class SqliteLeaseKeeper(LeaseKeeper):
             except apsw.Error as error:
                 raise self._connection.failed(error) from error
             finally:
-                self._connection.undo()  # nothing, after a commit
+                self._connection.undo()  # after a commit there is nothing to undo
 
     async def close(self) -> None:
         with self._connection.in_use:

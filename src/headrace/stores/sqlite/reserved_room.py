@@ -1,4 +1,5 @@
-"""A file beside the database that keeps room for it: given up when another program has filled the disk."""
+"""A file beside the database that reserves disk space for it. The store releases this space when another
+program has filled the disk."""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ from .privacy import open_beside
 
 
 class ReservedRoom:
-    """All processes share one. Where the system cannot allocate room for a file there is none."""
+    """All processes share one reserve. There is none where the system cannot allocate space for a file."""
 
     def __init__(self, path: Path) -> None:
-        real = Path(os.path.realpath(path))  # a symbolic link's is beside the database itself
+        real = Path(os.path.realpath(path))  # behind a symbolic link: beside the database itself
         self._database = real
         self._path = real.with_name(f"{real.name}-reserve")
         self._log = real.with_name(f"{real.name}-wal")
 
     def hold(self, size: int) -> bool:
-        """Take so many bytes of the disk; False: they are not to be had."""
+        """Reserve `size` bytes of the disk. False: the disk does not have them."""
         if size <= 0 or not hasattr(os, "posix_fallocate"):
             return False
         try:
@@ -35,11 +36,11 @@ class ReservedRoom:
         return True
 
     def release_if_unused(self) -> None:
-        """Whoever is the last to close the database takes it away, as the library does with its log."""
+        """The last process that closes the database removes the reserve, as SQLite removes its log."""
         if not self._log.exists():
             self.release()
 
     def release(self) -> None:
-        """Give them back to the disk."""
+        """Give the reserved bytes back to the disk."""
         with suppress(OSError):
             self._path.unlink()

@@ -1,4 +1,4 @@
-"""The verbs of the contract: each is a step for the writer's thread or a question to the reader's."""
+"""The verbs of the store contract. Each is a step for the writer's thread or for the reader's thread."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from .verbs import looking, schedules, steering, traffic, upkeep, workers
 
 T = TypeVar("T")
 
-#: Bytes of a message in the file beside its body, with its indices, roughly.
+#: The approximate bytes of a message in the file without its body, with its indices.
 SIZE_OF_ROW = 500
 
 
@@ -61,7 +61,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         self._synchronous: Synchronous = synchronous
         self._turns = count(1)
         self._clock_watch = ClockWatch(clock.elapsed_us)
-        self._stepped_us = 0  # seen, and not yet dealt with
+        self._stepped_us = 0  # a step of the clock that is not handled yet
 
     @property
     def description(self) -> str:
@@ -96,7 +96,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         if session.at_home:
             await session.close()
         else:
-            session.leave()  # nobody is left on its event loop to wait there
+            session.leave()  # its event loop can no longer wait
 
     # --- the path of a message ---------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         if len(batch.messages) > 1 or not session.write_at_once(step):
             return await session.write(step)
         answers = step.future.result()
-        await asyncio.sleep(0)  # others on the event loop have waited for the commit, and shall have a turn
+        await asyncio.sleep(0)  # other tasks waited during the commit, and run now
         return answers
 
     async def claim(
@@ -182,10 +182,10 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
             raise
 
     def _give_back(self, claimed: asyncio.Future[list[Claim]]) -> None:
-        """Whoever claimed these was cancelled and will never see them."""
+        """Hand back the claims of a caller that was cancelled and will never receive them."""
         session = self._session
         if claimed.cancelled() or claimed.exception() or session is None or session.closing:
-            return  # Their leases run out.
+            return  # Their leases expire.
         settlements = [hand_back(claim) for claim in claimed.result()]
         step = WriteStep(lambda transaction: settle(transaction, settlements), durable=False)
         session.write(step).add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -287,7 +287,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         return Timetable(self._clock.now_us(), found)
 
     async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
-        # Those with messages are steps of their own, so that one that cannot be written stops no other.
+        # Swaps with messages are separate steps, so that a swap that cannot be written stops no other.
         together = [index for index, swap in enumerate(swaps) if not swap.messages]
         steps = [together] if together else []
         steps += [[index] for index, swap in enumerate(swaps) if swap.messages]

@@ -1,1 +1,1 @@
-"""The state of one stream, and the moves of its messages."""
+"""The state of one stream, and how its messages change their state."""

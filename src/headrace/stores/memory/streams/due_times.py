@@ -1,4 +1,4 @@
-"""The scheduled and retrying messages of a stream, by due time."""
+"""Keeps the scheduled and retrying messages of a stream, by due time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from headrace.core.records.record import JobStatus
 
 from .entry import Entry
 
-#: Stale entries are swept out once the heap is this long and they are the greater part.
+#: Stale entries are removed once the heap is this long and most of it is stale.
 SWEEP_FROM = 64
 
 
 class DueMessages:
-    """A heap. An entry that leaves early stays behind in it, recognised by its changed state or due time,
-    until it comes to the top or is swept out."""
+    """A heap. An entry that leaves early stays in the heap until it reaches the top or a sweep removes it.
+    Its changed state or due time shows that it is stale."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Entry]] = []
@@ -28,7 +28,7 @@ class DueMessages:
         return self._waiting[status]
 
     def put(self, entry: Entry) -> bool:
-        """Answers whether it is due sooner than everything else."""
+        """Add an entry; returns whether it is due before all others."""
         first = self.first_us()
         self._pushes += 1  # settles ties, so that entries are never compared
         heapq.heappush(self._heap, (entry.due_us, self._pushes, entry))
@@ -36,7 +36,7 @@ class DueMessages:
         return first is None or entry.due_us < first
 
     def forget(self, entry: Entry) -> None:
-        """The entry is about to change its state."""
+        """Call this before the entry changes its state."""
         self._waiting[entry.status] -= 1
         if len(self._heap) >= SWEEP_FROM and len(self._heap) > 2 * len(self):
             self._heap = [row for row in self._heap if row[2] is not entry and _waits(row)]
@@ -48,13 +48,13 @@ class DueMessages:
         return self._heap[0][0] if self._heap else None
 
     def pop(self) -> Entry:
-        """The entry of `first_us`."""
+        """Remove and return the entry of `first_us`."""
         entry = heapq.heappop(self._heap)[2]
         self._waiting[entry.status] -= 1
         return entry
 
     def count_due(self, now_us: int) -> int:
-        """Walks the due part of the heap alone, which is short as long as anybody promotes."""
+        """Reads only the due part of the heap, which is short while a worker promotes."""
         due, to_visit = 0, [0]
         while to_visit:
             index = to_visit.pop()

@@ -1,4 +1,4 @@
-"""What is kept of the ended messages of a stream, each for its time."""
+"""Keeps the end records of a stream, each for its time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from .entry import EndRecord
 
 
 class EndRecords:
-    """By id, with a heap of the times at which they pass. One whose time has passed is not seen."""
+    """End records by id, with a heap of the times at which they expire. Expired ones are not visible."""
 
     def __init__(self) -> None:
         self.by_id: dict[str, EndRecord] = {}
         self._passing: list[tuple[int, int, EndRecord]] = []
 
     def keep(self, mark: EndRecord) -> None:
-        # An event may come round again while a mark of it stands: the later one goes to the end.
+        # An event may come again while its end record exists: the later record goes to the end.
         self.by_id.pop(mark.id, None)
         self.by_id[mark.id] = mark
         heapq.heappush(self._passing, (mark.until_us, mark.number, mark))
@@ -24,7 +24,7 @@ class EndRecords:
         mark = self.by_id.get(id)
         if mark is None or mark.until_us > now_us:
             return mark
-        # Removed here, so that a later mark of the same id goes to the end of the dictionary.
+        # Removed here, so that a later record of the same id goes to the end of the dictionary.
         del self.by_id[id]
         return None
 

@@ -1,4 +1,4 @@
-"""A message as the store holds it, while it lives and after its end."""
+"""How the store holds a message, before and after its end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headrace.core.records.record import JobStatus, Progress
 class Entry(msgspec.Struct, gc=False):
     """A message that waits, runs or is dead. Nothing it refers to leads back to it, hence `gc=False`.
 
-    `number` and every token come from one counter of the shelf: a token above the number was handed out for
-    this entry, one below it for an earlier message of the same id.
+    `number` and every token come from one counter of the store: a token above the number belongs to a claim
+    of this entry, one below it to an earlier message of the same id.
     """
 
     message: Message
@@ -27,16 +27,16 @@ class Entry(msgspec.Struct, gc=False):
     token: int = 0
     worker: str = ""
     leased_us: int = 0  # when the lease began or was last renewed
-    cancelled_for_us: int | None = None  # cancellation was asked for, with a mark for that long
+    cancelled_for_us: int | None = None  # cancellation was requested, with an end record for this time
     reason: DeadReason | None = None
     failure: Failure | None = None
     died: int = 0  # the order of deaths
-    progress: Progress | None = None  # of the last hand-out
-    log: JobLog = NO_LOG  # what it wrote in that, as far as it was reported
-    written_us: int = 0  # of an event: when it was written to its topic's log
+    progress: Progress | None = None  # of the last claim
+    log: JobLog = NO_LOG  # what that claim's run has reported
+    written_us: int = 0  # for an event: when it was written to its topic's log
 
     def expired(self, now_us: int) -> bool:
-        """Whether it still waits although its time has passed."""
+        """Whether it has expired while it waits."""
         return (
             0 < self.expires_us <= now_us
             and self.status not in (JobStatus.RUNNING, JobStatus.DEAD)

@@ -1,4 +1,5 @@
-"""A group's stream: a queue that draws from the log of its topic what is claimed beyond what it has."""
+"""The stream of a group: a queue. When a claim wants more than it holds, it draws events from its topic's
+log."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from .parked_keys import ParkedKeys
 from .stream_state import StreamState
 from .topic_state import TopicState
 
-#: The lane behind which a group draws.
+#: The lane after which a group draws.
 DRAWING = FIRST_PRIORITY + NORMAL
 
 
 class GroupState(StreamState):
-    """It may be here before anybody joined it, because of its lease; then it has no position yet."""
+    """The state may exist before a member has joined, because of the lease. Then it has no position yet."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class GroupState(StreamState):
         self.seen_us = 0
         self.parking = ParkedKeys()
         self.deferred = DeferredKeys()
-        self.again = 0  # up to this number it may have drawn events before: it was reset
+        self.again = 0  # after a reset: up to this number it may have drawn events before
 
     # --- the group ---------------------------------------------------------------------------------------
 
@@ -60,8 +61,8 @@ class GroupState(StreamState):
         return self.ordering.ordered
 
     def note_member(self, now_us: int, *, wants_order: bool | None) -> None:
-        """A member speaks for the group: it lives, and if it was lost it is here again. None: the member has
-        not said what it wants."""
+        """Note that the group has a live member, and create a lost group again. `wants_order` None: the
+        member has not said what it wants."""
         self.seen_us = now_us
         if not self.joined and self.stream.group not in self.topic.removed:
             self.join(BEGINNING, ordered=bool(wants_order), now_us=now_us)
@@ -69,7 +70,7 @@ class GroupState(StreamState):
             self.ordering = self.ordering.seen(now_us, wants_order=wants_order)
 
     def leave(self) -> None:
-        """It was removed: whoever waits for anything of it need not."""
+        """The group was removed: release all callers that wait for its messages."""
         self.joined = False
         self.lanes, self.agenda, self.parking = Lanes(), DueMessages(), ParkedKeys()
         self.deferred, self.again = DeferredKeys(), 0
@@ -90,13 +91,13 @@ class GroupState(StreamState):
         return True
 
     def _take_back(self, now_us: int) -> None:
-        """Forget what has a key, was never handed out, and is drawn again behind the new position."""
+        """Drop entries that have a key, were never claimed, and are drawn again after the new position."""
         untouched = [*self.parking.parked(), *self.lanes.waiting(DRAWING)]
         for entry in [entry for entry in untouched if not entry.token and self.parking.has(entry)]:
             event = self.topic.log.get(entry.message.id)
             if event is not None and event.number > self.position:
                 self._take_out(entry)
-                entry.status = JobStatus.UNKNOWN  # so that the lane knows it for stale
+                entry.status = JobStatus.UNKNOWN  # so that the lane sees that it is stale
                 del self.entries[entry.message.id]
                 self._hand_on(entry, now_us)
 
@@ -114,7 +115,7 @@ class GroupState(StreamState):
 
     @property
     def low_water(self) -> int:
-        """Whatever comes after this number may be still to be drawn."""
+        """The group may still have to draw events after this number."""
         first = self.deferred.first
         return self.position if first is None else min(self.position, first - 1)
 
@@ -123,7 +124,7 @@ class GroupState(StreamState):
         return self.deferred.too_many and self.position < self.topic.log.last
 
     def drawn(self) -> int:
-        """How many that it has drawn are queued."""
+        """How many drawn events are queued."""
         return len(self.lanes) + len(self.parking)
 
     def queued(self) -> int:
@@ -134,7 +135,7 @@ class GroupState(StreamState):
         return min((time for time in times if time), default=0)
 
     def oldest_written_us(self) -> int:
-        """When the oldest event that nobody has begun to handle was written; 0: there is none."""
+        """When the oldest event that was never claimed was written; 0: there is none."""
         fronts = self.lanes.fronts()
         times = [entry.written_us for entry in fronts if not entry.token]
         times.append(self._oldest_untouched_us())
@@ -162,7 +163,7 @@ class GroupState(StreamState):
         return claims
 
     def _draw(self) -> Entry | None:
-        """The next event that may run; those that may not are parked or passed over on the way."""
+        """The next event that may run. Earlier events that may not run are parked or passed over."""
         if self.deferred.hungry and (entry := self._catch_up()):
             return entry
         while self.joined and not self.deferred.too_many:
@@ -175,7 +176,7 @@ class GroupState(StreamState):
         return None
 
     def _meet(self, event: StoredEvent) -> Entry | None:
-        """The next event of the log, if it may run."""
+        """Decide about the next event of the log; returns its entry if it may run."""
         id, key = event.message.id, event.message.key
         if key in self.deferred.keys:
             self.deferred.pass_over(key, event.number)
@@ -192,11 +193,11 @@ class GroupState(StreamState):
         return None
 
     def _comes_again(self, event: StoredEvent) -> bool:
-        """Whether an event that it has is to be handled once more after that: the group was reset."""
+        """Whether an event that the group already has must run once more, because the group was reset."""
         return event.number <= self.again and self.parking.has(self.entries[event.message.id])
 
     def _catch_up(self) -> Entry | None:
-        """The next event of a deferred key that may run; others of these keys are parked on the way."""
+        """The next event of a deferred key that may run. Earlier events of these keys are parked."""
         deferred, log, blocked = self.deferred, self.topic.log, set[str]()
         start, number = deferred.start(), self.position
         for number in range(max(start, log.first), self.position + 1):
@@ -221,7 +222,7 @@ class GroupState(StreamState):
         return event.message.id in self.entries and self._comes_again(event)
 
     def _meet_again(self, event: StoredEvent) -> Entry | None:
-        """The next event of a deferred key, if it may run."""
+        """Decide about the next event of a deferred key; returns its entry if it may run."""
         self.deferred.met(event.message.key, event.number)
         if event.message.id in self.entries:
             return None
@@ -265,7 +266,7 @@ class GroupState(StreamState):
     # --- steering ----------------------------------------------------------------------------------------
 
     def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
-        """Also what it has not drawn: that is queued as well. What runs is not handled again after that."""
+        """Events that the group has not drawn are queued too. A running event does not run again later."""
         self.again = 0
         self.deferred.hungry.update(self.deferred.keys)
         for purged in range(limit):
@@ -282,6 +283,6 @@ class GroupState(StreamState):
             return self.agenda.pop()
         if drawn := self._draw():
             return drawn
-        if parked := self.parking.first():  # also what was parked just now, on the way
+        if parked := self.parking.first():  # also what `_draw` has just parked
             self._take_out(parked)
         return parked

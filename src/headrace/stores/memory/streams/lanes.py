@@ -1,4 +1,4 @@
-"""The queued messages of a stream in their five lanes, first in, first out. Child work has its own five."""
+"""Keeps the queued messages of a stream in five lanes, first in, first out. Child work has its own five."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ SUSPECT, RETURNED = 0, 1
 FIRST_PRIORITY = 2
 TOP_DOWN = tuple(range(FIRST_PRIORITY, FIRST_PRIORITY + len(PRIORITIES)))
 BOTTOM_UP = TOP_DOWN[::-1]
-#: The lane of child work is this many above that of other work.
+#: The lane of child work is the normal lane plus this.
 CHILD = FIRST_PRIORITY + len(PRIORITIES)
 
-#: Stale entries are swept out once they are this many and the greater part.
+#: Stale entries are removed once there are this many and most entries are stale.
 SWEEP_FROM = 64
 
 _QUEUED = JobStatus.QUEUED
 
 
 class Lanes:
-    """Entries leave at the front. One that ends while it waits is only counted and skipped later, which
-    keeps every step short; a sweep bounds what such entries hold on to."""
+    """Entries leave at the front. An entry that ends while it waits is only counted, and skipped later: this
+    keeps every step short. A sweep limits the memory that such entries hold."""
 
     def __init__(self) -> None:
         self._lanes: tuple[deque[Entry], ...] = tuple(deque() for _ in range(2 * CHILD))
@@ -43,7 +43,7 @@ class Lanes:
         self._lanes[lane].append(entry)
 
     def take(self, lane: int, limit: int, room: float = inf) -> list[Entry]:
-        """At most `limit`, and no more once they have `room` bytes."""
+        """Take at most `limit` entries, and no more once they have `room` bytes."""
         waiting = self._lanes[lane]
         taken: list[Entry] = []
         while waiting and len(taken) < limit and room > 0:
@@ -62,7 +62,7 @@ class Lanes:
         return taken
 
     def forget(self, entry: Entry) -> None:
-        """The entry is about to end without having been taken."""
+        """Call this before an entry ends that was not taken."""
         self._stale += 1
         if self._stale >= SWEEP_FROM and self._stale > len(self):
             self._sweep(entry)

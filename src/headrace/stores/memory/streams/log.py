@@ -12,7 +12,7 @@ from headrace.core.topics.topic import Start
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
-    """Shared by the log and all groups, so that many groups do not multiply the bytes."""
+    """The log and all groups share one object, so that many groups do not multiply the bytes."""
 
     number: int
     message: Message
@@ -21,20 +21,20 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicLog:
-    """A dictionary by number: the front can go one by one, and any number is found at once, also by a search
-    for a time, which halves the numbers."""
+    """A dictionary by number. Events leave one by one at the front, and any number is found at once. This
+    also serves the binary search for a time."""
 
     def __init__(self) -> None:
         self.first = 1
         self.last = 0
         self._events: dict[int, StoredEvent] = {}
-        self._numbers: dict[str, int] = {}  # by id, for those who begin at an event
+        self._numbers: dict[str, int] = {}  # by id, for groups and readers that start at an event
 
     def __len__(self) -> int:
         return self.last - self.first + 1
 
     def add(self, message: Message, expires_us: int, now_us: int) -> None:
-        # Never before the one in front of it, also when the clock was set back: times are searched.
+        # Never before the previous event, even when the clock was set back: the search needs sorted times.
         at_us = max(now_us, self.last_us)
         self.last += 1
         self._events[self.last] = StoredEvent(self.last, message, at_us, expires_us)
@@ -48,7 +48,7 @@ class TopicLog:
         return self._events[number]
 
     def after(self, position: int) -> StoredEvent | None:
-        """The first that is left behind a position."""
+        """The first remaining event after a position."""
         return self._events.get(max(position + 1, self.first))
 
     def some_after(self, position: int, limit: int) -> list[StoredEvent]:
@@ -56,12 +56,12 @@ class TopicLog:
         return [self._events[number] for number in range(first, min(first + limit, self.last + 1))]
 
     def lag(self, position: int) -> int:
-        """How many there are behind a position."""
+        """How many events there are after a position."""
         return max(self.last - max(position, self.first - 1), 0)
 
     @property
     def first_us(self) -> int:
-        """When the first that is left was written; 0: none is."""
+        """When the first remaining event was written; 0: there is none."""
         return self._events[self.first].at_us if self._events else 0
 
     @property
@@ -69,7 +69,7 @@ class TopicLog:
         return self._events[self.last].at_us if self._events else 0
 
     def position(self, start: Start) -> int:
-        """The position from which one goes on to get what a start means."""
+        """The position after which reading begins, for this start."""
         match start.at:
             case "new":
                 return self.last
@@ -86,7 +86,7 @@ class TopicLog:
         return self.first - 1 + bisect_left(numbers, time_us, key=lambda number: self._events[number].at_us)
 
     def trim(self, up_to: int, limit: int) -> int:
-        """Forget those up to a number, at most so many; answers how many."""
+        """Delete at most `limit` events up to a number; returns how many."""
         trimmed = min(up_to - self.first + 1, limit, len(self))
         for number in range(self.first, self.first + trimmed):
             id = self._events.pop(number).message.id

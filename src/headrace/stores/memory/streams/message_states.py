@@ -1,4 +1,4 @@
-"""The messages of a stream in every state, and the moves between them. The caller holds the lock."""
+"""Keeps the messages of a stream in every state, and moves them between states. The caller holds the lock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .lanes import FIRST_PRIORITY, RETURNED, SUSPECT, Lanes
 from .producers import Producers
 from .unique_keys import UniqueKeys
 
-# Looked up once: a member of an enumeration is slower to get at than a global name.
+# Read once: access to a member of an enumeration is slower than to a global name.
 _QUEUED, _DEAD = JobStatus.QUEUED, JobStatus.DEAD
 
 
@@ -32,7 +32,7 @@ class MessageStates:
     ) -> None:
         self.stream = stream
         self.lease = Lease()
-        self.established = False  # ensured or appended to
+        self.established = False  # declared or appended to
         self.paused = False
         self.sealed = False  # nothing is appended any more
         #: Rung when something can be claimed.
@@ -48,7 +48,7 @@ class MessageStates:
         self.keys = UniqueKeys()
         self.schedules: dict[str, ScheduleRecord] = {}
         self._producers = Producers()
-        self._purged = 0, 0  # marks that purges left, since when
+        self._purged = 0, 0  # how many end records purges left, and since when
         self._numbers = numbers
         self._announce = announce
 
@@ -56,7 +56,7 @@ class MessageStates:
         return self.entries.get(id) or self.marks.get(id, now_us)
 
     def owner(self, key: str, now_us: int) -> str | None:
-        """The id of the message that holds a unique key, and has not expired."""
+        """The id of the message that holds a unique key and has not expired."""
         return None if self._expired_owner(key, now_us) else self.keys.owner(key, now_us)
 
     def _expired_owner(self, key: str, now_us: int) -> Entry | None:
@@ -74,7 +74,7 @@ class MessageStates:
     # --- moves -------------------------------------------------------------------------------------------
 
     def _enter(self, entry: Entry, now_us: int) -> None:
-        """Queue an entry that was not among those that wait or run."""
+        """Queue an entry that did not wait or run before."""
         self._queue(entry, now_us)
 
     def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
@@ -133,8 +133,8 @@ class MessageStates:
         self._part(entry, now_us)
 
     def _end_waiting(self, entry: Entry, ttl_us: int, marks: int, now_us: int) -> None:
-        """One that was taken out of where it waited: cancelled, if it had not expired before. With a mark as
-        long as there are no more than so many, or somebody waits for it."""
+        """End a waiting entry that was taken out: as expired, or else as cancelled. It gets an end record
+        while there are fewer than `marks` of these, or when a caller waits for it."""
         status = JobStatus.EXPIRED if entry.expired(now_us) else JobStatus.CANCELLED
         left, since_us = self._purged
         if since_us + ttl_us <= now_us:
@@ -144,7 +144,7 @@ class MessageStates:
         self._end(entry, status, ttl_us if kept else 0, now_us)
 
     def _part(self, entry: Entry, now_us: int) -> None:
-        """What every end has in common: the key is released, whoever waits for it is told."""
+        """For every end: release the key, and notify the callers that wait for the message."""
         message = entry.message
         if message.unique:
             self.keys.release(message.unique, message.id, "finished", "started")

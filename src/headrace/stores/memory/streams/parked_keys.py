@@ -1,4 +1,4 @@
-"""The keys of an ordered group: who holds each, and who is parked behind."""
+"""Keeps the keys of an ordered group: which entry holds each key, and which are parked behind it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from .entry import Entry
 
 
 class ParkedKeys:
-    """A key is held by one entry, from the moment it is let in until its end, whatever happens in between.
-    Those that come meanwhile are parked in a line of their own."""
+    """One entry holds a key, from `let_in` until the entry's end, whatever happens in between. Other entries
+    of the key are parked meanwhile, in one line for each key."""
 
     def __init__(self) -> None:
         self._holders: dict[str, Entry] = {}
-        self._lines: dict[str, dict[str, Entry]] = {}  # by key, by id, the first come first
+        self._lines: dict[str, dict[str, Entry]] = {}  # by key, by id, in the order of arrival
         self._parked = 0
 
     def __len__(self) -> int:
-        """How many are parked."""
+        """How many entries are parked."""
         return self._parked
 
     def count(self, key: str) -> int:
-        """How many are parked of a key."""
+        """How many entries of a key are parked."""
         return len(self._lines.get(key, ()))
 
     def is_free(self, key: str) -> bool:
         return key not in self._holders
 
     def has(self, entry: Entry) -> bool:
-        """Whether it holds its key or is parked."""
+        """Whether an entry holds its key or is parked."""
         key, id = entry.message.key, entry.message.id
         return self._holders.get(key) is entry or id in self._lines.get(key, ())
 
@@ -34,7 +34,7 @@ class ParkedKeys:
         return [entry for line in self._lines.values() for entry in line.values()]
 
     def let_in(self, entry: Entry) -> bool:
-        """Give it its key; False: another holds that, and the entry is parked."""
+        """Give an entry its key. False: another entry holds the key, and this one is parked."""
         message = entry.message
         if not message.key:
             return True
@@ -46,7 +46,7 @@ class ParkedKeys:
         return False
 
     def pass_on(self, entry: Entry) -> Entry | None:
-        """The entry has ended: whoever holds its key from now on, if that is another."""
+        """The entry has ended. Returns the parked entry that gets its key, if there is one."""
         key = entry.message.key
         if self._holders.get(key) is not entry:
             return None
@@ -70,7 +70,7 @@ class ParkedKeys:
         return True
 
     def first(self) -> Entry | None:
-        """One of those that are parked."""
+        """One of the parked entries."""
         line = next(iter(self._lines.values()), None)
         return next(iter(line.values())) if line else None
 

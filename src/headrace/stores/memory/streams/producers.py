@@ -1,4 +1,4 @@
-"""The last batch of each producer with its answers, so that a repeat is recognised."""
+"""Keeps the last batch of each producer with its answers, to recognise a repeated batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Producers:
         self._last: OrderedDict[str, LastBatch] = OrderedDict()  # the longest silent first
 
     def recall(self, batch: Batch, now_us: int) -> list[Answer] | None:
-        """What was answered to this very batch before."""
+        """The earlier answers to this batch; None: the batch is new."""
         last = self._last.get(batch.producer)
         if last and last.number == batch.number and last.until_us > now_us:
             return list(last.answers)

@@ -1,4 +1,4 @@
-"""One stream: the verbs that are asked of it. The caller holds the lock."""
+"""The state of one stream, with the verbs that use it. The caller holds the lock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .message_states import MessageStates
 #: The room in a stream without a limit.
 UNLIMITED = 1 << 62
 
-# Looked up once: a member of an enumeration is slower to get at than a global name.
+# Read once: access to a member of an enumeration is slower than to a global name.
 _QUEUED, _RUNNING, _SCHEDULED = JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.SCHEDULED
 _RETRYING, _DEAD, _SUCCEEDED = JobStatus.RETRYING, JobStatus.DEAD, JobStatus.SUCCEEDED
 _KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
@@ -53,12 +53,12 @@ class StreamState(MessageStates):
         return previous
 
     def ring(self) -> None:
-        """Something can be claimed or read, perhaps."""
+        """Wake the waiters: perhaps something can be claimed or read."""
         self._ring()
 
     @property
     def in_use(self) -> bool:
-        """Whether it has messages or schedules; marks do not count."""
+        """Whether it has messages or schedules; end records do not count."""
         return bool(self.entries or self.schedules)
 
     # --- in ----------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class StreamState(MessageStates):
         return answers
 
     def holder(self, id: str, key: str, now_us: int) -> str | None:
-        """This id when it is known, or the id of the message that holds the key."""
+        """This id if it is known, or the id of the message that holds the key."""
         if id in self.entries or self.marks.get(id, now_us):
             return id
         return self.owner(key, now_us) if key else None
@@ -101,7 +101,7 @@ class StreamState(MessageStates):
         if message.unique:
             if owner := self.owner(message.unique.key, now_us):
                 return Answer(owner, "duplicate")
-            room += self._expired_owner(message.unique.key, now_us) is not None  # it makes room
+            room += self._expired_owner(message.unique.key, now_us) is not None  # its end makes room
         return None if room > 0 else Answer(id, "full")
 
     def _add(self, message: Message, now_us: int) -> None:
@@ -116,7 +116,7 @@ class StreamState(MessageStates):
             self.lanes.put(FIRST_PRIORITY + message.priority, entry)
 
     def _take_key(self, message: Message, now_us: int) -> bool:
-        """Take its unique key, from an expired owner if need be; whether there was one, which has ended."""
+        """Take the message's unique key. Ends an expired owner, and returns whether there was one."""
         unique = message.unique
         if unique is None:
             return False
@@ -132,7 +132,7 @@ class StreamState(MessageStates):
     def take(
         self, stream: Stream, lane: int, limit: int, room: int, consumer: str, now_us: int
     ) -> list[Claim]:
-        """At most `limit`, and no more once they have `room` bytes."""
+        """Claim at most `limit` messages, and no more once they have `room` bytes."""
         claims: list[Claim] = []
         running, numbers = self.running, self._numbers
         for entry in self.lanes.take(lane, limit, room):
@@ -164,7 +164,7 @@ class StreamState(MessageStates):
                 and entry.message.unique is None
                 and not entry.message.key
                 and not watchers
-            ):  # it ends, and nothing follows from that
+            ):  # the common case: only the entry goes
                 del running[claim.token], entries[claim.id]
                 verdicts.append(_KEPT)
             else:
@@ -190,7 +190,7 @@ class StreamState(MessageStates):
         return _KEPT
 
     def _taken_from_another(self, claim: Claim) -> Entry | None:
-        """What a late success still finds queued, or running elsewhere, taken out of there."""
+        """The entry of a late success, removed from its lane or from the worker that runs it again."""
         entry = self.entries.get(claim.id)
         if entry is None or cast(int, claim.token) < entry.number:
             return None
@@ -241,7 +241,7 @@ class StreamState(MessageStates):
     # --- upkeep ------------------------------------------------------------------------------------------
 
     def restart_leases(self, now_us: int) -> None:
-        """Nothing is recovered for one lease from now, whatever the clock was before."""
+        """Reclaim nothing for the time of one lease from now, whatever the clock was before."""
         self.lease = self.lease.restarted(now_us)
         for entry in self.running.values():
             entry.leased_us = min(entry.leased_us, now_us)
@@ -264,7 +264,7 @@ class StreamState(MessageStates):
         return first is not None and first.leased_us > now_us
 
     def overdue(self, now_us: int) -> bool:
-        """Whether a lease ran out. All are equally long, so the one not renewed for longest tells it."""
+        """Whether a lease has expired. All are equally long: only the least recently renewed one counts."""
         first = next(iter(self.running.values()), None)
         return first is not None and first.leased_us + self.lease.at(now_us) <= now_us
 
@@ -328,7 +328,7 @@ class StreamState(MessageStates):
                 return ReplayAnswer.DUPLICATE
             self._take_key(msgspec.structs.replace(entry.message, mark_us=EXPIRED_MARK_US), now_us)
         del self.dead[id]
-        # Whoever replays a message wants it to run: neither an old cancellation nor its age prevents that.
+        # A replayed message must run: neither an old cancellation nor its age prevents that.
         entry.state, entry.cancelled_for_us, entry.expires_us = FRESH, None, 0
         entry.reason = entry.failure = None
         self._enter(entry, now_us)

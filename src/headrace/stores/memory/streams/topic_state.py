@@ -1,4 +1,4 @@
-"""A topic's stream: a log at whose end events are written, what is due later, and how long events stay."""
+"""The stream of a topic: the log, the events that are due later, and the trimming of old events."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class TopicState(StreamState):
-    """Its entries are those that are due later. `bells` are those of readers, and of claims for a group that
-    was removed and may be joined again."""
+    """Its entries are the events that are due later. `bells` holds the waiters of readers, and of claims for
+    a group that was removed and may be joined again."""
 
     def __init__(
         self, stream: Stream, announce: Callable[[ControlMessage], None], numbers: Iterator[int]
@@ -68,7 +68,7 @@ class TopicState(StreamState):
         return answers
 
     def holder(self, id: str, key: str, now_us: int) -> str | None:
-        """A topic knows no ids: an event that is published twice is there twice."""
+        """A topic does not compare ids: an event that is published twice is stored twice."""
         return self.keys.owner(key, now_us) if key else None
 
     def _refusal(self, message: Message, room: int, now_us: int) -> Answer | None:
@@ -88,7 +88,7 @@ class TopicState(StreamState):
 
     def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
         self.entries.pop(entry.message.id, None)
-        entry.status = JobStatus.QUEUED  # so that the agenda knows it for stale
+        entry.status = JobStatus.QUEUED  # so that the agenda sees that it is stale
         self._write(entry, now_us)
         self._ring()
 
@@ -108,7 +108,7 @@ class TopicState(StreamState):
         return self.log.trim(self._may_go(now_us), limit)
 
     def tended(self, trimmed: int, now_us: int) -> KeptTopics:
-        """How things stand after so many were trimmed."""
+        """The answer after `trimmed` events were trimmed."""
         spare = self._spare(now_us) if self.rules.strict else 0
         behind = [group for group in self.groups.values() if group.low_water < spare]
         kept = spare >= self.log.first
@@ -120,14 +120,14 @@ class TopicState(StreamState):
         )
 
     def _spare(self, now_us: int) -> int:
-        """The number up to which age or length let events go."""
+        """The number up to which the limits of age or length allow trimming."""
         rules, log = self.rules, self.log
         by_age = log.before(now_us - rules.retention_us + 1) if rules.retention_us else 0
         by_length = log.last - rules.max_length if rules.max_length is not None else 0
         return max(by_age, by_length)
 
     def _may_go(self, now_us: int) -> int:
-        """The same, but for what is held for the sake of a live group."""
+        """The number up to which events may go. A strict topic keeps what a live group has not drawn."""
         spare = self._spare(now_us)
         if not self.rules.strict:
             return spare
@@ -140,7 +140,8 @@ def _is_live(group: GroupState, now_us: int) -> bool:
 
 
 def _event(message: Message) -> Message:
-    """As groups take it: its unique key belongs to the topic, and in a group all have the same priority."""
+    """The event for groups: its unique key belongs to the topic, and all events of a group have the same
+    priority."""
     if message.unique is None and message.priority == NORMAL:
         return message
     return msgspec.structs.replace(message, unique=None, priority=NORMAL)

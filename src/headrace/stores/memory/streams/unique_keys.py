@@ -1,4 +1,4 @@
-"""The unique keys of a stream and the messages that hold them."""
+"""Keeps the unique keys of a stream and the messages that hold them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class KeyHolder(msgspec.Struct, frozen=True, gc=False):
 
 
 class UniqueKeys:
-    """Here a key is released in the very step that ends its owner, so there is never one to take over."""
+    """The step that ends an owner also releases its key: a key is never taken over from an ended message."""
 
     def __init__(self) -> None:
         self._holders: dict[str, KeyHolder] = {}
         self._passing: list[tuple[int, str]] = []
 
     def owner(self, key: str, now_us: int) -> str | None:
-        """The id of the message that holds it."""
+        """The id of the message that holds the key."""
         holder = self._holders.get(key)
         return holder.id if holder and holder.until_us > now_us else None
 
@@ -38,7 +38,7 @@ class UniqueKeys:
         self._holders[unique.key] = KeyHolder(id, until_us)
 
     def release(self, unique: UniqueKey, id: str, *kinds: Literal["finished", "started", "elapsed"]) -> None:
-        """Let go of the key if it is of one of these kinds and still held by this message."""
+        """Release the key if it is of one of these kinds and this message still holds it."""
         holder = self._holders.get(unique.key)
         elapses = unique.until == "elapsed"
         if unique.until in kinds and holder and holder.id == id and (holder.until_us < FOREVER) is elapses:

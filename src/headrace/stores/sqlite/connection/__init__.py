@@ -1,1 +1,1 @@
-"""A connection to the file, its schema, and the file system below it."""
+"""The connection to the file, its schema, and checks of its file system."""

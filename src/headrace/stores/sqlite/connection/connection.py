@@ -1,4 +1,5 @@
-"""One connection of one thread: opened when it is first needed, set up, and opened anew after a mishap."""
+"""One connection of one thread. It is opened and set up when it is first needed, and opened again after a
+failure."""
 
 from __future__ import annotations
 
@@ -30,42 +31,43 @@ OLDEST: Final = (3, 51, 3)
 #: Milliseconds that a statement waits for the write lock of another process.
 BUSY_TIMEOUT = 5000
 
-#: The same on the event loop: as long as most hold it. The way through the writer's thread takes longer.
+#: Milliseconds that the event loop waits for that lock: most holders need no longer. The way through the
+#: writer's thread takes longer.
 BRIEF_TIMEOUT: Final = 0.3
 
-#: Seconds between two tries at that lock. Most hold it for a fraction of a millisecond, so what somebody
-#: waits for is tried again soon, then ever more rarely. The rest is not: what workers claim and settle
-#: gathers meanwhile, and they take the lock more rarely from those who append.
+#: Seconds between two tries at that lock. Most holders keep it for a fraction of a millisecond. So urgent
+#: steps try again soon, then less and less often. Other steps wait longer: claims and settlements of workers
+#: gather meanwhile, and workers take the lock from producers less often.
 HURRIED: Final = 0.00005
 PATIENT: Final = 0.001
 
-#: Bytes to which the write-ahead log is cut back once a checkpoint has emptied it. It grows while a long
-#: reader keeps the checkpoint from finishing.
+#: Bytes to which the write-ahead log is cut after a checkpoint has emptied it. It grows while a long reader
+#: keeps the checkpoint from finishing.
 JOURNAL_SIZE_LIMIT: Final = 16 * 1024 * 1024
 
-#: Pages of the write-ahead log from which on it is copied into the file.
+#: The write-ahead log is copied into the file when it has this many pages.
 CHECKPOINT_PAGES: Final = 1000
 
 #: Bytes of a page in the log.
 PAGE: Final = 4096 + 24
 
-#: Seconds for which a fork waits until whoever uses a connection is done with it.
+#: Seconds for which a fork waits until the user of a connection has finished.
 FORK_PATIENCE: Final = BUSY_TIMEOUT / 1000 + 1
 
-#: Every connection of this process, so that none is open over a fork.
+#: Every connection of this process, so that a fork can close them all.
 _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
-#: Those that a fork under way has closed and holds, and what it holds so that no file is opened meanwhile.
+#: The connections that a running fork has closed and holds, and the lock that prevents opening meanwhile.
 _held: list[Connection] = []
 _opening = threading.Lock()
 
-#: Files that had to stay open over the fork that made this process.
+#: Files that were open during the fork that created this process.
 _inherited: set[Path] = set()
 
 
 class Connection:
-    """Every method runs in the thread that owns it, which holds `in_use` from the first to the last of what
-    belongs together. Errors are the library's; see `failed`."""
+    """Every method runs in the thread that owns the connection. This thread holds `in_use` during all calls
+    that belong together. Methods raise the library's errors; see `failed`."""
 
     def __init__(
         self,
@@ -82,9 +84,9 @@ class Connection:
         self._query_only = query_only
         self._busy_timeout: float = busy_timeout or BUSY_TIMEOUT
         self._busy_since = 0.0
-        self.met_another = False  # at the write lock, when the last transaction began
+        self.met_another = False  # another process had the write lock when the last transaction began
         self._urgent = True
-        self._checkpoints = checkpoints  # within commits; otherwise the owner does it when it is due
+        self._checkpoints = checkpoints  # within commits; otherwise the owner runs them when they are due
         self.logged = 0  # bytes of the write-ahead log since it was last written from its start
         self.checkpoint_due = False
         self._prepare = prepare
@@ -94,12 +96,12 @@ class Connection:
         self.turn = self._turnstile.path
         self.in_use = threading.Lock()
         self.waits_to_open = False
-        self.is_wanted = False  # by a fork, which waits until it is not in use
-        self.opened = 0  # how often
+        self.is_wanted = False  # a fork waits until it is not in use
+        self.opened = 0  # how many times
         _connections.add(self)
 
     def open(self) -> None:
-        """Connect, unless that is so already; a file that was deleted or replaced is noticed here."""
+        """Connect, unless connected. Detects a file that was deleted or replaced."""
         if self._handle is not None:
             if self._file == _identity(self.path):
                 return
@@ -117,7 +119,7 @@ class Connection:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is open, and its file is still there."""
+        """Whether the connection is open, and its file still exists."""
         return self._handle is not None and self._file == _identity(self.path)
 
     def close(self) -> None:
@@ -127,11 +129,11 @@ class Connection:
             if handle is not None:
                 handle.close()
         except apsw.Error:
-            pass  # It could not tidy up; whoever opens the file next does.
+            pass  # SQLite could not clean up; the next process that opens the file does.
 
     def abandon(self) -> None:
-        """This process is a fork of the one that connected, so the connection must never be closed here, not
-        even when the interpreter ends: that could take the write-ahead log away from the parent."""
+        """Drop the connection in a forked process. It must never be closed here, not even when the
+        interpreter ends: closing could remove the write-ahead log of the parent."""
         self._turnstile.close()
         self.in_use, self.waits_to_open, self.is_wanted = threading.Lock(), False, False
         handle, self._handle = self._handle, None
@@ -140,7 +142,7 @@ class Connection:
             _inherited.add(self.path)
 
     def failed(self, error: Failure, *, committing: bool = False) -> BackendUnavailable:
-        """Undo what was under way, connect anew next time if need be; answers the error to raise."""
+        """Roll back, and close the connection if the fault requires it. Returns the error to raise."""
         self.undo()
         if fault_of(error).reopen:
             self.close()
@@ -149,8 +151,8 @@ class Connection:
     # --- statements --------------------------------------------------------------------------------------
 
     def row(self, sql: str, bindings: Bindings = ()) -> Any:
-        """The first row, None when there is none."""
-        # All rows are fetched, since a statement that is not finished would hold its snapshot.
+        """The first row; None when there is none."""
+        # Fetches all rows, because an unfinished statement would hold its snapshot.
         rows = self.rows(sql, bindings)
         return rows[0] if rows else None
 
@@ -166,8 +168,8 @@ class Connection:
         return row[0] if row else None
 
     def _rows_with_any_text(self, sql: str, bindings: Bindings) -> list[Any]:
-        """The same for a SELECT that meets text which is no valid UTF-8: a row that somebody has damaged must
-        not hide the others. What cannot be read of it is replaced."""
+        """The rows of a SELECT that found text which is not valid UTF-8. A damaged row must not hide the
+        others, so the unreadable text is replaced."""
         cursor = self._use().execute(sql, bindings)
         names = [f"c{number}" for number in range(len(cursor.get_description()))]
         cursor.close()
@@ -178,20 +180,20 @@ class Connection:
         return [tuple(map(_readable, row[: len(names)], row[len(names) :])) for row in rows]
 
     def change(self, sql: str, bindings: Bindings = ()) -> int:
-        """Carry out an INSERT, UPDATE or DELETE; answers how many rows it touched."""
+        """Run an INSERT, UPDATE or DELETE; returns how many rows it changed."""
         handle = self._use()
         handle.execute(sql, bindings)
         return handle.changes()
 
     def run(self, sql: str) -> None:
-        """A statement that answers nothing, or a script of many."""
+        """Run a statement that returns nothing, or a script of several statements."""
         for _ in self._use().execute(sql):
             pass
 
     def begin(self, *, urgent: bool = True) -> None:
-        """`urgent`: somebody waits for it."""
-        # IMMEDIATE: a transaction that reads first and then wants to write is refused at once when somebody
-        # else wrote in between, whatever the timeout.
+        """Begin a write transaction. `urgent`: a caller waits for it."""
+        # IMMEDIATE: otherwise a transaction that reads first and then writes is refused at once when another
+        # connection wrote in between, whatever the timeout.
         handle = self._use()
         self._urgent, self.met_another = urgent, False
         passing = self._turnstile.enter(urgent=urgent)
@@ -202,7 +204,8 @@ class Connection:
                 self._turnstile.leave()
 
     def begin_at_once(self) -> bool:
-        """The same almost without waiting; False: another process holds the lock, or waits for it."""
+        """Begin a write transaction almost without waiting. False: another process holds the lock, or waits
+        for it."""
         handle = self._use()
         passing = self._turnstile.try_to_enter()
         if passing is None:
@@ -223,7 +226,7 @@ class Connection:
         self._use().execute("COMMIT")
 
     def checkpoint(self) -> None:
-        """Copy the write-ahead log into the file, as far as that can be done without waiting."""
+        """Copy the write-ahead log into the file, as far as possible without waiting."""
         self.checkpoint_due = False
         try:
             self._use().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
@@ -231,14 +234,14 @@ class Connection:
             pass  # the log grows meanwhile; the next commit tries again
 
     def _note_length(self, _: apsw.Connection, __: str, pages: int) -> int:
-        """The library calls this after each commit, with the length of the log."""
+        """The library calls this after each commit with the length of the log."""
         self.logged = pages * PAGE
         self.checkpoint_due = pages >= CHECKPOINT_PAGES
         return apsw.SQLITE_OK
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """What is read inside is of one moment. A transaction that is under way is one already."""
+        """All reads inside see the file at one moment. An open transaction already gives this."""
         handle = self._use()
         if handle.in_transaction:
             yield
@@ -258,8 +261,8 @@ class Connection:
             self.close()
 
     def empty_log(self, timeout: float, *, cut: bool = True) -> bool:
-        """Copy all of the write-ahead log into the file, and cut it off or have it written from its start.
-        False: that could not be done within so many milliseconds, since a long reader keeps it from that."""
+        """Copy the whole write-ahead log into the file, then cut the log or write it from its start again.
+        False: a long reader prevented this for `timeout` milliseconds."""
         self._busy_timeout, usual = timeout, self._busy_timeout
         try:
             [(busy, _, _)] = self.rows(f"PRAGMA wal_checkpoint({'TRUNCATE' if cut else 'RESTART'})")
@@ -271,7 +274,7 @@ class Connection:
         return not busy
 
     def synchronise(self, synchronous: Synchronous) -> None:
-        """How safe the next commits are; costs nothing when it is so already."""
+        """Set how safe the next commits are. Costs nothing when nothing changes."""
         if synchronous != self._synchronous:
             self._use().pragma("synchronous", synchronous)
             self._synchronous = synchronous
@@ -296,7 +299,8 @@ class Connection:
             make_private(self.path)
             handle = self._handle = apsw.Connection(str(self.path))
         handle.set_busy_handler(self._wait_for_lock)  # before anything that could find the file locked
-        # Else statements are prepared anew for each binding, for plans that ours do not need: 13 µs, not 5.
+        # Otherwise SQLite prepares a statement again for each binding, for plans that headrace does not need:
+        # 13 µs instead of 5.
         handle.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         self._enter_wal(handle)
         handle.pragma("synchronous", self._synchronous)
@@ -311,7 +315,7 @@ class Connection:
         self.opened += 1
 
     def _wait_for_lock(self, tries: int) -> bool:
-        """Of another process; False: no longer."""
+        """SQLite calls this while another process has the lock. False: do not wait any longer."""
         now = time.monotonic()
         if tries == 0:
             self._busy_since = now
@@ -320,14 +324,15 @@ class Connection:
         if waited >= self._busy_timeout / 1000:
             return False
         if TURN <= waited < 2 * TURN:
-            pause = HURRIED  # whoever held the lock must pass the turnstile again, and stands behind
+            pause = HURRIED  # the holder must pass the turnstile again, behind this one
         else:
             pause = min(PATIENT, HURRIED * 2.0 ** min(tries, 10)) if self._urgent else PATIENT
         time.sleep(pause)
         return True
 
     def _enter_wal(self, handle: apsw.Connection) -> None:
-        """Changing the journal of a new file answers "busy" without waiting when two processes do it."""
+        """Switch to WAL. On a new file SQLite answers "busy" without waiting when two processes do this, so
+        this waits and tries again."""
         until = time.monotonic() + self._busy_timeout / 1000
         while True:
             try:
@@ -355,7 +360,7 @@ def check_version() -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file this is; None when it is gone."""
+    """Identifies the file at this path; None when there is none."""
     try:
         found = os.stat(path)
     except OSError:
@@ -364,9 +369,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _close_all() -> None:
-    """SQLite takes locks for a process, and remembers which: a child would believe that it holds those of its
-    parent. Then the parent may take the write-ahead log away, and with it what the child has written since
-    (sqlite.org/howtocorrupt.html, 2.6). Connections that are closed are made anew where they are needed."""
+    """Close all connections before a fork. SQLite remembers the locks of a process, so a child would assume
+    that it holds its parent's locks. Then the parent may remove the write-ahead log with what the child has
+    written since (sqlite.org/howtocorrupt.html, 2.6). Closed connections open again when needed."""
     _opening.acquire()
     for connection in list(_connections):
         if _take(connection):
@@ -375,7 +380,8 @@ def _close_all() -> None:
 
 
 def _take(connection: Connection) -> bool:
-    """False: whoever uses it is not done in time, or waits for the end of the fork to open its file."""
+    """Acquire a connection for a fork. False: its user does not finish in time, or waits for the end of the
+    fork to open its file."""
     until = time.monotonic() + FORK_PATIENCE
     connection.is_wanted = True
     try:

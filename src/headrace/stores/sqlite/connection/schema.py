@@ -1,4 +1,4 @@
-"""The tables of the store and the steps that bring an older file up to date."""
+"""Creates the tables of the store, and migrates an older file."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from headrace.core.errors import ConfigurationError
 
 from .connection import Connection
 
-#: The script at index n brings a file from version n to n + 1; a new file goes through all of them.
+#: The script at index n migrates a file from version n to n + 1. A new file runs all scripts.
 SCRIPTS: Final[tuple[str, ...]] = tuple(
     script.read_text(encoding="utf-8")
     for script in sorted(files(__package__).joinpath("migrations").iterdir(), key=lambda script: script.name)
 )
 
-# Not PRAGMA user_version: that belongs to the application whose tables may live in the same file.
+# Not PRAGMA user_version: that belongs to the application, whose tables may be in the same file.
 _CREATE_VERSION = "CREATE TABLE IF NOT EXISTS headrace_schema (version INTEGER NOT NULL) STRICT"
 _HAS_VERSION = "SELECT count(*) FROM sqlite_schema WHERE name = 'headrace_schema'"
 _READ_VERSION = "SELECT max(version) FROM headrace_schema"
 
 
 def bring_up_to_date(connection: Connection, scripts: tuple[str, ...] = SCRIPTS) -> None:
-    """Create or migrate the tables, in one transaction; only one of several processes does it."""
+    """Create or migrate the tables in one transaction. Only one of several processes does this."""
     if _version(connection) == len(scripts):
         return
     connection.begin()

@@ -1,1 +1,1 @@
-"""Rows and columns as values: lanes, unique keys, producers."""
+"""Values and rules for rows and columns: lanes, unique keys, producers."""

@@ -1,8 +1,8 @@
-"""Where a message is, as a number, in the order in which lanes are claimed from.
+"""The place of a message, as a number. Claims take lanes in the order of these numbers.
 
-Rows keep their size while a message moves from lane to lane and is claimed: SQLite then overwrites the row
-where it lies. A number from 2 on, or below 0, takes one byte; 0 and 1 would take none. (What was parked grows
-by one.)
+Rows keep their size while a message moves from lane to lane and is claimed, so SQLite overwrites the row in
+place. A number from 2 on, or below 0, takes one byte; 0 and 1 would take none. (A row that was parked grows
+by one byte.)
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from headrace.core.messages.message import FRESH, State, decode_state
 from headrace.core.records.record import JobStatus
 from headrace.core.values.decoding import DECODE_ERRORS
 
-#: Behind another event of its key, in an ordered group.
+#: The event waits behind another event of its key, in an ordered group.
 PARKED: Final = 1
-#: The lanes of child work are so far below those of other work: -6 to -2.
+#: The lane of child work is the normal lane minus this: -6 to -2.
 CHILD: Final = 8
 SUSPECT: Final = 2
 RETURNED: Final = 3
@@ -33,7 +33,7 @@ EXPIRED: Final = 13
 TOP_DOWN: Final = (RETURNED, 4, 5, 6)
 BOTTOM_UP: Final = (RETURNED, 6, 5, 4)
 
-#: First and last place of each status.
+#: The first and the last place of each status.
 RANGES: Final[dict[JobStatus, tuple[int, int]]] = {
     JobStatus.QUEUED: (SUSPECT - CHILD, LOWEST),
     JobStatus.RUNNING: (RUNNING, RUNNING),
@@ -51,21 +51,21 @@ STATUS: Final[dict[int, JobStatus]] = {
 
 
 def has_expired(place: int, expires_us: int, state: str | None, now_us: int) -> bool:
-    """Whether a message still waits although its time has passed. Of one that may have, the queries give its
-    state in hexadecimal digits."""
+    """Whether a message has expired while it waits. The statements give `state`, in hexadecimal digits, only
+    when it may have expired."""
     if state is None or place >= DEAD or place == RUNNING:
         return False
     try:
         return (decode_state(bytes.fromhex(state)) if state else FRESH).expired(expires_us, now_us)
     except DECODE_ERRORS:
-        return False  # it dies when it is claimed
+        return False  # its claim makes it a dead letter
 
 
 def lane_of(state: State, priority: int) -> int:
-    """The lane in which a message is queued when its time has come."""
+    """The lane in which a message is queued when it is due."""
     return SUSPECT if state.suspect else min(max(FIRST_PRIORITY, FIRST_PRIORITY + priority), LOWEST)
 
 
 def lane_for(lane: int, *, child: bool) -> int:
-    """Where in this lane a message belongs: child work lies apart."""
+    """The place of a message in this lane: child work has its own range."""
     return lane - CHILD if child else lane

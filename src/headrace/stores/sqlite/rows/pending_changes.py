@@ -1,4 +1,5 @@
-"""The changes that a step decided on, written together: one statement for each kind, however many."""
+"""Collects the changes that a step decides on, and writes them together: one statement for each kind of
+change."""
 
 from __future__ import annotations
 
@@ -17,22 +18,22 @@ from .unique_keys import HeldKey, give_up_keys, release_keys
 
 
 class ChangedMessage(msgspec.Struct):
-    """The message that a change is about, as it stood before."""
+    """A message that changes, as it was before the change."""
 
     seq: int
     stream: Stream
-    number: int  # of the stream
+    number: int  # the number of the stream
     id: str
     place: int
     priority: int
     claim: int = 0
     cancel_us: int | None = None
     unique_key: str | None = None
-    expired: bool = False  # it waits although its time has passed
+    expired: bool = False  # it has expired while it waits
 
 
 class PendingChanges:
-    """Decide first, then write: nothing reaches the file before `write`."""
+    """Nothing reaches the file before `write`."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -41,15 +42,15 @@ class PendingChanges:
         self._burials: list[tuple[object, ...]] = []
         self._forgotten: list[int] = []
         self._released: list[HeldKey] = []
-        self._given_up: list[HeldKey] = []  # by what expired
+        self._given_up: list[HeldKey] = []  # of expired messages
         self._leavers: list[EndedMessage] = []
-        self._due: dict[Stream, tuple[int, int]] = {}  # number, and the earliest due time put down
+        self._due: dict[Stream, tuple[int, int]] = {}  # the stream's number, and the earliest new due time
         self._bytes = BulkBinding()
 
     # --- entries -----------------------------------------------------------------------------------------
 
     def queue(self, subject: ChangedMessage, state: State, *, place: int | None = None) -> None:
-        """To its lane, or to the one that is given."""
+        """Queue a message in its lane, or at `place`."""
         lane = lane_of(state, subject.priority)
         self._move(subject, place or lane, self._transaction.now_us, lane, state)
         self._transaction.news.ready.add(subject.stream)
@@ -69,7 +70,8 @@ class PendingChanges:
         note: str = "",
         state: State | None = None,
     ) -> None:
-        """With a mark for a time, which keeps the state as it is or gets another, or without a trace."""
+        """End a message. With `ttl_us` an end record stays for that time, and keeps the state or gets a new
+        one; otherwise nothing stays."""
         if ttl_us > 0:
             until_us = self._transaction.now_us + min(ttl_us, FOREVER)
             stored = *self._bytes.put(result), *self._put_state(state)
@@ -89,7 +91,7 @@ class PendingChanges:
         self._announce_due()
         connection, now_us = self._transaction.connection, self._transaction.now_us
         content = self._bytes.content()
-        # What is handed back and then found done in the same step ends: hence moves first.
+        # Moves come first: a message that is handed back and found done in the same step must end.
         if self._moves:
             connection.change(message_statements.MOVE, (listed(self._moves), content))
         if self._burials:
@@ -112,7 +114,7 @@ class PendingChanges:
         self._count(subject, place)
 
     def _part(self, subject: ChangedMessage, place: int) -> None:
-        """What every end has in common: the key is released, and whoever waits for it is told."""
+        """For every end: release the key, and notify the callers that wait for the message."""
         if subject.unique_key is not None:
             self._let_go(subject, subject.unique_key, place)
         self._transaction.ended(subject.stream, subject.id)

@@ -1,4 +1,4 @@
-"""What was answered to a producer's last batch, for the case that it comes again."""
+"""Keeps the answers to each producer's last batch, in case the producer sends the batch again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _decode = msgspec.msgpack.Decoder(list[Answer]).decode
 
 
 def recall(transaction: Transaction, stream: int, batch: Batch) -> list[Answer] | None:
-    """What was answered to this very batch before."""
+    """The earlier answers to this batch; None: the batch is new."""
     last = transaction.connection.row(message_statements.READ_PRODUCER, (stream, batch.producer))
     if last is None:
         return None

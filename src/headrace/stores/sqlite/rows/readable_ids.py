@@ -1,4 +1,4 @@
-"""Ids that are no valid text: what such a message is called by instead, and how it is found by that."""
+"""Gives a readable name to a message whose id is not valid text, and finds the message by that name."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from typing import Final
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import message_statements
 
-#: Stands where text was that is no valid UTF-8 (`Connection.rows`).
+#: Replaces text that is not valid UTF-8 (`Connection.rows`).
 REPLACED: Final = "\ufffd"
 
 _PREFIX: Final = "unreadable-"
 
 
 def readable_id(seq: int, id: str) -> str:
-    """The id, or if it is no text what the message is called by instead."""
+    """The id, or the readable name when the id is not valid text."""
     return f"{_PREFIX}{seq}" if REPLACED in id else id
 
 
 def seq_of(id: str) -> int:
-    """Of such a name: the number of the message; 0: it is an id like others."""
+    """The number of the message in a readable name; 0: this is a normal id."""
     number = id.removeprefix(_PREFIX) if id.startswith(_PREFIX) else ""
     return int(number) if number.isdecimal() and len(number) < 19 else 0
 
 
 def mend_id(connection: Connection, seq: int) -> str:
-    """Give a message its readable name if its id is no text; answers what is wrong with that, or nothing."""
+    """If a message's id is not valid text, write the readable name instead. Returns what is wrong with the
+    id, or an empty text."""
     id: bytes | None = connection.value(message_statements.READ_ID, (seq,))
     try:
         (id or b"").decode()

@@ -1,4 +1,4 @@
-"""The unique keys of a stream: who holds one, taking it, letting go of it."""
+"""The unique keys of a stream: finds their owners, takes keys and releases them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HeldKey = tuple[int, str, str]
 
 
 class ExpiredOwner(NamedTuple):
-    """A message that holds a key, and waits although its time has passed."""
+    """A message that holds a key, and has expired while it waits."""
 
     seq: int
     id: str
@@ -27,7 +27,7 @@ class ExpiredOwner(NamedTuple):
 
 
 class StreamKeys:
-    """The keys that one step is about. What it takes is written at the end, in one statement."""
+    """The keys that one step uses. One statement at the end writes the keys that the step takes."""
 
     def __init__(self, transaction: Transaction, stream: int, keys: Iterable[str]) -> None:
         self._transaction = transaction
@@ -36,11 +36,11 @@ class StreamKeys:
         self._taken: list[tuple[str, str, int | None]] = []
 
     def owner(self, key: str) -> str | None:
-        """The id of the message that holds it."""
+        """The id of the message that holds the key."""
         return self._owners.get(key)
 
     def expired_owner(self, key: str) -> ExpiredOwner | None:
-        """Whoever takes the key ends this message."""
+        """The expired message that holds the key. Taking the key must end this message."""
         return self._expired.get(key)
 
     def take(self, unique: UniqueKey, id: str) -> None:
@@ -57,26 +57,26 @@ class StreamKeys:
 
 
 def release_keys(transaction: Transaction, keys: list[HeldKey]) -> None:
-    """Let go of those that these messages still hold."""
+    """Release the keys that these messages still hold until they finish or start."""
     if keys:
         transaction.connection.change(message_statements.RELEASE_KEYS, (listed(keys),))
 
 
 def give_up_keys(transaction: Transaction, keys: list[HeldKey]) -> None:
-    """The same for messages that have expired, whatever the kind of their keys."""
+    """Release the keys of expired messages, whatever the kind of the key."""
     if keys:
         transaction.connection.change(message_statements.GIVE_UP_KEYS, (listed(keys),))
 
 
 def owners(connection: Connection, stream: int, keys: list[str], now_us: int) -> dict[str, str]:
-    """Which messages hold these keys; those that nobody holds are left out."""
+    """The ids of the messages that hold these keys. Free keys are left out."""
     return _owners(connection, stream, keys, now_us)[0]
 
 
 def _owners(
     connection: Connection, stream: int, keys: list[str], now_us: int
 ) -> tuple[dict[str, str], dict[str, ExpiredOwner]]:
-    """Who holds these keys, and who has expired over it."""
+    """The owners of these keys, and the owners that have expired."""
     owners: dict[str, str] = {}
     expired: dict[str, ExpiredOwner] = {}
     rows = (

@@ -1,1 +1,1 @@
-"""Every SQL statement of the store."""
+"""The SQL statements of the store."""

@@ -1,9 +1,10 @@
-"""Many values in one binding, and many rows in one.
+"""Packs many values into one binding, and unpacks many rows from one.
 
-The library gives up the interpreter's lock around every step of a statement. Beside a thread that computes,
+The library releases the interpreter's lock around every step of a statement. While another thread computes,
 each step then costs up to the switch interval of 5 ms: 500 rows inserted one by one took 960 ms, in one
 statement 14 ms. So rows travel together: as a JSON array for `json_each`, with their bytes in one blob beside
-it, and come back from `json_group_array` and `group_concat` the same way. It is no slower on an idle machine.
+it. They come back from `json_group_array` and `group_concat` in the same form. On an idle machine this is not
+slower.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ def listed(values: Iterable[object]) -> str:
 
 
 def unlisted(array: str | None) -> list[Any]:
-    """What `json_group_array` answered."""
+    """The rows or values in an array that `json_group_array` returned."""
     return _decode(array) if array else []
 
 
 class BulkBinding:
-    """Bytes to be bound as one blob; a row says which part of it is its own."""
+    """Collects bytes that are bound as one blob. Each row says which part of the blob belongs to it."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._end = 1  # SQL counts from 1
 
     def put(self, data: bytes | None) -> tuple[int | None, int]:
-        """Where the bytes begin (None: there are none) and how many they are, for `substr`."""
+        """The start of the bytes (None: there are none) and their number, for `substr`."""
         if data is None:
             return None, 0
         start = self._end
@@ -48,7 +49,7 @@ class BulkBinding:
 
 
 class BulkRows:
-    """Takes a blob apart again, by the lengths that came beside it."""
+    """Divides a blob again, by the lengths that came with it."""
 
     def __init__(self, blob: bytes | None) -> None:
         self._blob = blob or b""

@@ -1,8 +1,8 @@
-"""Every statement of the store, by what it is about. Rows come and go as JSON arrays (see parcel.py).
+"""The statements about streams and messages, by subject. Rows travel as JSON arrays (see bulk_binding.py).
 
-`json_each` stands on the left of a CROSS JOIN wherever the order matters: SQLite keeps to that order, and
-walks each range of the index as it is sorted, so that no statement sorts and LIMIT ends it early. `substr` of
-an empty blob is NULL, hence `coalesce(..., x'')`.
+`json_each` is on the left of a CROSS JOIN wherever the order matters. SQLite keeps this order, and reads each
+range of the index in its sorted order. So no statement sorts, and LIMIT ends it early. `substr` of an empty
+blob is NULL, hence `coalesce(..., x'')`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FROM json_each(?2) AS wanted CROSS JOIN headrace_streams
 WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND name = wanted.value ->> 1
 """
 
-# How many more of each.
+# The differences to add to each count.
 ADD_COUNTS = """
 UPDATE headrace_streams SET
     queued = queued + ?2, running = running + ?3, scheduled = scheduled + ?4, retrying = retrying + ?5,
@@ -63,7 +63,7 @@ UPDATE headrace_streams SET
 WHERE stream = ?1
 """
 
-# `due` is counted up to a bound, the rest costs the same however many there are.
+# `due` is counted up to a limit. The other counts cost the same for any number of messages.
 READ_COUNTS = """
 SELECT queued + parked, running, scheduled, retrying, dead, paused,
     (SELECT count(*) FROM (
@@ -99,7 +99,7 @@ SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, valu
 FROM json_each(?2) WHERE true ON CONFLICT DO NOTHING
 """
 
-# The same for many that differ in nothing but id and body, in a third of the time: their ids in one blob,
+# Adds many messages that differ only in id and body, in a third of the time of ADD_MESSAGES: ids in one blob,
 # then task, lane, time, priority, bodies, number; [start and length of the body in one number, ...], child
 ADD_ALIKE = """
 INSERT INTO headrace_messages
@@ -109,21 +109,21 @@ SELECT ?1, CAST(substr(?2, 1 + 26 * key, 26) AS TEXT), ?3, ?4 - 8 * ?10, ?5, ?4,
 FROM json_each(?9) WHERE true ON CONFLICT DO NOTHING
 """
 
-# The same for one: stream, id, task, place, time, lane, priority, body, number, child
+# Adds one message: stream, id, task, place, time, lane, priority, body, number, child
 ADD_MESSAGE = """
 INSERT INTO headrace_messages
     (stream, id, task, place, at_us, lane, priority, expires_us, body, since_us, claim, worker, child)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?5, ?9, 1 << 40, ?10) ON CONFLICT DO NOTHING
 """
 
-# What is to be known before it: of the stream, and the number of the producer's last batch.
+# What ADD_MESSAGE needs to know before: the stream, and the number of the producer's last batch.
 FIND_STREAM_FOR_ONE = """
 SELECT stream, established, sealed, held_children, (
     SELECT number FROM headrace_producers WHERE stream = streams.stream AND producer = ?4)
 FROM headrace_streams AS streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3
 """
 
-# Undoes ADD_MESSAGES: what it wrote has its number where the number of a hand-out will be.
+# Undoes ADD_MESSAGES. Its rows have its number in the column that later holds the number of a claim.
 TAKE_BACK = """
 DELETE FROM headrace_messages
 WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2)) AND claim = ?3
@@ -140,7 +140,7 @@ ON CONFLICT DO UPDATE SET number = excluded.number, at_us = excluded.at_us, answ
 
 # --- unique keys -----------------------------------------------------------------------------------------
 
-# What says whether a message that waits has expired: see places.has_expired
+# The columns that tell whether a waiting message has expired: see rows/lanes.py, has_expired
 _EXPIRY = "message.expires_us, iif(message.expires_us BETWEEN 1 AND ?3, hex(state), NULL)"
 
 # [key, ...], now → [[key, id, until, whether the owner was appended with it, its seq, place, priority, when
@@ -159,13 +159,13 @@ INSERT OR REPLACE INTO headrace_unique_keys (stream, key, id, expires_us)
 SELECT ?1, value ->> 0, value ->> 1, value ->> 2 FROM json_each(?2)
 """
 
-# [[stream, key, id], ...]: only what that message still holds until it is finished or started
+# [[stream, key, id], ...]: only keys that the message still holds until it finishes or starts
 RELEASE_KEYS = """
 DELETE FROM headrace_unique_keys WHERE expires_us IS NULL AND (stream, key, id) IN (
     SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))
 """
 
-# [[stream, key, id], ...]: whatever that message holds
+# [[stream, key, id], ...]: keys of any kind that the message holds
 GIVE_UP_KEYS = """
 DELETE FROM headrace_unique_keys WHERE (stream, key, id) IN (
     SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))
@@ -173,7 +173,7 @@ DELETE FROM headrace_unique_keys WHERE (stream, key, id) IN (
 
 # --- claiming --------------------------------------------------------------------------------------------
 
-# [[kind, name], ...], from which lane on, whether child work is wanted too
+# [[kind, name], ...], the first lane, whether child work is wanted too
 IS_SOMETHING_READY = """
 SELECT EXISTS (
     SELECT 1 FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams CROSS JOIN headrace_messages
@@ -186,7 +186,7 @@ SELECT EXISTS (
         AND headrace_messages.stream = streams.stream AND place BETWEEN ?3 - 8 AND 6 - 8)
 """
 
-# streams and lanes in the order in which they are wanted, how many suspects, how many others, their lane
+# streams and lanes in the wanted order, how many suspects, how many others, the lane of suspects
 # → [[seq, length of its body, place], ...]
 FIND_READY = """
 SELECT json_group_array(json_array(seq, size, place)) FROM (
@@ -244,7 +244,7 @@ FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))
 # [seq, ...]
 FORGET = "DELETE FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))"
 
-# [[seq, place, at_us, lane, state's start and length], ...]; child work goes to a lane of its own
+# [[seq, place, at_us, lane, state's start and length], ...]; child work goes to its own lane
 MOVE = """
 UPDATE headrace_messages SET
     place = (change.value ->> 1) - iif(child AND (change.value ->> 1) < 7, 8, 0),
@@ -253,7 +253,7 @@ UPDATE headrace_messages SET
 FROM json_each(?1) AS change WHERE seq = change.value ->> 0
 """
 
-# [[seq, place, kept until, note, result's start and length, state's start and length or NULL: as it is], ...]
+# [[seq, place, kept until, note, result's start and length, state's start and length or NULL: keep], ...]
 MARK = """
 UPDATE headrace_messages SET
     place = change.value ->> 1, at_us = change.value ->> 2, since_us = ?3, note = change.value ->> 3,
@@ -275,7 +275,7 @@ FROM json_each(?1) AS change WHERE seq = change.value ->> 0
 
 # --- leases ----------------------------------------------------------------------------------------------
 
-# [seq, ...] → [[seq, claim, whether its cancellation was asked for], ...]
+# [seq, ...] → [[seq, claim, whether its cancellation was requested], ...]
 READ_RUNNING = """
 SELECT json_group_array(json_array(seq, claim, cancel_us IS NOT NULL)) FROM headrace_messages
 WHERE seq IN (SELECT value FROM json_each(?)) AND place = 7
@@ -300,7 +300,7 @@ FROM json_each(?1) AS report CROSS JOIN headrace_messages AS message
 WHERE message.seq = report.value ->> 0 AND claim = report.value ->> 1 AND place = 7
 """
 
-# [[stream, leases up to here ran out], ...], now
+# [[stream, leases from this time or before have expired], ...], now
 IS_SOMETHING_OVERDUE = """
 SELECT EXISTS (
     SELECT 1 FROM json_each(?1) AS wanted CROSS JOIN headrace_messages
@@ -319,7 +319,7 @@ WHERE seq IN (
     WHERE stream = wanted.value AND place = 7 AND at_us > ?2)
 """
 
-# [[stream, leases up to here ran out], ...]
+# [[stream, leases from this time or before have expired], ...]
 # → [[seq, stream, id, task, priority, cancel_us, unique_key, worker, length of state, of log], ...]
 READ_OVERDUE = """
 SELECT
@@ -361,7 +361,7 @@ SELECT json_group_array(json_array(at_us, seq)) FROM (
     ORDER BY at_us, seq LIMIT ?)
 """
 
-# [seq, ...]; a microsecond apart, so that they are ready in the order in which they were due
+# [seq, ...]; times one microsecond apart, so that messages are ready in the order of their due times
 PROMOTE = """
 UPDATE headrace_messages SET place = lane - iif(child, 8, 0), at_us = ?2 + due.key
 FROM json_each(?1) AS due WHERE seq = due.value
@@ -369,15 +369,15 @@ FROM json_each(?1) AS due WHERE seq = due.value
 
 # --- steering --------------------------------------------------------------------------------------------
 
-# [id, ...], now → [[seq, stream, place, priority, unique_key unless it is no longer the message's, id, when
-# it expires], ...]
+# [id, ...], now → [[seq, stream, place, priority, unique_key if the message still owns it, id, when it
+# expires], ...]
 READ_BY_ID = f"""
 SELECT json_group_array(json_array(seq, stream, place, priority,
     iif(unique_until IN ('spent', 'elapsed'), NULL, unique_key), id, {_EXPIRY}))
 FROM headrace_messages AS message WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2))
 """
 
-# → the same as READ_BY_ID, of what is queued, scheduled or retrying
+# → the columns of READ_BY_ID, for queued, scheduled and retrying messages
 READ_WAITING = f"""
 SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id, expires_us, state)) FROM (
     SELECT seq, stream, place, priority, unique_key, message.id, {_EXPIRY} AS state
@@ -386,7 +386,7 @@ SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id,
     WHERE stream = ?1 AND place = waiting.value LIMIT ?2)
 """
 
-# At most so many of the marks of cancelled messages that stay longer than until then
+# Counts, up to a limit, the end records of cancelled messages that stay longer than a given time
 COUNT_CANCELLED = """
 SELECT count(*) FROM (
     SELECT 1 FROM headrace_messages WHERE stream = ?1 AND place = 12 AND at_us > ?2 LIMIT ?3)
@@ -398,7 +398,7 @@ HASTEN = "UPDATE headrace_messages SET place = lane - iif(child, 8, 0), at_us = 
 
 REWRITE = "UPDATE headrace_messages SET body = ? WHERE seq = ?"
 
-# [seq, ...]; a microsecond apart, so that they are ready in the order in which they were named
+# [seq, ...]; times one microsecond apart, so that messages are ready in the order of the list
 REPLAY = """
 UPDATE headrace_messages SET
     place = 4 + min(max(priority, 0), 2) - iif(child, 8, 0), lane = 4 + min(max(priority, 0), 2),

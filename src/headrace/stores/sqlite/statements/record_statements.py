@@ -1,4 +1,4 @@
-"""The statements that look: one message, and listings."""
+"""The statements that read records: of one message, and listings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kin
     AND id = ?4
 """
 
-# The same by its number.
+# READ_RECORD by the number of the message.
 READ_RECORD_OF_SEQ = f"""{_RECORD}
 WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3)
     AND seq = ?4
@@ -31,7 +31,7 @@ WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kin
 # [seq, ...]
 READ_RECORDS = f"{_RECORD} WHERE seq IN (SELECT value FROM json_each(?))"
 
-# The listings answer [[seq, id, place, at_us, task, reason], ...]; bodies are read for what is shown alone.
+# The listings return [[seq, id, place, at_us, task, reason], ...]. Bodies are read only for the shown rows.
 _LINES = """
 SELECT json_group_array(json_array(seq, id, place, at_us, task, reason)) FROM (
     {} LIMIT ?6)
@@ -43,12 +43,12 @@ _OF_PLACE = """
 
 
 def _latest_of(*several: int) -> str:
-    """The latest first, of several places: each is read in its own order, as far as it is needed."""
+    """Lists several places, the latest first. Each place is read in its own order, as far as needed."""
     each = "\n    UNION ALL".join(_OF_PLACE.format(place) for place in several)
     return _LINES.format(f"{each}\n    ORDER BY at_us DESC, seq DESC")
 
 
-# ?2 is a place where there is one alone.
+# For a listing of a single place, ?2 is that place.
 LIST_PLACE = _LINES.format(_OF_PLACE.format("?2") + " ORDER BY at_us DESC, seq DESC")
 LIST_QUEUED = _latest_of(
     *range(lanes.SUSPECT - lanes.CHILD, lanes.LOWEST - lanes.CHILD + 1),
@@ -57,7 +57,7 @@ LIST_QUEUED = _latest_of(
 )
 LIST_OVER = _latest_of(lanes.SUCCEEDED, lanes.CANCELLED, lanes.EXPIRED)
 
-# By their leases, the oldest first: one that is renewed meanwhile comes again, and none is missed.
+# By lease, the oldest first. A message that is renewed meanwhile appears twice, and none is missed.
 LIST_RUNNING = _LINES.format("""
     SELECT seq, id, place, at_us, task, reason FROM headrace_messages
     WHERE stream = ?1 AND place = ?2 AND (at_us, seq) > (?3, ?4) AND since_us > ?5 ORDER BY at_us, seq""")

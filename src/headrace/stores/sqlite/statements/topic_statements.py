@@ -1,6 +1,6 @@
-"""The statements about topics and groups. Where they meet messages, the remarks in queries.py hold too.
+"""The statements about topics and groups. For messages, the remarks in message_statements.py apply here too.
 
-The events of a topic are the range of numbers from `stream << 40` on (schema-topics.sql).
+The events of a topic are the range of numbers from `stream << 40` on (migrations/04-topics.sql).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SELECT ?4 + added.key, ?1, ?5, value ->> 0, value ->> 1, value ->> 2, value ->> 
 FROM json_each(?2) AS added
 """
 
-# [seq, ...] of messages that were due later
+# [seq, ...] of messages that have become due
 ADD_EVENTS_THAT_ARE_DUE = """
 INSERT INTO headrace_events (event, stream, at_us, id, task, expires_us, key, body)
 SELECT ?2 + due.key, stream, ?3, message.id, task, expires_us, coalesce(unique_key, ''), coalesce(body, x'')
@@ -45,12 +45,12 @@ FROM json_each(?1) AS due CROSS JOIN headrace_messages AS message WHERE seq = du
 
 MOVE_END = "UPDATE headrace_topics SET last = ?2, last_us = ?3 WHERE stream = ?1"
 
-# The latest of that id.
+# The latest event with this id.
 FIND_EVENT = "SELECT max(event) FROM headrace_events WHERE stream = ? AND id = ?"
 
 READ_TIME = "SELECT at_us FROM headrace_events WHERE event = ?"
 
-# How many there are in a part of the log, their bytes, and the last of them.
+# The number of events in a part of the log, their bytes, and the last event.
 MEASURE_EVENTS = """
 SELECT count(*), coalesce(sum(size), 0), max(event) FROM (
     SELECT event, length(body) AS size FROM headrace_events
@@ -90,12 +90,12 @@ SEE_GROUP = "UPDATE headrace_groups SET seen_us = ?2 WHERE stream = ?1"
 
 MOVE_GROUP = "UPDATE headrace_groups SET position = ?2 WHERE stream = ?1"
 
-# What it has drawn so far may be met again.
+# Up to `again`, the group may find events that it has already drawn.
 RESET_GROUP = "UPDATE headrace_groups SET position = ?2, again = max(again, position) WHERE stream = ?1"
 
 MEET_NOTHING_AGAIN = "UPDATE headrace_groups SET again = 0 WHERE stream = ?"
 
-# What has a key, was never handed out, and lies behind an event of the topic: [[seq, place, key, id], ...]
+# Messages with a key that were never claimed, after an event of the topic: [[seq, place, key, id], ...]
 LIST_UNTOUCHED = """
 SELECT json_group_array(json_array(seq, place, unique_key, message.id))
 FROM json_each('[1, 5]') AS waiting CROSS JOIN headrace_messages AS message
@@ -113,7 +113,7 @@ WHERE groups.stream = ?1 AND topics.stream = topic
 
 REMOVE_GROUP = "UPDATE headrace_groups SET removed = 1 WHERE stream = ?"
 
-# As if it had never been.
+# Clears the lease, the pause and the counts, as in a new stream.
 CLEAR_STREAM = """
 UPDATE headrace_streams SET
     established = 0, lease_us = NULL, longer_lease_us = 0, longer_until_us = 0, paused = 0,
@@ -145,7 +145,7 @@ WHERE topic = ? AND NOT removed AND streams.stream = groups.stream
 
 # --- drawing ---------------------------------------------------------------------------------------------
 
-# [name, ...], how many deferred keys are too many: whether one of these would draw, or is not there at all.
+# [name, ...], how many deferred keys are too many: whether one of the groups would draw, or has no row.
 IS_A_GROUP_BEHIND = """
 SELECT EXISTS (
     SELECT 1 FROM json_each(?2) AS wanted
@@ -162,8 +162,8 @@ SELECT EXISTS (
                 WHERE keys.stream = groups.stream AND hungry))))
 """
 
-# [name, ...], how many are wanted of each, whether to leave out those that are paused
-# → [its index, stream, the topic's, position, last, ordered, again, parked, how many are ready], ...
+# [name, ...], how many events each group wants, whether to leave out paused groups
+# → [its index, stream, the topic's stream, position, last, ordered, again, parked, how many are ready], ...
 LIST_BEHIND = """
 SELECT wanted.key, groups.stream, topic, position, last, ordered, again, parked,
     (SELECT count(*) FROM (
@@ -177,7 +177,7 @@ WHERE namespace = ?1 AND kind = 'group' AND streams.name = wanted.value AND grou
         SELECT 1 FROM headrace_deferred_keys AS keys WHERE keys.stream = groups.stream AND hungry))
 """
 
-# [name, ...] → the indexes of those that are there, removed or not
+# [name, ...] → the indexes of groups that have a row, removed or not
 LIST_KNOWN = """
 SELECT json_group_array(wanted.key) FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams
     CROSS JOIN headrace_groups AS groups
@@ -196,7 +196,7 @@ HAS_MARKS = """
 SELECT EXISTS (SELECT 1 FROM headrace_messages WHERE stream = ? AND place BETWEEN 11 AND 13)
 """
 
-# An event that comes round again takes the place of the mark that it left.
+# An event that is drawn again replaces its own end record.
 FORGET_MARKS = """
 DELETE FROM headrace_messages INDEXED BY headrace_messages_id WHERE stream = ?1 AND place >= 11 AND id IN (
     SELECT id FROM headrace_events WHERE event > ?2 AND event <= ?3)
@@ -222,7 +222,7 @@ FROM (
     WHERE event > ?2 AND event <= ?3 ORDER BY event LIMIT ?4) AS ahead
 """
 
-# The same for certain keys: [key, ...]
+# LOOK_AHEAD for certain keys: [key, ...]
 LOOK_BACK = LOOK_AHEAD.replace(
     "event <= ?3 ORDER", "event <= ?3 AND key IN (SELECT value FROM json_each(?5)) ORDER"
 )
@@ -235,8 +235,7 @@ SELECT json_group_array(json_array(wanted.value, (
 FROM json_each(?2) AS wanted
 """
 
-# [[event, its place], ...], the time of those that are ready, of those that are parked, number, whether their
-# keys count
+# [[event, its place], ...], the time of ready events, the time of parked events, number, whether keys count
 DRAW_CHOSEN = """
 INSERT INTO headrace_messages
     (stream, id, task, place, at_us, lane, priority, expires_us, unique_key, body, since_us, claim, worker)
@@ -247,7 +246,7 @@ FROM json_each(?2) AS drawn CROSS JOIN headrace_events AS events WHERE event = d
 
 # --- order -----------------------------------------------------------------------------------------------
 
-# [[stream, key], ...] → [[seq, stream, key, id], ...]: the first that is parked for each key that is free
+# [[stream, key], ...] → [[seq, stream, key, id], ...]: the first parked message of each free key
 FIND_NEXT = """
 SELECT json_group_array(json_array(seq, message.stream, unique_key, message.id))
 FROM json_each(?) AS freed CROSS JOIN headrace_messages AS message
@@ -260,7 +259,7 @@ WHERE seq = (
         WHERE keys.stream = freed.value ->> 0 AND keys.key = freed.value ->> 1)
 """
 
-# [seq, ...]; a microsecond apart, so that they stand in the order in which they were named
+# [seq, ...]; times one microsecond apart, so that messages keep the order of the list
 PARK = """
 UPDATE headrace_messages SET place = 1, at_us = ?2 + replayed.key
 FROM json_each(?1) AS replayed WHERE seq = replayed.value
@@ -292,7 +291,7 @@ DROP_DEFERRED = """
 DELETE FROM headrace_deferred_keys WHERE stream = ?1 AND key IN (SELECT value FROM json_each(?2))
 """
 
-# [[stream, key], ...], how few must be parked
+# [[stream, key], ...]; only keys with fewer parked messages than this
 NOTE_ROOM = """
 UPDATE headrace_deferred_keys SET hungry = 1
 WHERE (stream, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) AND NOT hungry AND (
@@ -319,7 +318,7 @@ WHERE namespace = ?1 AND kind = 'topic' AND (?2 IS NULL OR name IN (SELECT value
 ORDER BY name
 """
 
-# Events of deferred keys before the position, as far as they are left.
+# How many events of deferred keys are left before the position.
 _PASSED = """coalesce((
     SELECT max(min(sum(passed), position - max(min(number), first) + 1), 0)
     FROM headrace_deferred_keys AS keys WHERE keys.stream = groups.stream), 0)"""
@@ -336,7 +335,7 @@ FROM headrace_groups AS groups CROSS JOIN headrace_topics AS topics
 WHERE groups.stream = ? AND NOT removed AND topics.stream = topic
 """
 
-# When the oldest event that nobody has begun to handle was written: parked, in its lane, or not drawn yet.
+# When the oldest event that was never claimed was written: parked, in its lane, or not drawn yet.
 OLDEST_UNTOUCHED = """
 SELECT min(at_us) FROM (
     SELECT (SELECT since_us FROM headrace_messages WHERE stream = ?1 AND place = 1

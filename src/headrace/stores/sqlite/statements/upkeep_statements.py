@@ -1,4 +1,4 @@
-"""The statements about what lies beside the messages: what has passed, workers, and orders."""
+"""The statements about pruning, workers and control messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UPDATE headrace_workers SET info = NULL WHERE worker IN (
     SELECT worker FROM headrace_workers WHERE namespace = ?1 AND info IS NOT NULL AND seen_us <= ?2 LIMIT ?3)
 """
 
-# Of messages that are over, or were handed out again.
+# Deletes the progress of messages that are over, or were claimed again.
 PRUNE_PROGRESS = """
 DELETE FROM headrace_progress WHERE seq IN (
     SELECT seq FROM headrace_progress AS progress WHERE NOT EXISTS (
@@ -74,7 +74,7 @@ LIST_WORKERS = """
 SELECT info FROM headrace_workers WHERE namespace = ? AND info IS NOT NULL AND seen_us > ? ORDER BY worker
 """
 
-# --- orders ----------------------------------------------------------------------------------------------
+# --- control messages ------------------------------------------------------------------------------------
 
 ADD_ORDERS = """
 INSERT INTO headrace_orders (namespace, at_us, content) SELECT ?1, ?2, value FROM json_each(?3)

@@ -1,1 +1,1 @@
-"""The threads of the store: one writes, one reads; transactions, waiters and wake-ups."""
+"""The threads of the store (one writes, one reads), with transactions, waiters and wake-ups."""

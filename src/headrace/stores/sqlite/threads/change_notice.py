@@ -1,4 +1,4 @@
-"""What a step changed that somebody may be waiting for."""
+"""The changes of a step that callers may be waiting for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from headrace.stores.sqlite.verbs.control import StoredNotice
 
 
 class ChangeNotice(msgspec.Struct):
-    """Gathered by a transaction of this process, or found by the watcher after one of another."""
+    """A transaction of this process collects it, or the reader finds it after another process's commit."""
 
     ready: set[Stream] = msgspec.field(default_factory=set)  # something can be claimed from these
     ended: set[tuple[Stream, str]] = msgspec.field(default_factory=set)  # these messages are over
-    announced: bool = False  # there are new orders to be read
+    announced: bool = False  # there are new control messages to read
     orders: list[StoredNotice] = msgspec.field(default_factory=list)
 
     def __bool__(self) -> bool:

@@ -1,9 +1,9 @@
-"""Other processes hear of a commit at once: through a file beside the database that is opened and closed.
+"""Signals a commit to other processes at once: opens and closes a file beside the database.
 
-Nothing is written to it, so it needs no room on the disk and nothing can be harmed. Nobody need know who
-listens, and a process that dies leaves nothing behind. Where the system does not tell of such things (it is
-Linux that does, for all processes and containers on one kernel) the reader's looks must do; so they must for
-a signal that went astray: it is a courtesy, never a condition.
+Nothing is written to the file, so it needs no room on the disk and can do no harm. The sender need not know
+the listeners, and a process that dies leaves nothing behind. Only Linux reports such events, for all
+processes and containers on one kernel. Elsewhere, and when a signal is lost, the reader's regular looks
+suffice: signals only save time.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from typing import Final
 from . import inotify
 from .fair_write_lock import turn_path
 
-#: Seconds between two looks that signals bring about, at least: beside a process that commits without a pause
-#: whoever waits shall not be busy with looking.
+#: The least seconds between two looks that signals cause. A waiting process must not be busy with looking
+#: while another process commits without a pause.
 PAUSE: Final = 0.002
 
 _OPEN: Final = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 def send(turn: Path) -> None:
-    """Tell every process that waits for something in the database beside this file."""
+    """Signal every process that waits for something in the database beside this file."""
     if not inotify.AVAILABLE:
         return
     try:
-        # Not blocking: what is no plain file must not hold anybody up.
+        # Not blocking: a path that is not a plain file must not hold up the writer.
         os.close(os.open(turn, _OPEN | os.O_NONBLOCK))
     except OSError:
         pass
 
 
 class CommitSignals:
-    """Lives on the event loop. `heard` is called for signals from when it is armed for as long as anybody
-    waits (`is_awaited`); many in a row make few calls."""
+    """Runs on the event loop. Calls `heard` for signals after `arm`, while a caller waits (`is_awaited`).
+    Many signals in a row cause few calls."""
 
     def __init__(self, path: Path, *, heard: Callable[[], None], is_awaited: Callable[[], bool]) -> None:
         self._path = turn_path(path)
@@ -51,7 +51,8 @@ class CommitSignals:
         self._later: asyncio.TimerHandle | None = None
 
     def arm(self) -> None:
-        """Have the next signal heard. Whoever waits looks after this, so that nothing falls between."""
+        """Listen for the next signal. A waiting caller looks at the file after this call, so that it misses
+        nothing."""
         if self._armed or self._off or self._later is not None:
             return
         try:
@@ -60,14 +61,14 @@ class CommitSignals:
                 self._loop.add_reader(self._source.descriptor, self._signalled)
             self._source.watch_once(self._path)
         except FileNotFoundError:
-            pass  # the first who writes makes it
+            pass  # the first writer creates the file
         except (OSError, NotImplementedError):
-            self._off = True  # it is not to be had here
+            self._off = True  # inotify is not available here
         else:
             self._armed = True
 
     def close(self, *, at_home: bool) -> None:
-        """Elsewhere than at home the event loop is gone, or belongs to the parent of this process."""
+        """`at_home` False: the event loop is gone, or belongs to the parent of this process."""
         self._off = True
         if self._later is not None and at_home:
             self._later.cancel()
@@ -83,7 +84,7 @@ class CommitSignals:
         self._source.read()
         self._armed = False
         if not self._is_awaited():
-            return  # who waits next arms it again
+            return  # the next caller that waits arms it again
         left = self._heard_at + PAUSE - self._loop.time()
         if left <= 0:
             self._hear()

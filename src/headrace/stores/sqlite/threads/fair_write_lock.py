@@ -1,11 +1,11 @@
-"""Who waits for the write lock gets it next.
+"""Makes the write lock fair: a writer that waits for it gets it next.
 
-SQLite's lock is taken by whoever asks at the right moment, and those who wait ask ever more rarely. Beside a
-process that writes without a pause another waited 1.2 s at the median and 4 s at worst for its turn: long
-enough for leases to run out. With a turnstile it waits a few milliseconds. Whoever wants the lock passes the
-turnstile first and holds it until the lock is his, so a writer that comes back stands behind those who wait.
+SQLite gives its lock to the process that asks at the right moment, and waiting processes ask less and less
+often. Beside a process that writes without a pause, another one waited 1.2 s at the median and 4 s at worst:
+long enough for leases to expire. With a turnstile it waits a few milliseconds. A writer first passes the
+turnstile, and holds it until it has the lock. So a writer that comes back is behind those that wait.
 
-It is a courtesy, never a condition: it is left out where there is no `flock` and when it takes too long.
+The turnstile is optional: it is skipped where there is no `flock`, and when it takes too long.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from headrace.stores.sqlite.privacy import open_beside
 if sys.platform != "win32":
     import fcntl
 
-#: Seconds for which a writer may come back without passing again. Handing over costs about a millisecond of
-#: idle time, so turns of a few milliseconds keep two thirds of the throughput.
+#: Seconds for which a writer may come back without passing again. A change of writers costs about a
+#: millisecond of idle time, so turns of a few milliseconds keep two thirds of the throughput.
 TURN: Final = 0.01
 
-#: Seconds between two tries, of what somebody waits for and of the rest.
+#: Seconds between two tries, for urgent steps and for others.
 HURRIED: Final = 0.0001
 PATIENT: Final = 0.0005
 
-#: Seconds to try at all, and for how long to do without when that was in vain: somebody was stopped in the
-#: turnstile, and the others must not wait for him each time.
+#: Seconds to try, and seconds to skip the turnstile after that failed. A process may have stopped inside the
+#: turnstile, and the others must not wait for it each time.
 PATIENCE: Final = 0.5
 DETOUR: Final = 10.0
 
 
 def turn_path(path: Path) -> Path:
-    """The empty file beside a database; a symbolic link's is beside the database itself."""
+    """The path of the empty file beside a database; for a symbolic link, beside the database itself."""
     real = Path(os.path.realpath(path))
     return real.with_name(f"{real.name}-turn")
 
@@ -52,7 +52,7 @@ class FairWriteLock:
         self._avoid_until = 0.0
 
     def enter(self, *, urgent: bool = True) -> bool:
-        """Pass; True when `leave` is to be called once the write lock is held."""
+        """Pass the turnstile. True: call `leave` once the write lock is held."""
         now = time.monotonic()
         pause = HURRIED if urgent else PATIENT
         while (passing := self.try_to_enter()) is None:
@@ -63,14 +63,14 @@ class FairWriteLock:
         return passing
 
     def try_to_enter(self) -> bool | None:
-        """The same without waiting; None: somebody else is inside."""
+        """Pass without waiting, like `enter`; None: another writer is inside."""
         now = time.monotonic()
         if now - self._passed_at < TURN or now < self._avoid_until:
             return False
         return True if self._lock() else None
 
     def leave(self, *, passed: bool = True) -> None:
-        """`passed`: with the write lock; who did not get it has no turn."""
+        """`passed`: the writer got the write lock. Without the lock it has no turn."""
         if passed:
             self._passed_at = time.monotonic()
         if sys.platform != "win32" and self._file is not None:
@@ -91,5 +91,5 @@ class FairWriteLock:
         except BlockingIOError:
             return False
         except OSError:
-            return True  # No such file can be made here: do without.
+            return True  # The file cannot be created here: skip the turnstile.
         return True

@@ -1,4 +1,4 @@
-"""Linux tells whoever asks that a file was closed by one who could write to it."""
+"""Watches a file with Linux's inotify: reports when a process closes it that had it open for writing."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Final
 
 AVAILABLE: Final = sys.platform == "linux"
 
-#: Of <sys/inotify.h>: the event; a symbolic link is refused; after one event there are no more.
+#: From <sys/inotify.h>: the event; refuse a symbolic link; report only one event.
 CLOSE_WRITE: Final = 0x00000008
 DONT_FOLLOW: Final = 0x02000000
 ONESHOT: Final = 0x80000000
 
-#: Bytes that hold whatever two events about a file bring.
+#: Bytes that are enough for two events about a file.
 EVENTS: Final = 4096
 
 
 class Inotify:
-    """An `OSError` where there is none to be had: a user may have about a hundred."""
+    """Raises an `OSError` when the system gives no instance: a user may have about a hundred."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self.descriptor = self._checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
     def watch_once(self, path: Path) -> None:
-        """Have the descriptor become readable when the file is next closed after writing."""
+        """Make the descriptor readable when the file is next closed after being open for writing."""
         mask = ctypes.c_uint32(CLOSE_WRITE | DONT_FOLLOW | ONESHOT)
         self._checked(self._libc.inotify_add_watch(self.descriptor, os.fsencode(path), mask))
 
     def read(self) -> None:
-        """Take what has come."""
+        """Read and drop the events that have arrived."""
         try:
             os.read(self.descriptor, EVENTS)
         except BlockingIOError:

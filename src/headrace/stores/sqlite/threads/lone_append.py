@@ -1,4 +1,4 @@
-"""Appending one plain message, as most calls do: what `appends.append` does, in fewer statements."""
+"""Appends one plain message, as most calls do: the work of `verbs.append.append` in fewer statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .transaction import Transaction, new_number
 
 
 def append_lone(transaction: Transaction, batch: Batch) -> list[Answer] | None:
-    """None: this batch needs a closer look, and nothing was written."""
+    """None: nothing was written, and `append` must decide about this batch."""
     message = batch.messages[0]
     if batch.limit is not None or not message.plain:
         return None
@@ -34,7 +34,7 @@ def append_lone(transaction: Transaction, batch: Batch) -> list[Answer] | None:
 
 
 def _find_open_stream(transaction: Transaction, batch: Batch) -> int | None:
-    """The number of a stream that takes messages like this one, unless the batch may be a repeat."""
+    """The number of the stream, if it accepts this message and the batch cannot be a repeat."""
     stream = batch.stream
     name = (transaction.namespace, stream.kind, stream.name, batch.producer)
     found = transaction.connection.row(message_statements.FIND_STREAM_FOR_ONE, name)

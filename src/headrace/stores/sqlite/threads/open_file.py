@@ -1,4 +1,4 @@
-"""All that lives between `open` and `close`: two threads, their connections, and who waits."""
+"""Holds what exists between `open` and `close`: two threads, their connections, and the waiters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class OpenFile:
-    """Belongs to the event loop and the process that made it."""
+    """Belongs to the event loop and the process that created it."""
 
     def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: TimeSource) -> None:
         self._path = path
@@ -49,14 +49,14 @@ class OpenFile:
 
     @property
     def at_home(self) -> bool:
-        """Whether this is still that process and that event loop."""
+        """Whether this call runs in the process and on the event loop that created the object."""
         return self._process == os.getpid() and self._loop is asyncio.get_running_loop()
 
     async def open(self) -> None:
         self._writer.start()
         self._reader.start()
         try:
-            # Makes the connections, and with the first one the tables.
+            # Opens the connections; the first one also creates the tables.
             await self.write(_connect())
             await self.read(self.watch.start_from_here)
         except BaseException:
@@ -72,7 +72,7 @@ class OpenFile:
         ReservedRoom(self._path).release_if_unused()
 
     def leave(self) -> None:
-        """The same without waiting, for an event loop that is gone. A forked child has no threads to end."""
+        """Close without waiting, for an event loop that is gone. A forked child has no threads to end."""
         self.closing = True
         self._signals.close(at_home=self.at_home)
         if self._process == os.getpid():
@@ -85,7 +85,7 @@ class OpenFile:
         return step.future
 
     def write_at_once(self, step: WriteStep[T]) -> bool:
-        """Try to carry it out here and now; False: it is still to be written."""
+        """Try to run the step on the event loop at once. False: it is still to be written."""
         self._check_open()
         return self._writer.write_at_once(step)
 
@@ -96,7 +96,7 @@ class OpenFile:
         return read.future
 
     def _poke(self) -> None:
-        """Somebody begins to wait: look around at once, and from then on when another process signals."""
+        """A caller begins to wait: look at the file at once, and later when another process signals."""
         self._signals.arm()
         self._reader.poke()
 

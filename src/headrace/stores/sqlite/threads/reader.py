@@ -1,4 +1,4 @@
-"""The thread that reads, on a connection of its own, and watches for what other processes do."""
+"""The thread that reads on its own connection, and watches for changes by other processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .step import ReadStep
 from .store_thread import StoreThread
 from .waiters import Waiters
 
-#: Seconds between two looks at the file while anybody waits, and after one that failed.
+#: Seconds between two looks at the file while a caller waits, and after a look that failed.
 LOOK_EVERY: Final = 0.025
 LOOK_AGAIN: Final = 1.0
 
@@ -31,7 +31,7 @@ class ReaderThread(StoreThread[ReadStep[Any]]):
         self._look_at = 0.0
 
     def poke(self) -> None:
-        """Look around at once."""
+        """Look at the file at once."""
         self._queue.put(True)
 
     def _work(self) -> None:
@@ -47,7 +47,7 @@ class ReaderThread(StoreThread[ReadStep[Any]]):
                     self._look()
 
     def _gather(self) -> tuple[list[ReadStep[Any]], bool]:
-        """Wait for questions, or until it is time to look; False: there will be no more."""
+        """Wait for reads, or until it is time to look. False: there will be no more reads."""
         reads: list[ReadStep[Any]] = []
         try:
             item = self._queue.get(timeout=self._pause())
@@ -78,7 +78,7 @@ class ReaderThread(StoreThread[ReadStep[Any]]):
             self._connection.open()
             news = self._watch.look_around(self._connection)
         except Exception as error:
-            # Nobody is there to be told, and this thread must go on: whoever waits asks again by himself.
+            # No caller can receive this error, and this thread must go on. Waiting callers ask again.
             if isinstance(error, apsw.Error):
                 self._connection.failed(error)
             self._look_at = time.monotonic() + LOOK_AGAIN

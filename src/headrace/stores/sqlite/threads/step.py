@@ -1,4 +1,4 @@
-"""Verbs on their way to a thread and back."""
+"""The steps in which a verb goes to a thread and its answer comes back."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class PendingStep(Generic[T]):
-    """Somebody on the event loop waits for an answer from a thread."""
+    """A caller on the event loop waits for an answer from a thread."""
 
     def __init__(self) -> None:
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def settle(self, answer: T | Exception) -> None:
-        """On the event loop: pass the answer on, unless whoever asked has gone."""
+        """Pass the answer on, unless the caller has gone. Runs on the event loop."""
         if self.future.done():
             return
         if isinstance(answer, Exception):
@@ -30,7 +30,7 @@ class PendingStep(Generic[T]):
 
 
 class ReadStep(PendingStep[T]):
-    """One question to the file."""
+    """A step that only reads the file."""
 
     def __init__(self, run: Callable[[Connection], T]) -> None:
         super().__init__()
@@ -38,20 +38,20 @@ class ReadStep(PendingStep[T]):
 
 
 class NothingToWrite(Generic[T]):
-    """The answer of a verb that found, without the write lock, that there is nothing to write."""
+    """The answer of a verb that has nothing to write. The verb found this without the write lock."""
 
     def __init__(self, value: T) -> None:
         self.value = value
 
 
 class WriteStep(PendingStep[T]):
-    """`run` does it, in a transaction that it may share with others. `shortcut` may answer it before.
+    """`run` does the work, in a transaction that steps may share. `shortcut` may answer without a write.
 
-    `durable`: its commit must survive a power failure. What only concerns the workers of this machine need
-    not, since they would not survive it either; it is then spared the wait for the disk. `urgent`: somebody
-    waits for it, and more than for what workers do among themselves.
+    `durable`: the commit must survive a power failure. Steps that only concern the workers of this machine
+    need not, because these workers would not survive either; they skip the wait for the disk. `urgent`: a
+    caller waits for the step, and it is more important than the steps of workers.
 
-    `size`: bytes that it adds for good; it is refused on a disk that is nearly full, where others are not.
+    `size`: bytes that the step adds permanently. A nearly full disk refuses steps with a size.
     """
 
     def __init__(

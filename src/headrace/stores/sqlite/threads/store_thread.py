@@ -1,4 +1,4 @@
-"""A thread with a connection of its own: takes what it is handed, and answers to the event loop."""
+"""A thread with its own connection: takes steps from a queue, and answers to the event loop."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .step import PendingStep
 
 Item = TypeVar("Item", bound=PendingStep[Any])
 
-#: What is asked and its answer; an exception is raised to whoever asked.
+#: Steps and their answers. An answer that is an exception is raised in the caller.
 Answers = list[tuple[Item, Any]]
 
 
 class StoreThread(ABC, Generic[Item]):
-    """Made and stopped on the event loop. `None` in the queue ends the thread; a `True` only wakes it."""
+    """Created and stopped on the event loop. `None` in the queue ends the thread; `True` only wakes it."""
 
     def __init__(self, name: str, connection: Connection, tell: Callable[[ChangeNotice], None]) -> None:
         self._connection = connection
@@ -29,7 +29,7 @@ class StoreThread(ABC, Generic[Item]):
         self._queue: SimpleQueue[Item | bool | None] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
-        self._unanswered = 0  # of what was submitted
+        self._unanswered = 0  # submitted steps without an answer
         self._thread = threading.Thread(target=self._run, name=f"headrace sqlite {name}", daemon=True)
         self.start = self._thread.start
 
@@ -38,17 +38,17 @@ class StoreThread(ABC, Generic[Item]):
         self._queue.put(item)
 
     def leave(self) -> None:
-        """End once everything that was submitted is done."""
+        """End the thread once all submitted steps are done."""
         self._queue.put(None)
 
     async def left(self) -> None:
-        """Wait for that, without holding up the event loop."""
+        """Wait for the end of the thread without blocking the event loop."""
         await self._ended.wait()
         self._thread.join()
 
     @abstractmethod
     def _work(self) -> None:
-        """Until `None` comes up in the queue."""
+        """Process steps until `None` comes from the queue."""
 
     def _run(self) -> None:
         try:
@@ -59,7 +59,7 @@ class StoreThread(ABC, Generic[Item]):
             self._post(self._ended.set)
 
     def _deliver(self, answers: Answers[Item], news: ChangeNotice) -> None:
-        """One call to the event loop for everything."""
+        """Hand over all answers in one call to the event loop."""
         self._post(self._hand_over, answers, news)
 
     def _hand_over(self, answers: Answers[Item], news: ChangeNotice) -> None:
@@ -73,4 +73,4 @@ class StoreThread(ABC, Generic[Item]):
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            self._queue.put(None)  # The loop is closed: there is nobody left to answer.
+            self._queue.put(None)  # The loop is closed: no caller is left to answer.

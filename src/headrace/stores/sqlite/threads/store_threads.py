@@ -1,4 +1,4 @@
-"""Where every verb goes through: to the writer's thread as a step, or to the reader's as a question."""
+"""Routes every verb: to the writer's thread as a write step, or to the reader's thread as a read step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class StoreThreads:
-    """What the parts of the backend share."""
+    """The base of the classes that make up the store."""
 
     def __init__(self, path: Path, *, namespace: str, clock: TimeSource) -> None:
         self._path = path
@@ -65,7 +65,7 @@ class StoreThreads:
     async def _apart(
         self, sources: Sequence[Stream], run: Callable[[Sequence[Stream]], Awaitable[T]]
     ) -> AsyncIterator[T]:
-        """The answer for all sources together, or, where somebody has damaged one, for each by itself."""
+        """One answer for all sources together, or, when the rows of one are damaged, an answer for each."""
         try:
             yield await run(sources)
             return

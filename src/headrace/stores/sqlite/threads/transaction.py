@@ -1,4 +1,5 @@
-"""One write transaction as the verbs see it: what time it is, what they changed, and who is to be told."""
+"""One write transaction for the verbs: gives the time, collects changed counts, and collects what waiting
+callers must learn."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from headrace.stores.sqlite.verbs.control import write_orders
 
 from .change_notice import ChangeNotice
 
-#: Which count of its stream a message is in at each place; marks are not counted.
+#: The count of the stream that includes a message, for each place. End records are not counted.
 _COUNTED: Final = {
     **dict.fromkeys(range(SUSPECT, LOWEST + 1), 0),
     **dict.fromkeys(range(SUSPECT - CHILD, LOWEST + 1 - CHILD), 0),
@@ -48,25 +49,25 @@ class StreamRow(NamedTuple):
 
 
 class Transaction:
-    """Everything a verb does to the file goes through one of these. A verb may run twice, when another one
-    spoiled the transaction that both were in, so it changes nothing else."""
+    """A verb changes the file only through a transaction. A verb may run twice, when another verb made their
+    shared transaction fail. So a verb must change nothing else."""
 
     def __init__(self, connection: Connection, *, namespace: str, now_us: int, waited_for: bool) -> None:
         self.connection = connection
         self.namespace = namespace
         self.now_us = now_us
-        self.waited_for = waited_for  # whether anybody in this process waits for the end of a message
+        self.waited_for = waited_for  # whether a caller in this process waits for the end of a message
         self.news = ChangeNotice()
         self._counts: dict[int, list[int]] = {}
         self._orders: list[ControlMessage] = []
 
     def find(self, stream: Stream) -> StreamRow | None:
-        """The stream's row. What this transaction changed of its counts is not in it."""
+        """The stream's row. Its counts do not include the changes of this transaction."""
         row = self.connection.row(message_statements.FIND_STREAM, (self.namespace, stream.kind, stream.name))
         return StreamRow(*row) if row else None
 
     def stream(self, stream: Stream, *, established: bool = True) -> StreamRow:
-        """The same, made when there is none."""
+        """The stream's row; creates the stream when there is none."""
         found = self.find(stream)
         if found is None:
             row = (self.namespace, stream.kind, stream.name, int(established))
@@ -76,18 +77,18 @@ class Transaction:
         return found
 
     def count(self, stream: int, place: int, difference: int) -> None:
-        """So many messages more at this place of the stream."""
+        """Add a difference to the count for this place of the stream."""
         index = _COUNTED.get(place)
         if index is not None:
             self._counts.setdefault(stream, [0, 0, 0, 0, 0, 0])[index] += difference
 
     def counted(self, stream: int, place: int) -> int:
-        """What this transaction has changed of a count so far."""
+        """How much this transaction has changed a count so far."""
         changes = self._counts.get(stream)
         return changes[_COUNTED[place]] if changes else 0
 
     def forget_counts(self, stream: int) -> None:
-        """The stream was emptied."""
+        """Drop the differences of a stream that was emptied."""
         self._counts.pop(stream, None)
 
     def ended(self, stream: Stream, id: str) -> None:
@@ -107,7 +108,7 @@ class Transaction:
             self.announce(DueNotice(stream))
 
     def finish(self) -> None:
-        """The last statements before the commit."""
+        """Run the last statements before the commit."""
         for stream, differences in self._counts.items():
             if any(differences):
                 self.connection.change(message_statements.ADD_COUNTS, (stream, *differences))
@@ -116,12 +117,12 @@ class Transaction:
 
 
 def new_number() -> int:
-    """One that nothing else has, by chance. It takes six bytes, so that rows keep their size (places.py)."""
+    """A random number, practically unique. It takes six bytes: rows keep their size (rows/lanes.py)."""
     return (1 << 40) + random.getrandbits(46)
 
 
 class OpenStream(NamedTuple):
-    """A stream that sources name, as it stands now."""
+    """A stream of the sources, with its current settings."""
 
     number: int
     source: Stream
@@ -131,7 +132,7 @@ class OpenStream(NamedTuple):
 
 
 def resolve(connection: Connection, namespace: str, sources: Sequence[Stream]) -> list[OpenStream]:
-    """The streams of the sources, in their order; one that nobody made yet is left out."""
+    """The streams of the sources, in their order. A stream that does not exist yet is left out."""
     wanted = listed(list(sources))
     rows = unlisted(connection.value(message_statements.RESOLVE_STREAMS, (namespace, wanted)))
     return [

@@ -1,9 +1,9 @@
-"""Who in this process waits for something, and how they are told of it.
+"""Keeps the waiting callers of this process, and wakes them.
 
-What this process does it tells them itself, at once. What others do shows as a changed `data_version` of the
-file: the reader's thread looks at it when another process has signalled a commit (signalling.py), and forty
-times a second while anybody waits, which costs a few microseconds; it reads on only when it has changed. So a
-waiting worker writes nothing, and locks nothing.
+Changes by this process wake them at once. Changes by other processes show as a changed `data_version` of the
+file. The reader's thread checks it when another process has signalled a commit (commit_signals.py), and forty
+times a second while a caller waits. A check costs a few microseconds; the thread reads more only after a
+change. So a waiting worker writes nothing, and locks nothing.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from headrace.stores.sqlite.verbs.looking import which_are_over
 
 from .change_notice import ChangeNotice
 
-#: Seconds for which a new listener is spared what was announced before it came. Whatever it was, the reader
-#: has met it by then.
+#: Seconds for which a new listener does not get control messages from before its start. After that time the
+#: reader has passed all of these.
 NEWCOMER: Final = 1.0
 
 
 class EndWaiter:
-    """Rung on the event loop; heard by whoever waits, or the next to wait."""
+    """Rung on the event loop. Wakes the caller that waits, or the next one that waits."""
 
     def __init__(self, poke: Callable[[], None]) -> None:
         self._event = asyncio.Event()
@@ -41,7 +41,7 @@ class EndWaiter:
 
     async def heard(self, timeout: float | None) -> bool:
         """False when it was not rung within `timeout` seconds."""
-        self._poke()  # the reader may be asleep, since nobody waited until now
+        self._poke()  # the reader may be asleep, since no caller waited until now
         try:
             async with asyncio.timeout(timeout):
                 await self._event.wait()
@@ -51,7 +51,7 @@ class EndWaiter:
 
 
 class ClaimWaiter(EndWaiter):
-    """Of a claim that waits for something in its sources."""
+    """Wakes a claim that waits for a message in its sources."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ClaimWaiter(EndWaiter):
 
 
 class ReadWaiter(EndWaiter):
-    """Of a reader that waits for something behind its position in a log."""
+    """Wakes a reader that waits for an event after its position in a log."""
 
     def __init__(self, poke: Callable[[], None], topic: Stream, consumer: str) -> None:
         super().__init__(poke)
@@ -90,13 +90,13 @@ class ReadWaiter(EndWaiter):
 
 
 def _topics(sources: Sequence[Stream]) -> frozenset[Stream]:
-    """From whose logs groups of these sources draw."""
+    """The topics from whose logs the groups of these sources draw."""
     streams = (source for source in sources)
     return frozenset(Stream("topic", stream.topic) for stream in streams if stream.kind == "group")
 
 
 class ControlListener:
-    """A function that hears every order announced after it came."""
+    """Calls a function with every control message that is announced after the listener's start."""
 
     def __init__(self, hear: Callable[[ControlMessage], None], now_us: int) -> None:
         self._hear = hear
@@ -129,11 +129,11 @@ class Waiters:
 
     @property
     def is_anybody_waiting(self) -> bool:
-        """For a message, or for the end of one."""
+        """Whether a caller waits for a message, or for the end of one."""
         return bool(self._claims or self._endings)
 
     def is_awaited(self) -> bool:
-        """Whether anybody waits for the end of a message."""
+        """Whether a caller waits for the end of a message."""
         return bool(self._endings)
 
     @contextmanager
@@ -206,14 +206,14 @@ class Waiters:
     # --- in the reader's thread --------------------------------------------------------------------------
 
     def look_around(self, connection: Connection) -> ChangeNotice:
-        """What others have done since the last time, as far as anybody here waits for it."""
-        # A newcomer must be brought up to date soon: what he is told much later counts as new.
+        """The changes by other processes since the last look that a caller here waits for."""
+        # A new listener must catch up soon: a control message that reaches it much later counts as new.
         newcomer, self._newcomer = self._newcomer, False
         version = connection.opened, connection.value("PRAGMA data_version")
         if version == self._version and not newcomer:
             return ChangeNotice()
-        # After the version, or whoever comes in between would be passed over. Copied in one step each: the
-        # event loop goes on changing them.
+        # Read after the version, or a waiter that arrives in between would be missed. Each is copied in one
+        # step, because the event loop goes on changing them.
         claims, endings, listening = list(self._claims), list(self._endings), bool(self._listeners)
         news = ChangeNotice()
         for bell in claims:
@@ -227,12 +227,12 @@ class Waiters:
         return news
 
     def start_from_here(self, connection: Connection) -> None:
-        """What was announced before this is not heard."""
+        """Skip the control messages that were announced before this."""
         self._position = connection.opened, connection.value(upkeep_statements.LAST_ORDER)
 
     def _new_orders(self, connection: Connection) -> list[StoredNotice]:
         if self._position is None or self._position[0] != connection.opened:
-            self.start_from_here(connection)  # of another file, numbered anew
+            self.start_from_here(connection)  # another file has other numbers
             return []
         orders = read_orders(connection, self._namespace, self._position[1])
         if orders:

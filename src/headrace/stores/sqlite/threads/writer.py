@@ -1,6 +1,6 @@
-"""The thread that writes: what has gathered while one transaction was under way goes into the next.
+"""The thread that writes. The steps that gather during one transaction go into the next one.
 
-A lone verb is written at once, a flood shares commits. Nothing waits for a timer.
+A single verb is written at once; many verbs share commits. Nothing waits for a timer.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from .step import WriteStep
 from .store_thread import Answers, StoreThread
 from .transaction import Transaction
 
-#: How much goes into one transaction: messages, or verbs that weigh as much as one.
+#: The most weight in one transaction. A message weighs 1, and so does a verb without messages.
 MOST_WEIGHT: Final = 2000
 
-#: Seconds between two transactions that nobody waits for, beside a process that writes as well: what workers
-#: claim and settle gathers meanwhile, and they take the lock more rarely from those who append.
+#: Seconds between two transactions that are not urgent, while another process writes too. Claims and
+#: settlements of workers gather meanwhile, and workers take the lock from producers less often.
 APART: Final = 0.01
 
-#: Seconds up to which a transaction is so small that this is worth it.
+#: A transaction that takes fewer seconds than this is small enough to make APART worthwhile.
 SMALL: Final = 0.002
 
-#: Bytes that a step which the event loop waits for may add.
+#: The most bytes that a step on the event loop may add.
 MOST_AT_ONCE: Final = 64 * 1024
 
 
 class RolledBack(Exception):
-    """A transaction was rolled back. `shared`: whatever is wrong is wrong for every step of it. `full`: there
-    was no room."""
+    """A transaction was rolled back. `shared`: the error concerns every step of it. `full`: the disk had no
+    room."""
 
     def __init__(self, error: Exception, *, shared: bool, full: bool = False) -> None:
         super().__init__(str(error))
@@ -67,22 +67,22 @@ class WriterThread(StoreThread[WriteStep[Any]]):
         self._clock = clock
         self._is_awaited = is_awaited
         self._times = CommitTimes()
-        self._again_at = 0.0  # what is not urgent waits until then
+        self._again_at = 0.0  # steps that are not urgent wait until then
         self._room = DiskRoom(connection)
 
     def write_at_once(self, step: WriteStep[Any]) -> bool:
-        """On the event loop: carry the step out here, which spares it the way through the thread and back.
-        False: it was not carried out, since others are at work or it might take long."""
+        """Run the step on the event loop, which saves the way through the thread and back. False: the step
+        did not run, because other steps are running or it might take long."""
         connection = self._connection
         if self._unanswered or connection.checkpoint_due or not self._times.are_short:
             return False
-        # A fork that waits for the connection would hardly get it from one who takes it again and again.
+        # A fork that waits for the connection would hardly get it if this took it again and again.
         if step.size > MOST_AT_ONCE or connection.is_wanted or not connection.in_use.acquire(blocking=False):
             return False
         try:
             answer, news = self._try_at_once(step)
         finally:
-            connection.undo()  # nothing, unless a signal's handler has raised in the middle
+            connection.undo()  # does something only if a signal handler has raised in between
             connection.in_use.release()
         if answer is None:
             return False
@@ -92,7 +92,7 @@ class WriterThread(StoreThread[WriteStep[Any]]):
         return True
 
     def _try_at_once(self, step: WriteStep[Any]) -> tuple[Any, ChangeNotice]:
-        """The answer; None where the thread is to try, and to see to whatever is wrong."""
+        """The answer; None: the thread must try, and handle any error."""
         connection = self._connection
         try:
             if not (connection.is_ready and self._room.is_plentiful()):
@@ -115,14 +115,14 @@ class WriterThread(StoreThread[WriteStep[Any]]):
                 continue
             with self._connection.in_use:
                 answers, news = self._carry_out(steps)
-            # When the event loop hears of it the connection is free: the next step may be written there.
+            # The connection is free when the event loop gets the answers, so it can write the next step.
             self._deliver(answers, news)
             if self._connection.checkpoint_due:
                 with self._connection.in_use:
                     self._connection.checkpoint()
 
     def _gather(self) -> tuple[list[WriteStep[Any]], bool]:
-        """Wait for a step and take those that stand behind it; False: there will be no more."""
+        """Wait for a step and take those that are queued behind it. False: there will be no more."""
         steps: list[WriteStep[Any]] = []
         weight = 0
         item = self._queue.get()
@@ -138,7 +138,7 @@ class WriterThread(StoreThread[WriteStep[Any]]):
         return steps, False
 
     def _pause(self, steps: list[WriteStep[Any]]) -> float:
-        """Seconds for which these can wait for others to go with them."""
+        """The seconds for which these steps can wait for others to join them."""
         if not self._again_at or any([step.urgent for step in steps]):
             return 0.0
         return max(0.0, self._again_at - time.monotonic())
@@ -178,8 +178,7 @@ class WriterThread(StoreThread[WriteStep[Any]]):
     def _with_room(
         self, steps: list[WriteStep[Any]], answers: Answers[WriteStep[Any]]
     ) -> list[WriteStep[Any]]:
-        """Those that may be carried out: on a disk that is nearly full nothing new is taken, so that what is
-        there can be run."""
+        """The steps that may run. A nearly full disk takes no new messages, so that stored ones can run."""
         size = sum([step.size for step in steps])
         if not size:
             self._room.save_log()
@@ -195,7 +194,7 @@ class WriterThread(StoreThread[WriteStep[Any]]):
             if spoiled.shared or len(steps) == 1:
                 answers += [(step, spoiled.error) for step in steps]
                 return ChangeNotice()
-            # One of them is to blame: each alone, so that the others do not suffer.
+            # One of the steps caused the error. Each runs alone now, so that the others succeed.
             return self._write_one_by_one(steps, answers)
         answers += zip(steps, values, strict=True)
         return news
@@ -214,7 +213,7 @@ class WriterThread(StoreThread[WriteStep[Any]]):
         except RolledBack as spoiled:
             if not spoiled.full:
                 raise
-            # The reserve is for what is stored, not for new messages.
+            # The reserve is for stored messages, not for new ones.
             of_reserve = not any([step.size for step in steps])
             try:
                 if not self._room.make(of_reserve=of_reserve):
@@ -236,7 +235,7 @@ class WriterThread(StoreThread[WriteStep[Any]]):
         return answer
 
     def _execute(self, steps: list[WriteStep[Any]]) -> tuple[list[Any], ChangeNotice]:
-        """In a transaction that has begun; the write lock is held."""
+        """Run the steps in a transaction that has begun, and commit it. The write lock is held."""
         connection = self._connection
         began = time.monotonic()
         transaction = Transaction(

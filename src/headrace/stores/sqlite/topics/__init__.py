@@ -1,1 +1,1 @@
-"""Topics: their log, their groups, and how groups draw events."""
+"""Topics: their logs, their groups, and how groups draw events from a log."""

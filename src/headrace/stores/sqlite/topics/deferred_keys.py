@@ -1,4 +1,4 @@
-"""The deferred keys of a group, in the file."""
+"""Reads and writes the deferred keys of a group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_deferred(connection: Connection, group: int) -> DeferredKeys:
 
 
 def write_deferred(connection: Connection, group: int, before: DeferredKeys, after: DeferredKeys) -> None:
-    """What has changed."""
+    """Write only the keys that have changed."""
     old, new = _rows(before), _rows(after)
     changed = [row for key, row in new.items() if row != old.get(key)]
     if changed:

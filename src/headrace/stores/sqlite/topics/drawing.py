@@ -1,4 +1,4 @@
-"""Drawing events from the log of a topic into the stream of a group, before they are claimed there."""
+"""Draws events from the log of a topic into the stream of a group, where they are then claimed."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .deferred_keys import read_deferred, write_deferred
 from .key_order import next_in_line_us
 from .log import MOST_BYTES, event_of, measure, number_of
 
-#: Where drawn events are queued.
+#: The lane in which drawn events are queued.
 LANE: Final = FIRST_PRIORITY + NORMAL
 
-#: How often one claim looks further along the log for a group that has met only what it may not hand out.
+#: How often one claim reads further along the log, for a group that has found only events that may not run.
 ROUNDS: Final = 20
 
-#: The same for keys that are deferred, and how many events one look goes along the log.
+#: How often one claim reads the log for deferred keys, and how many events each read covers.
 ROUNDS_BACK: Final = 5
 LOOKED_BACK: Final = 2000
 
 
 class DrawingGroup(msgspec.Struct):
-    """A group that has not drawn all of its topic's log, while it draws."""
+    """The state of a group that draws. It has not drawn its topic's whole log yet."""
 
     group: Stream
     stream: int
@@ -40,7 +40,7 @@ class DrawingGroup(msgspec.Struct):
     position: int
     last: int
     ordered: bool
-    again: int  # up to here it may meet events that it has drawn before
+    again: int  # up to this number it may find events that it has drawn before
     parked: int
     wanted: int
     deferred: DeferredKeys
@@ -55,14 +55,13 @@ class DrawingGroup(msgspec.Struct):
 
 
 def is_a_group_behind(connection: Connection, namespace: str, groups: Sequence[Stream]) -> bool:
-    """Whether one of them would draw something, or must be made anew."""
+    """Whether one of the groups would draw something, or must be created again."""
     names = listed(group.name for group in groups)
     return bool(connection.value(topic_statements.IS_A_GROUP_BEHIND, (namespace, names, KEYS_DEFERRED_MOST)))
 
 
 def draw(transaction: Transaction, groups: Sequence[Stream], limit: int, *, paused: bool = False) -> None:
-    """For each group as many as are missing in its lanes to `limit`; with `paused` also where it stands
-    still."""
+    """Fill the lanes of each group up to `limit`. With `paused`, paused groups draw too."""
     wanted = min(limit, DRAWN_AHEAD)
     bindings = (transaction.namespace, listed(group.name for group in groups), wanted, int(not paused))
     rows = transaction.connection.rows(topic_statements.LIST_BEHIND, bindings)
@@ -92,23 +91,22 @@ def _draw_for(transaction: Transaction, behind: DrawingGroup) -> None:
         if behind.satisfied or behind.deferred.too_many or behind.position >= behind.last:
             break
         if far or behind.ordered or behind.deferred.keys:
-            # Where it met little that it may hand out it looks further each time.
+            # The last round found few events that may run, so each round reads further.
             _choose(transaction, behind, limit=min(behind.wanted << far, DRAWN_AHEAD))
         else:
             _take(transaction, behind)
     else:
-        transaction.news.ready.add(behind.group)  # there is more to look through, for the next claim
+        transaction.news.ready.add(behind.group)  # the next claim reads on
     if behind.position != before:
         transaction.connection.change(topic_statements.MOVE_GROUP, (behind.stream, behind.position))
 
 
 def _take(transaction: Transaction, behind: DrawingGroup) -> None:
-    """All that come next, in one statement. What the group has already conflicts with it, and is passed
-    over."""
+    """Draw the next events in one statement. Events that the group already has conflict, and are skipped."""
     connection = transaction.connection
     reach = measure(connection, behind.topic, behind.position, behind.last, limit=behind.wanted)
     if reach is None:
-        behind.position = behind.last  # all of it was trimmed
+        behind.position = behind.last  # all these events were trimmed
         return
     part = (behind.stream, behind.event(behind.position), behind.event(reach.end))
     _forget_marks(connection, part)
@@ -128,8 +126,8 @@ def _forget_marks(connection: Connection, part: tuple[int, int, int]) -> None:
 
 
 class CandidateEvent(NamedTuple):
-    """An event of the log, as the group sees it. `known`: it has it; 2: and it waits or runs there with its
-    key."""
+    """An event of the log, as the group sees it. `known`: 1: the group has the event; 2: and the event waits
+    or runs there with its key."""
 
     event: int
     id: str
@@ -144,7 +142,7 @@ class CandidateEvent(NamedTuple):
 
 
 def _choose(transaction: Transaction, behind: DrawingGroup, *, limit: int) -> None:
-    """The same with a look at each: some must be parked, or many are passed over."""
+    """Draw the next events one by one. Used when some must be parked, or when many are skipped."""
     bindings = (behind.stream, behind.event(behind.position), behind.event(behind.last), limit)
     ahead = [
         CandidateEvent(*row)
@@ -163,7 +161,7 @@ def _choose(transaction: Transaction, behind: DrawingGroup, *, limit: int) -> No
 
 
 def _catch_up(transaction: Transaction, behind: DrawingGroup) -> None:
-    """Draw events of deferred keys that lie before the position."""
+    """Draw events of deferred keys from before the position."""
     deferred = behind.deferred
     for _ in range(ROUNDS_BACK):
         if not _has_to_catch_up(behind):
@@ -192,7 +190,7 @@ def _has_to_catch_up(behind: DrawingGroup) -> bool:
 
 
 class Choice:
-    """What becomes of events of the log: in the lane, parked, passed over. Decided first, then written."""
+    """Decides for each event of the log: into the lane, parked, or passed over. Then writes all decisions."""
 
     def __init__(self, transaction: Transaction, behind: DrawingGroup, ahead: list[CandidateEvent]) -> None:
         self._transaction = transaction
@@ -210,7 +208,7 @@ class Choice:
         return dict(unlisted(self._transaction.connection.value(topic_statements.COUNT_PARKED, bindings)))
 
     def meet(self, met: CandidateEvent) -> None:
-        """The next event."""
+        """Decide about the next event."""
         behind, key = self._behind, met.key
         known = met.known or self._ids.get(met.id, 0)
         if key in behind.deferred.keys:
@@ -227,7 +225,7 @@ class Choice:
             behind.deferred.pass_over(key, met.number)
 
     def meet_again(self, met: CandidateEvent, start: int) -> None:
-        """The next event of keys that are deferred, from a start on."""
+        """Decide about the next event of a deferred key. `start`: where this read of the log began."""
         deferred, key = self._behind.deferred, met.key
         if key in self._blocked or not deferred.is_due(key, met.number, start):
             return
@@ -242,7 +240,7 @@ class Choice:
             self._draw(met, key)
 
     def _comes_again(self, met: CandidateEvent, known: int) -> bool:
-        """Whether an event that the group has is to be handled once more after that: it was reset."""
+        """Whether an event that the group already has must run once more, because the group was reset."""
         return known == 2 and met.number <= self._behind.again
 
     def _is_free(self, met: CandidateEvent) -> bool:

@@ -1,4 +1,4 @@
-"""Groups: joining, where they stand in the log of their topic, and how they are removed."""
+"""Joins, resets and removes groups, and keeps their positions in the log of their topic."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _order(transaction: Transaction, stream: int, before: Ordering, *, wants_ord
 
 
 def revive(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> None:
-    """Make those anew of which the file knows nothing, not even that they were removed. `wishes`: whether
-    this process, as a member, wants them to be ordered."""
+    """Create the groups again of which the file has no row, not even a removed one. `wishes`: whether this
+    process, as a member, wants them to be ordered."""
     bindings = (transaction.namespace, listed(group.name for group in groups))
     known = set(unlisted(transaction.connection.value(topic_statements.LIST_KNOWN, bindings)))
     for index, group in enumerate(groups):
@@ -77,7 +77,7 @@ class GroupProblems(NamedTuple):
 
 
 def see(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> GroupProblems:
-    """These have a living member."""
+    """Note that these groups have a live member; returns their problems."""
     revive(transaction, groups, wishes)
     seen = GroupProblems([], [])
     for group in groups:
@@ -109,7 +109,7 @@ def reset(transaction: Transaction, group: Stream, start: Start) -> bool:
 
 
 def _take_back(transaction: Transaction, group: Stream, stream: int, log: LogTable, position: int) -> None:
-    """Forget what has a key, was never handed out, and is drawn again behind this position."""
+    """Delete messages that have a key, were never claimed, and will be drawn again after this position."""
     bindings = (stream, log.stream, log.event(position))
     rows = unlisted(transaction.connection.value(topic_statements.LIST_UNTOUCHED, bindings))
     transaction.connection.change(message_statements.FORGET, (listed(row[0] for row in rows),))

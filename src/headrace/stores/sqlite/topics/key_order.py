@@ -1,4 +1,4 @@
-"""The keys of ordered groups: whoever ends passes his on to the first that is parked behind him."""
+"""Passes the keys of ordered groups on: when a message ends, the first one parked behind it gets the key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EndedMessage(NamedTuple):
 
 
 def pass_on(transaction: Transaction, leavers: list[EndedMessage]) -> None:
-    """After they have left their places."""
+    """Pass on the keys of ended messages. Their rows must have left their places before."""
     if not leavers:
         return
     connection = transaction.connection
@@ -45,8 +45,8 @@ def pass_on(transaction: Transaction, leavers: list[EndedMessage]) -> None:
 
 
 def next_in_line_us(transaction: Transaction, stream: int) -> int:
-    """The time of whatever is parked next. It is behind all that are, also when the clock was set back: it
-    is by their times that they stand in line."""
+    """The time to give to the next parked message. Parked messages are ordered by their times, so it is later
+    than all of these, even when the clock was set back."""
     last_us: int | None = transaction.connection.value(topic_statements.LAST_PARKED, (stream,))
-    # A time that was damaged may be the largest number that there is.
+    # A damaged time may be the largest possible number.
     return transaction.now_us if last_us is None else max(transaction.now_us, min(last_us, LATEST_US) + 1)

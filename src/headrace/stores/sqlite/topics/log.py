@@ -1,4 +1,4 @@
-"""The log of a topic: writing at its end, finding a place in it, reading from there."""
+"""The log of a topic: writes at its end, finds a position in it, reads from there."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from headrace.stores.sqlite.statements import message_statements, topic_statemen
 from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, BulkRows, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
-#: Bytes of bodies that are read or drawn at once at most, or a single event.
+#: The most bytes of bodies that are read or drawn at once. A single event may be larger.
 MOST_BYTES: Final = CLAIM_BYTES
 
-#: Bits for the number of an event; its topic's are above them.
+#: The lower bits hold the number of an event, the bits above them the number of its topic.
 NUMBER_BITS: Final = 40
 
 
 class LogTable(NamedTuple):
-    """A topic's row, as it stood when it was read."""
+    """A topic's row at the time when it was read."""
 
     stream: int
     first: int
@@ -35,12 +35,12 @@ class LogTable(NamedTuple):
     sealed: int = 0
 
     def event(self, number: int) -> int:
-        """What the table calls the event of this number."""
+        """The primary key of the event with this number."""
         return event_of(self.stream, number)
 
 
 def event_of(topic: int, number: int) -> int:
-    # A damaged number must not lead beyond what the table can hold.
+    # A damaged number must not give a key that the table cannot hold.
     return (topic << NUMBER_BITS) + min(number, (1 << NUMBER_BITS) - 1)
 
 
@@ -54,7 +54,7 @@ def find_log(connection: Connection, namespace: str, topic: str) -> LogTable | N
 
 
 def open_log(transaction: Transaction, topic: str, rules: TopicRules | None = None) -> LogTable:
-    """The same, made when there is none; `rules` are for that case."""
+    """Find the log of a topic, or create it with `rules`."""
     found = find_log(transaction.connection, transaction.namespace, topic)
     if found is not None:
         return found
@@ -70,7 +70,7 @@ def row_of(rules: TopicRules) -> tuple[int, int | None, int]:
 
 
 def open_unsealed(transaction: Transaction, topic: str, rules: TopicRules | None = None) -> LogTable:
-    """The same; `Moved` when the topic has parts, which stand for it."""
+    """Find or create the log of a topic. Raises `Moved` when the topic has parts, which take its place."""
     stream = transaction.find(Stream("topic", topic))
     if stream is not None and stream.sealed:
         raise Moved(f"{topic} is sealed")
@@ -86,7 +86,7 @@ def declare_topic(transaction: Transaction, topic: Stream, rules: TopicRules) ->
 
 
 def write(transaction: Transaction, topic: Stream, log: LogTable, messages: Sequence[Message]) -> LogTable:
-    """At the end of the log, in this order."""
+    """Write messages at the end of the log, in this order."""
     now_us = transaction.now_us
     bodies = BulkBinding()
     rows = [
@@ -106,7 +106,7 @@ def write(transaction: Transaction, topic: Stream, log: LogTable, messages: Sequ
 
 
 def write_due(transaction: Transaction, topic: Stream, seqs: Sequence[int]) -> None:
-    """What waited beside the log for its time goes to its end."""
+    """Write messages that have become due at the end of the log."""
     log = open_log(transaction, topic.topic)
     at_us = max(transaction.now_us, log.last_us)
     array = listed(seqs)
@@ -128,7 +128,7 @@ def _move_end(transaction: Transaction, topic: Stream, log: LogTable, count: int
 
 
 def position_of(connection: Connection, log: LogTable, start: Start) -> int:
-    """The number to go on after, to get what a start means."""
+    """The number after which reading begins, for this start."""
     match start.at:
         case "new":
             return log.last
@@ -141,8 +141,8 @@ def position_of(connection: Connection, log: LogTable, start: Start) -> int:
 
 
 def before(connection: Connection, log: LogTable, time_us: int, *, up_to: int) -> int:
-    """The number of the last event, of those up to a number, that was written before a time. Times never
-    fall along a log, so that halving finds it."""
+    """The number of the last event, not above `up_to`, that was written before a time. Times never decrease
+    along a log, so a binary search finds it."""
     low, high = log.first - 1, up_to
     while low < high:
         middle = (low + high + 1) // 2
@@ -168,7 +168,7 @@ def unknown(id: str) -> UnknownEvent:
 
 
 def is_behind(connection: Connection, namespace: str, topic: Stream, position: int) -> bool:
-    """Whether something was written behind a position."""
+    """Whether the log has an event after a position."""
     return bool(connection.value(topic_statements.IS_BEHIND, (namespace, topic.name, position)))
 
 
@@ -186,14 +186,14 @@ def read(
 
 
 class ReadRange(NamedTuple):
-    """How far one may read or draw at once: the number of the last event, and the bytes of all of them."""
+    """How much to read or draw at once: the number of the last event, and the bytes of all events."""
 
     end: int
     size: int
 
 
 def measure(connection: Connection, topic: int, position: int, last: int, *, limit: int) -> ReadRange | None:
-    """None: there is nothing behind the position."""
+    """None: there is nothing after the position."""
     while True:
         bindings = (event_of(topic, position), event_of(topic, last), limit)
         count, size, event = connection.row(topic_statements.MEASURE_EVENTS, bindings)

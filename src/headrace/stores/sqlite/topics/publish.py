@@ -1,5 +1,5 @@
-"""Appending a batch to a topic: recognise a repeat, leave out what was published before, write the rest to
-the log or, when it is due later, beside it."""
+"""Appends a batch to a topic: recognises a repeated batch and skips events that were published before. Writes
+the others to the log, or to the topic's stream when they are due later."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def _due_us(message: Message, now_us: int) -> int:
 
 
 def _write_beside(transaction: Transaction, batch: Batch, stream: int, later: list[Message]) -> None:
-    """As messages of the topic's stream, with the event's key where a job has its unique one."""
+    """Write events as messages of the topic's stream. `unique_key` holds the event's key."""
     bodies = BulkBinding()
     rows = [_row(message, bodies, transaction.now_us) for message in later]
     before_us = transaction.next_due_us([stream])
     bindings = (stream, listed(rows), bodies.content(), transaction.now_us, new_number())
-    # An id that waits there already is the same event, sent again.
+    # An id that already waits there is the same event, sent again.
     written = transaction.connection.change(message_statements.ADD_MESSAGES, bindings)
     transaction.announce_if_due_sooner(batch.stream, before_us, min(at_us for _, _, _, at_us, *_ in rows))
     transaction.count(stream, SCHEDULED, written)

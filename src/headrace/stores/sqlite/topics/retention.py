@@ -1,4 +1,4 @@
-"""How long events stay: trimming, and for whose sake it is put off."""
+"""Trims the logs of topics, and decides for which groups old events must stay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .log import LogTable, before, find_log
 
 
 class GroupPosition(NamedTuple):
-    """A group, as far as it concerns the log."""
+    """What trimming must know of a group."""
 
     stream: int
     name: str
@@ -51,7 +51,7 @@ def keep_topics(
 
 
 def trim(transaction: Transaction, log: LogTable, limit: int) -> int:
-    """At most so many of those that may go; costs little when none may."""
+    """Trim at most `limit` events. Costs little when no event may go."""
     up_to = min(log.last, log.first + limit - 1)
     spare = min(_spare(transaction, log, up_to=up_to), up_to)
     if spare < log.first:
@@ -60,19 +60,19 @@ def trim(transaction: Transaction, log: LogTable, limit: int) -> int:
 
 
 def _spare(transaction: Transaction, log: LogTable, *, up_to: int) -> int:
-    """The number up to which age or length let events go."""
+    """The number up to which the limits of age or length allow trimming."""
     by_length = log.last - log.max_length if log.max_length is not None else 0
     if not log.retention_us or log.first > log.last:
         return by_length
     old_us = transaction.now_us - log.retention_us + 1
-    # Mostly not even the first is old enough.
+    # Usually not even the first event is old enough.
     if before(transaction.connection, log, old_us, up_to=log.first) < log.first:
         return by_length
     return max(by_length, before(transaction.connection, log, old_us, up_to=up_to))
 
 
 def _may_go(transaction: Transaction, log: LogTable, spare: int, drawers: list[GroupPosition]) -> int:
-    """The same, but for what is held for the sake of a live group."""
+    """The number up to which events may go. A strict topic keeps what a live group has not drawn."""
     if not log.strict:
         return spare
     held = [drawer.position for drawer in drawers if drawer.is_live(transaction.now_us)]
@@ -87,7 +87,7 @@ def _drawers(transaction: Transaction, log: LogTable) -> list[GroupPosition]:
 
 
 def _trim(transaction: Transaction, log: LogTable, up_to: int) -> int:
-    """Those up to a number."""
+    """Delete the events up to a number; returns how many."""
     up_to = min(up_to, log.last)
     if up_to < log.first:
         return 0

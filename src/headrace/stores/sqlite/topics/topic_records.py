@@ -1,4 +1,4 @@
-"""What the file tells of topics, groups and their events."""
+"""Reads topics, groups and their events for people and programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _look_in_log(connection: Connection, namespace: str, topic: Stream, id: str)
 
 
 def count(connection: Connection, namespace: str, stream: Stream, now_us: int) -> Counts:
-    """Of what lies in the stream, and in the log."""
+    """Counts the messages of the stream and the events of the log."""
     if stream.kind == "queue":
         return looking.count(connection, namespace, stream, now_us)
     with connection.snapshot():
@@ -44,7 +44,7 @@ def count(connection: Connection, namespace: str, stream: Stream, now_us: int) -
 
 
 def _count_log(connection: Connection, namespace: str, topic: Stream) -> tuple[int, int]:
-    """How many events it holds, and when the first of them was written."""
+    """How many events the log holds, and when the first of them was written."""
     log = find_log(connection, namespace, topic.topic)
     if log is None:
         return 0, 0
@@ -53,7 +53,7 @@ def _count_log(connection: Connection, namespace: str, topic: Stream) -> tuple[i
 
 
 def _count_lag(connection: Connection, namespace: str, group: Stream) -> tuple[int, int]:
-    """How many events it has not drawn, and when the oldest that nobody has begun with was written."""
+    """How many events the group has not drawn, and the write time of the oldest event that never started."""
     found = find_group(connection, namespace, group)
     if found is None:
         return 0, 0

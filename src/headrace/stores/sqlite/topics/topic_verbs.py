@@ -1,4 +1,4 @@
-"""The verbs that only topics and groups have."""
+"""The verbs of the store contract for topics and groups."""
 
 from __future__ import annotations
 

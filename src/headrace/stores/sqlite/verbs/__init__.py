@@ -1,1 +1,1 @@
-"""The verbs of the contract as steps of a transaction."""
+"""The verbs of the store contract, each as a step of a transaction."""

@@ -1,4 +1,4 @@
-"""Appending a batch: recognise a repeat, decide about each message, write what is accepted."""
+"""Appends a batch: recognises a repeated batch, decides about each message, writes the accepted ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.stores.sqlite.threads.transaction import StreamRow, Transaction, n
 #: The room in a stream without a limit.
 UNLIMITED: Final = 1 << 62
 
-#: What `queries.ADD_MESSAGES` wants of a message.
+#: What `message_statements.ADD_MESSAGES` needs of a message.
 Row = tuple[str, str, int, int, int, int, int, str | None, str | None, int | None, int, int]
 
 
@@ -52,7 +52,7 @@ def sealed(batch: Batch) -> Moved:
 
 
 def _is_plain(batch: Batch) -> bool:
-    """Whether nothing but a known id could stand in its way. Writing it finds out about those for less."""
+    """Whether only a known id could prevent the write. The write itself finds known ids, at less cost."""
     return batch.limit is None and all(message.unique is None for message in batch.messages)
 
 
@@ -94,14 +94,14 @@ def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[
 def end_expired(
     ledger: PendingChanges, stream: Stream, number: int, owner: ExpiredOwner, key: str, mark_us: int
 ) -> None:
-    """It gives up its key to a message that is accepted."""
+    """End the expired owner of a key, so that an accepted message can take the key."""
     seq, id, place, priority = owner
     subject = ChangedMessage(seq, stream, number, id, place, priority, unique_key=key)
     ledger.end(subject, EXPIRED, ttl_us=mark_us)
 
 
 def _known_ids(transaction: Transaction, stream: int, messages: list[Message]) -> set[str]:
-    """Which of these ids are taken. Marks whose time has passed make way."""
+    """Which of these ids are taken. Deletes end records whose time has passed."""
     ids = listed([message.id for message in messages])
     rows = unlisted(transaction.connection.value(message_statements.FIND_IDS, (stream, ids)))
     past = [seq for seq, _, place, at_us in rows if place >= SUCCEEDED and at_us <= transaction.now_us]
@@ -120,7 +120,7 @@ def _room(transaction: Transaction, stream: StreamRow, limit: int | None) -> int
 
 
 def _write(transaction: Transaction, stream: int, batch: Batch, accepted: list[Message]) -> bool:
-    """All of the accepted messages, or none of them when an id is known."""
+    """Write all accepted messages, or none of them when an id is known."""
     if not accepted:
         return True
     if are_alike(accepted) and all([len(message.id) == LENGTH for message in accepted]):
@@ -170,7 +170,7 @@ def _add(
 
 
 def _spans(messages: list[Message]) -> Iterator[int]:
-    """Where each body begins in the whole, counted from 1, and its length in the lower 32 bits."""
+    """For each body: its start in the joined bodies, counted from 1, and its length in the lower 32 bits."""
     start = 1
     for message in messages:
         length = len(message.body)

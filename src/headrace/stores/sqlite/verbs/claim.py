@@ -1,4 +1,4 @@
-"""Handing out queued messages."""
+"""Claims queued messages: finds what is ready, leases it to a worker, and builds the claims."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from headrace.stores.sqlite.topics.groups import revive
 
 from .settle import RowToken
 
-#: A message that may be handed out, the length of its body, its place.
+#: The number of a message that can be claimed, the length of its body, its place.
 Ready = tuple[int, int, int]
 
 
@@ -58,7 +58,8 @@ def is_something_ready(
     suspects: bool,
     children: bool = True,
 ) -> bool:
-    """Whether a claim would find something; asked first, since an empty claim must not lock the file."""
+    """Whether a claim would find something. The store asks this first: an empty claim must not lock the
+    file."""
     wanted = listed(sources)
     first = SUSPECT if suspects else RETURNED
     if connection.value(message_statements.IS_SOMETHING_READY, (namespace, wanted, first, int(children))):
@@ -81,7 +82,7 @@ def _groups(sources: Sequence[Stream]) -> list[Stream]:
 
 
 def _open_streams(transaction: Transaction, request: ClaimQuery) -> list[OpenStream]:
-    """In turns: the first of this claim is the last of the next."""
+    """The streams that are not paused. They take turns: the first of this claim is the last of the next."""
     sources, turn = request.sources, request.turn
     first = first_of(len(sources), turn)
     streams = resolve(transaction.connection, transaction.namespace, [*sources[first:], *sources[:first]])
@@ -89,7 +90,7 @@ def _open_streams(transaction: Transaction, request: ClaimQuery) -> list[OpenStr
 
 
 def _choose(connection: Connection, streams: list[OpenStream], request: ClaimQuery) -> list[int]:
-    """The messages to hand out, in their order."""
+    """The numbers of the messages to claim, in their order."""
     found = _find(connection, [stream.number for stream in streams], request, child=False)
     with_children = [stream.number for stream in streams if stream.held_children] if request.children else []
     if with_children:
@@ -113,7 +114,7 @@ def _find(connection: Connection, streams: list[int], request: ClaimQuery, *, ch
 
 
 def _merged(others: list[Ready], children: list[Ready], request: ClaimQuery) -> list[Ready]:
-    """Lane by lane; within one, child work goes first every other turn."""
+    """Both lists, lane by lane. Within a lane, child work goes first every other turn."""
     ranks = {lane: rank for rank, lane in enumerate((SUSPECT, *_lanes(request)))}
     ranks |= {lane - CHILD: rank for lane, rank in ranks.items()}
     both = [*children, *others] if is_child_work_first(request.turn) else [*others, *children]
@@ -171,7 +172,7 @@ def _hand_out(
 
 
 def _worker(transaction: Transaction, consumer: str) -> int:
-    """The number of a worker's name: it is written into rows that must keep their size."""
+    """The number that stands for a worker's name. Rows hold the number, because they must keep their size."""
     connection, namespace = transaction.connection, transaction.namespace
     found: int | None = connection.value(message_statements.FIND_WORKER, (namespace, consumer))
     if found is not None:
@@ -187,12 +188,12 @@ def _release_started(transaction: Transaction, started: dict[int, HeldKey]) -> N
 
 
 def read_state(data: bytes | None) -> State:
-    """What it went through, for people; a message whose state cannot be read dies when it is claimed."""
+    """The state to show to people. A message with an unreadable state becomes a dead letter at its claim."""
     return readable_state(data) or FRESH
 
 
 def readable_state(data: bytes | None) -> State | None:
-    """None: it cannot be read."""
+    """The decoded state; None: it cannot be read."""
     try:
         return FRESH if data is None else decode_state(data)
     except DECODE_ERRORS:

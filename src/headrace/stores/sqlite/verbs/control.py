@@ -1,4 +1,4 @@
-"""Orders as the file keeps them, so that every process hears of them."""
+"""Writes control messages to the file and reads them back, so that every process receives them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 
 _KINDS: Final[dict[str, StreamKind]] = {"topic": "topic", "group": "group"}
 
-#: How many orders the file remembers. Watchers look forty times a second.
+#: How many control messages the file keeps. Watchers look forty times a second.
 REMEMBERED: Final = 10_000
 
 
@@ -38,7 +38,7 @@ def write_orders(connection: Connection, namespace: str, orders: list[ControlMes
 
 
 def read_orders(connection: Connection, namespace: str, after: int) -> list[StoredNotice]:
-    """What was announced since the order of that number, in order."""
+    """The control messages after number `after`, in their order."""
     rows = unlisted(connection.value(upkeep_statements.READ_ORDERS, (namespace, after)))
     read = ((seq, at_us, _order(*unlisted(content))) for seq, at_us, content in rows)
     return [StoredNotice(seq, at_us, order) for seq, at_us, order in read if order is not None]
@@ -46,7 +46,7 @@ def read_orders(connection: Connection, namespace: str, after: int) -> list[Stor
 
 def _words(order: ControlMessage) -> list[str]:
     if isinstance(order, MissedNotice):
-        return []  # said to this process alone
+        return []  # only for this process
     stream = order.stream
     match order:
         case CancelNotice(id=id):
@@ -64,7 +64,7 @@ def _words(order: ControlMessage) -> list[str]:
 
 
 def _order(what: str, kind: str = "", name: str = "", id: str = "", *_: object) -> ControlMessage | None:
-    """None for an order that only a newer version understands."""
+    """None for a control message that only a newer version understands."""
     stream = Stream(_KINDS.get(kind, "queue"), name)
     match what:
         case "cancel":

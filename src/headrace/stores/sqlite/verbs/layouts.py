@@ -1,4 +1,4 @@
-"""Which parts streams have: a column of the table of streams."""
+"""Reads and writes which parts streams have: a column of the table of streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the file tells of messages and streams: records, counts, dead letters, pages."""
+"""Reads messages and streams for people and programs: records, counts, dead letters, pages."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 
 from .claim import read_state
 
-#: A page looks at no more than this many rows, however few of them fit.
+#: A page reads at most this many rows, even when few of them match.
 SCAN_LIMIT: Final = 1000
 
-#: How far messages that are due are counted, for each of scheduled and retrying.
+#: Due messages are counted up to this number, for each of scheduled and retrying.
 DUE_LIMIT: Final = 10_000
 
-#: A stream of another kind is none.
+#: The known kinds. Rows of another kind are skipped.
 KINDS: Final = get_args(StreamKind)
 
-#: After every time.
+#: Later than every time.
 ETERNITY: Final = (1 << 63) - 1
 
 _decode_failure = msgspec.msgpack.Decoder(Failure).decode
 
 
 class RecordRow(NamedTuple):
-    """The columns of `record_queries._RECORD`."""
+    """The columns of `record_statements._RECORD`."""
 
     seq: int
     id: str
@@ -77,14 +77,14 @@ def look(connection: Connection, namespace: str, stream: Stream, id: str, now_us
 def which_are_over(
     connection: Connection, namespace: str, messages: list[tuple[Stream, str]]
 ) -> set[tuple[Stream, str]]:
-    """Those of the messages that neither wait nor run."""
+    """The messages that neither wait nor run."""
     wanted = listed((stream.kind, stream.name, id) for stream, id in messages)
     going = set(unlisted(connection.value(record_statements.STILL_GOING, (namespace, wanted))))
     return {message for index, message in enumerate(messages) if index not in going}
 
 
 def _record(stream: Stream, row: RecordRow, now_us: int) -> Record | None:
-    """None for a mark whose time has passed."""
+    """None for an end record whose time has passed."""
     place = row.place
     if place >= SUCCEEDED and row.at_us <= now_us:
         return None
@@ -119,7 +119,7 @@ def _reason(reason: str | None) -> DeadReason | None:
     try:
         return DeadReason(reason) if reason else None
     except ValueError:
-        return None  # of a newer version
+        return None  # written by a newer version
 
 
 def _failure(data: bytes | None) -> Failure | None:
@@ -138,7 +138,7 @@ def list_streams(connection: Connection, namespace: str) -> list[Stream]:
 
 
 def count(connection: Connection, namespace: str, stream: Stream, now_us: int) -> Counts:
-    """Of what lies in the stream itself, not in a log."""
+    """Counts the messages of the stream itself, not the events of a log."""
     key = (namespace, stream.kind, stream.name)
     row = connection.row(message_statements.READ_COUNTS, (*key, now_us, DUE_LIMIT))
     if row is None:
@@ -148,7 +148,7 @@ def count(connection: Connection, namespace: str, stream: Stream, now_us: int) -
 
 
 class RecordListing(msgspec.Struct, frozen=True):
-    """Which part of a stream's messages is wanted."""
+    """Which of a stream's messages the caller wants."""
 
     stream: Stream
     cursor: str | None
@@ -162,7 +162,7 @@ class RecordListing(msgspec.Struct, frozen=True):
 
 
 class ListingRow(NamedTuple):
-    """A row as the listings answer it: enough to choose by."""
+    """A row of a listing: enough to select by."""
 
     seq: int
     id: str
@@ -200,8 +200,8 @@ def list_dead(connection: Connection, namespace: str, listing: RecordListing) ->
 def _lines(
     connection: Connection, number: int, listing: RecordListing, since_us: int = -1
 ) -> tuple[list[ListingRow], str]:
-    """What fits of the messages of one status, and where to go on; empty: there are no more. `since_us`: only
-    those that came to it later."""
+    """The matching messages of one status, and the cursor of the next page; an empty cursor: there are no
+    more. `since_us`: only messages that got the status later than this."""
     status = listing.status
     first = (-1, 0) if status is JobStatus.RUNNING else (ETERNITY, ETERNITY)
     after = numbers_in(listing.cursor, 2) if listing.cursor else first
@@ -219,7 +219,7 @@ def _lines(
     return chosen, f"{lines[-1].at_us}:{lines[-1].seq}" if len(lines) == most else ""
 
 
-#: Those that do not simply lie in one place, the latest first; None: all that are over.
+#: Statements for a status that has several places, the latest first. None: all messages that are over.
 _STATEMENTS: Final[dict[JobStatus | None, str]] = {
     JobStatus.RUNNING: record_statements.LIST_RUNNING,
     JobStatus.QUEUED: record_statements.LIST_QUEUED,
@@ -240,7 +240,7 @@ def holders(
 
 
 def _known_ids(connection: Connection, stream: int, ids: list[str], now_us: int) -> set[str]:
-    """Those of which there is a message, or a mark whose time has not passed."""
+    """The ids that have a message, or an end record whose time has not passed."""
     rows = unlisted(connection.value(message_statements.FIND_IDS, (stream, listed(ids))))
     return {id for _, id, place, at_us in rows if place < SUCCEEDED or at_us > now_us}
 
@@ -256,7 +256,7 @@ def _read(connection: Connection, lines: list[ListingRow]) -> list[RecordRow]:
         for row in connection.rows(record_statements.READ_RECORDS, (listed(line.seq for line in lines),))
     )
     by_seq = {row.seq: row for row in rows}
-    # One that ended in between is left out.
+    # A message that ended in between is left out.
     return [by_seq[line.seq] for line in lines if line.seq in by_seq]
 
 

@@ -1,4 +1,4 @@
-"""Taking a stream out of the file: a group with all that it has, a queue or topic when it is empty."""
+"""Removes a stream from the file: a group with all its messages, a queue or topic only when it is empty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SELECT EXISTS (SELECT 1 FROM headrace_messages WHERE stream = ?1 AND place < {SU
     OR EXISTS (SELECT 1 FROM headrace_schedules WHERE stream = ?1)
 """
 
-#: What a stream that is not in use may leave behind, the stream itself last.
+#: Deletes the rows that an unused stream may leave behind, the stream itself last.
 FORGET: Final = (
     "DELETE FROM headrace_producers WHERE stream = ?",
     "DELETE FROM headrace_unique_keys WHERE stream = ?",

@@ -1,4 +1,4 @@
-"""Schedules: their rows, and the step that replaces one."""
+"""Reads the rows of schedules, and replaces a schedule in one step."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read(connection: Connection, namespace: str, streams: Sequence[Stream]) -> t
 def refusals(
     connection: Connection, namespace: str, swaps: Sequence[ScheduleSwap], now_us: int
 ) -> list[Swapped] | None:
-    """The answers when every swap is refused; None: one of them is not."""
+    """The answers when every swap is refused; None: at least one swap is accepted."""
     answers: list[Swapped] = []
     for swap in swaps:
         stored = _find(connection, namespace, swap)

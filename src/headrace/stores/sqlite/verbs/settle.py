@@ -1,4 +1,4 @@
-"""Settling claims: read how they stand, judge each, write all."""
+"""Settles claims: reads the current rows, decides about each settlement, writes all changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from headrace.stores.sqlite.statements import message_statements
 from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
-#: The bounds of one transaction: settlements, and bytes of their results.
+#: The limits of one transaction: the number of settlements, and the bytes of their results.
 MOST_SETTLEMENTS: Final = 1000
 MOST_BYTES: Final = 8 * 1024 * 1024
 
@@ -42,7 +42,7 @@ _KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
 
 
 class RowToken(NamedTuple):
-    """The fence: a message, and the number of the hand-out."""
+    """The fencing token of a claim: the number of the message, and the number of the claim."""
 
     seq: int
     claim: int
@@ -54,7 +54,7 @@ def token_of(claim: Claim) -> RowToken:
 
 
 def parts_of(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
-    """Portions for one transaction each. A settlement is a step of its own, so they may be divided."""
+    """Portions for one transaction each. Settlements do not depend on each other, so they can be divided."""
     part: list[Settlement] = []
     size = 0
     for settlement in settlements:
@@ -68,7 +68,7 @@ def parts_of(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
 
 
 def _size(outcome: Outcome) -> int:
-    """Bytes of its result and of its log, which may be long."""
+    """The bytes of the result and of the job's log; both may be long."""
     if isinstance(outcome, Expired):
         return 0
     size = outcome.state.log.size if outcome.state and outcome.state.log is not NO_LOG else 0
@@ -98,7 +98,7 @@ def report(transaction: Transaction, reports: Sequence[Report]) -> None:
 
 
 def _read(transaction: Transaction, claims: list[Claim]) -> dict[int, ChangedMessage]:
-    """The messages as the file has them now."""
+    """The current rows of the messages, by number."""
     streams = {token_of(claim).seq: claim.stream for claim in claims}
     rows = unlisted(transaction.connection.value(message_statements.READ_HELD, (listed(streams),)))
     return {
@@ -110,10 +110,11 @@ def _read(transaction: Transaction, claims: list[Claim]) -> dict[int, ChangedMes
 def _judge(
     ledger: PendingChanges, subject: ChangedMessage | None, settlement: Settlement, now_us: int
 ) -> Verdict:
-    """A second settlement of the same message in one batch finds the place that the first one gave it."""
+    """Decide about one settlement. A second settlement of a message in the same batch sees the place that
+    the first one set."""
     outcome = settlement.outcome
     if isinstance(outcome, Done):
-        # The id too: in a file that was replaced its number belongs to another message.
+        # The id is checked too: in a file that was replaced, the number belongs to another message.
         if subject is None or subject.place > RUNNING or subject.id != settlement.claim.id:
             return _GONE
         kept = outcome.kept
@@ -156,5 +157,6 @@ def _run_again(
 
 
 def hand_back(claim: Claim) -> Settlement:
-    """For a claim that nobody took: as if it had never been handed out, but before everything else."""
+    """The settlement of a claim that its caller never received. The message is queued as if it had never
+    been claimed, but before all others."""
     return Settlement(claim, Released(claim.state))

@@ -1,4 +1,4 @@
-"""Verbs by which people and programs intervene: pause, cancel, purge, replay and their like."""
+"""The verbs with which people and programs intervene: pause, cancel, purge, replay and similar."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def purge(
     if found is None:
         return 0
     if stream.kind == "group":
-        # What it has not drawn is queued as well, but what runs is not handled again after that.
+        # Events that the group has not drawn are queued too. A running event does not run again after that.
         transaction.connection.change(topic_statements.MEET_NOTHING_AGAIN, (found.number,))
         transaction.connection.change(topic_statements.STARVE, (found.number,))
         draw(transaction, [stream], limit, paused=True)
@@ -91,7 +91,7 @@ def purge(
     bindings = (found.number, now_us + BRIEF_MARK_US, marks)
     kept = max(0, marks - transaction.connection.value(message_statements.COUNT_CANCELLED, bindings))
     _cancel_all(transaction, subjects[:kept], mark_us)
-    # In other processes somebody may wait for them, and looks before a minute is over.
+    # Callers in other processes may wait for these messages. They look again within a minute.
     _cancel_all(transaction, subjects[kept:], min(mark_us, BRIEF_MARK_US))
     return len(subjects)
 
@@ -114,7 +114,7 @@ def replay(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> list
         if subject is None:
             answers.append(ReplayAnswer.GONE)
         elif subject.unique_key is not None and keys.owner(subject.unique_key) is not None:
-            # In an ordered group the key is for order: it waits behind the others.
+            # In an ordered group the key decides the order: the event waits behind the others of its key.
             parked += [subject] if ordered else []
             answers.append(ReplayAnswer.REPLAYED if ordered else ReplayAnswer.DUPLICATE)
         else:
@@ -196,7 +196,7 @@ def _queue_again(transaction: Transaction, stream: Stream, dead: list[ChangedMes
 
 
 def _park(transaction: Transaction, replayed: list[ChangedMessage]) -> None:
-    """They wait behind the others of their key."""
+    """Park replayed events behind the other events of their keys."""
     if replayed:
         number = replayed[0].number
         at_us = next_in_line_us(transaction, number)

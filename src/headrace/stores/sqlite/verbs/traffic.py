@@ -1,4 +1,4 @@
-"""Counts by minute, of the last two hours."""
+"""Counts done, failed and dead messages by the minute, for the last two hours."""
 
 from __future__ import annotations
 

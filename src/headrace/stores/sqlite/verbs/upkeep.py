@@ -1,4 +1,4 @@
-"""What is done from time to time: leases that ran out, messages that are due, things to forget."""
+"""The periodic duties: reclaim expired leases, promote due messages, delete what has passed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from headrace.stores.sqlite.topics.log import write_due
 
 from .claim import readable_state
 
-#: When it is due, the message, its stream and its place.
+#: The due time, the number of the message, its stream and its place.
 Due = tuple[int, int, OpenStream, int]
 
-#: How long the name of a worker that left is remembered, for messages that it may still hold.
+#: How long the file keeps the name of a worker that has stopped. It may still hold messages.
 NAME_TTL: Final = 86_400 * SECOND
 
 
@@ -50,7 +50,7 @@ def is_something_overdue(
 
 
 def restart_leases(transaction: Transaction, sources: Sequence[Stream]) -> None:
-    """Nothing is reclaimed for one lease from now, whatever the clock was before."""
+    """Reclaim nothing for the time of one lease from now, whatever the clock was before."""
     now_us = transaction.now_us
     for stream in resolve(transaction.connection, transaction.namespace, sources):
         lease = stream.lease.restarted(now_us)
@@ -61,7 +61,7 @@ def restart_leases(transaction: Transaction, sources: Sequence[Stream]) -> None:
 def reclaim(transaction: Transaction, sources: Sequence[Stream], limit: int) -> Reclaimed:
     connection, now_us = transaction.connection, transaction.now_us
     streams = {stream.number: stream for stream in resolve(connection, transaction.namespace, sources)}
-    # The clock was set back: a lease must not hold for longer than one lease from now.
+    # If the clock was set back: a lease must not last longer than its full length from now.
     connection.change(message_statements.SHORTEN_LEASES, (listed(streams), now_us))
     rows, states, logs = connection.row(
         message_statements.READ_OVERDUE, (_overdue(streams.values(), now_us), limit)
@@ -69,7 +69,7 @@ def reclaim(transaction: Transaction, sources: Sequence[Stream], limit: int) -> 
     unpack_state, unpack_log = BulkRows(states), BulkRows(logs)
     ledger = PendingChanges(transaction)
     recovered: list[Recovery] = []
-    unread: list[int] = []  # the next claim of such a message sends it to the dead letters
+    unread: list[int] = []  # the next claim of such a message makes it a dead letter
     for seq, number, id, task, priority, cancel_us, key, worker, length, log_length in unlisted(rows):
         source = streams[number].source
         subject = ChangedMessage(seq, source, number, id, RUNNING, priority, 0, cancel_us, key)
@@ -98,7 +98,7 @@ def reclaim(transaction: Transaction, sources: Sequence[Stream], limit: int) -> 
 
 
 def reclaimed(answers: Sequence[Reclaimed], stepped_us: int) -> Reclaimed:
-    """What several steps found, as one."""
+    """One answer from the answers of several steps."""
     recovered = tuple(each for answer in answers for each in answer.recovered)
     return Reclaimed(recovered, any(answer.more for answer in answers), stepped_us=stepped_us)
 
@@ -122,7 +122,7 @@ def promoted(count: int, due_us: int | None, now_us: int) -> Promoted:
 
 
 def all_promoted(answers: Sequence[Promoted]) -> Promoted:
-    """What several steps did, as one."""
+    """One answer from the answers of several steps."""
     waits = [answer.next_in_us for answer in answers if answer.next_in_us is not None]
     return Promoted(sum(answer.count for answer in answers), min(waits, default=None))
 
@@ -147,7 +147,7 @@ def promote(transaction: Transaction, sources: Sequence[Stream], limit: int) -> 
 
 
 def _write_to_logs(transaction: Transaction, due: list[Due]) -> None:
-    """Events that are due."""
+    """Write due events to the logs of their topics."""
     for topic in dict.fromkeys(stream.source for _, _, stream, _ in due):
         if topic.kind == "topic":
             seqs = [seq for _, seq, stream, _ in due if stream.source == topic]

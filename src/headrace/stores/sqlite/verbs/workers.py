@@ -1,4 +1,4 @@
-"""Workers as they announce themselves."""
+"""Writes, lists and deletes the rows with which workers announce themselves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def list_workers(connection: Connection, namespace: str, now_us: int) -> list[Wo
 
 
 def _read(info: bytes) -> WorkerInfo | None:
-    """None for the announcement of another version, which this one cannot read."""
+    """None for an announcement of another version that this version cannot read."""
     try:
         return _decode(info)
     except DECODE_ERRORS:

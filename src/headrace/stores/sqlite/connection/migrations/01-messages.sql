@@ -7,10 +7,10 @@ CREATE TABLE headrace_streams (
     namespace   TEXT NOT NULL,
     kind        TEXT NOT NULL,
     name        TEXT NOT NULL,
-    established INTEGER NOT NULL,            -- ensured or appended to, not only paused
-    lease_us    INTEGER,                     -- NULL: nobody has ensured it yet
+    established INTEGER NOT NULL,            -- declared or appended to, not only paused
+    lease_us    INTEGER,                     -- NULL: no process has declared it yet
     paused      INTEGER NOT NULL DEFAULT 0,
-    -- How many messages are in each state, kept up by every transaction that moves some.
+    -- How many messages are in each state. Every transaction that moves messages updates these.
     queued      INTEGER NOT NULL DEFAULT 0,
     running     INTEGER NOT NULL DEFAULT 0,
     scheduled   INTEGER NOT NULL DEFAULT 0,
@@ -19,37 +19,37 @@ CREATE TABLE headrace_streams (
     UNIQUE (namespace, kind, name)
 ) STRICT;
 
--- One row a message for as long as anything is known of it: waiting, running, dead, or a mark of its end.
--- So an id is unique in all these states by one index, and every listing is a range of another.
+-- One row for each message that waits, runs or is dead, or has an end record.
+-- So one index makes an id unique in all these states, and every listing is a range of another index.
 CREATE TABLE headrace_messages (
-    seq          INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: it is a part of every claim's token
+    seq          INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: it is part of every claim's token
     stream       INTEGER NOT NULL,
-    place        INTEGER NOT NULL,           -- places.py
+    place        INTEGER NOT NULL,           -- rows/lanes.py
     at_us        INTEGER NOT NULL,           -- queued: ready since; running: leased or renewed; scheduled and
-                                             -- retrying: due; dead: since; marks: kept until
-    since_us     INTEGER NOT NULL,           -- running: claimed; marks: ended
-    claim        INTEGER NOT NULL,           -- the number of the last hand-out
-    worker       INTEGER NOT NULL,           -- who holds it, while it runs
-    lane         INTEGER NOT NULL CHECK (lane BETWEEN 2 AND 6),  -- where it is queued when its time has come
+                                             -- retrying: due; dead: since; end records: kept until
+    since_us     INTEGER NOT NULL,           -- running: claimed; end records: ended
+    claim        INTEGER NOT NULL,           -- the number of the last claim
+    worker       INTEGER NOT NULL,           -- the worker that holds it, while it runs
+    lane         INTEGER NOT NULL CHECK (lane BETWEEN 2 AND 6),  -- where it is queued when it is due
     priority     INTEGER NOT NULL,
     expires_us   INTEGER NOT NULL,           -- 0: never
     id           TEXT NOT NULL,
     task         TEXT NOT NULL,
-    unique_key   TEXT,                       -- as it was appended with; who holds a key is in headrace_unique_keys
+    unique_key   TEXT,                       -- as appended; the owner of a key is in headrace_unique_keys
     unique_until TEXT,                       -- finished, started (then spent) or elapsed
-    cancel_us    INTEGER,                    -- cancellation was asked for, with a mark for that long
+    cancel_us    INTEGER,                    -- cancellation was requested, with an end record for this time
     reason       TEXT,                       -- why it is dead
     note         TEXT,
-    state        BLOB,                       -- NULL: nothing went wrong so far
+    state        BLOB,                       -- NULL: nothing has gone wrong so far
     failure      BLOB,
     result       BLOB,
-    body         BLOB                        -- last, since a long one spills over; NULL after the end
+    body         BLOB                        -- last, since a long one uses overflow pages; NULL after the end
 ) STRICT;
 
 CREATE UNIQUE INDEX headrace_messages_id ON headrace_messages (stream, id);
 
--- Each lane, the leases, the due times, the dead letters and the marks are ranges of this one index, in the
--- order in which they are wanted; a row is in one place, so one full index costs what four partial ones would.
+-- Each lane, the leases, the due times, the dead letters and the end records are ranges of this one index, in
+-- the wanted order. A row is in one place, so one full index costs as much as four partial ones.
 CREATE INDEX headrace_messages_place ON headrace_messages (stream, place, at_us);
 
 CREATE TABLE headrace_unique_keys (
@@ -65,7 +65,7 @@ CREATE INDEX headrace_unique_keys_expiry ON headrace_unique_keys (expires_us) WH
 CREATE TABLE headrace_producers (
     stream   INTEGER NOT NULL,
     producer TEXT NOT NULL,
-    number   INTEGER NOT NULL,               -- of its last batch
+    number   INTEGER NOT NULL,               -- the number of its last batch
     at_us    INTEGER NOT NULL,
     answers  BLOB,                           -- NULL: every message of the batch was accepted
     PRIMARY KEY (stream, producer)
@@ -76,7 +76,7 @@ CREATE TABLE headrace_workers (
     namespace TEXT NOT NULL,
     consumer  TEXT NOT NULL,
     seen_us   INTEGER NOT NULL,
-    info      BLOB,                          -- as it announced itself; NULL: it has not, or has left
+    info      BLOB,                          -- its announcement; NULL: there is none, or the worker has left
     UNIQUE (namespace, consumer)
 ) STRICT;
 
@@ -87,5 +87,5 @@ CREATE TABLE headrace_orders (
     content   TEXT NOT NULL
 ) STRICT;
 
--- Six bytes each from the first number on, for rows that keep their size (places.py).
+-- Every number takes six bytes from the first one on, so that rows keep their size (rows/lanes.py).
 INSERT INTO sqlite_sequence (name, seq) VALUES ('headrace_workers', 1 << 40);

@@ -1,5 +1,5 @@
--- How far running messages have come. A row counts as long as its message runs under the same claim; others are
--- forgotten from time to time. Apart from the messages, whose rows must keep their size (places.py).
+-- The progress of running messages. A row is valid while its message runs under the same claim; other rows
+-- are pruned. Progress has its own table, because rows of messages must keep their size (rows/lanes.py).
 
 CREATE TABLE headrace_progress (
     seq      INTEGER PRIMARY KEY,            -- of the message
@@ -9,6 +9,6 @@ CREATE TABLE headrace_progress (
     at_us    INTEGER NOT NULL
 ) STRICT;
 
--- A lease that was shortened still holds as it was until then.
+-- After a lease was shortened, the longer lease applies until this time.
 ALTER TABLE headrace_streams ADD COLUMN longer_lease_us INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE headrace_streams ADD COLUMN longer_until_us INTEGER NOT NULL DEFAULT 0;

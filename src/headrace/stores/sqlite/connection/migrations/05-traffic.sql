@@ -1,4 +1,4 @@
--- What was done and failed, by the minute, for plots. Minutes are forgotten after two hours.
+-- How many messages were done, failed or died in each minute, for plots. Rows are deleted after two hours.
 
 CREATE TABLE headrace_traffic (
     namespace TEXT NOT NULL,

@@ -1,12 +1,12 @@
--- A run that says how far it has come may also write log lines, or write them alone. What was there is of runs that
--- will say it again.
+-- A run may report log lines with its progress, or without it. The old rows can go: their runs report
+-- progress again.
 
 DROP TABLE headrace_progress;
 
 CREATE TABLE headrace_progress (
     seq      INTEGER PRIMARY KEY,            -- of the message
     claim    INTEGER NOT NULL,
-    fraction REAL,                           -- NULL: it has not said
+    fraction REAL,                           -- NULL: it has reported none
     text     TEXT NOT NULL,
     at_us    INTEGER NOT NULL,
     log      BLOB                            -- core/messages/job_log.py

@@ -1,3 +1,3 @@
--- Adds by which timetable a declared schedule is fired.
+-- Adds the timetable of a declared schedule.
 
-ALTER TABLE headrace_schedules ADD COLUMN timing TEXT NOT NULL DEFAULT '';  -- empty: nobody has said yet
+ALTER TABLE headrace_schedules ADD COLUMN timing TEXT NOT NULL DEFAULT '';  -- empty: not known yet
