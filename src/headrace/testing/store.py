@@ -136,19 +136,21 @@ class KitStore(MemoryStore):
     def next_due_us(self, streams: Sequence[Stream], statuses: Sequence[JobStatus]) -> int | None:
         """When the first message in one of these states is due."""
         with self._lock:
-            entries = [entry for stream in streams for entry in self._store.shelf(stream).entries.values()]
+            entries = [
+                entry for stream in streams for entry in self._store.stream_state(stream).entries.values()
+            ]
             return min((entry.due_us for entry in entries if entry.status in statuses), default=None)
 
     def brace(self, us: int) -> None:
         # Time passes for what waits. Whoever runs a job is alive: its lease must not run out by it.
         with self._lock:
-            for shelf in self._store.shelves.values():
-                for entry in shelf.running.values():
+            for stream_state in self._store.stream_states.values():
+                for entry in stream_state.running.values():
                     entry.leased_us += us
 
     def stir(self) -> None:
         with self._lock:
-            for stream in list(self._store.shelves):
+            for stream in list(self._store.stream_states):
                 self._store.announce(DueNotice(stream))
                 self._store.announce(ScheduleNotice(stream))
 

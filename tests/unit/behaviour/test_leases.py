@@ -105,7 +105,7 @@ async def test_a_job_outlives_a_shorter_lease_and_runs_once(app: App) -> None:
             # As if the longer lease had run out, so that the shorter one holds alone.
             store = app._app_loop.backend.store
             assert isinstance(store, MemoryStore)
-            store._store.shelf(Stream("queue", "default")).lease = Lease(microseconds(0.3))
+            store._store.stream_state(Stream("queue", "default")).lease = Lease(microseconds(0.3))
             began = asyncio.get_running_loop().time()
             await wait_until(lambda: asyncio.get_running_loop().time() > began + 1)
             go.set()

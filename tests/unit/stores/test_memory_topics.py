@@ -51,10 +51,10 @@ async def test_a_removed_group_is_a_name_and_nothing_more(backend: MemoryStore, 
     await backend.join(BILLING, BEGINNING)
     await publish(backend, 1, "a", "b")
     await backend.claim([BILLING], consumer="worker", limit=1, suspects=1, wait=0)
-    shelf = weakref.ref(store.shelves[BILLING])
+    stream_state = weakref.ref(store.stream_states[BILLING])
     await backend.remove_stream(BILLING)
     gc.collect()
-    assert shelf() is None
+    assert stream_state() is None
 
 
 async def test_whoever_asks_for_a_removed_group_brings_nothing_back(
@@ -69,8 +69,8 @@ async def test_whoever_asks_for_a_removed_group_brings_nothing_back(
     await backend.reclaim([BILLING], limit=1)
     await backend.counts(BILLING)
     await backend.keep_topics([BILLING], limit=1)
-    assert BILLING not in store.shelves
-    assert store.topic(TOPIC).bells == set()
+    assert BILLING not in store.stream_states
+    assert store.topic(TOPIC).waiters == set()
 
 
 async def test_readers_and_claims_leave_no_bell_behind(backend: MemoryStore, store: SharedState) -> None:
@@ -81,11 +81,11 @@ async def test_readers_and_claims_leave_no_bell_behind(backend: MemoryStore, sto
         asyncio.ensure_future(backend.claim([BILLING], consumer="worker", limit=1, suspects=1, wait=10)),
     ]
     await asyncio.sleep(0)
-    assert len(store.topic(TOPIC).bells) == len(store.group(BILLING).bells) == 1
+    assert len(store.topic(TOPIC).waiters) == len(store.group(BILLING).waiters) == 1
     for task in waiting:
         task.cancel()
     await asyncio.wait(waiting)
-    assert store.topic(TOPIC).bells == store.group(BILLING).bells == set()
+    assert store.topic(TOPIC).waiters == store.group(BILLING).waiters == set()
     assert not any(backend._waiting.values())
 
 

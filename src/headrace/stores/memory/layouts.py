@@ -22,10 +22,15 @@ class MemoryLayouts:
             if stored != expected or new == stored or self._is_fixed(stream, stored):
                 return stored
             self._store.layouts[stream] = new
-            self._store.shelf(stream).sealed = new.sealed
+            self._store.stream_state(stream).sealed = new.sealed
             self._store.announce(LayoutNotice(stream))
             return new
 
     def _is_fixed(self, stream: Stream, stored: Layout) -> bool:
-        shelf = self._store.shelves.get(stream)
-        return stream.kind == "topic" and stored == WHOLE and shelf is not None and shelf.established
+        stream_state = self._store.stream_states.get(stream)
+        return (
+            stream.kind == "topic"
+            and stored == WHOLE
+            and stream_state is not None
+            and stream_state.established
+        )

@@ -107,7 +107,7 @@ class SharedState:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.shelves: dict[Stream, StreamState] = {}
+        self.stream_states: dict[Stream, StreamState] = {}
         self.layouts: dict[Stream, Layout] = {}
         self.listeners: set[MemoryListener] = set()
         self.traffic = TrafficByMinute()
@@ -116,17 +116,17 @@ class SharedState:
         self._workers: OrderedDict[str, AnnouncedWorker] = OrderedDict()  # the longest silent first
         _fork.stores.add(self)
 
-    def shelf(self, stream: Stream) -> StreamState:
+    def stream_state(self, stream: Stream) -> StreamState:
         """The state of a stream. The first call creates it."""
-        shelf = self.shelves.get(stream)
-        if shelf is None:
-            shelf = self._new_shelf(stream)
+        stream_state = self.stream_states.get(stream)
+        if stream_state is None:
+            stream_state = self._new_state(stream)
             # A call must not bring a removed group back.
             if not self._was_removed(stream):
-                self.shelves[stream] = shelf
-        return shelf
+                self.stream_states[stream] = stream_state
+        return stream_state
 
-    def _new_shelf(self, stream: Stream) -> StreamState:
+    def _new_state(self, stream: Stream) -> StreamState:
         match stream.kind:
             case "queue":
                 return StreamState(stream, self.announce, self._numbers)
@@ -138,33 +138,33 @@ class SharedState:
     def _was_removed(self, stream: Stream) -> bool:
         return stream.kind == "group" and stream.group in self.topic(stream).removed
 
-    def bells(self, stream: Stream) -> set[Waiter[None]]:
+    def waiters(self, stream: Stream) -> set[Waiter[None]]:
         """The waiters of a stream. For a removed group these are the topic's, so that a claim wakes up when
         the group is joined again."""
-        removed = stream not in self.shelves and self._was_removed(stream)
-        return self.topic(stream).bells if removed else self.shelf(stream).bells
+        removed = stream not in self.stream_states and self._was_removed(stream)
+        return self.topic(stream).waiters if removed else self.stream_state(stream).waiters
 
     def announce(self, order: ControlMessage) -> None:
         for listener in self.listeners:
             listener.tell(order)
 
     def ensure(self, stream: Stream, lease_us: int, now_us: int) -> int | None:
-        shelf = self.shelves[stream] = self.shelf(stream)
-        return shelf.ensure(lease_us, now_us)
+        stream_state = self.stream_states[stream] = self.stream_state(stream)
+        return stream_state.ensure(lease_us, now_us)
 
     def swap_schedule(self, swap: ScheduleSwap, now_us: int) -> Swapped:
-        shelf = self.shelf(swap.stream)
-        stored = shelf.schedules.get(swap.name)
+        stream_state = self.stream_state(swap.stream)
+        stored = stream_state.schedules.get(swap.name)
         if swap.is_refused(stored, now_us):
             return Swapped(False, stored)
         record = swap.record_at(now_us)
         if record is None:
-            shelf.schedules.pop(swap.name, None)
+            stream_state.schedules.pop(swap.name, None)
         else:
-            shelf.established = True
-            shelf.schedules[swap.name] = record
+            stream_state.established = True
+            stream_state.schedules[swap.name] = record
             if swap.messages:
-                shelf.append(swap.batch(record), now_us, ticking=True)
+                stream_state.append(swap.batch(record), now_us, ticking=True)
         if swap.announce:
             self.announce(ScheduleNotice(swap.stream))
         return Swapped(True, record)
@@ -173,43 +173,54 @@ class SharedState:
 
     def topic(self, stream: Stream) -> TopicState:
         """The state of a topic, or of the topic of a group."""
-        shelf = self.shelf(Stream("topic", stream.topic))
-        assert isinstance(shelf, TopicState)
-        return shelf
+        stream_state = self.stream_state(Stream("topic", stream.topic))
+        assert isinstance(stream_state, TopicState)
+        return stream_state
 
     def group(self, stream: Stream) -> GroupState:
-        shelf = self.shelf(stream)
-        assert isinstance(shelf, GroupState)
-        return shelf
+        stream_state = self.stream_state(stream)
+        assert isinstance(stream_state, GroupState)
+        return stream_state
 
     def topics(self, names: Sequence[str] | None) -> list[TopicState]:
-        shelves = [shelf for shelf in self.shelves.values() if isinstance(shelf, TopicState)]
-        wanted = [shelf for shelf in shelves if names is None or shelf.stream.name in names]
-        return sorted((shelf for shelf in wanted if shelf.established), key=lambda shelf: shelf.stream.name)
+        stream_states = [
+            stream_state
+            for stream_state in self.stream_states.values()
+            if isinstance(stream_state, TopicState)
+        ]
+        wanted = [
+            stream_state
+            for stream_state in stream_states
+            if names is None or stream_state.stream.name in names
+        ]
+        return sorted(
+            (stream_state for stream_state in wanted if stream_state.established),
+            key=lambda stream_state: stream_state.stream.name,
+        )
 
     def join(self, stream: Stream, start: Start, *, ordered: bool, now_us: int) -> bool:
         topic, group = self.topic(stream), self.group(stream)
         topic.refuse_if_sealed()
         new = group.join(start, ordered=ordered, now_us=now_us)
-        self.shelves[stream] = group
+        self.stream_states[stream] = group
         topic.ring()
         return new
 
     def remove(self, stream: Stream) -> bool:
-        shelf = self.shelves.get(stream)
-        if shelf is None or (stream.kind != "group" and shelf.in_use):
+        stream_state = self.stream_states.get(stream)
+        if stream_state is None or (stream.kind != "group" and stream_state.in_use):
             return False
-        del self.shelves[stream]
+        del self.stream_states[stream]
         self.layouts.pop(stream, None)
-        if not isinstance(shelf, GroupState):
-            shelf.ring()  # waiting claims move to the next stream of this name
-            return shelf.established
-        if not shelf.joined:
+        if not isinstance(stream_state, GroupState):
+            stream_state.ring()  # waiting claims move to the next stream of this name
+            return stream_state.established
+        if not stream_state.joined:
             return False
         topic = self.topic(stream)
         topic.removed.add(stream.group)
         del topic.groups[stream.group]
-        shelf.leave()
+        stream_state.leave()
         return True
 
     def keep_topics(
@@ -233,19 +244,21 @@ class SharedState:
     # --- the path of a message ---------------------------------------------------------------------------
 
     def take(self, sources: Sequence[Stream], wanted: ClaimLimits, consumer: str, now_us: int) -> list[Claim]:
-        shelves = self._open_shelves(sources, wanted.turn, now_us)
-        with_children = [each for each in shelves if each[1].lanes.held_children] if wanted.children else []
+        stream_states = self._open_states(sources, wanted.turn, now_us)
+        with_children = (
+            [each for each in stream_states if each[1].lanes.held_children] if wanted.children else []
+        )
         children = wanted.children
 
         room = CLAIM_BYTES
 
-        def take_from(shelves: list[tuple[Stream, StreamState]], lane: int, limit: int) -> list[Claim]:
+        def take_from(stream_states: list[tuple[Stream, StreamState]], lane: int, limit: int) -> list[Claim]:
             nonlocal room
             claims: list[Claim] = []
-            for source, shelf in shelves:
+            for source, stream_state in stream_states:
                 if len(claims) >= limit or room <= 0:
                     break
-                found = shelf.take(source, lane, limit - len(claims), room, consumer, now_us)
+                found = stream_state.take(source, lane, limit - len(claims), room, consumer, now_us)
                 room -= size_of(found)
                 claims += found
             return claims
@@ -253,7 +266,7 @@ class SharedState:
         def take(lane: int, limit: int) -> list[Claim]:
             nonlocal children
             if not with_children:
-                return take_from(shelves, lane, limit)
+                return take_from(stream_states, lane, limit)
             claims: list[Claim] = []
             for child_work in (True, False) if is_child_work_first(wanted.turn) else (False, True):
                 most = limit - len(claims)
@@ -261,7 +274,7 @@ class SharedState:
                     taken = take_from(with_children, lane + CHILD, min(most, children))
                     children -= len(taken)
                 else:
-                    taken = take_from(shelves, lane, most)
+                    taken = take_from(stream_states, lane, most)
                 claims += taken
             return claims
 
@@ -272,52 +285,60 @@ class SharedState:
             claims += take(lane, wanted.limit - len(claims))
         return claims
 
-    def _open_shelves(
+    def _open_states(
         self, sources: Sequence[Stream], turn: int, now_us: int
     ) -> list[tuple[Stream, StreamState]]:
         first = first_of(len(sources), turn)
-        shelves = [(source, self.shelf(source)) for source in (*sources[first:], *sources[:first])]
-        for _, shelf in shelves:
-            if isinstance(shelf, GroupState) and not shelf.joined:
-                shelf.note_member(now_us, wants_order=None)
-        return [(source, shelf) for source, shelf in shelves if not shelf.paused]
+        stream_states = [
+            (source, self.stream_state(source)) for source in (*sources[first:], *sources[:first])
+        ]
+        for _, stream_state in stream_states:
+            if isinstance(stream_state, GroupState) and not stream_state.joined:
+                stream_state.note_member(now_us, wants_order=None)
+        return [(source, stream_state) for source, stream_state in stream_states if not stream_state.paused]
 
     def settle(self, settlements: Sequence[Settlement], now_us: int) -> list[Verdict]:
         if not settlements:
             return []
         stream = settlements[0].claim.stream
         if not [each for each in settlements if each.claim.stream is not stream]:  # almost always
-            return self.shelf(stream).settle_all(settlements, now_us)
-        shelf = self.shelf
-        return [shelf(each.claim.stream).settle(each.claim, each.outcome, now_us) for each in settlements]
+            return self.stream_state(stream).settle_all(settlements, now_us)
+        stream_state = self.stream_state
+        return [
+            stream_state(each.claim.stream).settle(each.claim, each.outcome, now_us) for each in settlements
+        ]
 
     def restart_leases(self, streams: Iterable[Stream], now_us: int) -> None:
         for stream in streams:
-            self.shelf(stream).restart_leases(now_us)
+            self.stream_state(stream).restart_leases(now_us)
 
     def reclaim(self, sources: Sequence[Stream], limit: int, now_us: int) -> Reclaimed:
         recovered: list[Recovery] = []
         for source in sources:
-            recovered += self.shelf(source).recover(source, limit - len(recovered), now_us)
-        more = any(self.shelf(source).overdue(now_us) for source in sources)
+            recovered += self.stream_state(source).recover(source, limit - len(recovered), now_us)
+        more = any(self.stream_state(source).overdue(now_us) for source in sources)
         return Reclaimed(tuple(recovered), more)
 
     def promote(self, sources: Sequence[Stream], limit: int, now_us: int) -> Promoted:
-        shelves = [self.shelf(source) for source in sources]
+        stream_states = [self.stream_state(source) for source in sources]
         for promoted in range(limit + 1):
-            due = [(due_us, shelf) for shelf in shelves if (due_us := shelf.agenda.first_us()) is not None]
+            due = [
+                (due_us, stream_state)
+                for stream_state in stream_states
+                if (due_us := stream_state.due_messages.first_us()) is not None
+            ]
             if not due:
                 return Promoted(promoted, None)
-            due_us, shelf = min(due, key=lambda pair: pair[0])
+            due_us, stream_state = min(due, key=lambda pair: pair[0])
             if due_us > now_us or promoted == limit:
                 return Promoted(promoted, max(due_us - now_us, 0))
-            shelf.promote(now_us)
+            stream_state.promote(now_us)
         raise AssertionError("unreachable")
 
     def prune(self, limit: int, now_us: int) -> int:
         pruned = 0
-        for shelf in self.shelves.values():
-            pruned += shelf.prune(limit - pruned, now_us)
+        for stream_state in self.stream_states.values():
+            pruned += stream_state.prune(limit - pruned, now_us)
         while pruned < limit and self._workers:
             consumer, seen = next(iter(self._workers.items()))
             if seen.until_us > now_us:
@@ -331,11 +352,13 @@ class SharedState:
         self._workers.move_to_end(worker.consumer)
 
     def standing(self, streams: Sequence[Stream]) -> ControlState:
-        shelves = self.shelves
-        own = [shelf for stream in streams if (shelf := shelves.get(stream))]
+        stream_states = self.stream_states
+        own = [stream_state for stream in streams if (stream_state := stream_states.get(stream))]
         return ControlState(
-            paused=frozenset(stream for stream, shelf in shelves.items() if shelf.paused),
-            leases={shelf.stream: us for shelf in own if (us := shelf.lease.us) is not None},
+            paused=frozenset(stream for stream, stream_state in stream_states.items() if stream_state.paused),
+            leases={
+                stream_state.stream: us for stream_state in own if (us := stream_state.lease.us) is not None
+            },
         )
 
     def forget_worker(self, consumer: str) -> None:

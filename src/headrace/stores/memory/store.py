@@ -76,8 +76,8 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         """There is nothing to connect to."""
 
     async def close(self) -> None:
-        for consumer, bells in self._waiting.items():
-            if bells:
+        for consumer, waiters in self._waiting.items():
+            if waiters:
                 self.wake(consumer)
         for watching in self._watching:
             watching.ring(BackendUnavailable("the memory store was closed while somebody waited for it"))
@@ -94,7 +94,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
 
     async def append(self, batch: Batch) -> list[Answer]:
         with self._lock:
-            return self._store.shelf(batch.stream).append(batch, self._now_us())
+            return self._store.stream_state(batch.stream).append(batch, self._now_us())
 
     async def claim(
         self,
@@ -124,26 +124,26 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         return woken
 
     def _hang_bell(self, streams: Sequence[Stream], consumer: str) -> Hung:
-        bell: Waiter[None] = Waiter()
-        places = [self._waiting[consumer], *map(self._store.bells, streams)]
+        waiter: Waiter[None] = Waiter()
+        places = [self._waiting[consumer], *map(self._store.waiters, streams)]
         for place in places:
-            place.add(bell)
-        return bell, places
+            place.add(waiter)
+        return waiter, places
 
     async def _heard(self, hung: Hung, timeout: float) -> None:
         """Wait until the waiter is woken, then remove it from its sets."""
-        bell, places = hung
+        waiter, places = hung
         try:
-            await bell.heard(timeout, otherwise=None)
+            await waiter.heard(timeout, otherwise=None)
         finally:
             with self._lock:
                 for place in places:
-                    place.discard(bell)
+                    place.discard(waiter)
 
     def wake(self, consumer: str) -> None:
         self._woken.add(consumer)
-        for bell in self._waiting[consumer]:
-            bell.ring(None)
+        for waiter in self._waiting[consumer]:
+            waiter.ring(None)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         with self._lock:
@@ -153,7 +153,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         with self._lock:
             now_us = self._now_us()
             for report in reports:
-                self._store.shelf(report.claim.stream).report(report, now_us)
+                self._store.stream_state(report.claim.stream).report(report, now_us)
 
     def lease_keeper(self) -> LeaseKeeper:
         return MemoryLeaseKeeper(self._store, self._now_us)
@@ -216,8 +216,10 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
 
     async def schedules(self, streams: Sequence[Stream]) -> Timetable:
         with self._lock:
-            shelves = [self._store.shelf(stream) for stream in streams]
-            records = tuple(record for shelf in shelves for record in shelf.schedules.values())
+            stream_states = [self._store.stream_state(stream) for stream in streams]
+            records = tuple(
+                record for stream_state in stream_states for record in stream_state.schedules.values()
+            )
             return Timetable(self._now_us(), records)
 
     async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
@@ -267,40 +269,44 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
 
     async def get(self, stream: Stream, id: str) -> Record | None:
         with self._lock:
-            shelf = self._store.shelves.get(stream)
-            return record_of(shelf, id, self._now_us()) if shelf else None
+            stream_state = self._store.stream_states.get(stream)
+            return record_of(stream_state, id, self._now_us()) if stream_state else None
 
     async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         with self._lock:
-            shelf = self._store.shelf(stream)
-            record = end_of(shelf, id, self._now_us())
+            stream_state = self._store.stream_state(stream)
+            record = end_of(stream_state, id, self._now_us())
             if record is not None:
                 return record
-            bell = shelf.watchers.add(id)
-        self._watching.add(bell)
+            waiter = stream_state.watchers.add(id)
+        self._watching.add(waiter)
         try:
-            return await bell.heard(timeout, otherwise=None)
+            return await waiter.heard(timeout, otherwise=None)
         finally:
-            self._watching.discard(bell)
-            self._unwatch(shelf, id, bell)
+            self._watching.discard(waiter)
+            self._unwatch(stream_state, id, waiter)
 
-    def _unwatch(self, shelf: StreamState, id: str, bell: Waiter[Record | None]) -> None:
+    def _unwatch(self, stream_state: StreamState, id: str, waiter: Waiter[Record | None]) -> None:
         with self._lock:
-            shelf.watchers.remove(id, bell)
+            stream_state.watchers.remove(id, waiter)
 
     async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
         with self._lock:
-            return self._store.shelf(stream).cancel(id, mark_us, self._now_us())
+            return self._store.stream_state(stream).cancel(id, mark_us, self._now_us())
 
     # --- look and steer ----------------------------------------------------------------------------------
 
     async def streams(self) -> list[Stream]:
         with self._lock:
-            return [stream for stream, shelf in self._store.shelves.items() if shelf.established]
+            return [
+                stream
+                for stream, stream_state in self._store.stream_states.items()
+                if stream_state.established
+            ]
 
     async def counts(self, stream: Stream) -> Counts:
         with self._lock:
-            return counts_of(self._store.shelf(stream), self._now_us())
+            return counts_of(self._store.stream_state(stream), self._now_us())
 
     async def messages(
         self,
@@ -312,13 +318,13 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         limit: int = 100,
     ) -> Page[Record]:
         with self._lock:
-            shelf = self._store.shelf(stream)
-            return page_of_records(shelf, status, task, cursor, limit, self._now_us())
+            stream_state = self._store.stream_state(stream)
+            return page_of_records(stream_state, status, task, cursor, limit, self._now_us())
 
     async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
         with self._lock:
-            shelf, now_us = self._store.shelf(stream), self._now_us()
-            return [shelf.holder(each.id, each.key, now_us) for each in wanted]
+            stream_state, now_us = self._store.stream_state(stream), self._now_us()
+            return [stream_state.holder(each.id, each.key, now_us) for each in wanted]
 
     async def workers(self) -> list[WorkerInfo]:
         with self._lock:
@@ -326,38 +332,38 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
 
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         with self._lock:
-            self._store.shelf(stream).pause(paused=paused)
+            self._store.stream_state(stream).pause(paused=paused)
 
     async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
         with self._lock:
-            return self._store.shelf(stream).purge(mark_us, limit, marks, self._now_us())
+            return self._store.stream_state(stream).purge(mark_us, limit, marks, self._now_us())
 
     async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
     ) -> Page[DeadLetter]:
         with self._lock:
-            return page_of_dead(self._store.shelf(stream), only, cursor, limit)
+            return page_of_dead(self._store.stream_state(stream), only, cursor, limit)
 
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         with self._lock:
-            shelf, now_us = self._store.shelf(stream), self._now_us()
-            return [shelf.replay(id, now_us) for id in ids]
+            stream_state, now_us = self._store.stream_state(stream), self._now_us()
+            return [stream_state.replay(id, now_us) for id in ids]
 
     async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
         with self._lock:
-            shelf = self._store.shelf(stream)
-            return sum(shelf.discard(id) for id in ids)
+            stream_state = self._store.stream_state(stream)
+            return sum(stream_state.discard(id) for id in ids)
 
     async def examine(self) -> list[Finding]:
         return [ok("store", "memory: it lives in this process, and everything in it ends with it")]
 
     async def run_now(self, stream: Stream, id: str) -> bool:
         with self._lock:
-            return self._store.shelf(stream).run_now(id, self._now_us())
+            return self._store.stream_state(stream).run_now(id, self._now_us())
 
     async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
         with self._lock:
-            return self._store.shelf(stream).rewrite(id, body)
+            return self._store.stream_state(stream).rewrite(id, body)
 
 
 class MemoryLeaseKeeper(LeaseKeeper):
@@ -370,7 +376,7 @@ class MemoryLeaseKeeper(LeaseKeeper):
             now_us = self._now_us()
             if after_outage:
                 self._store.restart_leases({claim.stream for claim in claims}, now_us)
-            return [self._store.shelf(claim.stream).renew(claim, now_us) for claim in claims]
+            return [self._store.stream_state(claim.stream).renew(claim, now_us) for claim in claims]
 
     async def close(self) -> None:
         """There is no connection."""

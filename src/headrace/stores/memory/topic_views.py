@@ -27,7 +27,7 @@ def record_of_topic(topic: TopicState, now_us: int) -> TopicRecord:
         last=log.last,
         first_us=log.first_us,
         last_us=log.last_us,
-        scheduled=topic.agenda.count(JobStatus.SCHEDULED),
+        scheduled=topic.due_messages.count(JobStatus.SCHEDULED),
         groups=tuple(_record_of_group(topic.groups[name], now_us) for name in sorted(topic.groups)),
     )
 

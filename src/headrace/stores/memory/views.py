@@ -31,34 +31,34 @@ Row = TypeVar("Row")
 Item = TypeVar("Item")
 
 
-def record_of(shelf: MessageStates, id: str, now_us: int) -> Record | None:
-    row = shelf.find(id, now_us)
-    return _record(shelf, row, now_us) if row else None
+def record_of(stream_state: MessageStates, id: str, now_us: int) -> Record | None:
+    row = stream_state.find(id, now_us)
+    return _record(stream_state, row, now_us) if row else None
 
 
-def end_of(shelf: MessageStates, id: str, now_us: int) -> Record | None:
+def end_of(stream_state: MessageStates, id: str, now_us: int) -> Record | None:
     """The record of a message that is over, even when nothing of it is kept; None: it is not over."""
-    record = record_of(shelf, id, now_us)
+    record = record_of(stream_state, id, now_us)
     if record is None:
-        return Record(shelf.stream, id, JobStatus.UNKNOWN)
+        return Record(stream_state.stream, id, JobStatus.UNKNOWN)
     return record if record.status.over else None
 
 
-def counts_of(shelf: MessageStates, now_us: int) -> Counts:
+def counts_of(stream_state: MessageStates, now_us: int) -> Counts:
     return Counts(
-        queued=shelf.queued(),
-        running=len(shelf.running),
-        scheduled=shelf.agenda.count(JobStatus.SCHEDULED),
-        retrying=shelf.agenda.count(JobStatus.RETRYING),
-        dead=len(shelf.dead),
-        due=shelf.agenda.count_due(now_us),
-        oldest_us=shelf.oldest_us(),
-        paused=shelf.paused,
+        queued=stream_state.queued(),
+        running=len(stream_state.running),
+        scheduled=stream_state.due_messages.count(JobStatus.SCHEDULED),
+        retrying=stream_state.due_messages.count(JobStatus.RETRYING),
+        dead=len(stream_state.dead),
+        due=stream_state.due_messages.count_due(now_us),
+        oldest_us=stream_state.oldest_us(),
+        paused=stream_state.paused,
     )
 
 
 def page_of_records(
-    shelf: MessageStates,
+    stream_state: MessageStates,
     status: JobStatus | None,
     task: str | None,
     cursor: str | None,
@@ -71,25 +71,27 @@ def page_of_records(
         before = numbers_in(walk.after, 2) if walk.after else LAST
         rows = [
             (at, row)
-            for row in _rows(shelf, part, walk.began, now_us)
+            for row in _rows(stream_state, part, walk.began, now_us)
             if task in (None, _task(row)) and (at := _latest(row)) < before
         ]
         rows.sort(key=itemgetter(0), reverse=True)
         listed = rows[: walk.room]
         after = "{}:{}".format(*listed[-1][0]) if len(listed) < len(rows) else ""
-        walk.took((_record(shelf, row, now_us) for _, row in listed), after)
+        walk.took((_record(stream_state, row, now_us) for _, row in listed), after)
     return walk.page()
 
 
-def _rows(shelf: MessageStates, part: ListingPart, began_us: int, now_us: int) -> Iterable[Entry | EndRecord]:
+def _rows(
+    stream_state: MessageStates, part: ListingPart, began_us: int, now_us: int
+) -> Iterable[Entry | EndRecord]:
     if part.status is None:
-        return (mark for mark in shelf.marks.by_id.values() if mark.until_us > now_us)
+        return (mark for mark in stream_state.marks.by_id.values() if mark.until_us > now_us)
     if part.status is JobStatus.RUNNING:
-        entries: Iterable[Entry] = shelf.running.values()
+        entries: Iterable[Entry] = stream_state.running.values()
     elif part.status is JobStatus.DEAD:
-        entries = shelf.dead.values()
+        entries = stream_state.dead.values()
     else:
-        entries = (entry for entry in shelf.entries.values() if entry.status is part.status)
+        entries = (entry for entry in stream_state.entries.values() if entry.status is part.status)
     return (entry for entry in entries if not part.late or entry.since_us > began_us)
 
 
@@ -104,15 +106,17 @@ def _task(row: Entry | EndRecord) -> str:
     return row.task if isinstance(row, EndRecord) else row.message.task
 
 
-def page_of_dead(shelf: MessageStates, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
+def page_of_dead(
+    stream_state: MessageStates, only: DeadFilter, cursor: str | None, limit: int
+) -> Page[DeadLetter]:
     def place(entry: Entry) -> Place:
         return 0, -entry.died
 
     def show(entry: Entry) -> DeadLetter | None:
         fits = only.task in (None, entry.message.task) and only.reason in (None, entry.reason)
-        return _dead_letter(shelf, entry) if fits else None
+        return _dead_letter(stream_state, entry) if fits else None
 
-    return _page(list(reversed(shelf.dead.values())), place, show, cursor, limit)
+    return _page(list(reversed(stream_state.dead.values())), place, show, cursor, limit)
 
 
 def _page(
@@ -145,13 +149,17 @@ def _read_cursor(cursor: str) -> Place:
         ) from None
 
 
-def _record(shelf: MessageStates, row: Entry | EndRecord, now_us: int) -> Record:
-    return _record_of_mark(shelf, row) if isinstance(row, EndRecord) else _record_of_entry(shelf, row, now_us)
+def _record(stream_state: MessageStates, row: Entry | EndRecord, now_us: int) -> Record:
+    return (
+        _record_of_mark(stream_state, row)
+        if isinstance(row, EndRecord)
+        else _record_of_entry(stream_state, row, now_us)
+    )
 
 
-def _record_of_mark(shelf: MessageStates, mark: EndRecord) -> Record:
+def _record_of_mark(stream_state: MessageStates, mark: EndRecord) -> Record:
     return Record(
-        shelf.stream,
+        stream_state.stream,
         mark.id,
         mark.status,
         task=mark.task,
@@ -162,13 +170,13 @@ def _record_of_mark(shelf: MessageStates, mark: EndRecord) -> Record:
     )
 
 
-def _record_of_entry(shelf: MessageStates, entry: Entry, now_us: int) -> Record:
+def _record_of_entry(stream_state: MessageStates, entry: Entry, now_us: int) -> Record:
     message = entry.message
     expired = entry.expired(now_us)
     running = entry.status is JobStatus.RUNNING
-    unique = message.unique if shelf.stream.kind == "queue" else None
+    unique = message.unique if stream_state.stream.kind == "queue" else None
     return Record(
-        shelf.stream,
+        stream_state.stream,
         message.id,
         JobStatus.EXPIRED if expired else entry.status,
         task=message.task,
@@ -188,8 +196,8 @@ def _record_of_entry(shelf: MessageStates, entry: Entry, now_us: int) -> Record:
     )
 
 
-def _dead_letter(shelf: MessageStates, entry: Entry) -> DeadLetter:
-    message, failure, stream = entry.message, entry.failure, shelf.stream
+def _dead_letter(stream_state: MessageStates, entry: Entry) -> DeadLetter:
+    message, failure, stream = entry.message, entry.failure, stream_state.stream
     return DeadLetter(
         id=message.id,
         task=message.task,

@@ -14,13 +14,13 @@ class Watchers(dict[str, list[EndBell]]):
     """The waiters of each message, by its id."""
 
     def add(self, id: str) -> EndBell:
-        bell: EndBell = Waiter()
-        self.setdefault(id, []).append(bell)
-        return bell
+        waiter: EndBell = Waiter()
+        self.setdefault(id, []).append(waiter)
+        return waiter
 
-    def remove(self, id: str, bell: EndBell) -> None:
-        bells = self.get(id, [])
-        if bell in bells:
-            bells.remove(bell)
-            if not bells:
+    def remove(self, id: str, waiter: EndBell) -> None:
+        waiters = self.get(id, [])
+        if waiter in waiters:
+            waiters.remove(waiter)
+            if not waiters:
                 del self[id]

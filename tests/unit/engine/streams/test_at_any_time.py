@@ -147,7 +147,7 @@ class Splitting(RuleBasedStateMachine):
         before = self._layouts[-1 - min(back, len(self._layouts) - 1)]
         self._store.layouts[QUEUE] = before
         for part in parts_of(QUEUE, before.current):
-            self._store.shelf(part).sealed = False
+            self._store.stream_state(part).sealed = False
         for process in self._processes:
             self._run(process.backend.layout(QUEUE))
 
@@ -161,8 +161,8 @@ class Splitting(RuleBasedStateMachine):
     def a_key_is_held_once(self) -> None:
         waiting = [
             entry.message.unique.key
-            for shelf in self._store.shelves.values()
-            for entry in shelf.entries.values()
+            for stream_state in self._store.stream_states.values()
+            for entry in stream_state.entries.values()
             if entry.message.unique and entry.status is not JobStatus.DEAD
         ]
         assert len(set(waiting)) == len(waiting)

@@ -290,7 +290,7 @@ async def test_a_change_that_a_failover_took_back_is_stored_again_with_its_seals
     await one.backend.split(QUEUE, 3)
     await one.backend.append(one.batch(*between))
     store.layouts[QUEUE] = left
-    store.shelf(QUEUE).sealed = False
+    store.stream_state(QUEUE).sealed = False
     await one.backend.layout(QUEUE)  # as with every beat
     two.inner.appended.clear()
     await two.backend.append(two.batch(*after))
@@ -304,7 +304,7 @@ async def test_a_layout_that_was_lost_is_stored_again_by_whoever_knows_it(
     """Somebody has emptied the store: what is appended from now on must not be where no new process looks."""
     await one.backend.split(QUEUE, 3)
     await one.backend.append(one.batch(*fresh(10)))
-    store.shelves.clear()
+    store.stream_states.clear()
     store.layouts.clear()
     messages = fresh(20)
     await one.backend.append(one.batch(*messages))

@@ -61,7 +61,7 @@ async def test_a_layout_that_the_store_has_lost_comes_back(orders: PartedOrders)
     group = await orders.join()
     store = orders.backend.store._store  # type: ignore[attr-defined]
     store.layouts.clear()
-    store.shelves.clear()
+    store.stream_states.clear()
     await orders.backend.layout(TOPIC)
     await orders.publish(*ids_of(9), by=1)
     assert sorted(await orders.finish(group)) == ids_of(9)
@@ -72,7 +72,7 @@ async def test_a_topic_that_was_lost_and_made_whole_is_whole(orders: PartedOrder
     await orders.publish("lost")
     store = orders.backend.store._store  # type: ignore[attr-defined]
     store.layouts.clear()
-    store.shelves.clear()
+    store.stream_states.clear()
     orders.processes[1].declare(TOPIC, 1)
     await orders.publish("a", by=1)
     await orders.backend.layout(TOPIC)

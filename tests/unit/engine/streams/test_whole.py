@@ -200,7 +200,7 @@ async def test_a_claim_that_waits_is_led_to_the_new_parts(store: SharedState, ba
                 return [claim.id for claim in claims]
 
     waiting = asyncio.create_task(claim_until_something_comes())
-    await wait_until(lambda: any(shelf.bells for shelf in store.shelves.values()))
+    await wait_until(lambda: any(stream_state.waiters for stream_state in store.stream_states.values()))
     other = StreamRouter(backend.store)
     await other.split(QUEUE, 5)
     [id] = await add(other, 1)
@@ -246,14 +246,14 @@ async def test_a_generation_is_forgotten_when_it_is_empty_and_long_sealed(
     assert await numbers_after(6) == [0, 1, 2]
     assert await numbers_after(2) == [0, 1, 2]  # something is in it
     await backend.cancel(QUEUE, id, mark_us=0)
-    store.shelf(QUEUE).sealed = False  # as after a failover that took it back
+    store.stream_state(QUEUE).sealed = False  # as after a failover that took it back
     assert await numbers_after(0) == [0, 2]
-    assert store.shelf(QUEUE).sealed
+    assert store.stream_state(QUEUE).sealed
     # Whoever has not heard of it yet may be waiting there, and would make them anew.
     assert await numbers_after(0) == [0, 2]
-    assert any("#1." in stream.name for stream in store.shelves)
+    assert any("#1." in stream.name for stream in store.stream_states)
     assert await numbers_after(0) == [0, 2]
-    assert not any("#1." in stream.name for stream in store.shelves)
+    assert not any("#1." in stream.name for stream in store.stream_states)
     assert (await backend.counts(QUEUE)).queued == 0
     [id] = await add(backend, 1)
     record = await backend.get(QUEUE, id)
@@ -304,4 +304,4 @@ async def test_a_part_is_paused_as_the_stream_is_whoever_pauses_it_meanwhile(
 
     monkeypatch.setattr(MemoryStore, "counts", between)
     await new.declare_stream(SOURCE, microseconds(30))
-    assert [store.shelf(part).paused for part in parts_of(QUEUE, Generation(1, 2))] == [True, True]
+    assert [store.stream_state(part).paused for part in parts_of(QUEUE, Generation(1, 2))] == [True, True]

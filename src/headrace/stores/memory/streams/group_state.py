@@ -72,13 +72,13 @@ class GroupState(StreamState):
     def leave(self) -> None:
         """The group was removed: release all callers that wait for its messages."""
         self.joined = False
-        self.lanes, self.agenda, self.parking = Lanes(), DueMessages(), ParkedKeys()
+        self.lanes, self.due_messages, self.parking = Lanes(), DueMessages(), ParkedKeys()
         self.deferred, self.again = DeferredKeys(), 0
         self.entries.clear()
         self.ring()
         for id in list(self.watchers):
-            for bell in self.watchers.pop(id):
-                bell.ring(Record(self.stream, id, JobStatus.UNKNOWN))
+            for waiter in self.watchers.pop(id):
+                waiter.ring(Record(self.stream, id, JobStatus.UNKNOWN))
 
     def reset(self, start: Start, now_us: int) -> bool:
         if not self.joined:
@@ -279,8 +279,8 @@ class GroupState(StreamState):
     def _next_waiting(self) -> Entry | None:
         if queued := self.lanes.take_any(1):
             return queued[0]
-        if self.agenda.first_us() is not None:
-            return self.agenda.pop()
+        if self.due_messages.first_us() is not None:
+            return self.due_messages.pop()
         if drawn := self._draw():
             return drawn
         if parked := self.parking.first():  # also what `_draw` has just parked

@@ -36,12 +36,12 @@ class MessageStates:
         self.paused = False
         self.sealed = False  # nothing is appended any more
         #: Rung when something can be claimed.
-        self.bells: set[Waiter[None]] = set()
+        self.waiters: set[Waiter[None]] = set()
         self.watchers = Watchers()
 
         self.entries: dict[str, Entry] = {}  # waiting, running or dead; the oldest first
         self.lanes = Lanes()
-        self.agenda = DueMessages()
+        self.due_messages = DueMessages()
         self.running: dict[object, Entry] = {}  # by token; the longest since renewal first
         self.dead: dict[str, Entry] = {}  # the latest death last
         self.marks = EndRecords()
@@ -93,7 +93,7 @@ class MessageStates:
         entry.status = status
         entry.since_us = now_us
         entry.due_us = due_us
-        if self.agenda.put(entry):
+        if self.due_messages.put(entry):
             self._announce(DueNotice(self.stream))
 
     def _take_out(self, entry: Entry) -> None:
@@ -101,7 +101,7 @@ class MessageStates:
         if entry.status is _QUEUED:
             self.lanes.forget(entry)
         else:
-            self.agenda.forget(entry)
+            self.due_messages.forget(entry)
 
     def _bury(self, entry: Entry, state: State, reason: DeadReason, failure: Failure, now_us: int) -> None:
         message = entry.message
@@ -150,13 +150,13 @@ class MessageStates:
             self.keys.release(message.unique, message.id, "finished", "started")
             if entry.status is JobStatus.EXPIRED:
                 self.keys.release(message.unique, message.id, "elapsed")
-        if self.watchers and (bells := self.watchers.pop(message.id, None)):
+        if self.watchers and (waiters := self.watchers.pop(message.id, None)):
             record = end_of(self, message.id, now_us)
-            for bell in bells:
-                bell.ring(record)
+            for waiter in waiters:
+                waiter.ring(record)
 
     def _ring(self) -> None:
-        if self.bells and not self.paused:
-            for bell in self.bells:
-                bell.ring(None)
-            self.bells.clear()
+        if self.waiters and not self.paused:
+            for waiter in self.waiters:
+                waiter.ring(None)
+            self.waiters.clear()

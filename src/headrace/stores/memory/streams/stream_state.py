@@ -92,7 +92,7 @@ class StreamState(MessageStates):
     def _room(self, limit: int | None) -> int:
         if limit is None:
             return UNLIMITED
-        return limit - len(self.lanes) - self.agenda.count(_SCHEDULED)
+        return limit - len(self.lanes) - self.due_messages.count(_SCHEDULED)
 
     def _refusal(self, message: Message, room: int, now_us: int) -> Answer | None:
         id = message.id
@@ -283,7 +283,7 @@ class StreamState(MessageStates):
 
     def promote(self, now_us: int) -> None:
         """Queue the entry that is due first."""
-        self._queue(self.agenda.pop(), now_us)
+        self._queue(self.due_messages.pop(), now_us)
 
     def prune(self, limit: int, now_us: int) -> int:
         pruned = self.marks.prune(limit, now_us)
@@ -312,8 +312,8 @@ class StreamState(MessageStates):
 
     def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
         entries = self.lanes.take_any(limit)
-        while len(entries) < limit and self.agenda.first_us() is not None:
-            entries.append(self.agenda.pop())
+        while len(entries) < limit and self.due_messages.first_us() is not None:
+            entries.append(self.due_messages.pop())
         for entry in entries:
             self._end_waiting(entry, mark_us, marks, now_us)
         return len(entries)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class TopicState(StreamState):
-    """Its entries are the events that are due later. `bells` holds the waiters of readers, and of claims for
-    a group that was removed and may be joined again."""
+    """Its entries are the events that are due later. `waiters` holds the waiters of readers, and of claims
+    for a group that was removed and may be joined again."""
 
     def __init__(
         self, stream: Stream, announce: Callable[[ControlMessage], None], numbers: Iterator[int]
@@ -88,7 +88,7 @@ class TopicState(StreamState):
 
     def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
         self.entries.pop(entry.message.id, None)
-        entry.status = JobStatus.QUEUED  # so that the agenda sees that it is stale
+        entry.status = JobStatus.QUEUED  # so that the due_messages sees that it is stale
         self._write(entry, now_us)
         self._ring()
 
@@ -96,9 +96,9 @@ class TopicState(StreamState):
         self.log.add(entry.message, entry.expires_us, now_us)
 
     def _ring(self) -> None:
-        for bell in self.bells:
-            bell.ring(None)
-        self.bells.clear()
+        for waiter in self.waiters:
+            waiter.ring(None)
+        self.waiters.clear()
         for group in self.groups.values():
             group.ring()
 
