@@ -11,8 +11,8 @@ from headrace.core.signals import BackendError
 
 from .emitter import Emitter
 
-#: Seconds. After the n-th failure in a row a loop waits up to 0.1·2ⁿ with full jitter, and at most this. So all
-#: loops work again this long after the store does. Connections have their own pauses, shared by all loops.
+#: Seconds. After the n-th failure in a row a loop waits up to 0.1·2ⁿ, full jitter, at most this. All loops
+#: work again at most this long after the store does. Connections have their own pauses, shared by all loops.
 LONGEST_BACKOFF = 1.0
 
 

@@ -26,7 +26,7 @@ class Shutdown:
         self._until: float | None = None  # the end of all steps, by `time.monotonic`; set after `hurry`
 
     async def take(self, step: Step, at_most: float = QUICK_STEP) -> None:
-        """Run one step. It is started again once when it was cancelled together with all tasks of the loop."""
+        """Run one step. Start it a second time when it was cancelled with all other tasks of the loop."""
         for _ in range(2):
             task = asyncio.get_running_loop().create_task(step())
             in_time = await self._waited_for(task, at_most)
