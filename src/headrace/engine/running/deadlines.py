@@ -10,7 +10,7 @@ from math import inf
 
 from .run import Run
 
-#: Ended runs stay in the heap until their time. So the heap is swept at this size, and then whenever it doubles.
+#: Ended runs stay in the heap until their time. So the heap is swept at this size, and whenever it doubles.
 SMALLEST_SWEEP = 1024
 
 

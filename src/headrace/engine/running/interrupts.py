@@ -1,5 +1,5 @@
-"""Turns KeyboardInterrupt and SystemExit of handlers into errors of their jobs. With them asyncio would end the
-event loop."""
+"""Turns KeyboardInterrupt and SystemExit of handlers into errors of their jobs. Otherwise asyncio would end
+the event loop."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class TaskFactory:
 
 
 class _Guarded(Coroutine[Any, Any, Any]):
-    """A coroutine of a handler's task. It is a class and not a wrapping coroutine: that one could be cancelled
-    before its first step. Then the inner coroutine would never start, and Python warns of that."""
+    """A coroutine of a handler's task. It is a class and not a wrapping coroutine: a wrapper could be
+    cancelled before its first step. Then the inner coroutine would never start, and Python warns of that."""
 
     __slots__ = ("_inner", "_run")
 

@@ -158,7 +158,7 @@ class OutcomePolicy:
         return Retry(state, microseconds(delay)), failure
 
     def _crashed(self, run: Run, error: BaseException) -> tuple[Outcome, Failure]:
-        """The outcome when the child process died during the run. It counts as a crash, with the same limit."""
+        """The outcome when the child process died during the run. It counts as a crash and has that limit."""
         failure = failure_of(error)
         state = run.claim.state.crashed(self._trouble(run.claim, "crashed", failure.error))
         if state.crashes >= CRASH_LIMIT:
