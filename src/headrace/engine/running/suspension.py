@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Generator
 from contextvars import Context
 from typing import Any
 
-#: The text of the error that replaces a handler's own GeneratorExit. That would look like a slot being closed.
+#: The text of the error that replaces a handler's own GeneratorExit, which would look like a closing slot.
 NOT_CLOSING = "a handler raised GeneratorExit"
 
 

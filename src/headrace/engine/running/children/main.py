@@ -169,7 +169,7 @@ def _raised(number: int, error: BaseException) -> Raised:
 
 
 def _die_with_parent() -> None:
-    """Have the Linux kernel kill this process when its parent ends. It does so even while a function holds the
+    """Have the Linux kernel kill this process when its parent ends, even while a function holds the
     interpreter's lock."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -148,7 +148,7 @@ class ChildPool:
             self._settle(turn.result())
 
     def _settle(self, child: ChildProcess) -> None:
-        """Give a child without a job to the next job in line. A child that is not idle was killed and ends."""
+        """Give a child without a job to the next job in line. A child that is not idle was killed."""
         if child.status is not Status.IDLE:
             return
         while self._waiting:

@@ -60,7 +60,7 @@ class ChildListener(Protocol):
 
 
 class ChildProcess(asyncio.Protocol):
-    """Runs one assignment at a time. When an assignment is not completed, the process and its group are killed.
+    """Runs one assignment at a time. Kills the process and its group when an assignment is not completed.
 
     `gone` is called once, when the process has ended for any reason.
     """
@@ -105,7 +105,7 @@ class ChildProcess(asyncio.Protocol):
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     async def do(self, assignment: ChildJob, call: ChildListener) -> Returned | Raised:
-        """Run a job in the child. Raises `ChildDied` when the child ends first. A cancelled caller kills it."""
+        """Run a job in the child. Raises `ChildDied` when the child ends first. A cancellation kills it."""
         loop = asyncio.get_running_loop()
         self.status, self._number, self._call = Status.BUSY, assignment.number, call
         answer: asyncio.Future[Returned | Raised] = loop.create_future()
@@ -224,7 +224,7 @@ class ChildProcess(asyncio.Protocol):
             self._watch = ExitWatch(self._process, self._exited)
         except BaseException:
             if self._transport is not None:
-                self._transport.abort()  # before the socket is closed: the loop must not watch a reused number
+                self._transport.abort()  # before the socket is closed: the loop must not watch its number
             self._kill_group()
             self._process.wait()
             raise

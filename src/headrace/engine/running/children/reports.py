@@ -16,7 +16,7 @@ TELL_EVERY = 0.2
 
 
 class ChildReports:
-    """Sends progress from a thread. So the last report arrives too when the function goes on without another."""
+    """Sends progress from a thread. So the latest report arrives even if the function makes no other."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
