@@ -1,4 +1,4 @@
-"""Interrupts or hands back claims when their message is cancelled, their stream paused, or their lease lost."""
+"""Interrupts or hands back claims when a message is cancelled, a stream is paused, or a lease is lost."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class ClaimControl:
             if renewal is Renewal.CANCELLED:
                 self.cancel(claim.whole, claim.id)
             elif claim in self._running:
-                # The handler still runs, so there is no settlement that explains the answer: the lease is lost.
+                # The handler still runs, so no settlement explains the answer: the lease is really lost.
                 self._lost(self._running[claim])
             else:
                 self._lost_from_buffer(claim)
         for bundle, run in list(self._running.items()) if lost else ():
-            # The handler goes on as long as one claim of its bundle is held. No outcome is written of the others.
+            # The handler goes on as long as one claim of its bundle is held. The others get no outcome.
             held = [part for part in parts_of(bundle) if part in self._held]
             if isinstance(bundle, Bundle) and held and lost.issuperset(held):
                 self._lost(run)
