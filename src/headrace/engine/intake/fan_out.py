@@ -138,7 +138,7 @@ class FanOutReader(WorkerReader):
             room, wait = min(room, self._load), BLOCK
         reading = await self._ask(room, wait)
         self.polled_at = time.time()
-        # Another topic of the same pattern may have used up the limit during the read. The rest is read again.
+        # Another topic of the same pattern may have used up the limit. The rest is read again.
         taken = reading.entries[: max(0, self.limit.left)]
         self._read_all = len(taken) == len(reading.entries) < room
         self.position = reading.after(len(taken))

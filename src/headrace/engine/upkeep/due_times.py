@@ -1,4 +1,4 @@
-"""Remembers when messages of a worker's streams are due, so that promotion asks only streams with due messages."""
+"""Remembers when messages of a worker's streams are due. So promotion asks only where a message is due."""
 
 from __future__ import annotations
 

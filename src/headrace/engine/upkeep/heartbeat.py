@@ -1,4 +1,4 @@
-"""Announces a worker to the store at intervals. The answer holds the paused streams and the current leases."""
+"""Announces a worker to the store at intervals. The answer names paused streams and the current leases."""
 
 from __future__ import annotations
 

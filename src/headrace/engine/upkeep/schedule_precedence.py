@@ -38,7 +38,7 @@ class SchedulePrecedence:
         return own is None or record.timing.split(" ")[0] == own
 
     async def bring_in(self, table: Timetable) -> bool:
-        """Make the timetables of this worker active where they should be. Returns whether a record changed."""
+        """Make this worker's timetables active where they should be. Returns whether a record changed."""
         others = [record for record in table.records if not record.paused and not self.holds(record)]
         claimed = await self._claimed() if any(record.timing for record in others) else frozenset()
         taken_over = [self._taken_over(record, table.now_us, claimed) for record in others]
