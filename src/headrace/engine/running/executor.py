@@ -76,7 +76,7 @@ class Executor:
         except Exception as error:
             return self.broken(claim, error)
 
-    def run_plain(  # noqa: C901 - one loop without calls of our own: for quick handlers each is felt
+    def run_plain(  # noqa: C901 - one loop without helper functions: their cost matters for quick handlers
         self, ready: deque[Claim], slot: Slot, finished: list[FinishedRun], until: float
     ) -> Coroutine[Any, Any, FinishedRun] | None:
         """A fast version of `begin` for many claims. It goes on as long as the next claim is plain, as nearly

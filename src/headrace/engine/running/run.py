@@ -175,7 +175,7 @@ class Run(msgspec.Struct, eq=False):
         self.timeout_at = time.time() + timeout
 
     def interrupt(self, reason: Interruption) -> None:
-        """Ask the run to end. The last reason counts, but "cancelled" and "lost" are never replaced.
+        """Ask the run to end. The last reason counts, but "lost" is final and only it replaces "cancelled".
 
         The same reason a second time has no effect: a handler that is cleaning up is not cancelled again.
         """

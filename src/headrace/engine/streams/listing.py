@@ -17,8 +17,8 @@ from headrace.core.records.record import DeadLetter, Page, Record
 
 class PartCursor(msgspec.Struct, array_like=True):
     """How far a part was listed: the store's own cursor (None: from the beginning) of the page with its last
-    shown item. For dead letters also the time at which the last shown letter of any part died, and the ids of
-    this part with exactly that time that were shown."""
+    shown item. For dead letters also the time at which the last shown message of any part died, and the ids
+    of this part with exactly that time that were shown."""
 
     part: str
     cursor: str | None = None
@@ -108,7 +108,7 @@ async def page_of_dead(
     limit: int,
     ask: Callable[[Stream, str | None, int], Awaitable[Page[DeadLetter]]],
 ) -> Page[DeadLetter]:
-    """The latest dead letters of all parts. Letters that were read and not shown are read again for the next
+    """The latest dead letters of all parts. Those that were read and not shown are read again for the next
     page."""
     by_name = {part.name: part for part in parts}
     places = [place for place in places_of(parts, cursor) if place.part in by_name]
@@ -139,7 +139,7 @@ async def _ahead(
     limit: int,
     ask: Callable[[Stream, str | None, int], Awaitable[Page[DeadLetter]]],
 ) -> Page[DeadLetter]:
-    """At least `limit` letters of a part that were not shown yet, or all of them."""
+    """At least `limit` dead letters of a part that were not shown yet, or all of them."""
     items: list[DeadLetter] = []
     cursor = place.cursor
     while True:
@@ -170,7 +170,7 @@ def _show(place: PartCursor, letter: DeadLetter) -> None:
 
 
 def _go_on_after(place: PartCursor, last: DeadLetter) -> None:
-    """Skip letters that died later than the last shown letter of any part: they came after that page."""
+    """Skip dead letters that are newer than the last shown one of any part: they came after that page."""
     if place.died_us != _died_us(last):
         place.died_us, place.shown = _died_us(last), ()
 

@@ -146,8 +146,8 @@ class Sender:
         plan = await self._layouts.plan(stream)
         if plan is None or layout.current.number <= sending.generation:
             raise BackendUnavailable(
-                f"{stream.name!r} takes no more messages where they were, and nothing says where to: somebody"
-                " has emptied a part of the store",
+                f"{stream.name!r} is sealed, and the store has no layout with its new parts: a part of the"
+                " store was emptied",
                 transient=True,
             )
         return plan

@@ -142,7 +142,8 @@ class TopicVerbs(Routed):
 
     async def _joining(self, group: Stream, start: Start, parts: Sequence[str]) -> dict[str, Start]:
         """The start of a group in each part. A group that is in every part keeps its positions, whatever
-        `start` is. When a group is in some parts and the first event was trimmed, it takes all that is left."""
+        `start` is. When a group is in some parts and the first event was trimmed, it begins with the oldest
+        event."""
         known = await self._parts_with_group(group, parts)
         if known.issuperset(parts):
             return dict.fromkeys(parts, NEW)
@@ -199,7 +200,7 @@ class TopicVerbs(Routed):
             except Moved:
                 await self._layouts.refresh(base)
         raise BackendUnavailable(
-            f"{base.name!r} is sealed, and nothing says which parts it has: somebody has changed the store by"
+            f"{base.name!r} is sealed, and the store has no layout with its parts: the store was changed by"
             " hand"
         )
 
