@@ -13,8 +13,8 @@ from .registry import Handler
 
 Acknowledgement = Literal["success", "receipt", "manual"]
 
-#: A fan-out has this prefix and a number in place of a group name. No group name may contain it, and no store
-#: ever gets it.
+#: A fan-out has this prefix and a number in place of a group name. No group may have such a name, and no
+#: store ever gets it.
 FAN_OUT_MARK: Final = "#"
 
 

@@ -1,8 +1,8 @@
 """`Depends`: reads the dependencies of a function from the defaults of its parameters.
 
-The existing libraries (`uncalled-for`, `fast-depends`) do not fit. They lack bare generators, plain factories
-in the thread of their task, a scope as long as the worker's, and a failure that no cleanup can hide. That is
-most of what is needed.
+The existing libraries (`uncalled-for`, `fast-depends`) do not fit. Bare generators, plain factories in the
+thread of their task, a scope as long as the worker's, and a failure that no cleanup can hide would have to be
+built around them. That is most of what is needed.
 """
 
 from __future__ import annotations
