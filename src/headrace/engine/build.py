@@ -1,4 +1,4 @@
-"""Puts a worker together, once. Each part takes only parts that are built before it."""
+"""Builds the parts of a worker, once. Each part takes only parts that are built before it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     registry: Registry
     subscriptions: Sequence[Subscription]
     emitter: Emitter
-    fires: bool  # its schedules
+    fires: bool  # whether the worker fires schedules
 
 
 class WorkerParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,19 +82,19 @@ class WorkerParts(msgspec.Struct, frozen=True, kw_only=True):
     progress: ProgressWriter
     heartbeat: Heartbeat
     control: ControlHandler
-    #: What brings new work in. It stops first.
+    #: Parts that bring new work in. They stop first.
     intake: tuple[ServicePart, ...]
-    #: What runs claims and writes their outcomes. It stops last.
+    #: Parts that run claims and write their outcomes. They stop last.
     path: tuple[ServicePart, ...]
-    #: What every worker does at intervals beside its jobs.
+    #: Parts that every worker runs at intervals, beside its jobs.
     duties: tuple[ServicePart, ...]
 
 
 def build(plan: WorkerPlan, store: StreamRouter) -> WorkerParts:
-    """Make the parts of a worker on this event loop. Nothing is started, and the store is not asked."""
+    """Build the parts of a worker on this event loop. Starts nothing, and sends nothing to the store."""
     options, registry, emitter = plan.options, plan.registry, plan.emitter
 
-    # What is held, and what becomes of it.
+    # Held claims and their outcomes.
     served = ServedStreams(options.queues)
     leases = Leases(served, options.lease)
     readers = WorkerReaders()

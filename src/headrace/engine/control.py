@@ -1,4 +1,4 @@
-"""Passes what other processes announce on to the part of the worker that it is for."""
+"""Passes control messages of other processes to the parts of the worker that act on them."""
 
 from __future__ import annotations
 

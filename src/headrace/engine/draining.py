@@ -1,4 +1,4 @@
-"""When a burst worker may end: nothing is queued, running, retrying or due any more."""
+"""Decides when a burst worker may end: nothing is queued, running, retrying or due any more."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from headrace.core.errors import BackendUnavailable
 
 from .build import WorkerParts
 
-#: Seconds between looks at the queues of a worker that has nothing in hand.
+#: Seconds between two checks of the queues, while the worker itself has no work.
 LOOK = 0.02
 
-#: Seconds: long enough to mean "until it is so".
+#: Seconds. In practice a wait without a limit.
 UNTIL_SO = 3600.0
 
 
 async def until_drained(parts: WorkerParts) -> None:
-    """Wait until nothing is left that this worker could do, or that other workers do and may fail at."""
+    """Wait until no work is left for this worker. A job that runs elsewhere may fail and come back, so it
+    counts too."""
     held, slots = parts.held, parts.slots
     while True:
         await slots.until_quiet(UNTIL_SO)
@@ -26,7 +27,7 @@ async def until_drained(parts: WorkerParts) -> None:
             if looked and slots.quiet and not len(held):
                 return
         except BackendUnavailable:
-            pass  # the services announce it; look again when the store is back
+            pass  # the services announce the outage; check again when the store is back
         await asyncio.sleep(LOOK)
 
 

@@ -1,4 +1,4 @@
-"""Carries signals to those who listen."""
+"""Calls the listeners of signals."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ logger = logging.getLogger("headrace")
 
 
 class Emitter:
-    """Listeners by signal type. A listener to a base class hears its subclasses too.
+    """Listeners by signal type. A listener to a base class gets the signals of its subclasses too.
 
-    `wanted` holds every type that somebody listens to, so that a signal for nobody need not even be made.
+    `wanted` holds every type that has a listener. So callers need not make a signal without a listener.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Emitter:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def on(self, signal: type[S], listener: Callable[[S], Awaitable[None] | None]) -> Callable[[], None]:
-        """Call `listener` for each `signal`; the answer ends it."""
+        """Call `listener` for each `signal`. Returns a function that removes the listener."""
         entry = (signal, listener)
         self._listeners.append(entry)
         self._changed()
@@ -42,22 +42,22 @@ class Emitter:
         return off
 
     def emit(self, signal: Signal) -> None:
-        """Tell every listener. Their errors are logged and go no further."""
+        """Call every listener. Their errors are logged and not raised."""
         for listener in self._listening(type(signal)):
             try:
                 answer = listener(signal)
                 if answer is not None and inspect.isawaitable(answer):
                     self._follow(answer, listener, signal)
-            except BaseException:  # no error of a listener ends what is announced, not even a cancellation
+            except BaseException:  # no error of a listener reaches the caller, not even a cancellation
                 _complain(listener, signal)
 
     async def settle(self) -> None:
-        """Wait for listeners that are still at work on this loop."""
+        """Wait for asynchronous listeners that still run on this loop."""
         while tasks := self._here():
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _here(self) -> list[asyncio.Task[None]]:
-        """Those on this loop; of loops that are gone nobody is at work any more."""
+        """The tasks on this loop. Forgets tasks of closed loops: they never run again."""
         loop = asyncio.get_running_loop()
         tasks = list(self._under_way)
         self._under_way.difference_update([task for task in tasks if task.get_loop().is_closed()])
@@ -81,7 +81,7 @@ class Emitter:
 
 
 def _kinds_of(signal: type[Signal]) -> set[type[Signal]]:
-    """A type of signal with all below it."""
+    """A signal type and all its subclasses."""
     return {signal}.union(*(_kinds_of(each) for each in signal.__subclasses__()))
 
 

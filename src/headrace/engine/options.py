@@ -1,4 +1,4 @@
-"""What a worker was asked for."""
+"""The options of a worker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
-    """Checked; times are seconds."""
+    """The options after their check. Times are in seconds."""
 
     queues: tuple[str, ...]
     concurrency: int

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT while a worker runs."""
+"""Handles SIGTERM and SIGINT while a worker runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """The first signal asks a worker to stop, the second to hurry. All workers of the process are asked.
+    """The first signal asks a worker to stop, the second ends its grace. All workers of the process get it.
 
-    Only the main thread can receive signals; elsewhere this does nothing, and the worker runs until its task
-    is cancelled. What handled the signals before handles them again afterwards.
+    Only the main thread can receive signals. In other threads this does nothing, and the worker runs until
+    its task is cancelled. The earlier signal handlers are restored afterwards.
     """
 
     _entered: ClassVar[list[StopSignals]] = []
@@ -53,8 +53,8 @@ class StopSignals:
 
 
 class _ForkedSignals(threading.local):
-    """Keeps signals from a forked child until it has let go of its parent's handlers and of the wake-up
-    descriptor: a signal to the child would reach the parent's event loop."""
+    """Blocks signals in a forked child until the child has dropped its parent's handlers and the wake-up
+    descriptor. Otherwise a signal to the child would reach the parent's event loop."""
 
     mask: set[signal.Signals | int] | None = None
 

@@ -1,4 +1,4 @@
-"""Name → handler: all that a worker knows of the work it can do."""
+"""Maps names to handlers: all the work that a worker can do."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from .subscription import Subscription
 
-#: Streams that are recognised by their identity, before they are found anew.
+#: Stream objects in the lookup cache, which uses their identity. A full cache is cleared.
 MOST_STREAMS = 1000
 
 
 class CallNext(Protocol):
-    """The rest of a run, as middleware is given it: await it with the run for the handler's value."""
+    """The rest of a run, as middleware gets it. Await it with the run to get the handler's value."""
 
     def __call__(self, run: Run, /) -> Awaitable[object]: ...
 
@@ -54,12 +54,12 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     retry: RetryPolicy | RetryFunction
     timeout: float | None
     result_ttl: float  # 0: no result is kept
-    nothing: bytes | None = None  # the payload of a call without arguments, where there need be none
-    # Of a subscription: the arguments are made from the whole run, and what settles deliveries.
+    nothing: bytes | None = None  # the payload of a call without arguments, if the function allows that
+    # Of a subscription: `fit` makes the arguments from the whole run and the part that settles deliveries.
     fit: Fit | None = None
-    batch: bool = False  # it takes a list, and says of single ones how they ended
-    job_logs: int = 0  # how many lines that it logs are kept with the job
-    plain: bool = False  # a coroutine with nothing around it; found out here
+    batch: bool = False  # it takes a list of events, and can report the outcome of each
+    job_logs: int = 0  # how many of its log lines are kept with the job
+    plain: bool = False  # a coroutine function with nothing around it; set by the registry
 
     def __post_init__(self) -> None:
         if self.run_in == "loop" and not _is_async_def(self.function):
@@ -69,7 +69,7 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
 
 
 class Registry:
-    """Handlers by name, the middleware around them, and the lifespan that they stand on."""
+    """Handlers by name, the middleware around them, and the lifespan whose value they use."""
 
     def __init__(self, lifespan: Lifespan | None = None, job_logs: int = 0) -> None:
         self.lifespan = lifespan
@@ -82,10 +82,10 @@ class Registry:
         self._serving: dict[int, tuple[Stream, Subscription | None]] = {}
         self.find: Callable[[str], Handler | None] = self.handlers.get
         self.has_children: bool = False  # whether any of its tasks runs in a child process
-        self.running: weakref.WeakSet[object] = weakref.WeakSet()  # workers, which have read all this
+        self.running: weakref.WeakSet[object] = weakref.WeakSet()  # workers that use this registry
 
     def refuse_while_running(self, what: str) -> None:
-        """A worker serves what was declared when it started: it would pass over what comes later."""
+        """Raise while a worker runs: it serves only what was declared when it started."""
         if self.running:
             raise ConfigurationError(
                 f"{what} is declared while a worker of this app runs, which would not serve it: declare it "
@@ -126,8 +126,8 @@ class Registry:
         return msgspec.structs.replace(handler, job_logs=self.job_logs) if self.job_logs else handler
 
     def serving(self, claim: Claim) -> Subscription | None:
-        """The subscription of a claim. It is asked for several times for every event. The claims of a stream
-        share one stream object, which is sooner recognised than hashed."""
+        """The subscription of a claim. It is called several times for every event. The claims of a stream
+        share one stream object, and a lookup by identity is faster than a hash."""
         stream = claim.stream
         found = self._serving.get(id(stream))
         if found is None or found[0] is not stream:
@@ -180,8 +180,8 @@ class Registry:
 
 
 class Declaration(msgspec.Struct, frozen=True, array_like=True):
-    """How a worker and its children know the same task of the same app: where its function is, and the
-    how-manieth app this is that declares that function under that name."""
+    """Identifies a task of an app in a worker and in its child processes: the place of its function, and
+    `turn`: the index of this app among those that declare that function under that name."""
 
     module: str
     function: str
@@ -196,7 +196,7 @@ def declaration_of(registry: Registry, handler: Handler) -> Declaration:
 
 
 def find_declared(declaration: Declaration, module: str) -> tuple[Registry, Handler] | None:
-    """The app and its task in this process, whose modules have been loaded in the same order."""
+    """The app and its task in this process, which has loaded the modules in the same order."""
     declared = _declared.get((module, declaration.function, declaration.task), [])
     registry = declared[declaration.turn]() if declaration.turn < len(declared) else None
     handler = registry.find(declaration.task) if registry is not None else None
@@ -204,12 +204,12 @@ def find_declared(declaration: Declaration, module: str) -> tuple[Registry, Hand
 
 
 def forget_what_failed_to_load() -> None:
-    """A module whose import failed half-way is imported anew the next time, and declares its tasks again."""
+    """Forget the tasks of modules whose import failed: the next import declares these tasks again."""
     for place in [place for place in _declared if place[0] not in sys.modules]:
         del _declared[place]
 
 
-#: The apps that declare a function for child processes, in the order in which they did.
+#: The apps that declare a function for child processes, in the order of their declarations.
 _declared: dict[tuple[str, str, str], list[weakref.ref[Registry]]] = {}
 
 
@@ -237,8 +237,8 @@ def _is_async_def(function: Callable[..., Any]) -> bool:
 
 
 def _awaiting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What is only marked as a coroutine's function may give any awaitable, and a StopIteration that it
-    raises itself must not be taken for the end of a coroutine."""
+    """Wrap a function that is only marked as a coroutine function. It may return any awaitable, and its own
+    StopIteration must not end a coroutine."""
 
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:

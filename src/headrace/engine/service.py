@@ -1,4 +1,4 @@
-"""A supervised loop: written once, used for every loop of a worker."""
+"""A supervised loop. Every loop of a worker is a `Service`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headrace.core.signals import BackendError
 
 from .emitter import Emitter
 
-#: Seconds: after the n-th failure in a row a loop waits up to 0.1·2ⁿ, full jitter, at most this. So much
-#: later than the store everybody is back; connections have pauses of their own, shared by all loops.
+#: Seconds. After the n-th failure in a row a loop waits up to 0.1·2ⁿ, full jitter, at most this. All loops
+#: work again at most this long after the store does. Connections have their own pauses, shared by all loops.
 LONGEST_BACKOFF = 1.0
 
 
@@ -34,9 +34,9 @@ def backoff(failures: int) -> float:
 
 
 class Service:
-    """Repeats a step until it is stopped. An error is announced, backed off and forgotten: no loop dies.
+    """Repeats a step until it is stopped. After an error it emits a signal, waits and goes on: no loop ends.
 
-    `poked` is an event that ends a pause, where another part sets it.
+    `poked` is an event that ends a pause. Other parts may set it.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class Service:
         self._poked.set()
 
     async def stop(self) -> None:
-        """Let the step under way end, then end the loop. A step is never cancelled in flight."""
+        """Let the current step end, then end the loop. A running step is never cancelled."""
         self._stopping = True
         self._poked.set()
         if self._task is not None:
             await asyncio.wait([self._task])
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Whoever cancelled the loop did not stop it: it goes on, for what it has left to do."""
+        """Start the loop again when it was cancelled but not stopped: it may have work left."""
         if not self._stopping and task is self._task and task.cancelled():
             self.start()
-            # The event loop may be at its end, and nobody need hear of that.
+            # The event loop may be closing. Then asyncio must not warn about this task.
             self._task._log_destroy_pending = False  # type: ignore[attr-defined]
 
     async def _run(self) -> None:
@@ -104,8 +104,8 @@ class Service:
 
 
 async def carried_through(work: Coroutine[Any, Any, None], hurry: Callable[[], None]) -> None:
-    """Wait for `work` to its end. A cancellation does not cut it short, but calls `hurry`, and goes on its
-    way afterwards."""
+    """Wait until `work` ends. A cancellation does not interrupt it: it calls `hurry`, and is raised
+    afterwards."""
     task = asyncio.get_running_loop().create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

@@ -1,4 +1,4 @@
-"""Takes the steps of a shutdown one after the other, to the last."""
+"""Runs the steps of a shutdown one after the other. No step is left out."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-#: Seconds that a single step may take when it is to be quick, and all that are left together.
+#: Seconds after `hurry`: for a single step, and for all remaining steps together.
 QUICK_STEP, QUICK_ALL = 0.3, 1.4
 
 Step = Callable[[], Coroutine[Any, Any, object]]
 
-#: Seconds that a step has when all of that is used up.
+#: Seconds that a step gets when that time is used up.
 LAST_CHANCE = 0.02
 
 
 class Shutdown:
-    """Every step is taken, whoever is cancelled meanwhile. After `hurry` no step keeps the others waiting,
+    """Runs every step, even when the caller is cancelled. After `hurry` no step delays the others for long,
     whatever the store does."""
 
     def __init__(self, hurry: asyncio.Event, failed: Callable[[BaseException], None]) -> None:
         self._hurry = hurry
         self._failed = failed
-        self._until: float | None = None  # on the clock of `monotonic`, once it is to be quick
+        self._until: float | None = None  # the end of all steps, by `time.monotonic`; set after `hurry`
 
     async def take(self, step: Step, at_most: float = QUICK_STEP) -> None:
-        """One step. It is begun anew when it was cancelled together with all else on the loop."""
+        """Run one step. Start it a second time when it was cancelled with all other tasks of the loop."""
         for _ in range(2):
             task = asyncio.get_running_loop().create_task(step())
             in_time = await self._waited_for(task, at_most)
@@ -40,7 +40,7 @@ class Shutdown:
             self._failed(error)
 
     async def _waited_for(self, task: asyncio.Task[object], at_most: float) -> bool:
-        """False: it is to be quick, and was not."""
+        """Wait for the step; False: `hurry` is set, and the step took too long."""
         hurried: asyncio.Task[Any] | None = None
         began_to_hurry: float | None = None
         while not task.done():
@@ -64,7 +64,7 @@ class Shutdown:
         try:
             await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._hurry.set()  # the loop is about to end: there is no time left, but nothing is left undone
+            self._hurry.set()  # the loop is about to end: little time is left, but every step still runs
 
     def _deadline(self) -> float:
         if self._until is None:

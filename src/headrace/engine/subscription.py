@@ -13,13 +13,13 @@ from .registry import Handler
 
 Acknowledgement = Literal["success", "receipt", "manual"]
 
-#: Before the number of a fan-out, which stands where others have a group. No group may be called so, and no
-#: store ever hears of it.
+#: A fan-out has this prefix and a number in place of a group name. No group may have such a name, and no
+#: store ever gets it.
 FAN_OUT_MARK: Final = "#"
 
 
 def group_name(stream: Stream) -> str:
-    """The group as people call it; a fan-out has none."""
+    """The name of the group, as users know it; empty for a fan-out."""
     return "" if stream.group.startswith(FAN_OUT_MARK) else stream.group
 
 
@@ -67,7 +67,7 @@ class Subscription:
         return self._expression.fullmatch(topic) is not None
 
     def overlaps(self, other: Subscription) -> bool:
-        """Whether a topic could be served by both."""
+        """Whether both subscriptions could serve the same topic."""
         ours, theirs = self.topic.split("."), other.topic.split(".")
         return (
             self.group == other.group
@@ -78,7 +78,7 @@ class Subscription:
         )
 
     def stream(self, topic: str) -> Stream:
-        """Where the events of a topic are claimed from."""
+        """The stream from which the events of a topic are claimed."""
         return group_stream(topic, self.group)
 
     @cached_property

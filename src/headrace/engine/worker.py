@@ -1,4 +1,4 @@
-"""A worker: starts the services, and stops them in an order that loses nothing."""
+"""The worker: starts its services, and stops them in an order that loses no message."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from .service import carried_through, first_of
 from .shutdown import QUICK_ALL, QUICK_STEP, Shutdown
 from .subscription import Subscription
 
-#: Seconds that the last writes of a stopping worker may take; what is not written by then is recovered.
+#: Seconds for the last writes of a stopping worker. Recovery handles what is not written by then.
 LAST_WRITES = 5.0
 
 
 class Worker:
     """Runs the jobs of some queues, and handles the events of some topics, in this event loop.
 
-    `async with` it, or `run()` it until a signal. It may be started once.
+    Use `async with`, or `run()`, which works until a signal. A worker can be started once.
     """
 
     def __init__(
@@ -53,19 +53,19 @@ class Worker:
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._state = "new"
-        self._fires = True  # its schedules
+        self._fires = True  # whether the worker fires schedules
         self._end_listening: Callable[[], None] = lambda: None
         self._unguard: Callable[[], None] = lambda: None
 
     @property
     def _parts(self) -> WorkerParts:
-        """What it consists of, once it is prepared."""
+        """The parts of the worker. They exist once the worker is prepared."""
         assert self._built is not None
         return self._built
 
     @property
     def processed(self) -> int:
-        """How many jobs and events this worker brought to an end, one way or another."""
+        """How many jobs and events this worker has ended, with any outcome."""
         parts = self._built
         return 0 if parts is None else parts.settler.processed + parts.readers.handled
 
@@ -76,8 +76,8 @@ class Worker:
 
     @property
     def last_poll(self) -> float:
-        """When a claim last succeeded, or was not needed since every slot is taken, in seconds since 1970; 0:
-        not yet."""
+        """When a claim last succeeded, or was not needed because every slot was taken. Seconds since 1970;
+        0: not yet."""
         return 0.0 if self._built is None else self._built.readers.polled_at
 
     @property
@@ -97,19 +97,19 @@ class Worker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # A cancellation does not cut the leaving short, but takes the grace away.
+        # A cancellation does not interrupt the stop. It only ends the grace.
         await carried_through(self.stop(), self._hurry.set)
 
     async def run(self, *, burst: bool = False) -> None:
-        """Work until SIGTERM or SIGINT; a second one cuts the grace short. With `burst`, until nothing is
-        queued, running, retrying or due; schedules do not fire. A store that is not there yet is waited for,
-        for up to a minute."""
+        """Work until SIGTERM or SIGINT; a second signal ends the grace. With `burst`, work until nothing is
+        queued, running, retrying or due; schedules do not fire. Waits up to a minute for a store that cannot
+        be reached yet."""
         asked = asyncio.Event()
         self._fires = not burst
         with StopSignals(first=asked.set, second=self._hurry.set):
             await first_of(self._prepare(), asked.wait())
             if self._state == "new":
-                return  # asked to stop before the store was there
+                return  # a signal came before the store could be reached
             async with self:
                 if burst:
                     await first_of(asked.wait(), until_drained(self._parts))
@@ -119,16 +119,15 @@ class Worker:
     async def stop(self) -> None:
         """Stop as at the first SIGTERM, in this order:
 
-        1. claim and fire no more, so that nothing new comes in;
-        2. hand buffered claims back at once, so that others start them;
-        3. give running jobs the grace to end, while leases are renewed and outcomes written;
-        4. cancel what still runs and hand it back, at no cost to it;
-        5. write the last outcomes, and only then stop renewing: until it is written it is ours;
-        6. end the timers and the slots, leave the lifespan, and take the worker's name off the list.
+        1. stop claiming and firing schedules, so that nothing new comes in;
+        2. hand buffered claims back at once, so that other workers start them;
+        3. let running jobs end within the grace, while leases are renewed and outcomes are written;
+        4. cancel jobs that still run, and hand them back; this uses up no retry;
+        5. write the last outcomes, and only then stop renewing: until then this worker holds the claims;
+        6. end the timers and the slots, leave the lifespan, and remove the worker from the store's list.
 
-        However this is left, the stop is completed: a caller that is cancelled, or calls a second time, only
-        takes the grace away. Then the store has a moment for each step, and what it did not take by then is
-        left to recovery.
+        The stop always completes. A caller that is cancelled, or that calls a second time, only ends the
+        grace. Then each step gets a short time, and recovery handles what the store did not take by then.
         """
         if self._state not in ("running", "stopping"):
             return
@@ -151,7 +150,8 @@ class Worker:
         return stopping
 
     def _stop_ended(self, stopping: asyncio.Task[None]) -> None:
-        """Cancelled before its first step, with all else on the loop: it is begun anew, in a hurry."""
+        """Begin the stop again, without grace, when it was cancelled before its first step. This happens
+        when everything on the loop is cancelled."""
         if stopping.cancelled():
             self._hurry.set()
             self._stopping = self._begin_stop()
@@ -190,12 +190,12 @@ class Worker:
             run.interrupt("shutdown")
             run.abandon()
         if not await parts.slots.until_quiet(QUICK_STEP if self._hurry.is_set() else STUBBORN):
-            # Coroutines that will not be cancelled are left behind, and what they do later is ignored.
+            # Some coroutines do not end when cancelled. The worker leaves them, and ignores what they return.
             parts.in_flight.hand_back(list(parts.held.running))
 
     async def _prepare(self) -> None:
-        """Make sure that the store takes the work, and join the groups. One that is away or refuses is waited
-        for."""
+        """Check that the store accepts the work, and join the groups. Waits for a store that is unreachable
+        or that refuses."""
         if self._state != "new":
             raise ConfigurationError("a worker can be started once; ask app.worker() for another")
         with waiting_for_store(self._emitter):
@@ -216,7 +216,7 @@ class Worker:
         )
 
     async def _take_back(self) -> None:
-        """Nothing is started yet, and it may be tried again."""
+        """Undo the preparation. Nothing is started yet, and the caller may try again."""
         executor = self._parts.executor
         self._state, self._built = "new", None
         self._registry.running.discard(self)

@@ -1,1 +1,1 @@
-"""Readers: claim what the free slots can take, from queues, groups and topics."""
+"""Readers: claim messages for the free slots, from queues, groups and topics."""

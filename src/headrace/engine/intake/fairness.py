@@ -1,9 +1,9 @@
-"""How the slots are shared between subscriptions, so that a slow one holds up nobody else.
+"""Shares the slots between subscriptions, so that a slow subscription does not block the others.
 
-Whoever reads for a subscription takes free slots, but leaves one for each of the others that has none, and
-one for jobs. A read takes time, so what is asked for is promised meanwhile. A reader that knows of no backlog
-asks for one slot's worth, and for all it may have when it got that: else those that wait for events side by
-side would get more together than there is.
+A reader takes free slots, but leaves one for each other subscription that has none, and one for jobs. A read
+takes time, so the slots of a read are promised until its answer. A reader that knows of no backlog requests
+events for one slot. When it got them, it requests all that it may have. Otherwise readers that wait for
+events at the same time would together get more than there are slots.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class SlotFairness:
         return len(self._subscriptions) == 1 and not self._with_jobs
 
     def room(self, reader: object, subscription: Subscription) -> int:
-        """How many slots a reader may fill now. Where there are fewer slots than readers, whoever comes first
-        has them."""
+        """How many slots a reader may fill now. With fewer slots than readers, the first reader gets them."""
         if self._slots.size <= len(self._subscriptions) + self._with_jobs:
             return self._slots.free
         promised = {who: each for who, each in self._promised.items() if who is not reader}
@@ -53,16 +52,16 @@ class SlotFairness:
         return -self._slots.waiting - sum(count for _, count in promised.values()) - starving - for_jobs
 
     def promise(self, reader: object, subscription: Subscription, slots: int) -> None:
-        """A reader asks for as much as fits in so many slots."""
+        """Promise this many slots to a reader until its read is answered."""
         self._promised[reader] = subscription, slots
 
     def received(self, reader: object) -> None:
-        """It has what it gets."""
+        """The read is answered: end the promise."""
         _, slots = self._promised.pop(reader)
         if slots > 1:
             self._room_made()
 
     def _at_work(self) -> set[Subscription | None]:
-        """Who has a slot; None: jobs."""
+        """The subscriptions that have a slot; None stands for jobs."""
         found = {id(claim.stream): claim for claims in (self._running, self._slots.ready) for claim in claims}
         return {self._registry.serving(claim) for claim in found.values()}

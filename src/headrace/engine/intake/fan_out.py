@@ -1,4 +1,4 @@
-"""Reads a topic for this process alone: from a cursor of its own, so that nothing is left behind by it."""
+"""Reads a topic for this process only, from a cursor in memory. So it leaves nothing in the store."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from .queue_reader import ReaderParts
 from .subscription_limit import SubscriptionLimit
 from .worker_readers import WorkerReader
 
-#: Seconds that a read waits for events before it asks again.
+#: Seconds that one read waits for events.
 BLOCK = 2.0
 
 
 class FanOutReader(WorkerReader):
-    """Only this process has its claims: they have no token, no lease, and are not settled. What is to be
-    tried again is tried here, as long as this process lives."""
+    """Makes claims that only this process has: they have no token and no lease, and are not settled. Retries
+    run in this process, as long as it lives."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class FanOutReader(WorkerReader):
         self.topic = Stream("topic", topic)
         self.stream = subscription.stream(topic)
         self.position = Position()
-        self._read_all = False  # nothing was left behind the last that was read
+        self._read_all = False  # no event was left after the last read
         self._subscription = subscription
         self._fairness = events.fairness
         self._signals = events.signals
@@ -66,7 +66,7 @@ class FanOutReader(WorkerReader):
         return self._read_all and self.limit.idle
 
     async def find_place(self) -> None:
-        """Find the place to begin at now, so that nothing published from now on is missed."""
+        """Find the start position now, so that no event published from now on is missed."""
         reading = await self._backend.read(self.topic, self._start, consumer=self.consumer, limit=1, wait=0.0)
         self.position = reading.after(0)
 
@@ -94,13 +94,13 @@ class FanOutReader(WorkerReader):
         return []
 
     def written(self, finished: FinishedRun) -> None:
-        """Nothing of a fan-out is settled."""
+        """Events of a fan-out are not settled."""
 
     def lost(self) -> None:
-        """Nothing of a fan-out has a lease."""
+        """Events of a fan-out have no lease."""
 
     def retry_now(self) -> None:
-        """Try again now what was to be tried later."""
+        """Run now the retries that wait for their time."""
         for handle, put in list(self._again.items()):
             handle.cancel()
             put()
@@ -131,14 +131,14 @@ class FanOutReader(WorkerReader):
         room = self._room()
         if room <= 0:
             self.due_for_more = True
-            self.polled_at = time.time()  # with every slot taken, not asking is a sign of life too
+            self.polled_at = time.time()  # the reader is alive: it does not ask because every slot is taken
             return 1.0
         wait = 0.0
         if self._read_all:
             room, wait = min(room, self._load), BLOCK
         reading = await self._ask(room, wait)
         self.polled_at = time.time()
-        # Another topic of the same pattern may have used up the limit meanwhile; the rest is read again.
+        # Another topic of the same pattern may have used up the limit. The rest is read again.
         taken = reading.entries[: max(0, self.limit.left)]
         self._read_all = len(taken) == len(reading.entries) < room
         self.position = reading.after(len(taken))

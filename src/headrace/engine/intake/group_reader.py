@@ -1,4 +1,4 @@
-"""Claims the events of one subscription, within its limit."""
+"""Claims the events of one subscription, within the limit of the subscription."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .subscription_limit import SubscriptionLimit
 
 
 class EventParts(NamedTuple):
-    """What readers of events need of their worker besides."""
+    """The parts of a worker that only readers of events need."""
 
     fairness: SlotFairness
     acks: ManualAcks
@@ -31,7 +31,7 @@ class EventParts(NamedTuple):
 
 
 class GroupReader(QueueReader):
-    """As the reader of jobs, but it asks for no more than the limit of its subscription leaves."""
+    """A queue reader that claims no more than the limit of its subscription allows."""
 
     def __init__(
         self,
@@ -46,24 +46,24 @@ class GroupReader(QueueReader):
         self.subscription = subscription
         self.limit: SubscriptionLimit = limit
         self.hands_back = subscription.ack != "receipt"
-        self.unacknowledged: list[Claim] = []  # to be settled before they are handled
+        self.unacknowledged: list[Claim] = []  # they are settled before they are handled
         self._fairness = events.fairness
         self._acks = events.acks
         self._prepare = events.preparation.prepare
         self._signals = events.signals
-        self._backlog = False  # the last claim brought all that it asked for
-        self._doubtful = False  # the last acknowledgement failed: it may have been carried out
-        # A slot carries as many as its handler takes at once.
+        self._backlog = False  # the last claim got as many events as it requested
+        self._doubtful = False  # the last acknowledgement failed, but may have been written
+        # A slot holds as many events as its handler takes in one call.
         self._load = subscription.batch or 1
 
     def add(self, stream: Stream) -> None:
-        """Read from this one too, beginning with the claim that may be waiting now."""
+        """Read from this stream too. A claim that waits now ends, so that the next one includes it."""
         self.streams = [*self.streams, stream]
         self.wake()
         self.room_made()
 
     async def stop(self) -> None:
-        """Claim no more, and hand back what is not acknowledged yet."""
+        """Claim no more, and hand back claims that are not acknowledged yet."""
         await super().stop()
         self._in_flight.hand_back(self.unacknowledged)
 
@@ -78,7 +78,7 @@ class GroupReader(QueueReader):
         self.limit.give_back()
 
     def _is_to_be_settled(self, finished: FinishedRun) -> bool:
-        """Whether the outcome of this run is written; else it ends here."""
+        """Whether the outcome of this run must be written. Otherwise the claim ends here."""
         claim = finished.claim
         if self.subscription.ack == "receipt" and claim not in self._held:
             self._end_acknowledged(finished)
@@ -96,7 +96,7 @@ class GroupReader(QueueReader):
         return True
 
     def _end_acknowledged(self, finished: FinishedRun) -> None:
-        """It was settled before it was handled, so it does not come again."""
+        """End an event that was settled before it was handled. It does not come again."""
         self._signals.failed(finished)
         if isinstance(finished.outcome, Done):
             self._signals.ended(finished)
@@ -114,7 +114,7 @@ class GroupReader(QueueReader):
         else:
             slots = self._fairness.room(self, self.subscription)
             slots, wait = (slots, 0.0) if self._backlog else (min(slots, 1), self._patience())
-        # Of batches only as many as will be full, if there is enough to fill them.
+        # Request only whole batches, so that each is full if there are enough events.
         return min(slots, self.limit.left // self._load) * self._load, wait
 
     async def _ask(self, limit: int, wait: float) -> list[Claim]:
@@ -141,7 +141,7 @@ class GroupReader(QueueReader):
             self._put(claims)
 
     def _can_be_handled(self, claim: Claim) -> bool:
-        """End a claim that no handler could take: it must not be acknowledged."""
+        """Whether a handler can take the claim. If not, end the claim: it must not be acknowledged."""
         prepared = self._prepare(claim)
         if isinstance(prepared, FinishedRun):
             self._in_flight.finish([prepared])
@@ -155,7 +155,8 @@ class GroupReader(QueueReader):
             self._slots.put(claims)
 
     async def _acknowledge(self) -> None:
-        """Settle first, handle then. While the store cannot be reached they are held, and tried again."""
+        """Settle the claims before they are handled. While the store cannot be reached, hold them and try
+        again."""
         claims = self.unacknowledged
         try:
             verdicts = await self._backend.settle([Settlement(claim, DONE) for claim in claims])
@@ -168,8 +169,8 @@ class GroupReader(QueueReader):
         self._let_go(claims, verdicts)
 
     def _let_go(self, claims: list[Claim], verdicts: list[Verdict]) -> None:
-        """Hold them no longer, and handle those that are ours: of which the store has written, now or in an
-        earlier try, that they are done with. They will not come again."""
+        """Stop holding the claims. Handle those that the store has written as done, now or in an earlier try:
+        they will not come again."""
         ours = (Verdict.KEPT, Verdict.GONE) if self._doubtful else (Verdict.KEPT,)
         self.unacknowledged, self._doubtful = [], False
         taken = [claim for claim, verdict in zip(claims, verdicts, strict=True) if verdict in ours]

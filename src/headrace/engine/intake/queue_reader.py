@@ -1,4 +1,4 @@
-"""Claims what the free slots can take, and a little ahead."""
+"""Claims jobs for the free slots, and some in advance."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from headrace.engine.upkeep.leases import Leases
 
 from .worker_readers import WorkerReader
 
-#: Seconds that a claim waits for work before it asks again, and at most this share of a lease.
+#: Seconds that one claim waits for work, and the largest share of a lease that it waits.
 BLOCK = 2.0
 BLOCK_SHARE = 0.25
 
-#: An answer that took longer than this share of a lease lay here while this process stood still or was busy:
-#: what it brought may belong to others by now, or will before it is renewed.
+#: An answer may take longer than this share of a lease, while this process stands still or is busy. Then its
+#: claims may belong to other workers already, or will before they are renewed.
 LATE_SHARE = 0.5
 
-#: How far ahead of the slots to claim: as many as will be finished within this time, and at most so many.
+#: Jobs to claim in advance: as many as finish within this many seconds, and at most this number.
 AHEAD_SECONDS = 0.1
 AHEAD_MOST = 1000
 
-#: Seconds over which the pace is measured, at least.
+#: The shortest time over which the pace is measured, in seconds.
 PACE_WINDOW = 0.02
 
-#: Seconds until a reader that has no room looks again by itself. Whatever ends makes room, and pokes it; but
-#: where slots seemed to be crowded, a handler that suspends does as well.
+#: Seconds until a reader without room checks again by itself. Each end of a run makes room and pokes the
+#: reader. While slots are crowded, a handler that suspends makes room too, without a poke.
 LOOK = 1.0
 LOOK_CROWDED = 0.05
 
-#: Outcomes not yet written above which nothing more is claimed: the store does not keep up.
+#: With more unwritten outcomes than this, nothing more is claimed: the store is too slow.
 UNWRITTEN_MOST = 5000
 
 
 class ReaderParts(NamedTuple):
-    """What every reader needs of its worker."""
+    """The parts of a worker that every reader needs."""
 
     backend: StreamRouter
     slots: Slots
@@ -57,7 +57,8 @@ class ReaderParts(NamedTuple):
 
 
 class QueueReader(WorkerReader):
-    """Fills the slots' buffer. Fast handlers never wait for a round trip; slow ones are never hoarded."""
+    """Fills the slots' buffer. Fast handlers never wait for a round trip; jobs of slow handlers are not
+    claimed long in advance."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class QueueReader(WorkerReader):
     ) -> None:
         self.consumer = consumer
         self.streams = streams
-        self.childless = False  # a claim is under way that wants no child work
+        self.childless = False  # the current claim takes no jobs for child processes
         self._backend = parts.backend
         self._slots = parts.slots
         self._held = parts.held
@@ -87,7 +88,7 @@ class QueueReader(WorkerReader):
         self._service.start()
 
     async def stop(self) -> None:
-        """Claim no more. A claim under way is not cancelled but woken, and what it brings is kept."""
+        """Claim no more. The current claim is not cancelled but woken, and its messages are kept."""
         self._stopped = True
         self.wake()
         await self._service.stop()
@@ -100,7 +101,7 @@ class QueueReader(WorkerReader):
             self.due_for_more = False
             self._service.poke()
         elif self._free_children() != 0:
-            # A claim that wants no work for children need not wait any longer.
+            # A child is free, so end the claim that takes no jobs for child processes.
             self.due_for_more = self.childless = False
             self.wake()
 
@@ -126,27 +127,27 @@ class QueueReader(WorkerReader):
         if claims:
             await self._receive(claims)
             if wait:
-                await asyncio.sleep(0)  # nothing else came: let it begin before the store is asked again
+                await asyncio.sleep(0)  # the queue was empty: let the job begin before the next claim
         elif wait:
-            self._slots.crowded = False  # nothing came for a while: what comes next may be of another kind
+            self._slots.crowded = False  # the queue was empty for a while: later jobs may be of another kind
         if len(claims) < room:
             self._begin_anew()
         return None
 
     def _plan(self, ahead: int) -> tuple[int, float]:
-        """How many to ask for, and how long to wait for the first of them."""
-        # Whoever asks for more than the free slots does not wait: what comes later may be of another kind.
+        """How many messages to claim, and how long to wait for the first of them."""
+        # A claim for more than the free slots does not wait: later jobs may be of another kind.
         return self._room(ahead), 0.0 if ahead else self._patience()
 
     def _patience(self) -> float:
         lease = self._leases.shortest
         until_passed = [lease - self._held.age(claim) for claim in self._blocking_suspects()]
-        # When a suspect blocks no longer, the next claim asks for another.
+        # When a suspect stops blocking, the next claim can take another suspect.
         return max(0.0, min(BLOCK, BLOCK_SHARE * lease, *until_passed))
 
     def _blocking_suspects(self) -> list[Claim]:
-        """Those that keep others from being taken. One that has run for a lease does so no longer: what it
-        did to its worker before, it would have done by now."""
+        """The suspects that block other suspects. After one lease a suspect stops blocking: by then it would
+        have crashed this worker."""
         return self._held.suspects_within(self._leases.shortest)
 
     async def _ask(self, limit: int, wait: float) -> list[Claim]:
@@ -166,7 +167,7 @@ class QueueReader(WorkerReader):
             self.due_for_more = self.childless = False
 
     def _free_children(self) -> int | None:
-        """How much child work can be begun now; None: no task of this worker needs a child."""
+        """How many jobs for child processes can begin now; None: no task of this worker needs a child."""
         if self._processes is None:
             return None
         runs = self._held.running.values()
@@ -181,35 +182,35 @@ class QueueReader(WorkerReader):
     def _hold(self, claims: list[Claim]) -> None:
         self._in_flight.take(claims)
         if time.monotonic() - self._asked_at > LATE_SHARE * self._leases.shortest:
-            # Whoever has them by now keeps them, and what is still ours is handed out anew.
+            # Other workers may hold these claims by now, and keep them. The rest is handed back.
             surplus = claims[:]
             claims.clear()
             self._in_flight.hand_back(surplus)
         elif self._held.several_suspects and len(self._blocking_suspects()) > 1:
-            # Another reader has taken one meanwhile. A worker runs one at a time, so that is one too many.
+            # Another reader has taken a suspect too. A worker runs one at a time, so hand this one back.
             surplus = [claim for claim in claims if claim.suspect]
             claims[:] = [claim for claim in claims if not claim.suspect]
             self._in_flight.hand_back(surplus)
 
     def _finished(self) -> int:
-        """How many have ended so far, from which the pace is told."""
+        """How many runs have ended so far. The pace is calculated from it."""
         return self._slots.finished
 
     def _room(self, ahead: int) -> int:
         if self._must_not_ask():
             return 0
-        # Below zero: so many slots are free, also when what is buffered has been taken by the others.
+        # Below zero: this many slots stay free after all buffered claims have begun.
         waiting = self._slots.waiting
         if self._slots.crowded:
-            # Handlers that never suspend are run one after the other, however many slots are free. What is
-            # claimed for those would be handed back again and again: three times for each job of 20 ms.
+            # Handlers that never suspend run one after the other, however many slots are free. Claims for
+            # those slots would be handed back repeatedly: three times for each job of 20 ms.
             waiting = max(waiting, len(self._slots.ready) - 1)
-        # Refill when half is used up: a claim for each job that ends would be a round trip for each.
+        # Refill when half is used up: a claim after each job would cost a round trip for each.
         return ahead - waiting if waiting <= ahead // 2 else 0
 
     def _note_full(self) -> None:
-        """Where every slot is taken, not asking is as good a sign of life as asking; but not where the store
-        does not take what has ended."""
+        """Count this as a poll when every slot is taken: the reader is alive. Do not count it while the store
+        is too slow to write outcomes."""
         if not self._must_not_ask():
             self.polled_at = time.time()
 
@@ -227,6 +228,6 @@ class QueueReader(WorkerReader):
         return self._pace
 
     def _begin_anew(self) -> None:
-        """The backlog is used up. What comes next may be of another kind: its pace is not known yet."""
+        """Measure the pace again. The backlog is used up, and later jobs may be of another kind."""
         self._pace = 0.0
         self._measured_at, self._measured = time.monotonic(), self._finished()

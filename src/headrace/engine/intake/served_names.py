@@ -1,4 +1,4 @@
-"""What a worker serves, as it was asked: queues by their names, subscriptions by their topics."""
+"""Selects what a worker serves: queues by their names, and subscriptions by their topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.engine.subscription import Subscription
 
 
 def chosen_queues(registry: Registry, given: Sequence[str] | None, *, required: bool) -> tuple[str, ...]:
-    """These queues; None: all that tasks name, and `default`. Where they are required none is refused."""
+    """These queues; None: all queues of tasks, and `default`. With `required`, an empty list is an error."""
     if given is None:
         return tuple(sorted(registry.queues() | {"default"}))
     if isinstance(given, str) or (required and not given):
@@ -20,7 +20,7 @@ def chosen_queues(registry: Registry, given: Sequence[str] | None, *, required: 
 
 
 def chosen_subscriptions(registry: Registry, given: Sequence[str] | None) -> list[Subscription]:
-    """The subscriptions to these topics; None: all there are."""
+    """The subscriptions to these topics; None: all subscriptions."""
     if given is None:
         return list(registry.subscriptions)
     if isinstance(given, str):

@@ -8,13 +8,13 @@ from headrace.core.messages.message import Stream
 
 
 class ServedStreams:
-    """It grows when a subscription with a pattern finds a topic."""
+    """Streams are added when a subscription with a pattern finds a topic."""
 
     def __init__(self, queues: Sequence[str]) -> None:
         self.queues = tuple(Stream("queue", name) for name in queues)
         self.groups: list[Stream] = []
         self.topics: list[Stream] = []  # where delayed events wait
-        self.claimed = list(self.queues)  # queues and groups: what is claimed from, and recovered
+        self.claimed = list(self.queues)  # queues and groups, for claims and recovery
 
     def add_group(self, stream: Stream) -> None:
         self.claimed.append(stream)

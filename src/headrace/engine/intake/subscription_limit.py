@@ -1,4 +1,4 @@
-"""How many events of a subscription may be in flight: from the read until their settlement is written."""
+"""Limits the events of a subscription in flight: from the read until their settlement is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The subscriptions of a worker: joins groups, makes their readers, and finds topics that are made later."""
+"""Joins the groups of a worker's subscriptions, makes their readers, and finds topics that are made later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .worker_readers import WorkerReaders
 
 T = TypeVar("T")
 
-#: Seconds between two looks for topics that match a pattern.
+#: Seconds between two searches for topics that match a pattern.
 DISCOVER_EVERY = 1.0
 
 
@@ -61,7 +61,7 @@ class Subscriptions:
         self._discovery = Service("topic discovery", self._discover, emitter=parts.emitter)
 
     async def join(self) -> None:
-        """Join the groups, and find the places to begin at; nothing is read yet."""
+        """Join the groups, and find the start positions. Reads nothing yet."""
         for subscription in self._subscriptions:
             if not subscription.fan_out:
                 self._groups[subscription] = reader = self._group_reader(subscription)
@@ -87,8 +87,8 @@ class Subscriptions:
         await asyncio.gather(*(reader.stop() for reader in (*self._groups.values(), *self.fan_outs)))
 
     async def have_nothing(self) -> bool:
-        """Whether nothing waits that the store does not count: in this process alone, or in topics that are
-        not known yet."""
+        """Whether nothing waits that the store does not count: events that only this process has, or topics
+        that are not known yet."""
         joined = len(self._joined)
         if self._caught_up and self._has_patterns:
             await self._discover()
@@ -111,11 +111,12 @@ class Subscriptions:
         return f"{self._worker}+{next(self._numbers)}"
 
     async def _streams(self) -> list[Stream]:
-        """What there is, as far as a pattern could be interested."""
+        """All streams of the store, if a subscription has a pattern."""
         return await with_retries(self._backend.streams) if self._has_patterns else []
 
     def _is_known(self, subscription: Subscription, streams: Sequence[Stream]) -> bool:
-        """Whether it is a pattern that somebody followed before: what it has not met yet was made later."""
+        """Whether a group of this pattern exists already. Then topics that it has not joined were made
+        later."""
         return subscription.is_pattern and any(
             each.kind == "group" and self._registry.subscribed(each) is subscription for each in streams
         )
@@ -159,7 +160,7 @@ class Subscriptions:
             reader.start()
 
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask with retries while the worker starts. Later the services ask again by themselves."""
+        """Send a request, with retries while the worker starts. Later the services repeat it themselves."""
         return await (ask() if self._reading else with_retries(ask))
 
     async def _discover(self) -> float | None:

@@ -1,4 +1,4 @@
-"""The readers of a worker: one interface, whether they read queues, a group, or a topic for themselves."""
+"""The readers of a worker, with one interface for readers of queues, groups and fan-outs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MOST_STREAMS = 1000
 
 
 class WorkerReader(ABC):
-    """Reads messages from streams into the slots, and decides what becomes of them after their run."""
+    """Reads messages from streams into the slots, and decides which outcomes are written after their runs."""
 
     #: The name under which it claims.
     consumer: str
-    #: What it claims from.
+    #: The streams that it claims from.
     streams: Sequence[Stream] = ()
     #: How many of its messages may be in flight; None: as many as there are slots.
     limit: SubscriptionLimit | None = None
-    #: Whether what waits for a slot may be handed back. Another worker gets it then.
+    #: Whether claims that wait for a slot may be handed back, for other workers.
     hands_back = True
     #: Whether it has no room, or no child process, and waits to be woken.
     due_for_more = False
@@ -36,7 +36,7 @@ class WorkerReader(ABC):
 
     @property
     def caught_up(self) -> bool:
-        """Whether nothing waits here that the store does not count."""
+        """Whether this reader has no waiting messages that the store does not count."""
         return True
 
     @abstractmethod
@@ -48,7 +48,7 @@ class WorkerReader(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """End a claim or a read that waits: there may be something for it now."""
+        """End a claim or a read that waits: there may be messages for it now."""
 
     @abstractmethod
     def room_made(self) -> None:
@@ -56,7 +56,7 @@ class WorkerReader(ABC):
 
     @abstractmethod
     def ended(self, finished: list[FinishedRun]) -> list[FinishedRun]:
-        """Slots are done with these. Answers those whose outcomes are written to the store now."""
+        """Slots have finished these runs. Returns those whose outcomes must be written to the store now."""
 
     @abstractmethod
     def written(self, finished: FinishedRun) -> None:
@@ -64,16 +64,16 @@ class WorkerReader(ABC):
 
     @abstractmethod
     def lost(self) -> None:
-        """The lease of a claim is gone, and no handler has begun with it."""
+        """The lease of a claim was lost before a handler began."""
 
 
 class WorkerReaders:
-    """All readers of a worker. Each registers, and with it the streams that it reads."""
+    """All readers of a worker. Each is registered with the streams that it reads."""
 
     def __init__(self) -> None:
-        self.limited = False  # whether a reader counts what is in flight, and hears of every settlement
+        self.limited = False  # whether a reader has a limit, and must get every settlement
         self._readers: list[WorkerReader] = []
-        self._only: WorkerReader | None = None  # the reader, where there is one
+        self._only: WorkerReader | None = None  # the reader, if there is only one
         self._by_stream: dict[Stream, WorkerReader] = {}
         self._known: dict[int, tuple[Stream, WorkerReader | None]] = {}
 
@@ -90,8 +90,8 @@ class WorkerReaders:
         self._known.clear()
 
     def of(self, claim: Claim) -> WorkerReader | None:
-        """The reader of a claim. Claims of a stream share one stream object, and that is sooner recognised
-        than hashed."""
+        """The reader of a claim. Claims of a stream share one stream object, and a lookup by identity is
+        faster than a hash."""
         stream = claim.stream
         found = self._known.get(id(stream))
         if found is None or found[0] is not stream:
@@ -101,14 +101,14 @@ class WorkerReaders:
         return found[1]
 
     def split(self, finished: list[FinishedRun]) -> Iterable[tuple[WorkerReader | None, list[FinishedRun]]]:
-        """The same by their readers, in order."""
+        """The finished runs, grouped by their readers, in order."""
         if self._only is not None:
             return ((self._only, finished),)
         return [(reader, list(ended)) for reader, ended in groupby(finished, self._reader_of)]
 
     @property
     def polled_at(self) -> float:
-        """When one of them last got an answer, in seconds since 1970."""
+        """When a reader last got an answer, in seconds since 1970."""
         return max((reader.polled_at for reader in self._readers), default=0.0)
 
     @property
@@ -123,7 +123,7 @@ class WorkerReaders:
                 reader.room_made()
 
     def look_again(self) -> None:
-        """There may be something for readers that wait."""
+        """Wake readers that wait: there may be messages for them."""
         for reader in self._readers:
             reader.wake()
 

@@ -1,4 +1,4 @@
-"""What a worker or producer is called: host, process, and a nonce that no earlier one had."""
+"""Makes the names of workers and producers: host, process, and a nonce that no earlier name had."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def host_name() -> str:
 
 
 def new_identity() -> str:
-    """A name for one life of one worker or producer."""
+    """A new name for a worker or producer, for one run of it."""
     return f"{host_name()}:{os.getpid()}:{secrets.token_hex(4)}"

@@ -11,7 +11,7 @@ CORRELATION_ID = "correlation-id"
 
 
 def inherited() -> tuple[str, str]:
-    """The trace and the correlation id of the run under way; empty where there is none."""
+    """The trace and the correlation id of the current run; empty if there is none."""
     run = current_run.get(None)
     if run is None:
         return "", ""

@@ -1,9 +1,9 @@
-"""Runs bundles: one call for all, and smaller ones when it fails, until the culprit is alone.
+"""Runs bundles: one call for all claims, and smaller calls when it fails, until the failing event is alone.
 
-A handler that raises says nothing of which event was the matter. The list is halved and each half is handled
-by itself, so that one poisonous event costs its neighbours a few repeats and never their place among the
-living. When nothing at all succeeds in several calls the trouble is elsewhere (a database is away, say): then
-all are tried again later, as long as each of them has a retry left.
+An error of the handler does not tell which event caused it. So the list is halved, and each half is handled
+by itself. One bad event costs the others a few repeats, and never makes them dead letters. When several calls
+fail and none succeeds, the cause is elsewhere (a database is unreachable, for example). Then all events are
+retried later, as long as each of them has a retry left.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .finished import FinishedRun
 from .run import Run
 from .slot import Slot
 
-#: Calls that fail without one that succeeds, after which the trouble is taken to be elsewhere.
+#: After this many failed calls and no success, the cause is taken to be outside of the events.
 HOPELESS = 7
 
 
@@ -27,7 +27,7 @@ class Batches:
         self._executor = executor
 
     async def run(self, bundle: Bundle, slot: Slot) -> FinishedBundle:
-        """How each event of the bundle ended."""
+        """Run the bundle; returns the outcome of each event."""
         handling = _Handling(bundle, self._executor, slot)
         try:
             runs: list[Run] = []
@@ -49,7 +49,7 @@ class Batches:
 
 
 class _Handling:
-    """One bundle on its way."""
+    """The handling of one bundle."""
 
     def __init__(self, bundle: Bundle, executor: Executor, slot: Slot) -> None:
         self.finished: list[FinishedRun] = []
@@ -74,8 +74,8 @@ class _Handling:
             await self._failed(runs, together, error, finished.seconds)
 
     def _joined(self, runs: list[Run]) -> Run:
-        """One run for all. It looks like the first; what it holds, as others see it, is the whole bundle,
-        with what waits until this part of it has ended."""
+        """One run for all these runs, with the data of the first. Its claim is the whole bundle, including
+        the claims that wait until this part of the bundle has ended."""
         first = runs[0]
         values = [run.args[0] for run in runs]
         claim = bundle_of(first.claim, self._bundle.claims)
@@ -104,13 +104,13 @@ class _Handling:
     def _judged(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
         outcome, failure = self._policy.raised(run, error)
         if run.interruption and isinstance(outcome, Dead):
-            # The list was cut off, and there is no time to find the culprit: nobody dies for that.
+            # The call was interrupted, and there is no time to find the failing event. So none is dead.
             return self._policy.released(run.claim), failure
         return outcome, failure
 
     def _is_for_all(self, error: BaseException, judged: list[tuple[Outcome, Failure | None]]) -> bool:
-        """Whether it says something of the list: what the handler asks for, it asks for all of it. But nobody
-        dies because of his neighbours."""
+        """Whether the error applies to the whole list. A `Snooze` or `RetryLater` of the handler does. But no
+        event becomes a dead letter because of the others."""
         if not all(isinstance(outcome, Retry | Snoozed) for outcome, _ in judged):
             return False
         asked_for = isinstance(error, Snooze | RetryLater)
@@ -123,11 +123,12 @@ class _Handling:
 
 
 class SingleEventFailed(Exception):
-    """A handler said so of one event of its list, with a text."""
+    """A batch handler reported the failure of one event, with a text."""
 
 
 def _mistake(value: object, count: int) -> Exception | None:
-    """What is wrong with a `BatchResult`: an event whose failure went unnoticed would be lost."""
+    """What is wrong with a `BatchResult`. A failure under a wrong index would go unnoticed, and its event
+    would be lost."""
     failed = value.failed if isinstance(value, BatchResult) else {}
     wrong = [index for index in failed if index not in range(count)]
     return IndexError(f"BatchResult(failed=…) names {wrong[0]!r} of a list of {count}") if wrong else None

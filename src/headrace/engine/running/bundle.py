@@ -1,4 +1,4 @@
-"""Claims that one call of a batch handler gets together."""
+"""Bundles: the claims that one call of a batch handler gets together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .finished import FinishedRun
 
 
 class Bundle(Claim, frozen=True, eq=False, gc=False):
-    """Stands for its claims where the slots see one: it looks like the first of them."""
+    """Several claims that the slots handle as one. It has the data of the first of them."""
 
     claims: tuple[Claim, ...] = ()
 
@@ -26,7 +26,7 @@ class FinishedBundle(msgspec.Struct, frozen=True, eq=False):
 
 
 def bundled(claims: list[Claim], size: int) -> list[Bundle]:
-    """The claims in bundles of at most `size`, in order. One that has crashed before is alone."""
+    """The claims in bundles of at most `size`, in order. A claim that crashed before gets its own bundle."""
     bundles: list[Bundle] = []
     gathered: list[Claim] = []
     for claim in claims:
@@ -41,11 +41,11 @@ def bundled(claims: list[Claim], size: int) -> list[Bundle]:
 
 
 def parts_of(claim: Claim) -> tuple[Claim, ...]:
-    """The claims that stand behind what a slot sees as one."""
+    """The claims of a bundle, or the claim itself."""
     return claim.claims if isinstance(claim, Bundle) else (claim,)
 
 
 def bundle_of(first: Claim, claims: Sequence[Claim]) -> Bundle:
-    """All of these as one, which looks like `first`."""
+    """A bundle of these claims, with the data of `first`."""
     looks: dict[str, Any] = {name: getattr(first, name) for name in Claim.__struct_fields__}
     return Bundle(**looks, claims=tuple(claims))

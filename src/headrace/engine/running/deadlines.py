@@ -10,12 +10,12 @@ from math import inf
 
 from .run import Run
 
-#: Ended runs stay in the heap until their time, so it is swept whenever it has doubled beyond this.
+#: Ended runs stay in the heap until their time. So the heap is swept at this size, and whenever it doubles.
 SMALLEST_SWEEP = 1024
 
 
 class Deadlines:
-    """Tells `strike` of runs whose time is up. Only tasks with a timeout ever come here."""
+    """Calls `strike` with each run whose timeout has passed. It watches only runs with a timeout."""
 
     def __init__(self, strike: Callable[[Run], None]) -> None:
         self._strike = strike
@@ -25,7 +25,7 @@ class Deadlines:
         self._sweep_at = SMALLEST_SWEEP
 
     def watch(self, run: Run, timeout: float) -> None:
-        """Strike `run` in `timeout` seconds unless it has ended by then; a time set before is void."""
+        """Strike `run` in `timeout` seconds unless it has ended by then. This replaces an earlier timeout."""
         if len(self._heap) >= self._sweep_at:
             self._sweep()
         at = run.strike_at = asyncio.get_running_loop().time() + timeout
@@ -34,7 +34,7 @@ class Deadlines:
             self._arm(at)
 
     def pause(self, run: Run) -> None:
-        """Do not strike it until it is watched again."""
+        """Do not strike the run until it is watched again."""
         run.strike_at = inf
 
     def close(self) -> None:

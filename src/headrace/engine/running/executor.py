@@ -1,4 +1,4 @@
-"""Claim → outcome, in named steps. No I/O but the user's own function."""
+"""Runs a claim in named steps, up to its outcome. The user's function does the only I/O."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .threads import Threads
 
 
 class Executor:
-    """Runs claims. The slots that call it share what is below: what is running, threads, deadlines."""
+    """Runs claims. All slots share it, with its running claims, threads and deadlines."""
 
     def __init__(
         self,
@@ -67,20 +67,21 @@ class Executor:
         self._release_logs = capture() if registry.job_logs else lambda: None
 
     def begin(self, claim: Claim, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
-        """Decode, find, run and decide, as far as it goes without suspending: how it ended, or what is to be
-        awaited for that. An error of our own is an outcome too: no claim is held and never settled."""
+        """Decode the claim, find its handler, run it and decide the outcome. When the handler suspends, it
+        returns a coroutine for the rest. An error of the engine is an outcome too, so that every claim is
+        settled."""
         try:
             run = self.prepare(claim)
             return run if isinstance(run, FinishedRun) else self._start(run, slot)
         except Exception as error:
             return self.broken(claim, error)
 
-    def run_plain(  # noqa: C901 - one loop without calls of our own: for quick handlers each is felt
+    def run_plain(  # noqa: C901 - one loop without helper functions: their cost matters for quick handlers
         self, ready: deque[Claim], slot: Slot, finished: list[FinishedRun], until: float
     ) -> Coroutine[Any, Any, FinishedRun] | None:
-        """The twin of `begin`, for many claims: it does the same for as long as the next claim is plain, as
-        nearly all are: nothing but a coroutine's first step. `begin` gets every other claim, and each that
-        is wrong. `test_ways_of_running` compares the two."""
+        """A fast version of `begin` for many claims. It goes on as long as the next claim is plain, as nearly
+        all are: the run is a coroutine and nothing else. It leaves every other claim, and each that is
+        faulty, to `begin`. `test_ways_of_running` compares the two."""
         if self._folded is not None or JobStarted in self._emitter.wanted:
             return None
         handlers, resources, largest = self._handlers, self._resources, self._max_payload
@@ -112,11 +113,11 @@ class Executor:
                     args, kwargs = handler.decode(envelope.payload)
             except Exception:
                 break
-            # It is not among those running before it suspends: until then nobody else can look.
+            # The run is added to `running` only when it suspends: until then no other code can read it.
             run = Run(claim, envelope, handler, args, kwargs, resources)
             set_run(run)
             context = copy_context()
-            began = now  # the end of the one before: what lies between is ours, and less than is worth a look
+            began = now  # the end of the run before: the time between is too short for a look at the clock
             try:
                 coroutine = handler.function(*args, **kwargs) if args or kwargs else handler.function()
                 yielded = context.run(coroutine.send, None)
@@ -136,7 +137,7 @@ class Executor:
                 run.begin_on_loop(slot)
                 slot.suspended()
                 return self._carry_on(run, slot, began, Suspension(coroutine, context, yielded))
-            # A handler that has cancelled its own task; one that never suspended cannot have noticed it.
+            # The handler has cancelled its own task. It never suspended, so it has not seen the cancellation.
             if task._must_cancel:  # type: ignore[attr-defined]
                 return _cleansed(slot, finished.pop())
             if now >= until:
@@ -147,7 +148,7 @@ class Executor:
         return None
 
     def broken(self, claim: Claim, error: Exception) -> FinishedRun:
-        """The claim came to nothing because of us."""
+        """The outcome of a claim that failed because of an error of the engine."""
         outcome, failure = self.policy.broken(claim, error)
         return FinishedRun(claim, outcome, failure=failure)
 
@@ -164,7 +165,7 @@ class Executor:
                 self._announce_start(run)
             if run.handler.timeout or run.envelope.overrides is not None:
                 self._begin_timeout(run)
-        except BaseException:  # such as a listener's
+        except BaseException:  # of a listener, for example
             self._let_go(run)
             raise
         if self._folded is None and run.handler.run_in == "loop":
@@ -172,7 +173,8 @@ class Executor:
         return self._carry_on(run, slot, perf_counter(), self._perform(run, slot))
 
     def _first_step(self, run: Run, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
-        """By hand: a handler that never suspends costs no trip through the event loop."""
+        """Start the handler without a task of its own: a handler that never suspends needs no turn of the
+        event loop."""
         context = copy_context()
         run.begin_on_loop(slot)
         began = perf_counter()
@@ -201,7 +203,7 @@ class Executor:
     async def _carry_on(self, run: Run, slot: Slot, began: float, rest: Awaitable[Any]) -> FinishedRun:
         try:
             value = await rest
-        except GeneratorExit:  # the slot is being closed, and not a handler's own: see Suspension
+        except GeneratorExit:  # the slot is being closed; the handler did not raise it: see Suspension
             self._let_go(run)
             raise
         except BaseException as error:
@@ -209,7 +211,7 @@ class Executor:
         else:
             finished = self._returned(run, value, began)
         if run.children:
-            run.kill_children()  # its middleware did not wait for them
+            run.kill_children()  # the middleware did not wait for them
         if slot.task.cancelling() or slot.task._must_cancel:  # type: ignore[attr-defined]
             await _cleanse(slot.task)
         return finished
@@ -261,7 +263,7 @@ class Executor:
         await self._processes.close()
 
     async def _perform(self, run: Run, slot: Slot) -> Any:
-        """Through the middleware, or away from the loop."""
+        """Run the function through the middleware, or in a thread or child process."""
         if self._folded is not None:
             return await self._drive(run, slot, _coroutine(self._folded(run)))
         if run.handler.run_in == "thread":
@@ -298,10 +300,10 @@ class Executor:
         finally:
             run.children = tuple(each for each in run.children if each is not call)
             if run.strike_at == inf and not run.children and not run.ended:
-                self._begin_timeout(run)  # the function never began, and the middleware goes on without it
+                self._begin_timeout(run)  # the function never began, but the middleware goes on
 
     async def _call(self, run: Run) -> object:
-        """The innermost of the middleware: the user's function."""
+        """Call the user's function, inside of all middleware."""
         match run.handler.run_in:
             case "loop":
                 return await run.handler.function(*run.args, **run.kwargs)
@@ -326,7 +328,7 @@ class Executor:
 
 
 def _coroutine(awaitable: object) -> Coroutine[Any, Any, Any]:
-    """What the outermost middleware gave, as something that can be driven by hand."""
+    """The awaitable of the outermost middleware as a coroutine, which can be started without a task."""
     if inspect.iscoroutine(awaitable):
         return awaitable
     if inspect.isawaitable(awaitable):
@@ -358,11 +360,11 @@ def _checked_value(run: Run, value: Any) -> Any:
 
 
 async def _cleanse(task: asyncio.Task[None]) -> None:
-    """Bring the slot's task back to a clean state: what a handler did to itself must not reach the next."""
+    """Remove cancellations from the slot's task: those of one handler must not reach the next handler."""
     while task.cancelling():
         task.uncancel()
     try:
-        await asyncio.sleep(0)  # takes a cancellation that was asked for and not yet delivered
+        await asyncio.sleep(0)  # receives a cancellation that was requested and not yet delivered
     except asyncio.CancelledError:
         pass
 
@@ -378,7 +380,7 @@ def _finished(run: Run, outcome: Outcome, failure: Failure | None, began: float)
 
 
 def _not_closing(error: GeneratorExit) -> RuntimeError:
-    """A handler's own is an error of the handler: nobody closes it."""
+    """The error in place of a GeneratorExit that the handler itself raised: its coroutine is not closed."""
     mistaken = RuntimeError(NOT_CLOSING)
     mistaken.__cause__ = error
     return mistaken

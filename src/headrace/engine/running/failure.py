@@ -1,4 +1,4 @@
-"""Errors as text of a bounded length: what is kept of an exception after it was raised."""
+"""Turns exceptions into text of a bounded length, which is stored with the message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.core.messages.outcome import Failure
 ERROR_LENGTH = 8 * 1024
 TRACEBACK_LENGTH = 32 * 1024
 
-#: The attribute under which an error made anew in this process carries what it was in another.
+#: The attribute that holds the original failure of an error from another process.
 CARRIED = "_headrace_failure"
 
 _ENGINE = str(Path(__file__).parents[1])
@@ -21,7 +21,7 @@ _ENGINE = str(Path(__file__).parents[1])
 def failure_of(error: BaseException) -> Failure:
     """The error's type, message and traceback, from the handler's own frames on.
 
-    One that was raised in a child process brings its failure with it.
+    An error from a child process carries its own failure.
     """
     carried = getattr(error, CARRIED, None)
     if isinstance(carried, Failure):
@@ -42,14 +42,14 @@ def described(error: BaseException) -> str:
 
 
 def storable(text: str) -> str:
-    """`text` in characters that can be encoded: half a surrogate pair (from a file's name, say) cannot."""
+    """`text` without characters that cannot be encoded, such as half a surrogate pair from a file name."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def _type_name(error: BaseException) -> str:
     kind = type(error)
     module = kind.__module__
-    # Public errors of headrace say that they are of `headrace`; where the others are is nobody's concern.
+    # Public errors of headrace have the module `headrace`. The modules of internal errors are left out.
     is_known_by_name = module == "builtins" or module.startswith("headrace.")
     return kind.__qualname__ if is_known_by_name else f"{module}.{kind.__qualname__}"
 
@@ -66,7 +66,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def _cut_front(text: str) -> str:
-    # The end of a traceback says what happened; the beginning only how one got there.
+    # The end of a traceback says what happened. So the beginning is cut off.
     return text if len(text) <= TRACEBACK_LENGTH else "…" + text[-TRACEBACK_LENGTH + 1 :]
 
 

@@ -1,4 +1,4 @@
-"""What a slot hands on when it is done with a claim."""
+"""The result of a slot's work on a claim."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from headrace.core.messages.outcome import Failure, Settlement
 
 
 class FinishedRun(Settlement, frozen=True, eq=False, gc=False):
-    """A claim with its outcome, which is what a store wants to know, and what is to be said about it."""
+    """A claim with its outcome, for the store, and details for the signals."""
 
     task: str = ""
     seconds: float = 0.0
     failure: Failure | None = None
     lost: bool = False  # the lease was known to be lost before the handler ended
-    late: bool = False  # of a delivery that is settled after its handler has returned
+    late: bool = False  # the delivery is settled after its handler has returned

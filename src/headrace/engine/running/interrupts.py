@@ -1,4 +1,5 @@
-"""KeyboardInterrupt and SystemExit of handlers are errors of their jobs. asyncio would end the event loop."""
+"""Turns KeyboardInterrupt and SystemExit of handlers into errors of their jobs. Otherwise asyncio would end
+the event loop."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _RAISE = opcode.opmap["RAISE_VARARGS"]
 
 
 def is_from_terminal(error: BaseException) -> bool:
-    """Whether an error is a real Ctrl-C in a program that has a worker in it. The signal's handler raises it,
-    or Python itself, between any two instructions; code that means its own job writes `raise`."""
+    """Whether an error is a real Ctrl-C in a program with a worker. The signal's handler or Python itself
+    raises that between any two instructions. A handler that ends its own job uses `raise`."""
     traceback = error.__traceback__ if isinstance(error, KeyboardInterrupt) else None
     if traceback is None or threading.current_thread() is not threading.main_thread():
         return False
@@ -32,10 +33,10 @@ def is_from_terminal(error: BaseException) -> bool:
 
 
 def guard_tasks() -> Callable[[], None]:
-    """Guard the tasks that handlers start on this loop from now on; the answer ends that.
+    """Guard the tasks that handlers start on this loop from now on. Returns a function that ends this.
 
-    A task that raises KeyboardInterrupt or SystemExit passes it on to the loop, which then ends. Who awaits a
-    guarded one gets a RuntimeError instead; of one that was left behind it is announced.
+    A task that raises KeyboardInterrupt or SystemExit passes it to the loop, and the loop ends. A guarded
+    task raises RuntimeError instead. If its run has already ended, a signal announces the error.
     """
     loop = asyncio.get_running_loop()
     standing = loop.get_task_factory()
@@ -47,7 +48,7 @@ def guard_tasks() -> Callable[[], None]:
 
 
 class TaskFactory:
-    """In front of the one that the loop had."""
+    """Guards the tasks of handlers, and then calls the task factory that the loop had before."""
 
     def __init__(self, inner: Callable[..., Any] | None) -> None:
         self.users = 0
@@ -67,13 +68,13 @@ class TaskFactory:
 
     def leave(self, loop: asyncio.AbstractEventLoop) -> None:
         self.users -= 1
-        if not self.users and loop.get_task_factory() is self:  # else somebody put another in front of it
+        if not self.users and loop.get_task_factory() is self:  # else another factory wraps this one
             loop.set_task_factory(self._inner)
 
 
 class _Guarded(Coroutine[Any, Any, Any]):
-    """A coroutine of a handler's task. A class, not a coroutine around it: one that is cancelled before its
-    first step would leave the inner one without a step, and Python warns of that."""
+    """A coroutine of a handler's task. It is a class and not a wrapping coroutine: a wrapper could be
+    cancelled before its first step. Then the inner coroutine would never start, and Python warns of that."""
 
     __slots__ = ("_inner", "_run")
 
@@ -108,7 +109,7 @@ class _Guarded(Coroutine[Any, Any, Any]):
         text = f": {error}" if str(error) else ""
         return RuntimeError(f"a task of {run.task} raised {type(error).__name__}{text}")
 
-    # What asyncio shows of a task, and what anyio asks to know how far it is.
+    # asyncio shows these attributes of a task; anyio reads them to learn the state of the coroutine.
 
     @property
     def __name__(self) -> str:

@@ -1,4 +1,4 @@
-"""Decides what becomes of a job: from what came back to one `Outcome`. Writes nothing."""
+"""Decides the `Outcome` of a job from what its handler returned or raised. Writes nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from headrace.engine.settling.held_claims import HeldClaims
 from .failure import failure_of, storable
 from .run import Abandoned, Run
 
-#: Seconds for which an unknown name or envelope version is handed back before the message is dead.
+#: Seconds for which a message with an unknown task or envelope version is handed back. Then it is dead.
 UNKNOWN_FOR = 3600.0
 LONGEST_UNKNOWN_DELAY = 60.0
 
@@ -56,7 +56,7 @@ class OutcomePolicy:
         self.mark_us: int = microseconds(options.mark_ttl)
 
     def returned(self, run: Run, value: object) -> Outcome:
-        """The handler came to its end."""
+        """The outcome after the handler returned."""
         if run.interruption == "cancelled":
             return self._logged(run, Cancelled(self.mark_us))
         overrides = run.envelope.overrides
@@ -69,18 +69,18 @@ class OutcomePolicy:
         return done if run.log is None else self._logged(run, done)
 
     def raised(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
-        """The handler raised, or was made to."""
+        """The outcome after the handler raised, by itself or because it was interrupted."""
         if isinstance(error, RetryLater | Snooze):
             error = _checked(error)
         outcome, failure = self._after(run, error)
         return self._logged(run, outcome), failure
 
     def log_of(self, run: Run) -> JobLog:
-        """What it wrote so far, in times of the store's clock."""
+        """The log of the run so far, with times of the store's clock."""
         return NO_LOG if run.log is None else run.log.so_far(self._clock_us(run.claim))
 
     def _logged(self, run: Run, outcome: Outcome) -> Outcome:
-        """With what the run wrote in the state that is stored, where the app keeps that."""
+        """The outcome with the run's log in its state, if the app keeps logs."""
         if run.log is None or isinstance(outcome, Expired):
             return outcome
         state = outcome.state or run.claim.state
@@ -103,20 +103,21 @@ class OutcomePolicy:
                 return self._failed(run, error)
 
     def overdue(self, run: Run) -> tuple[Outcome, Failure | None]:
-        """A thread came to its end, but after its timeout."""
+        """The outcome of a thread that returned after its timeout."""
         outcome, failure = self._failed(run, _timed_out(run), what="timed out")
         return self._logged(run, outcome), failure
 
     def released(self, claim: Claim) -> Released:
-        """Handed back at once, at no cost."""
+        """Hand the claim back at once. This uses up no retry."""
         return Released(claim.state.released(self._trouble(claim, "released")))
 
     def left_behind(self, run: Run) -> Outcome:
-        """The same while its handler goes on, which nothing can end."""
+        """Hand back the claim of a handler that cannot be ended and goes on."""
         return self._logged(run, self.released(run.claim))
 
     def unknown(self, claim: Claim, reason: DeadReason, text: str) -> Outcome:
-        """Perhaps another worker knows it (a rolling deploy): hand it back for an hour, then bury it."""
+        """Another worker may know the task (a rolling deploy). So hand the message back for an hour; then it
+        is dead."""
         state = claim.state.unknown(self._trouble(claim, "unknown", text))
         if claim.claimed_us - state.unknown_since_us >= microseconds(UNKNOWN_FOR):
             return self.refused(claim, reason, text)
@@ -124,18 +125,19 @@ class OutcomePolicy:
         return Released(state, microseconds(delay))
 
     def refused(self, claim: Claim, reason: DeadReason, text: str) -> Dead:
-        """It never came to a handler."""
+        """The outcome of a message that never reached a handler."""
         state = claim.state.failed(self._trouble(claim, "failed", text))
         return Dead(state, reason, Failure(error_type=reason.value, error=storable(text)))
 
     def unwritable(self, settlement: Settlement, error: Exception) -> Dead:
-        """The store will never write how it ended. It is not run again: it may have done its work."""
+        """The outcome of a run whose own outcome the store can never write. The job is not run again: it may
+        have done its work."""
         how = type(settlement.outcome).__name__.lower()
         text = f"how it ended cannot be stored ({how}): {type(error).__name__}: {error}"
         return self.refused(settlement.claim, DeadReason.REFUSED, text)
 
     def broken(self, claim: Claim, error: BaseException) -> tuple[Outcome, Failure]:
-        """The engine itself failed on this one: let it be tried again, and in the end be seen."""
+        """The outcome after an error of the engine itself: a retry, and after the last one a dead letter."""
         failure = failure_of(error)
         state = claim.state.failed(self._trouble(claim, "failed", f"{failure.error_type}: {failure.error}"))
         delay = DEFAULT_RETRY.delay(state.failures)
@@ -156,7 +158,7 @@ class OutcomePolicy:
         return Retry(state, microseconds(delay)), failure
 
     def _crashed(self, run: Run, error: BaseException) -> tuple[Outcome, Failure]:
-        """Its child process died under it: counted as a crash, and bounded as one."""
+        """The outcome when the child process died during the run. It counts as a crash and has that limit."""
         failure = failure_of(error)
         state = run.claim.state.crashed(self._trouble(run.claim, "crashed", failure.error))
         if state.crashes >= CRASH_LIMIT:
@@ -186,7 +188,8 @@ class OutcomePolicy:
 
 
 def _checked(error: RetryLater | Snooze) -> BaseException:
-    """Its delay may have been changed since it was made. One that is none is what went wrong."""
+    """Check the delay again, since it can be changed after the error was made. An invalid delay is the error
+    of the run."""
     try:
         error.delay = seconds("delay", error.delay)
     except Exception as mistaken:
@@ -212,4 +215,4 @@ def _ask(policy: RetryPolicy | RetryFunction, failures: int, error: BaseExceptio
         delay: float | timedelta | None = policy(failures, error)
         return None if delay is None else min(seconds("the retry function's delay", delay), LONGEST)
     except Exception:
-        return None  # a policy that fails has nothing to say: the job is dead, with its own error kept
+        return None  # the retry function failed: the job is dead, with its own error

@@ -1,4 +1,4 @@
-"""Decodes a claim and finds who handles it: a run that can be carried out, or how it ended without one."""
+"""Decodes a claim and finds its handler. The answer is a run, or an outcome when no run is possible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .run import Run
 
 
 class RunPreparation:
-    """Prepares the runs of one worker. Whatever a message holds, it ends as an outcome."""
+    """Prepares the runs of one worker. Every message gets an outcome, whatever it contains."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class RunPreparation:
         self._max_payload = options.max_payload
         self._clock_us = held.store_clock_us
         self._resources = resources
-        self._stream: Stream | None = None  # of the last claim, and what it is: mostly the next has the same
+        self._stream: Stream | None = None  # of the last claim; the next one mostly has the same
         self._of_queue = False
 
     def prepare(self, claim: Claim) -> Run | FinishedRun:
-        """Decode and find: a run that can be carried out, or how it ended without one."""
+        """Decode the claim and find its handler: a run, or the outcome when no run is possible."""
         body = claim.body
         if len(body) > self._max_body:
             return self._refuse(claim, DeadReason.OVERSIZED, f"the message has {len(body):,} bytes")
@@ -73,7 +73,7 @@ class RunPreparation:
             args, kwargs = handler.decode(envelope.payload)
         except PayloadError as error:
             return self._refuse(claim, DeadReason.INVALID, str(error), envelope.task)
-        except Exception as error:  # a type of the user's may raise whatever it likes when it is made
+        except Exception as error:  # a user's type may raise any error when it is created
             text = f"the arguments cannot be made: {type(error).__name__}: {error}"
             return self._refuse(claim, DeadReason.INVALID, text, envelope.task)
         return Run(claim, envelope, handler, args, kwargs, self._resources)
@@ -101,7 +101,7 @@ class RunPreparation:
     def _expired(self, claim: Claim, envelope: Envelope) -> FinishedRun | None:
         if claim.state.begun or self._clock_us(claim) < claim.expires_us:
             return None
-        # Of an event that came too late nothing is kept: nobody waits for its end.
+        # No end record is kept of an expired event: no caller waits for it.
         return FinishedRun(claim, Expired(self._policy.mark_us if self._of_queue else 0), envelope.task)
 
     def _serving(self, claim: Claim) -> Handler | None:

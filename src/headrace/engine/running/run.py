@@ -26,14 +26,15 @@ from .slot import Slot
 #: Why a run is asked to end before its handler returns.
 Interruption = Literal["timeout", "cancelled", "lost", "shutdown"]
 
-#: Characters that are kept of what a job says of its progress.
+#: Characters that are kept of a job's progress text.
 PROGRESS_TEXT = 200
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Abandoned(BaseException):
-    """A thread was left behind at the end of its worker's grace. No middleware may take it for an error."""
+    """The worker left a thread running at the end of its grace. Middleware must not handle this as an
+    error."""
 
 
 class Delegated(Protocol):
@@ -43,7 +44,8 @@ class Delegated(Protocol):
 
 
 class Run(msgspec.Struct, eq=False):
-    """A job in the hands of a handler. A struct, since one is made for every job: defaults cost nothing."""
+    """A job or event that a handler runs. It is a struct because one is made for every job: defaults are
+    free."""
 
     claim: Claim
     envelope: Envelope
@@ -55,19 +57,19 @@ class Run(msgspec.Struct, eq=False):
     timeout_at: float = 0.0  # seconds since 1970
     interruption: Interruption | None = None
     ended: bool = False
-    reported: Report | None = None  # how far it has come, as it said last
-    written: Report | None = None  # the one that the store has
-    log: RunLog | None = None  # what it wrote, where the app keeps that and it wrote something
-    settled: bool = False  # its handler has said how it ended
-    value: object = None  # what a handler of batches returned, or
-    error: BaseException | None = None  # raised
+    reported: Report | None = None  # the latest progress report
+    written: Report | None = None  # the report that the store has
+    log: RunLog | None = None  # its log lines, if the app keeps logs and there are any
+    settled: bool = False  # its handler has settled it
+    value: object = None  # what a batch handler returned
+    error: BaseException | None = None  # what a batch handler raised
     _said: Callable[[float, str], None] | None = None
     _asked: Interruption | None = None
     _slot: Slot | None = None
     _future: asyncio.Future[Any] | None = None
     strike_at: float = inf  # when its timeout strikes, on the clock of the loop
     children: tuple[Delegated, ...] = ()  # its calls in child processes
-    delegated: bool = False  # it has asked for a child
+    delegated: bool = False  # it has requested a child process
 
     def __repr__(self) -> str:
         return f"<Run of {self.task} {self.id} attempt {self.attempt}>"
@@ -140,17 +142,17 @@ class Run(msgspec.Struct, eq=False):
         self.progress_sync(fraction, text)
 
     def progress_sync(self, fraction: float, text: str = "") -> None:
-        """The same for plain functions, in threads and in processes."""
+        """`progress` for plain functions, in threads and in processes."""
         if not 0.0 <= fraction <= 1.0:
             raise ValueError(f"progress is a fraction from 0 to 1, not {fraction!r}")
         if self.ended:
-            return  # said by a thread that the job left behind
+            return  # from a thread that goes on after the end of its job
         report = self.reported = Report(self.claim, float(fraction), _printable(text))
         if self._said is not None:
             self._said(float(fraction), report.text)
 
     def tell_progress(self, said: Callable[[float, str], None]) -> None:
-        """From now on `said` is called, in any thread, with what the job says of its progress."""
+        """From now on call `said`, in any thread, with each progress report of the job."""
         self._said = said
 
     def begin_on_loop(self, slot: Slot) -> None:
@@ -164,7 +166,8 @@ class Run(msgspec.Struct, eq=False):
         return self._slot
 
     def begin_in_thread(self, future: asyncio.Future[Any]) -> None:
-        """Until the future is done the run is in a thread, which nothing can stop: it is only told."""
+        """The run is in a thread until the future is done. A thread cannot be stopped: it can only check
+        `cancelled`."""
         self._future = future
 
     def begin_timeout(self, timeout: float) -> None:
@@ -172,9 +175,9 @@ class Run(msgspec.Struct, eq=False):
         self.timeout_at = time.time() + timeout
 
     def interrupt(self, reason: Interruption) -> None:
-        """Ask the run to end. The last reason counts, but what is cancelled stays so, and what is lost.
+        """Ask the run to end. The last reason counts, but "lost" is final and only it replaces "cancelled".
 
-        The same reason again says nothing new: a handler that is cleaning up is not cancelled twice for it.
+        The same reason a second time has no effect: a handler that is cleaning up is not cancelled again.
         """
         if self.ended or reason == self._asked:
             return
@@ -185,8 +188,8 @@ class Run(msgspec.Struct, eq=False):
         self._cancel_slot()
 
     def _cancel_slot(self, _: object = None) -> None:
-        """Cancel what waits on the event loop: the handler or its middleware. Nothing can stop a thread: when
-        it has ended, the next await of the middleware is cancelled."""
+        """Cancel the handler or its middleware on the event loop. A thread cannot be stopped: when it has
+        ended, the next await of the middleware is cancelled."""
         if self._slot is None or self.ended:
             return
         if self._future is not None and not self._future.done():
@@ -195,7 +198,7 @@ class Run(msgspec.Struct, eq=False):
             self._slot.task.cancel(f"headrace: {self._asked}")
 
     def kill_children(self) -> None:
-        """End what it has under way in child processes, whoever still waits for that."""
+        """End its calls in child processes, even when a caller still waits for them."""
         for call in self.children:
             call.kill()
 
@@ -206,13 +209,13 @@ class Run(msgspec.Struct, eq=False):
     def abandon(self) -> None:
         """Stop waiting for a thread that did not end in time."""
         if self._future is not None and not self._future.done():
-            # The middleware gets `Abandoned` instead of a cancellation, and may clean up after it.
+            # The middleware gets `Abandoned` instead of a cancellation, and can clean up.
             self._future.remove_done_callback(self._cancel_slot)
             self._future.set_exception(Abandoned())
 
 
 def _printable(text: str) -> str:
-    """At most so many characters, and only such as every store can keep."""
+    """The text, cut to `PROGRESS_TEXT` characters that every store can keep."""
     if len(text) > PROGRESS_TEXT:
         text = text[: PROGRESS_TEXT - 1] + "…"
     if not text.isascii():

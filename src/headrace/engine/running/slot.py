@@ -1,4 +1,4 @@
-"""One slot, as a run sees it."""
+"""The part of a slot that a run uses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Slot:
-    """The task in which handlers run, one after the other, and what hears that a handler has suspended."""
+    """The task in which handlers run, one after the other, and a callback for a handler that suspends."""
 
     __slots__ = ("suspended", "task")
 

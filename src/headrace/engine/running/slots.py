@@ -1,4 +1,5 @@
-"""Slots, not tasks: long-lived coroutines that take the next claim and await its handler inline."""
+"""The slots of a worker: long-lived coroutines that take the next claim and await its handler themselves. No
+task is made for a job."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ from .executor import Executor
 from .finished import FinishedRun
 from .slot import Slot
 
-#: After so many seconds with jobs that never suspended a slot lets the event loop turn, so that what was done
-#: is written meanwhile.
+#: After this many seconds of jobs that never suspend, a slot lets the event loop turn. So outcomes get
+#: written in between.
 STREAK_SECONDS = 0.001
 
-#: Seconds that a handler has to end after it was cancelled for good.
+#: Seconds that a handler has to end after its last cancellation.
 STUBBORN = 1.0
 
-#: A slot whose handler suspends wakes this many others: all hundred are awake after a few turns of the loop,
-#: while handlers that never suspend are run by one slot, without waking anybody.
+#: A slot whose handler suspends wakes this many others. So all hundred are awake after a few turns of the
+#: loop, while handlers that never suspend run in one slot and wake no other.
 WAKE = 4
 
 
@@ -43,8 +44,8 @@ class Slots:
         self.size = size
         self.ready: deque[Claim] = deque()
         self.finished = 0
-        self.crowded = False  # claims grew old here beside free slots: what runs never lets go of the loop
-        self.trusted_until = inf  # what is buffered, on the clock of `perf_counter`; then `doubt` is called
+        self.crowded = False  # claims got old while slots were free: the handlers do not suspend
+        self.trusted_until = inf  # buffered claims, by `perf_counter`; later `doubt` is called
         self.doubt: Callable[[], None] = lambda: None
         self._executor = executor
         self._batches = Batches(executor)
@@ -52,7 +53,7 @@ class Slots:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
-        self._suspended = False  # whether a handler has, since a slot last looked
+        self._suspended = False  # whether a handler has suspended since a slot last checked
         self._changed = asyncio.Event()
 
     @property
@@ -62,7 +63,7 @@ class Slots:
 
     @property
     def waiting(self) -> int:
-        """How many buffered claims there is no slot for; below zero: how many slots have nothing to do."""
+        """How many buffered claims have no slot; below zero: how many slots have nothing to do."""
         return len(self._executor.running) + len(self.ready) - self.size
 
     @property
@@ -80,8 +81,8 @@ class Slots:
             self._begin()
 
     def put(self, claims: Sequence[Claim], *, later: bool = False) -> None:
-        """Buffer claims and wake a slot, at the next turn of the loop if `later`: whoever goes on asking for
-        more shall have sent that first. Suspects go first: they are never kept waiting in a buffer."""
+        """Buffer claims and wake a slot. With `later`, wake it at the next turn of the loop, so that a reader
+        can send its next claim first. Suspects go to the front: they never wait in the buffer."""
         suspects = [claim for claim in claims if claim.state is not FRESH and claim.suspect]
         if suspects:
             self.ready.extendleft(suspects)
@@ -117,7 +118,7 @@ class Slots:
         return True
 
     async def stop(self) -> None:
-        """End the slots. A handler that will not end is left behind: nothing can make it."""
+        """End the slots. A handler that does not end goes on: it cannot be forced."""
         self._closed = True
         self._wake(self.size)
         if self._tasks:
@@ -129,8 +130,8 @@ class Slots:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Slots end when the worker stops. One that was ended by anything else (a handler kept its task and
-        cancelled it later, say) is replaced."""
+        """Replace a slot that ended before the worker stops. For example, a handler kept the slot's task and
+        cancelled it later."""
         self._tasks.discard(task)
         if not self._closed:
             self._begin()
@@ -139,7 +140,7 @@ class Slots:
         task: asyncio.Task[None] | None = asyncio.current_task()
         assert task is not None
         slot = Slot(task, self._wake_others)
-        turned = perf_counter()  # when the loop did, as far as is known
+        turned = perf_counter()  # the last known turn of the event loop
         while not self._closed:
             self._suspended = False
             if not self.ready:
@@ -149,7 +150,7 @@ class Slots:
                 finished = await suspended
                 self.finished += 1
                 self._finish([finished] if isinstance(finished, FinishedRun) else finished)
-                if self._suspended:  # it need not have: middleware over a handler that does not
+                if self._suspended:  # not always so: there is middleware, and its handler did not suspend
                     turned = perf_counter()
             if not self.ready:
                 self._changed.set()
@@ -158,8 +159,8 @@ class Slots:
                 turned = perf_counter()
 
     def _streak(self, slot: Slot) -> Coroutine[Any, Any, FinishedRun | FinishedBundle] | None:
-        """Carry out claims until one suspends, and answer what is to be awaited for it; None: nothing is
-        left, or it is time for a turn of the event loop. What ended on the way is handed on together."""
+        """Run claims until a handler suspends, and return its coroutine. None: no claim is left, or it is
+        time for a turn of the event loop. Runs that ended before are finished together."""
         ready, run_plain = self.ready, self._executor.run_plain
         finished: list[FinishedRun] = []
         now = perf_counter()
@@ -184,7 +185,7 @@ class Slots:
     def _next(
         self, slot: Slot, before: list[FinishedRun], until: float
     ) -> FinishedRun | Coroutine[Any, Any, FinishedRun | FinishedBundle] | None:
-        """The next claim, whatever it is; None: there is none, or no time left after those before it."""
+        """Begin the next claim, of any kind; None: there is none, or the time is used up."""
         if not self.ready or (before and perf_counter() >= until):
             return None
         claim = self.ready.popleft()
@@ -200,7 +201,7 @@ class Slots:
         if self.ready:
             self._wake(WAKE)
         else:
-            self.crowded = False  # whatever was buffered has been begun
+            self.crowded = False  # all buffered claims have begun
 
     def _wake(self, count: int) -> None:
         while count and self._idle:

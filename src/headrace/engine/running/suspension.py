@@ -1,4 +1,4 @@
-"""Goes on with a handler that has suspended, each step in the job's own context."""
+"""Continues a handler that has suspended. Each step runs in the job's own context."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Coroutine, Generator
 from contextvars import Context
 from typing import Any
 
-#: What a handler's own GeneratorExit becomes; from a slot that is being closed it would look the same.
+#: The text of the error that replaces a handler's own GeneratorExit, which would look like a closing slot.
 NOT_CLOSING = "a handler raised GeneratorExit"
 
 
 class Suspension:
-    """A coroutine that was started by hand and gave `yielded`: await this to have its value.
+    """A coroutine that was started without a task and has yielded `yielded`. Await this to get its value.
 
-    What the coroutine awaits is passed up to the slot's task, so `asyncio.timeout`, task groups and
-    cancellation see one task, as they would if the handler had a task of its own.
+    The slot's task awaits what the coroutine awaits. So `asyncio.timeout`, task groups and cancellation work
+    with one task, as if the handler had a task of its own.
     """
 
     __slots__ = ("_context", "_coroutine", "_yielded")

@@ -1,7 +1,7 @@
-"""Threads for plain functions.
+"""Runs plain functions in threads.
 
-`ThreadPoolExecutor` makes the interpreter wait at exit for every thread; a handler that hangs would then keep
-its worker from ever ending. These threads are daemons, started when they are needed.
+With `ThreadPoolExecutor` the interpreter waits at exit for every thread. So a handler that hangs would keep
+its worker from ending. These threads are daemons, and start when they are needed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Any
 
-#: What would end the slot or the loop instead of the job, if it were raised there.
+#: Errors that would end the slot or the loop instead of the job, if they were raised there.
 _LOOPS_OWN = (StopIteration, GeneratorExit, KeyboardInterrupt)
 
-#: Threads with a function that nobody waits for any more. When there are so many, new work waits for one of
-#: them: something hangs again and again, and threads are not to be had without end.
+#: The limit for threads whose function has no waiting caller any more. At the limit, new work waits for one
+#: of them: a function hangs repeatedly, and the number of threads is not unlimited.
 GIVEN_UP_MOST = 100
 
 
@@ -36,18 +36,18 @@ class _Work:
         self.args = args
         self.kwargs = kwargs
         self.running = False
-        self.open = [True]  # emptied by whoever is first: the thread at its end, or nobody waiting any more
+        self.open = [True]  # emptied once: by the thread at its end, or when no caller waits
 
     def close(self) -> bool:
-        """Whether this call is the first. Without a lock: thread and event loop would get in each other's
-        way at every job."""
+        """Whether this call is the first. It uses no lock: thread and event loop would wait for each other
+        at every job."""
         try:
             return bool(self.open) and self.open.pop()
         except IndexError:
             return False
 
     def do(self) -> Callable[[], None]:
-        """Run the function; the answer tells the event loop how it ended."""
+        """Run the function. Returns a callable that passes its value or error to the event loop."""
         try:
             value = self.context.run(self.function, *self.args, **self.kwargs)
         except BaseException as error:
@@ -58,7 +58,7 @@ class _Work:
         try:
             self.loop.call_soon_threadsafe(how, what)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits any more, and the lease has run out or will
+            pass  # the loop is closed: no caller waits, and the lease runs out
 
     def _succeed(self, value: Any) -> None:
         if not self.future.done():
@@ -73,10 +73,10 @@ class _Work:
 
 
 class Threads:
-    """At most `size` daemon threads, fed through one queue.
+    """At most `size` daemon threads, which take work from one queue.
 
-    When nobody waits for a function any more that still runs (middleware has a timeout of its own, say), its
-    thread is given up: another takes its place, and it ends after that function.
+    A function may still run when no caller waits for it (middleware has its own timeout, for example). Then
+    its thread is given up: another thread replaces it, and it ends after that function.
     """
 
     def __init__(self, size: int) -> None:
@@ -91,7 +91,7 @@ class Threads:
     def submit(
         self, context: Context, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> asyncio.Future[Any]:
-        """Run `function` in a thread, in `context`; the future is this loop's."""
+        """Run `function` in a thread, in `context`. The future belongs to this loop."""
         work = _Work(context, function, args, kwargs)
         self._busy += 1
         self._start_if_needed()
@@ -100,14 +100,14 @@ class Threads:
         return work.future
 
     def close(self) -> None:
-        """Let idle threads end; busy ones end after their work."""
+        """End idle threads now, and busy threads after their work."""
         with self._lock:
             for _ in range(self._started):
                 self._queue.put(None)
             self._started = 0
 
     def _over(self, work: _Work, _: object) -> None:
-        """Nobody waits for it any more, on the event loop."""
+        """Called on the event loop when no caller waits for the work any more."""
         self._busy -= 1
         if work.running and work.close():
             with self._lock:
@@ -138,7 +138,7 @@ class Threads:
             del work, deliver  # an idle thread must not keep the last job's arguments alive
 
     def _is_needed_again(self) -> bool:
-        """Of a thread that was given up."""
+        """Whether a thread that was given up is needed again."""
         with self._lock:
             self._given_up -= 1
             needed = self._is_short

@@ -1,1 +1,1 @@
-"""From a claim to its written outcome."""
+"""Keeps track of claims until their outcomes are written to the store."""

@@ -1,4 +1,4 @@
-"""Acts on claims when something happens to them elsewhere: cancelled, paused, or their lease lost."""
+"""Interrupts or hands back claims when a message is cancelled, a stream is paused, or a lease is lost."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class ClaimControl:
             if renewal is Renewal.CANCELLED:
                 self.cancel(claim.whole, claim.id)
             elif claim in self._running:
-                # Still in a handler, so no settlement under way explains it: the lease is really gone.
+                # The handler still runs, so no settlement explains the answer: the lease is really lost.
                 self._lost(self._running[claim])
             else:
                 self._lost_from_buffer(claim)
         for bundle, run in list(self._running.items()) if lost else ():
-            # As long as a part of a list is ours the handler goes on: of the rest nothing is written.
+            # The handler goes on as long as one claim of its bundle is held. The others get no outcome.
             held = [part for part in parts_of(bundle) if part in self._held]
             if isinstance(bundle, Bundle) and held and lost.issuperset(held):
                 self._lost(run)
@@ -62,18 +62,18 @@ class ClaimControl:
             return claim.id == id and claim.whole == stream
 
         for claim, run in list(self._running.items()):
-            if all(map(is_meant, parts_of(claim))):  # a list is not ended for the sake of one
+            if all(map(is_meant, parts_of(claim))):  # a bundle does not end because of one claim
                 run.interrupt("cancelled")
-        # One that is only buffered is handed back: the store ends it there and then.
+        # A claim that is only buffered is handed back: the store then ends it at once.
         self._take_back(lambda claim: any(map(is_meant, parts_of(claim))))
 
     def _take_back(self, wanted: Callable[[Claim], bool]) -> None:
-        """Hand back what is buffered, but for what only this process has."""
+        """Hand back buffered claims. Claims of a fan-out stay: only this process has them."""
         self._in_flight.hand_back(
             self._slots.take_back(lambda claim: wanted(claim) and parts_of(claim)[0] in self._held)
         )
 
     def _lost(self, run: Run) -> None:
-        if run.interruption != "lost":  # each renewal says so until the handler has ended
+        if run.interruption != "lost":  # each renewal reports it until the handler has ended
             run.interrupt("lost")
             self._emitter.emit(LeaseLost(run.id, run.task, run.queue, worker=self._worker))

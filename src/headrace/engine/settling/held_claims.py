@@ -1,4 +1,4 @@
-"""What a worker holds: every claim from its hand-out until its settlement is written, and what runs."""
+"""The claims that a worker holds, from the claim until its settlement is written, and the running ones."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headrace.engine.running.run import Run
 
 
 class HeldClaims:
-    """Claims by the moment they were taken. The event loop writes it, the thread of the lease renewal reads
-    it."""
+    """Claims with the times at which they were taken. The event loop writes them, and the thread of the lease
+    renewal reads them."""
 
     def __init__(self) -> None:
-        self.running: dict[Claim, Run] = {}  # what is in a handler; of a bundle the whole bundle
+        self.running: dict[Claim, Run] = {}  # claims and whole bundles that are in a handler
         self._since: dict[Claim, float] = {}
         self._suspects: list[Claim] = []  # in the order in which they were taken
 
@@ -36,7 +36,7 @@ class HeldClaims:
             self._suspects.remove(claim)
 
     def drop_fresh(self, settled: Iterable[Settlement]) -> None:
-        """The same for many, none of which is a suspect."""
+        """Drop many claims at once, none of which is a suspect."""
         pop = self._since.pop
         for settlement in settled:
             pop(settlement.claim, None)
@@ -62,5 +62,5 @@ class HeldClaims:
         return [claim for claim, since in list(self._since.items()) if since <= limit]
 
     def store_clock_us(self, claim: Claim) -> int:
-        """The store's clock now, reckoned from what it was when the claim was taken."""
+        """The store's clock now, calculated from its time when the claim was taken."""
         return claim.claimed_us + microseconds(self.age(claim))

@@ -1,4 +1,4 @@
-"""What is in flight in a worker: every claim, from its hand-out until its outcome is written."""
+"""The claims in flight in a worker, from the claim until its outcome is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .held_claims import HeldClaims
 class InFlight:
     """A reader takes claims, a slot finishes them, the settler writes their outcomes.
 
-    The other ways out: a claim is handed back, or its lease is lost, or the store refuses its outcome.
+    A claim can also be handed back, its lease can be lost, or the store can refuse its outcome.
     """
 
     def __init__(self, held: HeldClaims, policy: OutcomePolicy, readers: WorkerReaders) -> None:
@@ -34,33 +34,34 @@ class InFlight:
         self._all_written.set()
 
     def take(self, claims: list[Claim]) -> None:
-        """The store has handed these out."""
+        """Hold claims that the store has given to this worker."""
         self._held.take(claims)
 
     def finish(self, finished: list[FinishedRun] | FinishedBundle) -> None:
-        """A slot is done with some claims, or with a bundle of them."""
+        """A slot has finished some claims, or a bundle of them."""
         for reader, ended in self._readers.split(finished if isinstance(finished, list) else finished.parts):
             outcomes = ended if reader is None else reader.ended(ended)
             if self.stopping:
-                # A handler that does not end is left behind, and its claim is handed back already.
+                # The claim of a handler that did not end in time is handed back already.
                 outcomes = [each for each in outcomes if each.claim in self._held]
             self.write(outcomes)
         self._readers.room()
 
     def write(self, finished: list[FinishedRun]) -> None:
-        """Have these outcomes written."""
+        """Pass these outcomes to the settler."""
         if finished and not self.unwritten:
             self._all_written.clear()
             self.arrived.set()
         self.unwritten += finished
 
     def hand_back(self, claims: Iterable[Claim]) -> None:
-        """Other workers may have these. What only this process has is in no store, and is dropped."""
+        """Hand claims back, so that other workers can take them. Claims of a fan-out are dropped: only this
+        process has them."""
         parts = [part for claim in claims for part in parts_of(claim) if part in self._held]
         self.write([FinishedRun(part, self._handed_back(part)) for part in parts])
 
     def lose(self, claim: Claim) -> None:
-        """The lease of a claim is gone before a handler began with it."""
+        """The lease of a claim was lost before a handler began."""
         self._held.drop(claim)
         reader = self._readers.of(claim)
         if reader is not None:
@@ -68,7 +69,7 @@ class InFlight:
             self._readers.room()
 
     def refuse(self, finished: FinishedRun, error: Exception) -> FinishedRun:
-        """The store will never write how this ended: it goes to the dead letters instead."""
+        """The store will never write this outcome: the message becomes a dead letter instead."""
         dead = self._policy.unwritable(finished, error)
         return msgspec.structs.replace(finished, outcome=dead, failure=dead.failure)
 
@@ -81,7 +82,7 @@ class InFlight:
         self.unwritten.append(self.unwritten.pop(0))
 
     def nothing_to_write(self) -> None:
-        """The settler has written all."""
+        """The settler has written all outcomes."""
         self._all_written.set()
 
     async def flushed(self, timeout: float) -> bool:

@@ -1,5 +1,5 @@
-"""Announces what became of a job or an event, once the store has taken it. Makes no signal that nothing
-listens to."""
+"""Emits the signals for the outcome of a job or an event, once the store has written it. Makes no signal
+without a listener."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from headrace.engine.subscription import group_name
 
 
 class SettlementSignals:
-    """From a settlement and the store's verdict to signals."""
+    """Makes signals from a settlement and the store's verdict."""
 
     def __init__(self, emitter: Emitter, *, worker: str) -> None:
         self._emitter = emitter
@@ -50,11 +50,11 @@ class SettlementSignals:
                 self.ended(finished)
 
     def _lost(self, finished: FinishedRun) -> None:
-        if not finished.lost:  # else it was announced when the renewal said so
+        if not finished.lost:  # else the renewal has announced it already
             self._emitter.emit(LeaseLost(*_names(finished), worker=self._worker))
 
     def failed(self, finished: FinishedRun) -> None:
-        """Announce the error that a run ended with, if it did."""
+        """Announce the error of a run, if there is one."""
         failure = finished.failure
         if failure is None:
             return
@@ -73,7 +73,7 @@ class SettlementSignals:
             self._emitter.emit(EventFailed(*_event_names(finished), **said))
 
     def ended(self, finished: FinishedRun) -> None:
-        """Announce what becomes of it."""
+        """Announce the outcome."""
         is_event = finished.claim.stream.kind == "group"
         kind = (_EVENT_SIGNALS if is_event else _SIGNALS).get(type(finished.outcome))
         if kind is not None and kind in self._emitter.wanted:
@@ -81,7 +81,7 @@ class SettlementSignals:
             self._emitter.emit(signal(finished, finished.outcome))
 
     def left_open(self, finished: FinishedRun) -> None:
-        """A manual handler returned and settled nothing."""
+        """Announce that a handler with manual acknowledgement returned without settling."""
         self._emitter.emit(EventUnsettled(*_event_names(finished), worker=self._worker))
 
     def _event_signal(self, finished: FinishedRun, outcome: Outcome) -> Signal:
@@ -155,7 +155,7 @@ def _why(finished: FinishedRun) -> str:
 
 
 def _waited(claim: Claim) -> float:
-    """Seconds from when the event was published, which stands in its envelope."""
+    """Seconds since the event was published. Its envelope holds that time."""
     return max(0, claim.claimed_us - decode_envelope(claim.body).enqueued_us) / SECOND
 
 
@@ -164,7 +164,7 @@ def _is_event(finished: FinishedRun) -> bool:
 
 
 def _event_names(finished: FinishedRun) -> tuple[str, str, str, str]:
-    """The id, the kind, the topic, and the group: none for a fan-out."""
+    """The id, the kind, the topic, and the group, which is empty for a fan-out."""
     stream = finished.claim.whole
     return finished.claim.id, finished.task, stream.topic, group_name(stream)
 

@@ -1,4 +1,4 @@
-"""Writes outcomes in batches: whatever came while the last write was under way. Then it closes the claims."""
+"""Writes outcomes in batches, and then closes their claims. A batch is what came during the write before."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .traffic_counter import TrafficCounter
 #: Settlements in one write.
 BATCH = 500
 
-# Looked up once: a member of an enumeration is slower to get at than a global name.
+# Looked up once: access to a member of an enumeration is slower than to a global name.
 _KEPT = Verdict.KEPT
 
 
 class Settler:
-    """No timers: a lone outcome is written at once, a flood in hundreds."""
+    """Uses no timers: a single outcome is written at once, many are written in hundreds."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Settler:
         self._signals = signals
         self._traffic = traffic
         self._emitter = emitter
-        self._doubtful = False  # the last write failed: some of it may have been carried out
+        self._doubtful = False  # the last write failed, but the store may have written a part
         self._service = Service("settler", self._step, emitter=emitter, poked=in_flight.arrived)
         self.start = self._service.start
         self.stop = self._service.stop
@@ -77,7 +77,7 @@ class Settler:
             self._conclude(batch, verdicts, doubtful)
 
     async def _write_apart(self, batch: list[FinishedRun]) -> None:
-        """One of them is to blame: each alone, so that the others do not suffer."""
+        """Write each outcome alone: the store refused the batch because of one of them."""
         trouble: Exception | None = None
         for finished in batch:
             try:
@@ -94,8 +94,8 @@ class Settler:
     async def _bury(
         self, finished: FinishedRun, error: Exception, *, alone: bool
     ) -> tuple[FinishedRun, list[Verdict]]:
-        """How it ended will never be written: to the dead letters with it. `alone`: nothing was written
-        since the store began to refuse."""
+        """Make a message a dead letter, because the store will never write its outcome. `alone`: nothing was
+        written since the store began to refuse."""
         buried = self._in_flight.refuse(finished, error)
         try:
             return buried, await self._backend.settle([buried])
@@ -103,18 +103,19 @@ class Settler:
             if _is_away(another):
                 raise
             if alone and isinstance(another, RequestRefused):
-                # Perhaps it refuses everything, and will not for ever. The next try begins with another one.
+                # The store may refuse everything for a while. The next try begins with another outcome.
                 self._in_flight.put_last()
                 raise
-            # Let its lease run out, so that it is found and counted.
+            # Let the lease run out, so that recovery finds the message and counts a crash.
             return finished, [Verdict.LOST]
 
     def _conclude(self, batch: list[FinishedRun], verdicts: list[Verdict], doubtful: bool) -> None:
-        """The store has answered. `doubtful`: an earlier try to write may have been carried out unseen."""
+        """Close the claims after the store's answer. `doubtful`: an earlier try may have been written, with
+        its answer lost."""
         del self._in_flight.unwritten[: len(batch)]
         pairs: Iterable[tuple[FinishedRun, Verdict]] = zip(batch, verdicts, strict=True)
         if not self._readers.limited and JobSucceeded not in self._emitter.wanted:
-            # Nearly all: jobs that succeed the first time, and nothing listens to that.
+            # A fast way for nearly all: jobs that succeed the first time, with no listener for that.
             rest = [
                 (each, verdict)
                 for each, verdict in pairs
@@ -133,7 +134,7 @@ class Settler:
         self.processed += len(batch)
 
     def _close(self, finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
-        """Let go of a claim, count it, tell its reader, and announce what became of it."""
+        """Drop a claim, count it, inform its reader, and announce its outcome."""
         self._held.drop(finished.claim)
         if isinstance(finished.outcome, Released):
             self.released += 1
@@ -145,10 +146,10 @@ class Settler:
         if reader is not None:
             reader.written(finished)
         if finished.claim.suspect:
-            self._readers.look_again()  # the next suspect may be taken now, by any of the readers
+            self._readers.look_again()  # any reader may take the next suspect now
         self._signals.settled(finished, verdict, doubtful)
 
 
 def _is_away(error: Exception) -> bool:
-    """Whether it says nothing of what was to be written: the same may be taken later."""
+    """Whether the store is unreachable. Then the same write may succeed later."""
     return isinstance(error, BackendUnavailable) and not isinstance(error, RequestRefused)

@@ -1,4 +1,4 @@
-"""Counts what became of messages, and writes the counts about once a second."""
+"""Counts the outcomes of messages, and writes the counts about once a second."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ EVERY = 1.0
 
 
 class TrafficCounter:
-    """What is not written when the process dies is not counted: it is for plots."""
+    """Counts for plots. Counts that are not written when the process dies are lost."""
 
     def __init__(self, backend: StreamRouter, *, emitter: Emitter) -> None:
         self._backend = backend
         self._counts: dict[Stream, list[int]] = {}
-        self._stream: Stream | None = None  # of the last one, and its counts: mostly the next is of the same
+        self._stream: Stream | None = None  # of the last message; the next one mostly has the same
         self._current: list[int] = []
         self._service = Service("traffic", self._step, emitter=emitter)
         self.start = self._service.start
 
     def count(self, finished: FinishedRun) -> None:
-        """The store has written this one."""
+        """Count an outcome that the store has written."""
         if finished.claim.stream is not self._stream:
             self._look_at(finished.claim)
         outcome = finished.outcome
@@ -39,7 +39,7 @@ class TrafficCounter:
             self._current[2] += type(outcome) is Dead
 
     def count_done(self, batch: list[FinishedRun]) -> None:
-        """The store has written these, and all went well."""
+        """Count outcomes that the store has written, all of them successes."""
         if not batch:
             return
         self._look_at(batch[0].claim)
@@ -58,7 +58,7 @@ class TrafficCounter:
         try:
             await self._write()
         except BackendUnavailable:
-            pass  # the store is away: the last counts are lost
+            pass  # the store is unreachable: the last counts are lost
 
     async def _step(self) -> float | None:
         await self._write()

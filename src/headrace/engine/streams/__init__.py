@@ -1,4 +1,4 @@
-"""What engine and admin call in place of a store: streams by the names that users know.
+"""Routes the requests of engine and admin to the store. Streams have the names that users know.
 
 The parts of a stream are streams of their own in the store (`emails#1.3`). A stream without parts goes
 straight to the store.

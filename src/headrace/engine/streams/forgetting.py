@@ -1,4 +1,4 @@
-"""Generations that are over: sealed long ago, and empty."""
+"""Forgets generations of parts that were sealed long ago and are empty."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from headrace.core.store import Store
 
 from .layouts import KnownLayouts
 
-#: Microseconds after which a sealed generation may be forgotten. Nobody trusts a layout for nearly as long.
+#: Microseconds after which a sealed generation may be forgotten. No process trusts a layout for so long.
 KEPT_FOR: Final = 7 * 24 * 3600 * SECOND
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 EVERY: Final = 300.0
 
 
 class Forgetting:
-    """Removes generations that are over from layouts, and their parts from the store."""
+    """Removes old generations from layouts, and their parts from the store."""
 
     def __init__(self, store: Store, layouts: KnownLayouts) -> None:
         self._store = store
         self._layouts = layouts
         self._looked_at: float | None = None
-        self._strays: dict[Stream, set[Stream]] = {}  # by stream, as the last look found them
+        self._strays: dict[Stream, set[Stream]] = {}  # by stream, as the last check found them
 
     async def forget_what_is_over(self) -> None:
-        """Of the queues that this process uses."""
+        """Forget old generations of the queues that this process uses."""
         now = time.monotonic()
         if self._looked_at is not None and now - self._looked_at < EVERY:
             return
@@ -40,7 +40,7 @@ class Forgetting:
         for stream in self._layouts.known() if self._layouts.any_split else ():
             if stream.kind != "queue":
                 continue
-            with contextlib.suppress(BackendUnavailable):  # there is time; and not every user has the rights
+            with contextlib.suppress(BackendUnavailable):  # it can wait; and some users lack the rights
                 await self._look_at(stream)
 
     async def _look_at(self, stream: Stream) -> None:
@@ -51,7 +51,7 @@ class Forgetting:
         now_us = (await self._store.schedules([stream])).now_us
         for generation in plan.layout.generations[:-1]:
             if not generation.number or generation.sealed_us + KEPT_FOR >= now_us:
-                # A failover may have taken back the seal.
+                # A failover may have lost the seal.
                 await asyncio.gather(*map(seal, parts_of(stream, generation)))
             elif await self._is_empty(parts_of(stream, generation)):
                 await self._forget(stream, generation.number)
@@ -63,11 +63,11 @@ class Forgetting:
         self._layouts.learn(stream, layout)
 
     async def _drop_strays(self, stream: Stream, layout: Layout) -> None:
-        """Take parts out of the store that had been forgotten at the last look already: whoever still waited
-        at them then would have made them anew."""
+        """Remove parts from the store that the last check had already found forgotten. A reader that still
+        waited there at that time would have created them again."""
         kept = {each.number for each in layout.generations}
         parts = [part for part in await self._store.streams() if whole_stream(part) == stream]
-        # Later ones than the current may belong to a change that was lost, and come back.
+        # A generation after the current one may belong to a change that was lost, and may come back.
         numbers = {part: number for part in parts if (number := generation_of(part)) < layout.current.number}
         strays = {part for part, number in numbers.items() if number not in kept | {0}}
         for part in strays & self._strays.get(stream, set()):

@@ -1,6 +1,6 @@
-"""Layouts as the store keeps them, and what this process knows of them.
+"""Reads and changes the layouts in the store, and remembers those that this process knows.
 
-It reads a layout when a stream is first used, and when something has changed.
+It reads a layout when a stream is first used, and after a change.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from headrace.core.store import PartitionedStore, Store
 
 from .routing import Plan, plan_of, sealed_parts
 
-#: Seconds for which a producer trusts what it knows of a stream that was split. Far less than the time after
-#: which a generation is forgotten, with its seal.
+#: Seconds for which a producer trusts the known layout of a stream that was split. This is far less than the
+#: time after which a generation is forgotten, with its seal.
 TRUSTED = 60.0
 
-#: Seconds for which a process that only looks trusts what it knows of a layout.
+#: Seconds for which a process that only reads trusts a known layout.
 RECENT = 2.0
 
-#: Streams whose layout is known at once; beyond that some that are whole are forgotten.
+#: Layouts that are kept in memory. Beyond that, some layouts of whole streams are forgotten.
 STREAMS_MOST = 1000
 
-#: Streams whose first use the running task has begun: it must not wait for itself.
+#: Streams whose first use the running task has begun. It must not wait for itself.
 _beginning_here: ContextVar[frozenset[Stream]] = ContextVar("beginning", default=frozenset())
 
 FirstUse = Callable[[Stream, Layout], Awaitable[Layout]]
@@ -61,7 +61,7 @@ class StoredLayouts:
         return await self.demand().swap_layout(stream, expected, new)
 
     async def seal(self, stream: Stream) -> None:
-        """Let nothing be appended to a part, or to the queue itself, from now on."""
+        """Forbid appends to a part, or to the queue itself, from now on."""
         stored, wanted = WHOLE, SEALED
         while (found := await self.swap(stream, stored, wanted)) != wanted:
             if found.sealed:
@@ -70,9 +70,9 @@ class StoredLayouts:
 
 
 class KnownLayouts:
-    """By stream. A group has the layout of its topic.
+    """The known layouts by stream. A group has the layout of its topic.
 
-    `whole` are the streams that are known to have no parts. One look into it is all that parts cost them.
+    `whole` holds the streams without parts. For them the only cost is a lookup in this set.
     """
 
     def __init__(self, store: Store, changed: Callable[[Stream], None]) -> None:
@@ -80,7 +80,7 @@ class KnownLayouts:
         self._changed = changed
         self._first_use: FirstUse = _as_it_is
         self.whole: set[Stream] = set()
-        #: What workers of this process claim from.
+        #: The streams that workers of this process claim from.
         self.served: set[Stream] = set()
         #: Part → the stream that it is a part of.
         self.wholes: dict[Stream, Stream] = {}
@@ -91,12 +91,12 @@ class KnownLayouts:
         self._beginning: dict[Stream, asyncio.Lock] = {}
 
     def on_first_use(self, heed: FirstUse) -> None:
-        """Have `heed` decide about a layout that was read for the first time."""
+        """Let `heed` decide about a layout that was read for the first time."""
         self._first_use = heed
 
     @property
     def any_split(self) -> bool:
-        """Whether this process has met a stream with parts."""
+        """Whether this process knows a stream with parts."""
         return bool(self.wholes)
 
     async def plan(self, stream: Stream) -> Plan | None:
@@ -112,21 +112,21 @@ class KnownLayouts:
         return self._planned(stream, self._layouts[base])
 
     async def parts(self, stream: Stream) -> tuple[Stream, ...]:
-        """All parts of a stream, the oldest first; of a whole one itself."""
+        """All parts of a stream, the oldest first. For a whole stream: the stream itself."""
         plan = await self.recent_plan(stream)
         return (stream,) if plan is None else plan.parts
 
     async def recent_plan(self, stream: Stream) -> Plan | None:
-        """The same for a caller that only looks. A process without a worker neither listens nor beats, and
-        may not know of a change."""
+        """`plan` for a caller that only reads. It reads an old layout again: a process without a worker gets
+        no announcements and sends no heartbeats, so it may have missed a change."""
         if self.age(stream) > RECENT:
-            with contextlib.suppress(BackendUnavailable):  # the verb that follows says so, if it matters
+            with contextlib.suppress(BackendUnavailable):  # the next request raises it, if it matters
                 await self.refresh(stream)
         return await self.plan_in_sight(stream)
 
     async def plan_in_sight(self, stream: Stream) -> Plan | None:
-        """The same for a caller that only looks. That is no use of the stream: it does not lay it out, for
-        which the caller may not have the rights."""
+        """`plan` for a caller that only reads, from known layouts. It does not count as a use of the stream
+        and makes no layout: the caller may not have the rights for that."""
         base = base_of(stream)
         if base in self._used:
             return await self.plan(stream)
@@ -134,7 +134,7 @@ class KnownLayouts:
         return None if layout.whole else plan_of(stream, layout)
 
     async def _use(self, base: Stream) -> None:
-        """For the first time. Others who use it meanwhile wait for this."""
+        """Use a stream for the first time. Other callers wait for this."""
         async with self._beginning.setdefault(base, asyncio.Lock()):
             if base in self._used:
                 return
@@ -146,10 +146,11 @@ class KnownLayouts:
                 self._used.add(base)
             finally:
                 _beginning_here.reset(here)
-                self._beginning.pop(base, None)  # it belongs to this event loop, and there may be another
+                self._beginning.pop(base, None)  # it belongs to this event loop; there may be another
 
     def _forget_whole(self) -> None:
-        """All whole queues but the newest and those served here. The next use reads the layout again."""
+        """Forget all whole queues, except the newest and those served here. The next use reads the layout
+        again."""
         for base in list(self._layouts)[: -STREAMS_MOST // 2]:
             if base.kind == "queue" and base not in self.served and self._layouts[base] == WHOLE:
                 del self._layouts[base], self._read_at[base]
@@ -157,7 +158,7 @@ class KnownLayouts:
                 self.whole.discard(base)
 
     async def trusted_plan(self, stream: Stream) -> Plan | None:
-        """The same for a caller that is about to append: what was read long ago is read again."""
+        """`plan` for a caller that is about to append. It reads an old layout again."""
         base = base_of(stream)
         read_at = self._read_at.get(base)
         if stream not in self.whole and read_at is not None and time.monotonic() - read_at > TRUSTED:
@@ -165,7 +166,7 @@ class KnownLayouts:
         return await self.plan(stream)
 
     def age(self, stream: Stream) -> float:
-        """Seconds since the store was asked for its layout."""
+        """Seconds since the layout was read from the store."""
         return time.monotonic() - self._read_at.get(base_of(stream), 0.0)
 
     async def refresh(self, stream: Stream) -> Layout:
@@ -173,21 +174,22 @@ class KnownLayouts:
         return await self.heed(base, await self.stored.read(base))
 
     async def heed(self, base: Stream, layout: Layout) -> Layout:
-        """Take what the store has just said, unless it says that it has lost it."""
+        """Accept a layout that was just read. If the store has lost a newer one, restore that."""
         known = self._layouts.get(base)
         if known is not None and layout.is_older_than(known):
-            # What others append to the parts that this process knows must be found by those that come.
-            with contextlib.suppress(BackendUnavailable):  # a user who may only look leaves it to others
+            # Other processes may append to the known parts, and later processes must find these messages.
+            with contextlib.suppress(BackendUnavailable):  # a user with read rights leaves it to others
                 layout = await self._restore(base, known, layout)
         self.learn(base, layout)
         return self._layouts[base]
 
     async def _restore(self, base: Stream, known: Layout, stored: Layout) -> Layout:
-        """With its seals, which may be lost as well. Or it is not lost, and only the answer was late."""
+        """Write the known layout again, with its seals, which may be lost too. If only the answer was late,
+        nothing is lost and nothing is written."""
         while stored.is_older_than(known):
             found = await self.stored.swap(base, stored, known)
             if found == stored:
-                # The topic was lost and made anew, as a whole. That is how it is now.
+                # The topic was lost and then created again as a whole stream. Accept that.
                 self._forget(base)
                 return found
             stored = found
@@ -201,10 +203,10 @@ class KnownLayouts:
         self._changed(base)
 
     def learn(self, base: Stream, layout: Layout) -> None:
-        """Take what the store has answered."""
+        """Remember a layout from the store's answer."""
         known = self._layouts.get(base)
         if known is not None and layout.is_older_than(known):
-            return  # an answer that was overtaken
+            return  # a newer answer came before this one
         self._layouts[base] = layout
         self._read_at[base] = time.monotonic()
         if known is not None and known != layout:
@@ -235,7 +237,7 @@ def base_of(stream: Stream) -> Stream:
 
 
 class Routed:
-    """What all verbs of the router need."""
+    """The attributes that all verbs of the router need."""
 
     store: Store
     _layouts: KnownLayouts

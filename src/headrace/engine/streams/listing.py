@@ -1,4 +1,4 @@
-"""Listings of parts as one: pages that leave nothing out and show nothing twice."""
+"""Lists several parts as one stream, in pages that leave nothing out and show nothing twice."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from headrace.core.records.record import DeadLetter, Page, Record
 
 
 class PartCursor(msgspec.Struct, array_like=True):
-    """How far a part was listed: the store's own cursor (None: from the beginning) of the page in which its
-    last item was. Of dead letters also when the last that was shown died, of whatever part, and which ids of
-    this part were shown of that very moment."""
+    """How far a part was listed: the store's own cursor (None: from the beginning) of the page with its last
+    shown item. For dead letters also the time at which the last shown message of any part died, and the ids
+    of this part with exactly that time that were shown."""
 
     part: str
     cursor: str | None = None
@@ -26,7 +26,7 @@ class PartCursor(msgspec.Struct, array_like=True):
     shown: tuple[str, ...] = ()
 
 
-#: Dead letters that are read of each part for a page, and its share of the page twice over.
+#: Items that are read of each part for a page, besides twice its share of the page.
 LEAST_AHEAD = 5
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +36,7 @@ _decode = msgspec.msgpack.Decoder(list[PartCursor]).decode
 
 
 def places_of(parts: Sequence[Stream], cursor: str | None) -> list[PartCursor]:
-    """Where to go on. Parts that came after the first page was shown are not listed by the others."""
+    """The places to go on from. Parts that were added after the first page are not listed."""
     if cursor is None:
         return [PartCursor(part.name) for part in parts]
     try:
@@ -57,8 +57,8 @@ async def page_of_records(
     limit: int,
     ask: Callable[[Stream, str | None, int], Awaitable[Page[Record]]],
 ) -> Page[Record]:
-    """What comes first in all parts. A store's cursor stands after a whole page, so parts are read twice: to
-    see how many of each belong on this page, and then so many."""
+    """The next records of all parts. A store's cursor points behind a whole page, so parts are read twice:
+    first to count how many of each part belong on this page, and then exactly that many."""
     by_name = {part.name: part for part in parts}
     places = [place for place in places_of(parts, cursor) if place.part in by_name]
 
@@ -86,11 +86,11 @@ async def page_of_records(
 
 
 def _shares(pages: Sequence[Page[Record]], limit: int) -> list[int]:
-    """How many of each part's next ones are among the next of all."""
+    """How many records of each part are among the next records of all parts."""
     shares = [0] * len(pages)
     while sum(shares) < limit:
         if any(share == len(page) and page.cursor for share, page in zip(shares, pages, strict=True)):
-            break  # a page that is used up, but not the last, hides what comes next in its part
+            break  # this part has more records than its page shows, and the next one is not known
         heads = [
             (rank(page.items[share]), index)
             for index, (share, page) in enumerate(zip(shares, pages, strict=True))
@@ -108,15 +108,16 @@ async def page_of_dead(
     limit: int,
     ask: Callable[[Stream, str | None, int], Awaitable[Page[DeadLetter]]],
 ) -> Page[DeadLetter]:
-    """The latest of all parts. What was read and not shown is read again with the next page."""
+    """The latest dead letters of all parts. Those that were read and not shown are read again for the next
+    page."""
     by_name = {part.name: part for part in parts}
     places = [place for place in places_of(parts, cursor) if place.part in by_name]
-    # Of many parts a few each: letters may be large, and what is read in vain is read again.
+    # With many parts, read a few of each: dead letters may be large, and those not shown are read again.
     each = min(limit, LEAST_AHEAD + 2 * limit // max(1, len(places)))
     pages = await asyncio.gather(*(_ahead(by_name[place.part], place, each, ask) for place in places))
     heads = list(zip(places, pages, strict=True))
     items: list[DeadLetter] = []
-    # A page that is used up, but not the last, hides what comes next in its part.
+    # Stop when a page is used up and its part has more: the next letter of that part is not known.
     while len(items) < limit and heads and all(page.items or page.cursor is None for _, page in heads):
         heads = [(place, page) for place, page in heads if page.items]
         if not heads:
@@ -138,7 +139,7 @@ async def _ahead(
     limit: int,
     ask: Callable[[Stream, str | None, int], Awaitable[Page[DeadLetter]]],
 ) -> Page[DeadLetter]:
-    """So many of a part that were not shown yet, or all."""
+    """At least `limit` dead letters of a part that were not shown yet, or all of them."""
     items: list[DeadLetter] = []
     cursor = place.cursor
     while True:
@@ -148,7 +149,7 @@ async def _ahead(
         if cursor is None or len(items) >= limit:
             return Page(tuple(items), cursor)
         if not items:
-            place.cursor = cursor  # what is before it is over
+            place.cursor = cursor  # everything before it was shown
 
 
 def _was_shown(place: PartCursor, letter: DeadLetter) -> bool:
@@ -169,7 +170,7 @@ def _show(place: PartCursor, letter: DeadLetter) -> None:
 
 
 def _go_on_after(place: PartCursor, last: DeadLetter) -> None:
-    """What died later than the last that was shown, of whatever part, has come since."""
+    """Skip dead letters that are newer than the last shown one of any part: they came after that page."""
     if place.died_us != _died_us(last):
         place.died_us, place.shown = _died_us(last), ()
 
@@ -179,5 +180,5 @@ def _goes_on(page: Page[DeadLetter]) -> bool:
 
 
 def _next(place: PartCursor, page: Page[DeadLetter]) -> PartCursor:
-    """All of a page was shown: the store knows where to go on."""
+    """The next place. When the whole page was shown, it uses the store's next cursor."""
     return place if page.items else PartCursor(place.part, page.cursor, place.died_us, place.shown)

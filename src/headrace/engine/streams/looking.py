@@ -1,4 +1,4 @@
-"""The look-and-steer verbs: many parts, one queue."""
+"""The verbs that inspect and control a queue, over all its parts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LookingVerbs(Routed):
         return await page_of_records(parts, cursor, limit, ask)
 
     async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
-        # Schedules put messages into the stream itself, which is not always one of its parts.
+        # Schedules append to the stream itself, which is not always one of its parts.
         parts = dict.fromkeys((*await self._layouts.parts(stream), stream))
         found = await asyncio.gather(*(self.store.holders(part, wanted) for part in parts))
         return [next((id for id in ids if id is not None), None) for ids in zip(*found, strict=True)]
@@ -59,7 +59,7 @@ class LookingVerbs(Routed):
         return [worker_of_whole(worker) for worker in await self.store.workers()]
 
     async def pause(self, stream: Stream, *, paused: bool) -> None:
-        # The stream itself first: whoever makes parts meanwhile has them follow it.
+        # The stream itself comes first: a process that makes parts at the same time copies its pause.
         await self.store.pause(stream, paused=paused)
         layout = await self._layouts.refresh(stream)
         parts = [part for part in await self._layouts.parts(stream) if part != stream]
@@ -94,19 +94,19 @@ class LookingVerbs(Routed):
             return await self.store.replay(stream, ids)
         answers: dict[str, ReplayAnswer] = {}
         for part, letters in (await self._dead_by_part(plan, ids)).items():
-            # One part after the other: what is replayed from one may hold the key of a letter in the next.
+            # One part after the other: a replayed message may hold the key of a dead letter in the next part.
             with after_a_part(answers):
                 hindered = [await self._is_hindered(plan, part, letter) for letter in letters]
                 free = [letter.id for letter, held in zip(letters, hindered, strict=True) if not held]
                 replayed = await self.store.replay(part, free) if free else ()
             answers |= {letter.id: ReplayAnswer.DUPLICATE for letter in letters}
             answers |= zip(free, replayed, strict=True)
-        # One that is named twice is gone the second time.
+        # An id that is named twice is gone the second time.
         return [answers.pop(id, ReplayAnswer.GONE) for id in ids]
 
     async def _dead_by_part(self, plan: Plan, ids: Sequence[str]) -> dict[Stream, list[Record]]:
-        """Which of them are dead, and where, in their order: of several with one key the first is replayed.
-        Most are where their id leads to."""
+        """The ids that are dead letters, by part, in their order: of several with one key the first is
+        replayed. Most are in the part that their id selects."""
         found: dict[str, tuple[Stream, Record]] = {}
         left = {id: plan.likely(id) for id in ids}
         for likely in (True, False):
@@ -122,7 +122,7 @@ class LookingVerbs(Routed):
         return by_part
 
     async def _is_hindered(self, plan: Plan, part: Stream, letter: Record) -> bool:
-        """Whether its unique key is held in another part: the step that replays looks into its own only."""
+        """Whether another part holds its unique key: the replay itself checks only its own part."""
         if not letter.takes_key:
             return False
         key = letter.unique_key
@@ -175,7 +175,7 @@ class LookingVerbs(Routed):
         return await self._first(stream, id, cancel) or CancelAnswer.GONE
 
     async def _locate(self, plan: Plan, id: str) -> tuple[Stream, Record | None]:
-        """The part that knows a message; the likely one when none does."""
+        """The part that knows a message. If none does, the likely part."""
         likely = plan.likely(id)
         record = await self.store.get(likely, id)
         if record is not None:
@@ -183,12 +183,12 @@ class LookingVerbs(Routed):
         others = plan.others(id)
         records = await asyncio.gather(*(self.store.get(part, id) for part in others))
         found = [(part, each) for part, each in zip(others, records, strict=True) if each is not None]
-        # Of one that was over and then sent again there may be two: the one that is not over counts.
+        # A message that ended and was sent again may be in two parts. The one that has not ended counts.
         found.sort(key=lambda pair: pair[1].status.over)
         return found[0] if found else (likely, None)
 
     async def _first(self, stream: Stream, id: str, ask: Callable[[Stream], Awaitable[T | None]]) -> T | None:
-        """What the likely part answers, or else another that has an answer."""
+        """The answer of the likely part, or else of another part that has one."""
         plan = await self._layouts.recent_plan(stream)
         if plan is None:
             return await ask(stream)

@@ -1,7 +1,7 @@
 """The one class that engine, admin, jobs and events call. It routes every verb to the streams of the store.
 
-Here are its life, the path of a message, upkeep and layouts. Looking and steering are in `looking.py`, topics
-in `topics.py`, schedules in `schedules.py`.
+This module has opening and closing, the path of a message, upkeep and layouts. Inspection and control are in
+`looking.py`, topics in `topics.py`, schedules in `schedules.py`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from .whole_names import (
     worker_with_parts,
 )
 
-#: Every so many beats of a worker layouts are read again.
+#: Layouts are read again at every n-th heartbeat of a worker.
 REFRESH_EVERY: Final = 2
 
-#: So many at once, those that were not read for the longest.
+#: The number of layouts that are read again at once: the ones with the oldest reads.
 REFRESHED: Final = 4
 
 
@@ -52,7 +52,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
     """Streams by the names that users know, over a store in which some of them have parts.
 
     Its verbs have the names and meanings of the store's. A stream without parts goes straight to the store:
-    the cost is one look into a set.
+    the cost is one lookup in a set.
     """
 
     def __init__(self, store: Store) -> None:
@@ -76,7 +76,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
         return self.store.description
 
     def for_other_loop(self) -> StreamRouter:
-        """The same for another event loop. What was declared of streams holds for both."""
+        """A router for another event loop. Both share the declarations of streams."""
         twin = type(self)(self.store.for_other_loop())
         twin._declarations.parts = self._declarations.parts
         return twin
@@ -103,7 +103,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
         return previous
 
     async def _make_ready(self, plan: Plan) -> None:
-        """Ensure parts that this process has not met yet, and those whose lease has become another."""
+        """Declare parts that this process does not know yet, and those whose lease has changed."""
         lease_us = self._leases.get(plan.stream)
         if lease_us is None:
             return
@@ -172,7 +172,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
         ]
 
     async def _claimable(self, sources: Sequence[Stream]) -> list[Stream]:
-        """All parts of these, ready to be claimed from."""
+        """All parts of these streams, ready for claims."""
         for source in sources:
             plan = await self._layouts.plan(source)
             if plan is not None:
@@ -228,8 +228,8 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
         return standing_of_whole(standing)
 
     async def _with_parts(self, streams: Sequence[Stream]) -> list[Stream]:
-        """These and their parts. Pause and lease of a stream are known under its own name, also where only
-        its parts have messages."""
+        """These streams and their parts. The pause and the lease of a stream are stored under its own name,
+        even when only its parts have messages."""
         parts = list(await self._sources(streams))
         return list(dict.fromkeys((*streams, *parts)))
 
@@ -243,7 +243,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
         return self.store.listen(hear_of_whole)
 
     async def _sources(self, sources: Iterable[Stream]) -> list[Stream]:
-        """All parts, as a worker knows them: it hears of changes, and asks with its beats."""
+        """All parts, as a worker knows them. It gets announcements of changes, and asks at heartbeats."""
         places: list[Stream] = []
         for source in sources:
             plan = await self._layouts.plan(source)
@@ -253,11 +253,11 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
     # --- layouts -----------------------------------------------------------------------------------------
 
     async def layout(self, stream: Stream) -> Layout:
-        """As the store keeps it now."""
+        """The layout that the store has now."""
         return await self._layouts.refresh(stream)
 
     async def split(self, stream: Stream, parts: int) -> Layout:
-        """Have so many parts from now on; answers what stands then. A topic that is in use stays as it is."""
+        """Give the stream this many parts, and return its layout then. A topic in use is not changed."""
         self._layouts.stored.demand()
         if stream.kind == "topic":
             return await self._splitting.lay_out_topic(stream, parts)
@@ -265,18 +265,18 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
 
     @property
     def declared(self) -> Mapping[Stream, int]:
-        """How many parts the code wants."""
+        """The numbers of parts that the code declares."""
         return self._declarations.parts
 
     def declare(self, stream: Stream, parts: int) -> None:
-        """Say how many parts the code wants. It counts for a stream that was not used yet."""
+        """Declare the number of parts of a stream. It has an effect only before the stream's first use."""
         if parts > 1:
             self._layouts.stored.demand()
         self._declarations.parts[stream] = parts
 
     def _layout_changed(self, base: Stream) -> None:
         for consumer in self._consumers:
-            self.wake(consumer)  # it may wait at the parts from before
+            self.wake(consumer)  # it may wait for messages in the old parts
 
     def _refresh_soon(self, stream: Stream) -> None:
         if base_of(stream) in self._layouts.known():
@@ -285,10 +285,10 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
             task.add_done_callback(self._refreshing.discard)
 
     async def _refresh(self, stream: Stream) -> None:
-        with contextlib.suppress(HeadraceError):  # the next beat asks again
+        with contextlib.suppress(HeadraceError):  # the next heartbeat asks again
             await self._layouts.refresh(stream)
 
     async def _refresh_all(self) -> None:
-        """An announcement may have been missed."""
+        """Read some layouts again: an announcement may have been missed."""
         old = [stream for stream in self._layouts.known() if self._layouts.age(stream) > RECENT]
         await asyncio.gather(*map(self._refresh, sorted(old, key=self._layouts.age)[-REFRESHED:]))

@@ -1,4 +1,4 @@
-"""Which part a message belongs to, and which parts a stream has."""
+"""Decides to which part a message belongs, and which parts a stream has."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from headrace.core.rules.layout import Generation, Layout, part_stream, parts_of
 
 
 def hash_of(text: str) -> int:
-    """The same in every process and for ever: it chose the part that a message is in."""
+    """A hash that must never change, in any process: stored messages are in the part that it selected."""
     return crc32(text.encode())
 
 
 def routed_by(message: Message) -> str:
-    """Of an event its key, so that order holds within a part; then the unique key; else the id."""
+    """The text that selects the part: an event's key, so that its order holds within a part; then the unique
+    key; else the id."""
     return message.key or (message.unique.key if message.unique else message.id)
 
 
 def part_in(stream: Stream, generation: Generation, text: str) -> Stream:
-    """The part of this generation to which the text leads."""
+    """The part of this generation that the text selects."""
     return part_stream(stream, generation.number, hash_of(text) % generation.parts)
 
 
 class Plan(msgspec.Struct, frozen=True):
     """The parts of a queue, a topic or a group under a layout; the oldest generation first.
 
-    `parts` are those of all generations; of a queue the first is the queue itself, where its schedules are.
+    `parts` holds the parts of all generations. For a queue the first is the queue itself, for schedules.
     """
 
     stream: Stream
@@ -45,7 +46,7 @@ class Plan(msgspec.Struct, frozen=True):
         return list(self.parts)
 
     def likely(self, id: str) -> Stream:
-        """Where a message of this id is, unless it has a key or was there before the last change."""
+        """The part of a message with this id, unless it has a key or is older than the last change."""
         return part_in(self.stream, self.layout.current, id)
 
     def others(self, id: str) -> list[Stream]:
@@ -56,7 +57,7 @@ class Plan(msgspec.Struct, frozen=True):
 def plan_of(stream: Stream, layout: Layout) -> Plan:
     generations = layout.generations
     parts = [part for generation in generations for part in parts_of(stream, generation)]
-    # A queue keeps its schedules, even if its generation should be missing. Of a topic there are the parts.
+    # A queue keeps its schedules, even if its generation is missing. A topic has only its parts.
     whole = [] if parts[0] == stream or stream.kind != "queue" else [stream]
     return Plan(stream, layout, (*whole, *parts))
 
@@ -69,7 +70,7 @@ def sealed_parts(stream: Stream, layout: Layout) -> list[Stream]:
 def spread(
     stream: Stream, generation: Generation, messages: Sequence[Message], indices: Sequence[int]
 ) -> dict[Stream, list[int]]:
-    """The indices of messages by the part to which they lead."""
+    """The indices of messages, by the parts that they belong to."""
     if generation.parts == 1:
         return {part_stream(stream, generation.number, 0): list(indices)}
     by_index: list[list[int]] = [[] for _ in range(generation.parts)]

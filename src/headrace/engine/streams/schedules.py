@@ -1,4 +1,4 @@
-"""Schedules stay with the stream itself: its parts have none."""
+"""The verbs of schedules. They belong to the stream itself: its parts have none."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ScheduleVerbs(Routed):
         return await self.store.swap_schedules(await asyncio.gather(*map(self._unhindered, swaps)))
 
     async def _unhindered(self, swap: ScheduleSwap) -> ScheduleSwap:
-        """Without messages that a part knows or whose key is held there: the step that fires looks into the
-        stream itself only."""
+        """The swap without messages that a part knows or whose key a part holds. The store checks only the
+        stream itself when it fires."""
         stream, messages = swap.stream, swap.messages
         plan = await self._layouts.recent_plan(stream) if messages else None
         if plan is None:

@@ -1,9 +1,9 @@
-"""Batches on their way to parts. Nothing is taken twice or lost, whatever changes between a try and the next.
+"""Sends batches to parts. No message is stored twice or lost, whatever changes between two tries.
 
-A message is sent to a part under the number of its batch, and until it is answered it is repeated to that
-part and to no other: a part answers a repeat even when it is sealed. Only what a part answers to have moved
-is sent elsewhere, and not before all of the batch is answered: to a part of a later generation, which
-therefore gets this number once."""
+A message is sent to a part under the number of its batch. Until there is an answer, it is repeated to that
+part and to no other: a part answers a repeat even when it is sealed. Only messages that the part answers as
+moved are sent elsewhere, and only after the whole batch is answered. They go to a part of a later generation,
+which therefore gets this number once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .layouts import KnownLayouts
 from .routing import Plan, spread
 from .splitting import Splitting
 
-#: Batches of which is remembered that they were sent to a whole stream: the latest of each producer, for as
-#: long as it may be repeated.
+#: The limit for remembered batches that were sent to a whole stream: the latest of each producer, as long as
+#: it may be repeated.
 UNANSWERED_MOST = 10_000
 
 
 class SendState:
-    """A batch, the answers so far, and what is still to be sent where."""
+    """A batch, the answers so far, and the messages still to send, by part."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -44,8 +44,8 @@ class SendState:
 
 
 class Sender:
-    """`ask_again` has the layout of a stream read anew, beside all this. It is called when the store takes
-    messages again that was away: it may have come back without the last change."""
+    """Sends batches. It calls `ask_again`, which reads a layout again in the background, when the store works
+    again after an outage: the store may have lost the last change."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Sender:
         self._layouts = layouts
         self._splitting = splitting
         self._ask_again = ask_again
-        #: What was not answered: when the batch of this number comes again it goes the same way.
+        #: Batches without an answer. When a batch with the same number comes again, it goes the same way.
         self._pending: dict[tuple[Stream, str], SendState] = {}
-        #: The numbers of those that were sent to a whole stream.
+        #: The numbers of batches that were sent to a whole stream.
         self._sent_to_whole: dict[tuple[Stream, str], int] = {}
 
     async def append(self, batch: Batch) -> list[Answer]:
@@ -72,11 +72,11 @@ class Sender:
         return await self._send(sending)
 
     async def take_over(self, batch: Batch, moved: Moved) -> list[Answer]:
-        """A stream that was whole when the batch was sent to it takes no more."""
+        """Send the batch to parts: the stream was whole when the batch was sent, and is now sealed."""
         return await self._send(_partly_answered(batch, moved))
 
     def note_unanswered(self, batch: Batch) -> None:
-        """It was sent to a whole stream, which may be split when the batch comes again."""
+        """Remember a batch that was sent to a whole stream. The stream may be split when it comes again."""
         self._sent_to_whole[batch.stream, batch.producer] = batch.number
         if len(self._sent_to_whole) > UNANSWERED_MOST:
             del self._sent_to_whole[next(iter(self._sent_to_whole))]
@@ -112,7 +112,7 @@ class Sender:
     # --- one round ---------------------------------------------------------------------------------------
 
     async def _carry_out(self, sending: SendState) -> None:
-        """Send all that is to be sent, and wait for every answer: only then anything is sent elsewhere."""
+        """Send all waiting messages, and wait for every answer. Only then messages may go to other parts."""
         parts = list(sending.todo)
         if len(parts) == 1:
             await self._carry_to(sending, parts[0])
@@ -138,7 +138,7 @@ class Sender:
         sending.answered(part, answers)
 
     async def _newer_plan(self, sending: SendState) -> Plan:
-        """The layout that has come after the one that was sealed, or comes now."""
+        """The layout after the sealed one. If there is none yet, it is made now."""
         stream = sending.batch.stream
         layout = await self._layouts.refresh(stream)
         if layout.current.number == sending.generation:
@@ -146,8 +146,8 @@ class Sender:
         plan = await self._layouts.plan(stream)
         if plan is None or layout.current.number <= sending.generation:
             raise BackendUnavailable(
-                f"{stream.name!r} takes no more messages where they were, and nothing says where to: somebody"
-                " has emptied a part of the store",
+                f"{stream.name!r} is sealed, and the store has no layout with its new parts: a part of the"
+                " store was emptied",
                 transient=True,
             )
         return plan
@@ -155,15 +155,15 @@ class Sender:
     # --- where to ----------------------------------------------------------------------------------------
 
     async def _route(self, sending: SendState, plan: Plan) -> None:
-        """Find a part for all that is not answered."""
+        """Find a part for each message without an answer."""
         sending.generation = plan.layout.current.number
         await self._leave_out_duplicates(sending, plan)
         messages = sending.batch.messages
         sending.todo = spread(plan.stream, plan.layout.current, messages, sending.unanswered)
 
     async def _leave_out_duplicates(self, sending: SendState, plan: Plan) -> None:
-        """Of those that can be known already: whether an older generation has them. It takes nothing new, so
-        what it does not have by now it will never have."""
+        """Answer messages that an older generation already has. An older generation accepts nothing new, so a
+        message that is not there now never will be."""
         messages = sending.batch.messages
         asking: list[tuple[Stream, list[int]]] = []
         known = [index for index in sending.unanswered if messages[index].unique or not messages[index].fresh]
@@ -183,7 +183,7 @@ class Sender:
 
 
 def _to_one(batch: Batch) -> SendState:
-    """All of it goes to the stream itself."""
+    """A batch of which all messages go to the stream itself."""
     sending = SendState(batch)
     sending.todo[batch.stream] = list(range(len(batch.messages)))
     return sending

@@ -1,5 +1,5 @@
-"""How a stream gets its parts: a queue in steps that any process may finish, a topic once, before its first
-use. And what the code declares, which counts for a stream that was not used yet."""
+"""Gives streams their parts. A queue gets them in steps that any process can finish, a topic once, before its
+first use. What the code declares has an effect only before a stream's first use."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Splitting:
         self._stored = layouts.stored
 
     async def split(self, queue: Stream, parts: int) -> Layout:
-        """Have so many parts. What another has proposed is carried out first."""
-        # What this process knows of a layout is stored first if it was lost: numbers are given once.
+        """Give a queue this many parts. A change that another process has proposed is completed first."""
+        # If the store has lost a known layout, it is restored first: each number is used only once.
         layout = await self._layouts.refresh(queue)
         while layout.current.parts != parts or layout.proposed:
             _check_room(queue, layout, parts)
@@ -49,32 +49,32 @@ class Splitting:
         return layout
 
     async def lay_out_topic(self, topic: Stream, parts: int) -> Layout:
-        """Give a topic its parts, if it was not used yet; answers what stands then."""
+        """Give a topic its parts, if it was not used yet. Returns its layout then."""
         layout = await self._stored.swap(topic, WHOLE, layout_of_topic(parts))
         self._layouts.learn(topic, layout)
         return layout
 
     async def finish(self, queue: Stream, layout: Layout) -> Layout:
-        """Carry out what is proposed. Nobody appends by the new layout before all of the old is sealed."""
+        """Complete the proposed change. No producer uses the new layout before all old parts are sealed."""
         if layout.current.number:
             await asyncio.gather(*(self._stored.seal(part) for part in parts_of(queue, layout.current)))
         elif not layout.sealed:
             sealed = msgspec.structs.replace(layout, sealed=True)
             layout = await self._stored.swap(queue, layout, sealed)
             if layout != sealed:
-                return layout  # another process was first: the caller looks at what stands now
+                return layout  # another process was first: the caller goes on with its layout
         coming = parts_of(queue, layout.next)
         await self.follow_pause(queue, coming)
         now_us = (await self._store.schedules([queue])).now_us
         adopted = await self._stored.swap(queue, layout, layout.with_adoption(now_us))
-        # Who paused or resumed the queue meanwhile may not have known of these.
+        # A process that paused or resumed the queue meanwhile may not know these parts.
         await self.follow_pause(queue, coming)
         self._layouts.learn(queue, adopted)
         return adopted
 
     async def finish_or_repair(self, queue: Stream, layout: Layout) -> Layout:
-        """Carry out what is proposed. A part is sealed: if nothing is proposed that was lost with a server, a
-        failover having taken back what was not copied yet, and a new generation is made all the same."""
+        """Complete the proposed change of a queue with a sealed part. If nothing is proposed, a failover lost
+        the proposal before it was copied. Then a new generation is made as well."""
         if not layout.proposed:
             parts = await self._parts_after(queue, layout)
             wanted = msgspec.structs.replace(layout, proposed=parts)
@@ -85,15 +85,16 @@ class Splitting:
         return layout
 
     async def _parts_after(self, queue: Stream, layout: Layout) -> int:
-        """As many as the generation that was lost had, if anybody has used it; else as many as now."""
+        """The number of parts for the new generation: that of the lost generation, if it was used; else the
+        current number."""
         lost = Generation(layout.current.number + 1, PARTS_MOST)
         used = set(await self._store.streams())
         indices = [index for index, part in enumerate(parts_of(queue, lost)) if part in used]
         return max(indices) + 1 if indices else layout.current.parts
 
     async def follow_pause(self, stream: Stream, parts: list[Stream]) -> None:
-        """Pause these, or let them go on, as the stream is. It is looked at again after each change: somebody
-        may have paused or resumed it in between."""
+        """Pause or resume these parts, as the stream is. It checks again after each change, since another
+        process may have paused or resumed the stream."""
         while True:
             paused, *others = await asyncio.gather(*map(self._is_paused, [stream, *parts]))
             differing = [part for part, as_it_is in zip(parts, others, strict=True) if as_it_is != paused]
@@ -106,7 +107,7 @@ class Splitting:
 
 
 class Declarations:
-    """How many parts the code wants for a stream. It counts for a stream that was not used yet."""
+    """The number of parts that the code declares for a stream. It has an effect only before the first use."""
 
     def __init__(self, store: Store, splitting: Splitting) -> None:
         self._store = store
@@ -114,15 +115,15 @@ class Declarations:
         self.parts: dict[Stream, int] = {}
 
     async def heed(self, stream: Stream, layout: Layout) -> Layout:
-        """Lay out a stream that is used for the first time as the code wants it; of any other what is stored
-        counts, and is said once when it differs."""
+        """Give a stream the declared parts at its first use. For any other stream the stored layout counts,
+        and a difference is logged once."""
         wanted = self.parts.get(stream)
         if wanted is None or layout.current.parts == wanted:
             return layout
         if stream.kind == "topic":
             layout = await self._splitting.lay_out_topic(stream, wanted) if layout == WHOLE else layout
         elif layout.proposed == wanted or await self._is_unused(stream, layout):
-            # Proposed: another process does it at this moment.
+            # If it is proposed already, another process is making this change now.
             layout = await self._splitting.split(stream, wanted)
         if layout.current.parts != wanted:
             log.warning(

@@ -1,6 +1,6 @@
-"""Reads a topic with parts: in all of them at once, and waits for any of them.
+"""Reads a topic with parts: reads all parts at once, and waits for any of them.
 
-Says where a reader stands in each part, and makes one page of what the parts give.
+It calculates a reader's position in each part, and makes one page from the events of all parts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.core.topics.topic import LogEntry, Reading, Start
 
 
 class TopicReader:
-    """For all consumers of a process. Each waits in every part under a name of its own."""
+    """Reads for all consumers of a process. Each consumer waits in every part under a separate name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class TopicReader:
         return woken
 
     async def _look(self, places: Mapping[str, int], consumer: str, limit: int, wait: float) -> TopicReading:
-        """What is behind the places. All answer as soon as one part has something, or on `wake`."""
+        """The events after the given places. All reads end when one part has events, or on `wake`."""
         names = self._waiting[consumer] = [f"{consumer}@{part}" for part in places]
         looks = [
             asyncio.ensure_future(
@@ -69,13 +69,13 @@ class TopicReader:
 
 
 def places_of(position: Position, parts: Sequence[str]) -> dict[str, int]:
-    """The number to go on after in each part."""
+    """The number of the last read event in each part."""
     return {part: position.number_in(part) for part in parts}
 
 
 def starts_in_parts(start: Start, parts: Sequence[str], found: Mapping[str, LogEntry]) -> dict[str, Start]:
-    """What a start means in each part. `found`: where the event is with which it begins. In the other parts
-    what was written at the same time or later belongs to it."""
+    """The start in each part. `found`: the place of the first event. In the other parts, events of the same
+    time or later are included."""
     if start.at != "event":
         return dict.fromkeys(parts, start)
     since = Start("time", time_us=min(entry.at_us for entry in found.values()))
@@ -83,13 +83,13 @@ def starts_in_parts(start: Start, parts: Sequence[str], found: Mapping[str, LogE
 
 
 def reading_of_one(part: str, reading: Reading) -> TopicReading:
-    """What a topic without parts gave."""
+    """The reading of a topic without parts."""
     parts = (part,) * len(reading.entries)
     return TopicReading(reading.entries, Position({part: reading.position}), parts, reading.now_us)
 
 
 def merged_reading(readings: Mapping[str, Reading], limit: int) -> TopicReading:
-    """One page of what the parts gave, by time. A part of which less is taken goes on behind that."""
+    """One page of the readings of all parts, by time. Events that do not fit are read again later."""
     begun = {part: reading.begun_after for part, reading in readings.items()}
     lists = [[(part, entry) for entry in reading.entries] for part, reading in readings.items()]
     page = list(islice(merge(*lists, key=lambda each: each[1].at_us), limit))

@@ -1,8 +1,8 @@
 """The verbs of topics over parts: each part is a log of its own, with groups of its own.
 
-What belongs to a topic as a whole is stored in every part. A group is in every part of its topic, and has a
-position in each; what it takes from a part is that part's alone until it is settled. The parts of a topic are
-fixed from its first use on. For a topic without parts every verb goes straight to the store.
+The data of a whole topic is stored in every part. A group is in every part of its topic, and has a position
+in each. Until an event is settled, only its part knows of the claim. The parts of a topic are fixed from its
+first use on. For a topic without parts every verb goes straight to the store.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .whole_names import merged_tended, merged_topic
 
 T = TypeVar("T")
 
-#: Who looks where an event is.
+#: The consumer name for the search for an event.
 FINDER: Final = "finder"
 
 
@@ -90,7 +90,7 @@ class TopicVerbs(Routed):
         return {part: each.begun_after for part, each in zip(starts, readings, strict=True)}
 
     async def position_of(self, group: Stream) -> Position:
-        """How far a group has drawn in each part of its topic."""
+        """The position of a group in each part of its topic."""
         parts = [part.topic for part in await self._layouts.parts(group)]
         records = [each for topic in await self.store.topics(parts) for each in topic.groups]
         return Position(
@@ -102,7 +102,7 @@ class TopicVerbs(Routed):
         return starts_in_parts(start, parts, found)
 
     async def _part_with(self, topic: Stream, start: Start, parts: Sequence[str]) -> dict[str, LogEntry]:
-        """The part that has an event. Where it is without a key is looked first: a search takes its time."""
+        """The part that has an event. It first checks the part for events without a key: a search is slow."""
         plan = await self._layouts.plan(topic)
         likely = [] if plan is None else [plan.likely(start.event).name]
         for part in dict.fromkeys((*likely, *parts)):
@@ -141,8 +141,9 @@ class TopicVerbs(Routed):
         return all(joined)
 
     async def _joining(self, group: Stream, start: Start, parts: Sequence[str]) -> dict[str, Start]:
-        """Where it begins in each part. A group that is everywhere keeps its positions, whatever it is told;
-        one that is somewhere need not begin with an event that was trimmed since."""
+        """The start of a group in each part. A group that is in every part keeps its positions, whatever
+        `start` is. When a group is in some parts and the first event was trimmed, it begins with the oldest
+        event."""
         known = await self._parts_with_group(group, parts)
         if known.issuperset(parts):
             return dict.fromkeys(parts, NEW)
@@ -189,8 +190,8 @@ class TopicVerbs(Routed):
         return any(removed)
 
     async def _in_parts(self, stream: Stream, do: Callable[[Sequence[str]], Awaitable[T]]) -> T:
-        """Do it in all parts of a topic, or of a group's topic. It makes the topic: another process may have
-        been first, and have given it parts in between."""
+        """Call `do` with all parts of a topic, or of a group's topic. This creates the topic; another process
+        may have created it first, with parts."""
         base = base_of(stream)
         for _ in range(2):
             plan = await self._layouts.plan(base)
@@ -199,12 +200,12 @@ class TopicVerbs(Routed):
             except Moved:
                 await self._layouts.refresh(base)
         raise BackendUnavailable(
-            f"{base.name!r} is sealed, and nothing says which parts it has: somebody has changed the store by"
+            f"{base.name!r} is sealed, and the store has no layout with its parts: the store was changed by"
             " hand"
         )
 
 
 def _index(record: TopicRecord) -> tuple[str, int]:
-    """By name, and the parts of a topic in their order."""
+    """A sort key: by name, with the parts of a topic in their order."""
     name, _, place = record.stream.name.partition(PART_MARK)
     return name, int(place.partition(".")[2] or 0)

@@ -1,4 +1,4 @@
-"""What a store says about parts, as it is said of the whole stream: with its name, in one sum."""
+"""Turns a store's answers about parts into answers about the whole stream, with its name and sums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from headrace.core.topics.topic import GroupRecord, KeptTopics, TopicRecord
 
 
 def order_of_whole(order: ControlMessage) -> ControlMessage | None:
-    """None: an order of its own says it of the whole stream, or it concerns the router alone."""
+    """The control message for the whole stream. None: the whole stream gets its own message, or only the
+    router needs it."""
     if isinstance(order, MissedNotice):
         return order
     whole = whole_stream(order.stream)
@@ -60,7 +61,7 @@ def _recovery(recovery: Recovery) -> Recovery:
 
 
 def standing_of_whole(standing: ControlState) -> ControlState:
-    """A stream is paused, and has its lease, where it is whole; its parts follow."""
+    """The state of whole streams. The pause and the lease of a stream are its own; its parts follow it."""
     return ControlState(
         paused=frozenset(stream for stream in standing.paused if whole_stream(stream) is stream),
         leases={stream: us for stream, us in standing.leases.items() if whole_stream(stream) is stream},
@@ -68,7 +69,7 @@ def standing_of_whole(standing: ControlState) -> ControlState:
 
 
 def worker_with_parts(worker: WorkerInfo, streams: Iterable[Stream]) -> WorkerInfo:
-    """So that the store says of each part how it stands."""
+    """The worker with all its parts, so that the store returns the state of each part."""
     streams = list(streams)
     queues = tuple(stream.name for stream in streams if stream.kind == "queue")
     groups = tuple(stream.name for stream in streams if stream.kind == "group")
@@ -93,7 +94,7 @@ def letter_of_whole(letter: DeadLetter, stream: Stream) -> DeadLetter:
 
 
 def sum_of(counts: Sequence[Counts]) -> Counts:
-    """Of all parts; the first is the stream itself, and says whether it is paused."""
+    """The sum of all parts. The first is the stream itself, which holds the pause."""
     ages = [each.oldest_us for each in counts if each.oldest_us]
     return Counts(
         queued=sum(each.queued for each in counts),
@@ -108,7 +109,8 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
 
 
 def merged_topic(topic: Stream, parts: Sequence[TopicRecord], count: int) -> TopicRecord:
-    """One record of the parts that were used, in their order, of so many. Each has the rules of the topic."""
+    """One record from the used parts, in their order; `count` is the number of all parts. Each part has the
+    rules of the topic."""
     filled = [part for part in parts if part.length]
     last = sum(part.last for part in parts)
     return TopicRecord(
@@ -135,7 +137,7 @@ def _merged_groups(topic: Stream, parts: Sequence[TopicRecord]) -> tuple[GroupRe
 
 
 def merged_group(group: Stream, parts: Sequence[GroupRecord]) -> GroupRecord:
-    """What was said of the last part holds."""
+    """One record from the parts of a group. `ordered` is that of the last part."""
     return GroupRecord(
         group,
         sum(part.position for part in parts),
@@ -148,13 +150,13 @@ def merged_group(group: Stream, parts: Sequence[GroupRecord]) -> GroupRecord:
 
 
 def merged_tended(tended: KeptTopics, logical: Callable[[Stream], Stream]) -> KeptTopics:
-    """With the groups of parts named as the groups that they are of, each once."""
+    """The answer with the names of whole groups in place of those of their parts, each once."""
     holding = tuple(dict.fromkeys(map(logical, tended.holding)))
     return KeptTopics(
         tended.trimmed,
         tended.more,
         holding,
-        # In one part nothing is kept for its sake any more, in another something may be still.
+        # One part may keep nothing for the group any more, while another part still does.
         tuple(each for each in dict.fromkeys(map(logical, tended.passed)) if each not in holding),
         tuple(dict.fromkeys(map(logical, tended.disputed))),
         tuple(dict.fromkeys(map(logical, tended.stalled))),
@@ -162,5 +164,5 @@ def merged_tended(tended: KeptTopics, logical: Callable[[Stream], Stream]) -> Ke
 
 
 def earliest(times: Iterable[int]) -> int:
-    """The first of times of which 0 is none."""
+    """The earliest of these times. 0 stands for no time."""
     return min((time for time in times if time), default=0)

@@ -1,1 +1,1 @@
-"""Duties of a worker, each with an interval."""
+"""Upkeep: the work that a worker does at intervals, beside its jobs."""

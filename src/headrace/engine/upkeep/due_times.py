@@ -1,4 +1,4 @@
-"""When messages of a worker's streams are due, as far as it knows: it asks only where something is."""
+"""Remembers when messages of a worker's streams are due. So promotion asks only where a message is due."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from headrace.core.messages.message import Stream
 from headrace.core.rules.rotation import FEW, Rotation
 from headrace.core.runtime.clock import SECOND
 
-#: Seconds between two looks at streams where nothing is known to be due, for announcements that went missing.
+#: Seconds between two checks of streams where nothing is known to be due, in case an announcement was lost.
 LOOK = 5.0
 
-#: Seconds by which something may be due earlier than was said: if it is more, the store's clock was moved.
+#: Seconds by which a message may be due earlier than the store said. If it is more, the store's clock moved.
 STEP = 1.0
 
 
@@ -25,14 +25,15 @@ class DueTimes:
         self._looked_at = -inf
 
     def heed(self, stream: Stream | None) -> None:
-        """Something was scheduled that is due sooner; None: announcements may have been missed."""
+        """A message was scheduled that is due sooner; None: announcements may have been missed."""
         if stream is None:
             self._due_at.clear()
         else:
             self._announced.add(stream)
 
     def choose(self, streams: Sequence[Stream]) -> list[Stream]:
-        """Where something is due or may be, and now and then some others. Few streams are all asked."""
+        """The streams where a message is or may be due, and every few seconds some others. With few streams,
+        all of them."""
         announced, self._announced = self._announced, set()
         if len(streams) <= FEW:
             return list(streams)
@@ -46,12 +47,12 @@ class DueTimes:
         return chosen
 
     def forget(self, asked: Sequence[Stream]) -> None:
-        """They were not answered."""
+        """Forget the due times of streams for which the store gave no answer."""
         for stream in asked:
             self._due_at.pop(stream, None)
 
     def note(self, asked: Sequence[Stream], due_in_us: Mapping[Stream, int]) -> None:
-        """What the store said of those that were asked; who is not named has nothing that is due."""
+        """Note the store's answer. A stream that it does not name has no delayed messages."""
         now = time.monotonic()
         for stream in asked:
             due_at = now + due_in_us.get(stream, inf) / SECOND
@@ -60,7 +61,7 @@ class DueTimes:
             self._due_at[stream] = due_at
 
     def seconds_left(self) -> float:
-        """Until something is due that is known of, or it is time for a look."""
+        """Seconds until the next known due time or the next check."""
         now = time.monotonic()
         soonest = min(self._due_at.values(), default=inf)
         return max(0.0, min(soonest - now, LOOK))

@@ -1,4 +1,4 @@
-"""Announces a worker to the store at intervals. The answer says what is paused, and which leases hold."""
+"""Announces a worker to the store at intervals. The answer names paused streams and the current leases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .leases import Leases
 #: Seconds between two announcements.
 BEAT_EVERY = 2.5
 
-#: Running jobs that are named, at most.
+#: The largest number of running jobs in an announcement.
 NAMED = 100
 
 
@@ -63,11 +63,11 @@ class Heartbeat:
         self._service.start()
 
     async def leave(self) -> None:
-        """Take the names of the worker and of its readers off the list."""
+        """Remove the worker and its readers from the store's list."""
         try:
             await self._send(leaving=True)
         except BackendUnavailable:
-            pass  # the store is away: it forgets this worker by itself
+            pass  # the store is unreachable: it forgets this worker by itself
 
     async def _beat(self) -> float | None:
         standing = await self._send()

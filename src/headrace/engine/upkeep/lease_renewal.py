@@ -1,4 +1,4 @@
-"""Renews leases in a thread of its own, so that no busy event loop and no blocking handler loses one."""
+"""Renews leases in a thread of its own, so that a busy event loop or a blocking handler loses no lease."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ BATCH = 500
 
 
 class LeaseRenewal:
-    """While the store cannot be reached nothing is assumed lost; it only tries again, soon. After
-    half a lease of refusals, the renewal that gets through has reclaim wait for one lease."""
+    """Renews the leases of all held claims. While the store cannot be reached, it assumes no lease lost and
+    tries again soon. After half a lease of failures, the next successful renewal makes recovery wait for one
+    lease."""
 
     def __init__(
         self,
@@ -49,9 +50,9 @@ class LeaseRenewal:
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._stopping = False
-        self._urgent = False  # renew also what is not due yet
-        self._refused: dict[Stream, float] = {}  # streams whose renewals are refused, and since when
-        self._failures = 0  # rounds in a row in which some were
+        self._urgent = False  # renew also claims that are not due yet
+        self._refused: dict[Stream, float] = {}  # streams whose renewals fail, and since when
+        self._failures = 0  # rounds in a row in which some renewals failed
         self._woken = asyncio.Event()
         self._thread: LoopThread | None = None
         leases.on_change(self._lease_changed)
@@ -61,7 +62,7 @@ class LeaseRenewal:
         self._keeping = self._thread.submit(self._keep())
 
     async def stop(self) -> None:
-        """Renew no more. Call it when everything that was held is settled or given up."""
+        """Renew no more. Call this when all held claims are settled or given up."""
         thread = self._thread
         if thread is not None:
             self._stopping = True
@@ -71,7 +72,7 @@ class LeaseRenewal:
             await thread.ended()
 
     def _lease_changed(self) -> None:
-        """Renew all that is held now, and go on at the pace of the new lease."""
+        """Renew all held claims now, and go on at the pace of the new lease."""
         self._interval = self._leases.shortest / BEATS
         self._urgent = True
         if self._thread is not None and not self._stopping:
@@ -93,19 +94,19 @@ class LeaseRenewal:
         finally:
             await self._lease_keeper.close()
         if not self._stopping:
-            asyncio.get_running_loop().stop()  # nobody else will
+            asyncio.get_running_loop().stop()  # `stop` is not called in this case
 
     async def _rest(self, pause: float) -> bool:
-        """Until the next round is due, or the lease has changed; False: there is no next round."""
+        """Wait until the next round is due, or the lease has changed; False: there is no next round."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._woken.wait()
         self._woken.clear()
-        # Nobody can settle anything on a loop that is closed: others are to have what was held.
+        # A closed loop can settle nothing. So the leases must run out, for other workers.
         return not (self._stopping or self._loop.is_closed())
 
     async def _renew(self, *, whole: bool = True) -> None:
-        """One round: over all that is held, or only where the last one was refused."""
+        """One round: renew all held claims, or only those whose last renewal failed."""
         urgent = self._urgent
         claims = self._held.older_than(0.0 if urgent else self._interval)
         if not whole:
@@ -118,7 +119,7 @@ class LeaseRenewal:
             self._urgent = False
 
     async def _renew_all(self, claims: list[Claim]) -> set[Stream]:
-        """Answers the streams where renewals were refused."""
+        """Renew these claims. Returns the streams whose renewals failed."""
         batches = self._batches(claims)
         refused: set[Stream] = set()
         while batches:
@@ -133,7 +134,8 @@ class LeaseRenewal:
         return refused
 
     def _batches(self, claims: list[Claim]) -> list[tuple[list[Claim], bool]]:
-        """Each with whether its streams come back from an outage: half a lease of refusals, or more."""
+        """The claims in batches, each with whether its streams had an outage: failures for half a lease or
+        more."""
         since = time.monotonic() - self._interval * BEATS / 2
         back = {stream for stream, refused_at in self._refused.items() if refused_at <= since}
         parts = {
@@ -147,7 +149,7 @@ class LeaseRenewal:
         ]
 
     def _heed(self, answers: list[tuple[Claim, Renewal]]) -> set[Stream]:
-        """Pass on what is notable; answers the streams that could not be asked."""
+        """Report lost and cancelled claims. Returns the streams that could not be reached."""
         unknown = {claim.stream for claim, renewal in answers if renewal is Renewal.UNKNOWN}
         self.renewed += sum(renewal is not Renewal.UNKNOWN for _, renewal in answers)
         notable = [
@@ -164,5 +166,5 @@ class LeaseRenewal:
         self._on_loop(self._emitter.emit, BackendError(service="lease renewal", error=text, delay=delay))
 
     def _on_loop(self, function: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the worker's loop was closed this moment: see `_rest`
+        with contextlib.suppress(RuntimeError):  # the worker's loop has just been closed: see `_rest`
             self._loop.call_soon_threadsafe(function, *args)

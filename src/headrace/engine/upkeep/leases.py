@@ -14,12 +14,12 @@ from headrace.engine.emitter import Emitter
 from headrace.engine.intake.served_streams import ServedStreams
 from headrace.engine.streams import StreamRouter
 
-#: Seconds. Below this a worker would do nothing but renew. A stranger may have stored or announced any lease.
+#: Seconds. With less, a worker would do nothing but renew. Another program may have stored any lease.
 SHORTEST_LEASE: Final = 0.01
 
 
 class Leases:
-    """Asks for a lease, and knows the shortest that holds. Other parts hear when that has changed."""
+    """Requests a lease, and knows the shortest current lease. Calls other parts when that changes."""
 
     def __init__(self, served: ServedStreams, lease: float) -> None:
         self._served = served
@@ -29,23 +29,23 @@ class Leases:
         self._on_change: list[Callable[[], None]] = []
 
     async def ask_for(self, backend: StreamRouter, emitter: Emitter) -> None:
-        """Make the queues claimable under this lease; where it was another, it now holds for all."""
+        """Declare the queues with this lease. It replaces an earlier lease, for all workers."""
         for stream in self._served.queues:
             await self.add(stream, backend, emitter)
 
     async def add(self, stream: Stream, backend: StreamRouter, emitter: Emitter) -> None:
-        """The same for one that comes later."""
+        """Declare one stream with this lease."""
         previous = await with_retries(lambda: backend.declare_stream(stream, self._asked))
         self._leases.setdefault(stream, self._asked)
         if previous is not None:
             emitter.emit(LeaseChanged(stream.name, previous / SECOND, self._asked / SECOND))
 
     def on_change(self, heard: Callable[[], None]) -> None:
-        """Call this when the shortest lease has become another."""
+        """Call `heard` when the shortest lease has changed."""
         self._on_change.append(heard)
 
     def changed(self, leases: Mapping[Stream, int]) -> None:
-        """These are the leases now, as far as they are named, in microseconds."""
+        """Note current leases, in microseconds. Streams that are not named keep theirs."""
         for stream, us in leases.items():
             if stream in self._leases:
                 self._leases[stream] = max(microseconds(SHORTEST_LEASE), min(us, LONGEST_US))

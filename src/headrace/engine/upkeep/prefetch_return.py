@@ -1,5 +1,5 @@
-"""Hands back what a worker has claimed ahead and does not come to: others may be idle, or, when this process
-stood still, have it already."""
+"""Hands back claims that a worker took in advance and cannot run soon. Other workers may be idle, or may hold
+these claims already if this process stood still."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.engine.service import Service
 from headrace.engine.settling.held_claims import HeldClaims
 from headrace.engine.settling.in_flight import InFlight
 
-#: Buffered claims older than this many seconds are handed back: the pace fell.
+#: Buffered claims older than this many seconds are handed back: the pace has dropped.
 HOARDED = 0.25
 
 
@@ -30,9 +30,10 @@ class PrefetchReturn:
         return HOARDED / 2
 
     def unhoard(self) -> None:
-        """Slots ask for it themselves where it is overdue: after a standstill they are woken first."""
+        """Hand back old buffered claims. Slots call this too when it is overdue: after a standstill they may
+        run before this service."""
         self._slots.trusted_until = perf_counter() + HOARDED
-        # What only this process has is not held by a lease: it has no age, and stays.
+        # Claims of a fan-out have no lease and so no age. They stay.
         ages = (self._held.age(parts_of(claim)[0]) for claim in self._slots.ready)
         if next(filter(None, ages), 0.0) > HOARDED:
             self._slots.crowded = not self._slots.full

@@ -1,4 +1,4 @@
-"""Writes how far running jobs have come and what they logged: what has changed since last time, together."""
+"""Writes the progress and the logs of running jobs. Each write holds all changes since the last one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.engine.running.run import Run
 from headrace.engine.service import Service
 from headrace.engine.streams import StreamRouter
 
-#: Seconds between two writes, however often jobs say how far they are.
+#: Seconds between two writes, however often jobs report progress.
 REPORT_EVERY = 0.5
 
 #: Reports written in one step of the store.
@@ -43,11 +43,11 @@ class ProgressWriter:
                         run.log.unwritten = True
                 raise
             for run, said in batch:
-                run.written = said  # what was said meanwhile is another, and goes with the next
+                run.written = said  # a newer report goes with the next write
         return REPORT_EVERY
 
     def _whole(self, run: Run, said: Report | None) -> Report:
-        """A report counts instead of the one before, so it says everything."""
+        """The whole report: it replaces the one before, so it must be complete."""
         said = said or Report(run.claim)
         return said if run.log is None else msgspec.structs.replace(said, log=self._policy.log_of(run))
 

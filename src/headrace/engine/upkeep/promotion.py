@@ -14,7 +14,7 @@ from .due_times import DueTimes
 #: Messages moved in one step of the store.
 PROMOTE_BATCH = 200
 
-#: Seconds. Promotion sleeps until the next due time; this is for announcements that went missing.
+#: The longest sleep, in seconds. Promotion sleeps until the next due time, but an announcement may be lost.
 PROMOTE_FALLBACK = 5.0
 
 
@@ -28,7 +28,7 @@ class Promotion:
         self.stop = self._service.stop
 
     def something_is_due(self, stream: Stream | None = None) -> None:
-        """Something was scheduled that may be due before the next look; None: anywhere."""
+        """A message was scheduled that may be due before the next check; None: in any stream."""
         self._due_times.heed(stream)
         self._service.poke()
 
@@ -39,7 +39,7 @@ class Promotion:
         self._due_times.forget(asked)
         promoted = await self._backend.promote(asked, limit=PROMOTE_BATCH)
         if promoted.by_stream is None:
-            self._due_times.heed(None)  # all are asked every time
+            self._due_times.heed(None)  # there is no time for each stream, so all are asked every time
             left_us = promoted.next_in_us
             pause = PROMOTE_FALLBACK if left_us is None else min(PROMOTE_FALLBACK, max(0, left_us) / SECOND)
         else:

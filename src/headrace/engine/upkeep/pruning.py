@@ -1,4 +1,4 @@
-"""Removes what the store has kept for long enough: results, records of ended jobs, old counts."""
+"""Removes data from the store when its time is over: results, records of ended jobs, old counts."""
 
 from __future__ import annotations
 

@@ -20,15 +20,15 @@ from .leases import Leases
 #: Messages recovered in one step of the store.
 RECLAIM_BATCH = 100
 
-#: In each lease the fleet looks so often for those that ran out.
+#: All workers together check this many times in each lease for leases that ran out.
 RECLAIMS = 5
 
-#: In so much of a lease one can run out: when it began, the last renewal was a while ago.
+#: In a gap of this share of a lease, a lease can run out: its last renewal was some time before the gap.
 LONG_GAP = 0.8
 
 
 class LeaseRecovery:
-    """Looks a few times in each lease; when the lease becomes another, at once."""
+    """Checks a few times in each lease, and at once when the lease changes."""
 
     def __init__(
         self, backend: StreamRouter, served: ServedStreams, *, leases: Leases, emitter: Emitter
@@ -38,8 +38,8 @@ class LeaseRecovery:
         self._leases = leases
         self._emitter = emitter
         self._elapsed_us = SystemClock().elapsed_us
-        self._reached_us: int | None = None  # when a look last got through
-        self._refused = False  # it was refused since then
+        self._reached_us: int | None = None  # when a check last succeeded
+        self._refused = False  # a check failed since then
         service = Service("recovery", self._reclaim, emitter=emitter)
         self.start, self.stop, self.poke = service.start, service.stop, service.poke
         leases.on_change(service.poke)
@@ -57,19 +57,19 @@ class LeaseRecovery:
         except Exception:
             self._refused = True
             raise
-        self._reached_us, self._refused = asked_us, False  # the answer may have been long in coming
+        self._reached_us, self._refused = asked_us, False  # not the time of the answer, which may come late
         if reclaimed.stepped_us:
             self._emitter.emit(ClockStepped(reclaimed.stepped_us / SECOND))
         for recovery in reclaimed.recovered:
             self._announce(recovery)
         if reclaimed.more:
             return None
-        # Whoever has the turn keeps it. The others look later, and so take over when it is gone.
+        # The worker that has the turn keeps it. The others check later, and take over when it is gone.
         return every * (random.uniform(1.0, 2.0) if reclaimed.others_turn else random.uniform(0.95, 1.05))
 
     def _was_away(self) -> bool:
-        """Whether this comes after an outage: only refusals for half a lease, or a gap since this loop last
-        got through in which a lease can run out, whatever made it: a stopped process, a machine asleep."""
+        """Whether this check comes after an outage: only failures for half a lease, or a gap since the last
+        success in which a lease can run out. A stopped process or a sleeping machine makes such a gap."""
         if self._reached_us is None:
             return False
         lease, gap = self._leases.shortest, (self._elapsed_us() - self._reached_us) / SECOND
@@ -82,7 +82,7 @@ class LeaseRecovery:
 
 
 def recovered(recovery: Recovery) -> Signal | None:
-    """What is said of a job that was taken from a worker that is gone."""
+    """The signal for a job that was recovered from a worker that is gone."""
     names = recovery.id, recovery.task, recovery.stream.name
     if recovery.status is JobStatus.DEAD:
         return JobDied(*names, **_death(recovery))
@@ -92,7 +92,7 @@ def recovered(recovery: Recovery) -> Signal | None:
 
 
 def recovered_event(recovery: Recovery) -> Signal | None:
-    """The same of an event."""
+    """The signal for an event that was recovered from a worker that is gone."""
     stream = recovery.stream
     names = recovery.id, recovery.task, stream.topic, stream.group
     if recovery.status is JobStatus.DEAD:

@@ -1,4 +1,4 @@
-"""Which timetable of a declared schedule holds, when workers with different code run side by side."""
+"""Decides which timetable of a declared schedule is active, when workers with different code run together."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from headrace.core.schedules.schedule import Schedule, timing_of
 from headrace.core.schedules.schedule_record import ScheduleRecord, ScheduleSwap, Timetable, advance
 from headrace.engine.streams import StreamRouter
 
-#: Seconds after which a timetable that no live worker announces gives way to an earlier one.
+#: Seconds after which an earlier timetable replaces one that no live worker announces.
 UNCLAIMED = 10.0
 
-#: Timetables that a record remembers: the one that holds, and those before it.
+#: Timetables that a record remembers: the active one, and those before it.
 REMEMBERED = 8
 
 
 class SchedulePrecedence:
-    """A timetable that a record has never had is a change in the code: it holds at once, and starts from now.
-    One that it has had before is that of old code, which runs on for a while: it fires nothing as long as a
-    worker with the one that holds is alive, and comes back after that, from now on as well."""
+    """A timetable that a record has never had is a change in the code: it is active at once, from now on. A
+    timetable that the record had before belongs to old code that still runs. It fires nothing while a worker
+    with the active timetable is alive. After that it becomes active again, also from now on."""
 
     def __init__(self, backend: StreamRouter, declared: Mapping[tuple[Stream, str], Schedule]) -> None:
         self._backend = backend
         self._own = {key: timing_of(schedule) for key, schedule in declared.items()}
-        self._unclaimed: dict[str, float] = {}  # since when no worker announces it
+        self._unclaimed: dict[str, float] = {}  # since when no worker announces a timetable
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Those of this worker, as it announces them."""
+        """The timetables of this worker, as it announces them."""
         return tuple(self._own.values())
 
     def holds(self, record: ScheduleRecord) -> bool:
@@ -38,7 +38,7 @@ class SchedulePrecedence:
         return own is None or record.timing.split(" ")[0] == own
 
     async def bring_in(self, table: Timetable) -> bool:
-        """Make the timetables of this worker hold where they should; whether any record was changed."""
+        """Make this worker's timetables active where they should be. Returns whether a record changed."""
         others = [record for record in table.records if not record.paused and not self.holds(record)]
         claimed = await self._claimed() if any(record.timing for record in others) else frozenset()
         taken_over = [self._taken_over(record, table.now_us, claimed) for record in others]
@@ -51,11 +51,11 @@ class SchedulePrecedence:
     def _taken_over(
         self, record: ScheduleRecord, now_us: int, claimed: frozenset[str]
     ) -> ScheduleSwap | None:
-        """The change that makes the own timetable hold; None: the other one holds."""
+        """The change that makes this worker's timetable active; None: the other timetable stays active."""
         own, line = self._own[record.stream, record.name], record.timing.split()
         if own in line and not self._is_given_up(line[0], claimed):
             return None
-        # Of a record in which nothing is said, nothing is known to have changed.
+        # A record without a timetable does not show a change. So it keeps its last time.
         until_us = now_us if line else min(record.last_us, now_us)
         timing = " ".join([own, *(each for each in line if each != own)][:REMEMBERED])
         return advance(record, until_us, timing=timing)

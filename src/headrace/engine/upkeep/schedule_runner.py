@@ -1,4 +1,4 @@
-"""Fires the schedules of a worker's queues. Every worker does, and the store lets one succeed: see
+"""Fires the schedules of a worker's queues. Every worker tries, and the store lets one succeed: see
 `core/schedules/schedule_record.py`."""
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from headrace.engine.streams import StreamRouter
 
 from .schedule_precedence import SchedulePrecedence
 
-#: Seconds. It sleeps until the next moment; these are for announcements that went missing.
+#: The longest sleeps, in seconds, with and without schedules. The runner sleeps until the next firing, but an
+#: announcement may be lost.
 LOOK, LOOK_IDLE = 5.0, 30.0
 
-#: Seconds after another worker was first.
+#: Seconds until the next check when another worker fired first.
 BEATEN = 0.05
 
 
 class ScheduleRunner:
-    """All times are the store's: how far this machine's clock is off makes no difference."""
+    """Fires schedules by the store's clock, so an error of this machine's clock has no effect."""
 
     def __init__(
         self,
@@ -64,12 +65,12 @@ class ScheduleRunner:
         self._rotation: Rotation[Stream] = Rotation()
 
     def heed(self, stream: Stream | None) -> None:
-        """A schedule was added, changed or removed; None: anywhere."""
+        """A schedule of the stream was added, changed or removed; None: of any stream."""
         self._announced.update(self._streams if stream is None else (stream,))
         self._service.poke()
 
     def _streams_to_look_at(self) -> list[Stream]:
-        """Those that have schedules, or may have new ones; of many others some in turns."""
+        """The streams that have schedules or may have new ones, and some of the others in turns."""
         some = {*self._rotation.some(self._streams), *self._announced, *self._with_records}
         some.update(stream for stream, _ in self._declared)
         self._announced = set()
@@ -77,11 +78,11 @@ class ScheduleRunner:
 
     @property
     def timings(self) -> tuple[str, ...]:
-        """By which timetables it fires, as its worker announces them."""
+        """The timetables by which it fires, as its worker announces them."""
         return self._precedence.own
 
     async def _look(self) -> float | None:
-        """Fire what is due; answers seconds until something may be due again."""
+        """Fire schedules that are due. Returns seconds until one may be due again."""
         streams = self._streams_to_look_at()
         try:
             table = await self._backend.schedules(streams)
@@ -106,7 +107,7 @@ class ScheduleRunner:
         return 0.0 if await self._fire(firings) else min(pause, BEATEN)
 
     async def _establish(self, table: Timetable) -> bool:
-        """Make records for declared schedules that have none; whether there were such."""
+        """Make records for declared schedules that have none. Returns whether there were any."""
         known = {(record.stream, record.name) for record in table.records}
         missing = [establish(stream, name) for stream, name in self._declared.keys() - known]
         if missing:
@@ -120,12 +121,12 @@ class ScheduleRunner:
                 yield schedule, record
 
     def _plan(self, schedule: Schedule, record: ScheduleRecord, now_us: int) -> Firing | float:
-        """What is due, or seconds until something is."""
+        """The firing that is due, or seconds until one is due."""
         try:
             firing = due(schedule, record.last_us, now_us)
             upcoming = next_after(schedule.timing, record.last_us)
         except Exception as error:
-            # Such as a zone that this machine does not know. The other schedules must go on.
+            # For example, this machine does not know the time zone. The other schedules must go on.
             text = f"schedule {schedule.name}: {type(error).__name__}: {error}"
             self._emitter.emit(BackendError(service="schedule runner", error=text, delay=LOOK))
             return LOOK
@@ -134,7 +135,7 @@ class ScheduleRunner:
         return LOOK if upcoming is None else (upcoming - now_us) / SECOND
 
     async def _fire(self, firings: Sequence[ScheduleSwap]) -> bool:
-        """Whether one succeeded. They go together, so that a store may write them together."""
+        """Fire all in one request, so that a store can write them together. Returns whether one succeeded."""
         answers = await self._backend.swap_schedules(firings)
         fired = [firing for firing, answer in zip(firings, answers, strict=True) if answer.done]
         if JobEnqueued in self._emitter.wanted:
@@ -148,7 +149,8 @@ class ScheduleRunner:
 
 
 def _read(record: ScheduleRecord) -> Schedule | None:
-    """A schedule that is stored whole; None for one that only other code declares, or of a newer version."""
+    """The schedule that is stored in the record. None: only other code declares it, or its version is
+    newer."""
     try:
         return None if record.definition is None else decode_schedule(record.definition)
     except DECODE_ERRORS:

@@ -1,4 +1,4 @@
-"""Keeps the topics of a worker in order: trims them, and announces groups that hold them up."""
+"""Trims the topics of a worker, and announces groups that prevent trimming or have other problems."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TopicKeeping:
         return None if tended.more else KEEP_EVERY * random.uniform(0.8, 1.2)
 
     def _announce(self, tended: KeptTopics) -> None:
-        """Once for each group, until it is otherwise."""
+        """Announce each problem of a group once, until the problem is gone."""
         found = {
             TopicHeld: tended.holding,
             GroupPassed: tended.passed,

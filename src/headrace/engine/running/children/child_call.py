@@ -1,4 +1,4 @@
-"""A run as a job for a child process, what the child says of it on the way, and its answer."""
+"""One call of a run's function in a child process, with its progress, its log and its answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ChildCall:
     """One call of a run's function in a child. `started` is called when it begins there."""
 
     def __init__(self, run: Run, registry: Registry, started: Callable[[Run], None]) -> None:
-        self.child: ChildProcess | None = None  # while it has one
+        self.child: ChildProcess | None = None  # set while a child works on the call
         self.over = False
         self._run = run
         self._registry = registry
@@ -50,7 +50,7 @@ class ChildCall:
         )
 
     def kill(self) -> None:
-        """Its run is over."""
+        """End the call: its run is over."""
         self.over = True
         if self.child is not None:
             self.child.kill()
@@ -69,14 +69,14 @@ class ChildCall:
 
 
 def result_of(answer: Returned | Raised) -> EncodedResult:
-    """What the function returned; what it raised is raised here."""
+    """The value that the function returned. Raises the error that the function raised."""
     if isinstance(answer, Raised):
         raise raised_here(answer)
     return EncodedResult(answer.value, answer.note)
 
 
 def raised_here(raised: Raised) -> Exception:
-    """The error of a child as one that can be raised in this process."""
+    """The error of a child as an exception of this process."""
     text = raised.failure.error
     error: Exception
     match raised.directive:

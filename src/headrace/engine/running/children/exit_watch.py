@@ -1,4 +1,5 @@
-"""Notices the end of a child process, before it is reaped: until then no other group can have its number."""
+"""Notices the end of a child process before it is reaped. Until then no other process group can get its
+number."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class ExitWatch:
         exited()
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        """Where there are no descriptors of processes: a thread for each."""
+        """Wait in a thread for each process, on systems without process descriptors."""
         if hasattr(os, "waitid"):
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         else:
@@ -44,7 +45,7 @@ class ExitWatch:
         try:
             self._loop.call_soon_threadsafe(self._tell)
         except RuntimeError:
-            pass  # the loop is closed: nobody wants to know any more
+            pass  # the loop is closed: no caller waits any more
 
 
 def _open(pid: int) -> int | None:

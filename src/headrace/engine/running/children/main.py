@@ -1,4 +1,4 @@
-"""The main program of a child process: takes a job, runs it, answers, until its worker is gone."""
+"""The main program of a child process: takes a job, runs it and answers, until its worker is gone."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from .reports import ChildReports
 
 PR_SET_PDEATHSIG = 1
 
-#: What a function raises to say what is to become of its job.
+#: Errors with which a function requests an outcome for its job.
 _DIRECTIVES = (RetryLater, Snooze, Unrecoverable)
 
 
 class Child:
-    """Reads in a thread and works in the main one: a worker that goes away ends a busy child too."""
+    """Reads in a thread and works in the main thread. So the end of its worker ends a busy child too."""
 
     def __init__(self, connection: socket.socket, main: MainModule) -> None:
         self._connection = connection
@@ -72,16 +72,16 @@ class Child:
         if self._taken != self._answered:
             os.killpg(
                 0, signal.SIGKILL
-            )  # in the middle of a job that is no longer ours, with what it started
+            )  # the job belongs to no worker now: end it, and the processes that it started
         self._jobs.put(None)
         time.sleep(PATIENCE)
-        os._exit(1)  # the leaving takes too long, and perhaps there is no worker to see it
+        os._exit(1)  # the lifespan takes too long to end, and there may be no worker that kills this child
 
     def _next(self) -> ChildJob | None:
         try:
             return read_assignment(self._connection)
         except OSError:
-            return None  # the worker is gone, or the job has closed all descriptors that it found
+            return None  # the worker is gone, or the job has closed all open descriptors
 
     def _leave(self) -> None:
         for resources in reversed(self._resources.values()):
@@ -123,7 +123,7 @@ class Child:
             raise
 
     def _entered(self, registry: Registry) -> Resources:
-        """What the jobs of an app stand on; its lifespan is entered before its first job here."""
+        """The resources of an app. Its lifespan is entered before its first job in this process."""
         resources = self._resources.get(registry)
         if resources is None:
             resources = Resources(lifespan=registry.lifespan, announce=_print_error, loop=self._loop)
@@ -139,7 +139,7 @@ class Child:
         run = Run(claim, envelope, handler, args, kwargs, resources)
         run.tell_progress(partial(self._telling.progress, assignment.number))
         if handler.job_logs and not self._captures:
-            # Not before the program's modules are loaded, which may set up logging.
+            # Only after the program's modules are loaded: they may set up logging.
             self._captures = True
             capture(lambda run: self._telling.log(run.handler.job_logs))
         context = copy_context()
@@ -169,7 +169,8 @@ def _raised(number: int, error: BaseException) -> Raised:
 
 
 def _die_with_parent() -> None:
-    """On Linux the kernel sees to it, also when a function holds the interpreter's lock."""
+    """Have the Linux kernel kill this process when its parent ends, even while a function holds the
+    interpreter's lock."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -179,12 +180,12 @@ def main() -> None:
     _die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = setting.path
-    logging.getLogger().setLevel(setting.level)  # until the program sets up its own
+    logging.getLogger().setLevel(setting.level)  # until the program sets up its own logging
     Child(_own(setting.descriptor), setting.main).serve()
 
 
 def _own(descriptor: int) -> socket.socket:
-    """The connection, for this process alone: neither a program nor a fork that a job starts gets it."""
+    """The connection, for this process only. Programs and forks that a job starts do not inherit it."""
     os.set_inheritable(descriptor, False)
     connection = socket.socket(fileno=descriptor)
     os.register_at_fork(after_in_child=connection.close)

@@ -1,4 +1,4 @@
-"""The program's own `__main__`, by the name under which others would import it."""
+"""Loads the program's `__main__` module in a child process, under the name that an import would use."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import msgspec
 
 from headrace.core.errors import ConfigurationError
 
-#: What helps where a child process cannot load the program's main module.
+#: Advice for the case that a child process cannot load the program's main module.
 GUARD = 'What a script does when it is run belongs under `if __name__ == "__main__":`.'
 
 _loading: list[MainModule] = []  # the main module, while a child process loads it
 
 
 class MainModule(msgspec.Struct, frozen=True):
-    """`python -m package.module` has a name to import; `python script.py` has a file, called by its stem."""
+    """The main module of a program. `python -m package.module` has an import name; `python script.py` has a
+    file, whose stem is the name."""
 
     name: str
     file: str | None = None
@@ -34,7 +35,7 @@ class MainModule(msgspec.Struct, frozen=True):
         return cls(Path(file).stem, os.path.abspath(file)) if file else cls("__main__")
 
     def load(self) -> None:
-        """Import it under that name, so that what it does only as `__main__` is not done again."""
+        """Import the module under that name, so that code for `__main__` does not run again."""
         _loading.append(self)
         try:
             if self.file is None:
@@ -57,8 +58,8 @@ class MainModule(msgspec.Struct, frozen=True):
 
 
 def refuse_while_loading() -> None:
-    """Raise when the program's main module uses an app while a child process loads it: what it did as
-    `__main__` it would do again, in every child."""
+    """Raise when the program's main module uses an app while a child process loads it. Otherwise every child
+    would repeat what the program did as `__main__`."""
     if _loading:
         main = _loading[-1]
         raise ConfigurationError(

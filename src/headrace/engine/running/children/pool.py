@@ -1,6 +1,6 @@
-"""Child processes for CPU work: our own, kept warm, replaced one by one.
+"""A pool of child processes for CPU work. They stay alive between jobs, and each is replaced by itself.
 
-`ProcessPoolExecutor` breaks as a whole when one of its processes dies, and pickles what it sends.
+`ProcessPoolExecutor` fails as a whole when one of its processes dies, and pickles what it sends.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Protocol
 from .process import ChildDied, ChildListener, ChildProcess, Status
 from .protocol import ChildJob, Raised, Returned
 
-#: Seconds that children which were asked to leave have before they are killed.
+#: Seconds that children have to end by themselves before they are killed.
 PATIENCE = 5.0
 
-#: Seconds after which a child that could not be started is tried again: twice as long each time.
+#: Seconds until the next try after a child could not be started. They double each time.
 FIRST_RETRY, LONGEST_RETRY = 0.1, 5.0
 
-#: After so many tries in a row a job that waits for a child fails: about half a minute.
+#: After this many failed starts in a row, about half a minute, a job that waits for a child fails.
 MOST_TRIES = 10
 
 
 class NoChild(Exception):
-    """A child process could not be started, again and again."""
+    """Several tries to start a child process have failed."""
 
 
 class PooledCall(ChildListener, Protocol):
-    """What is to be done by a child. `kill` ends it, whether it has a child or not."""
+    """A call for a child to run. `kill` ends it, whether it has a child or not."""
 
     child: ChildProcess | None
     over: bool
@@ -38,11 +38,11 @@ class PooledCall(ChildListener, Protocol):
 
 
 class ChildPool:
-    """At most `size` children. One is started when it is needed and stays for the next job.
+    """At most `size` children. A child starts when it is needed, and stays for the next job.
 
-    The pool owns them. A child is idle, or has one job, or has been killed and still counts until its exit
-    was seen. A job that finds nobody idle waits in line; whoever becomes idle is handed to the first in line,
-    and for each that waits a child is started while there may be more.
+    The pool owns the children. A child is idle, or has one job, or was killed; a killed child counts until
+    its exit is seen. When no child is idle, a job waits in line. A child that becomes idle goes to the first
+    job in line. For each waiting job a child starts, up to `size`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ChildPool:
         self._waiting: deque[asyncio.Future[ChildProcess]] = deque()
         self._starts: set[asyncio.Task[None]] = set()
         self._engaged = 0  # jobs that have a child or wait for one
-        self._failing = False  # the last try to start a child was in vain
+        self._failing = False  # the last try to start a child failed
         self._numbers = count(1)
         self._closed = False
         self._nobody = asyncio.Event()
@@ -74,7 +74,7 @@ class ChildPool:
         return max(0, self.size - ending - self._engaged)
 
     async def run(self, job: PooledCall) -> Returned | Raised:
-        """Have a child do the job."""
+        """Run the job in a child."""
         self._engaged += 1
         try:
             child = await self._take()
@@ -87,7 +87,7 @@ class ChildPool:
             self._freed()
 
     async def close(self) -> None:
-        """End all children: idle ones may leave their lifespan first, the others are killed."""
+        """End all children. Idle children may leave their lifespan first; the others are killed."""
         self._closed = True
         try:
             for start in self._starts:
@@ -120,7 +120,7 @@ class ChildPool:
         finally:
             job.child = None
 
-    # --- who has which child ------------------------------------------------------------------------------
+    # --- giving children to jobs --------------------------------------------------------------------------
 
     async def _take(self) -> ChildProcess:
         while True:
@@ -141,14 +141,14 @@ class ChildPool:
             raise
 
     def _leave_line(self, turn: asyncio.Future[ChildProcess]) -> None:
-        """Somebody was cancelled while he waited, perhaps in the turn of the loop that gave him a child."""
+        """A waiting job was cancelled. It may have got a child in the same turn of the loop."""
         if turn in self._waiting:
             self._waiting.remove(turn)
         elif not turn.cancelled() and turn.exception() is None:
             self._settle(turn.result())
 
     def _settle(self, child: ChildProcess) -> None:
-        """A child that nobody has any longer. One that is not idle has been killed, and is on its way out."""
+        """Give a child without a job to the next job in line. A child that is not idle was killed."""
         if child.status is not Status.IDLE:
             return
         while self._waiting:
@@ -170,7 +170,7 @@ class ChildPool:
     # --- starting -----------------------------------------------------------------------------------------
 
     def _start_more(self) -> None:
-        """One for each that waits and has none on the way, while there may be more."""
+        """Start a child for each waiting job for which none is starting, up to `size`."""
         while (
             len(self._starts) < len(self._waiting)
             and len(self._starts) + len(self._children) < self.size
@@ -182,7 +182,7 @@ class ChildPool:
 
     def _started(self, start: asyncio.Task[None]) -> None:
         self._starts.discard(start)
-        self._start_more()  # somebody may have come in line when this one had given up
+        self._start_more()  # a job may have joined the line after this start had given up
         self._freed()
 
     async def _start(self) -> None:

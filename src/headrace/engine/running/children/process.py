@@ -1,4 +1,4 @@
-"""One child process, as its worker sees it."""
+"""The worker's side of one child process: starts it, sends it jobs, and ends it."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ START_MOST = 300.0
 
 
 class ChildDied(Exception):
-    """A child process ended under its job."""
+    """A child process ended during its job."""
 
 
 class ChildNotReady(Exception):
-    """A child process did not come to the function of its job."""
+    """A child process did not begin the function of its job in time."""
 
 
 class Status(Enum):
-    """A child is idle and busy in turns, and then ending until its exit was seen."""
+    """A child is idle and busy in turns. Then it is ending, until its exit is seen."""
 
     IDLE = "idle"
     BUSY = "busy"
@@ -52,7 +52,7 @@ class Status(Enum):
 
 
 class ChildListener(Protocol):
-    """Who hears what a child says of its assignment before the answer."""
+    """Gets the messages of a child about its assignment, before the answer."""
 
     def started(self) -> None: ...
 
@@ -60,9 +60,9 @@ class ChildListener(Protocol):
 
 
 class ChildProcess(asyncio.Protocol):
-    """Does one assignment at a time. One that does not come to its end kills the process, and its group.
+    """Runs one assignment at a time. Kills the process and its group when an assignment is not completed.
 
-    `gone` is called once, when the process has ended, for whatever reason.
+    `gone` is called once, when the process has ended for any reason.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], gone: Callable[[ChildProcess], None]) -> None:
@@ -74,14 +74,14 @@ class ChildProcess(asyncio.Protocol):
         self._call: ChildListener | None = None
         self._answer: asyncio.Future[Returned | Raised] | None = None
         self._patience: asyncio.TimerHandle | None = None
-        self._why = ""  # it was killed
+        self._why = ""  # why it was killed
         self._transport: asyncio.Transport | None = None
         self._connection: socket.socket
         self._watch: ExitWatch
 
     @classmethod
     async def start(cls, gone: Callable[[ChildProcess], None]) -> ChildProcess:
-        """A new process; `OSError` when there can be none now."""
+        """Start a new process. Raises `OSError` when the system cannot start one now."""
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -98,13 +98,14 @@ class ChildProcess(asyncio.Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether it is idle and lives. One that ended just now may not have been noticed yet."""
+        """Whether the process is idle and alive. It asks the system, since a recent end may not be noticed
+        yet."""
         if self.status is not Status.IDLE or not hasattr(os, "waitid"):
             return self.status is Status.IDLE
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     async def do(self, assignment: ChildJob, call: ChildListener) -> Returned | Raised:
-        """Have the child do a job. `ChildDied` when it ends meanwhile; whoever is cancelled kills it."""
+        """Run a job in the child. Raises `ChildDied` when the child ends first. A cancellation kills it."""
         loop = asyncio.get_running_loop()
         self.status, self._number, self._call = Status.BUSY, assignment.number, call
         answer: asyncio.Future[Returned | Raised] = loop.create_future()
@@ -120,20 +121,20 @@ class ChildProcess(asyncio.Protocol):
                 self.kill()
 
     def kill(self, why: str = "") -> None:
-        """End it at once, with all that it started and that did not leave its group."""
+        """Kill the process at once, with all processes that it started in its group."""
         if self.status is not Status.GONE:
             self.status, self._why = Status.ENDING, self._why or why
             self._kill_group()
 
     def leave(self) -> None:
-        """Take the connection away, which is an idle child's sign to leave."""
+        """Close the connection. An idle child then ends by itself."""
         if self.status is Status.IDLE:
             self.status = Status.ENDING
             self._hang_up()
         else:
             self.kill()
 
-    # --- what happens to it -------------------------------------------------------------------------------
+    # --- events of the connection and the process ---------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop has classes of its own
@@ -154,7 +155,7 @@ class ChildProcess(asyncio.Protocol):
             return
         current = self.status is Status.BUSY and message.number == self._number
         if isinstance(message, Progressed | Logged):
-            # What a thread of an earlier job says is of no more interest.
+            # Messages from a thread of an earlier job are ignored.
             if current and self._call is not None:
                 self._call.said(message)
         elif not current:
@@ -185,9 +186,9 @@ class ChildProcess(asyncio.Protocol):
 
     def _exited(self) -> None:
         if self.status is Status.BUSY:
-            self._drain()  # its last words may be the answer
+            self._drain()  # the answer may be still unread
         if self.status is Status.BUSY:
-            self._kill_group()  # what it started
+            self._kill_group()  # the processes that it started
         self._process.wait()
         self.status = Status.GONE
         self._fail(ChildDied(self._how_it_ended()))
@@ -207,7 +208,7 @@ class ChildProcess(asyncio.Protocol):
             while data := self._connection.recv(1 << 16):
                 self.data_received(data)
         except OSError:
-            pass  # nothing more, though others may hold the connection
+            pass  # no more data; other processes may still hold the connection
 
     def _fail(self, error: Exception) -> None:
         if self._answer is not None and not self._answer.done():
@@ -234,15 +235,15 @@ class ChildProcess(asyncio.Protocol):
 
     def _hang_up(self) -> None:
         assert self._transport is not None
-        self._transport.abort()  # all that was to be said is sent, or for nobody
+        self._transport.abort()  # all data is sent, or no longer needed
 
     def _kill_group(self) -> None:
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # nobody is left
+            pass  # the group has no process any more
         except PermissionError:
-            self._process.kill()  # one of the group has become another user
+            self._process.kill()  # a process of the group runs as another user
 
 
 def _spawned(descriptor: int) -> subprocess.Popen[bytes]:
@@ -257,5 +258,5 @@ def _spawned(descriptor: int) -> subprocess.Popen[bytes]:
         ],
         pass_fds=[descriptor],
         stdin=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C on the terminal is the worker's business
+        start_new_session=True,  # only the worker handles Ctrl-C on the terminal
     )

@@ -1,6 +1,6 @@
-"""What a worker and its child processes say to each other: frames of MessagePack, never a pickle.
+"""The messages between a worker and its child processes: frames of MessagePack, never a pickle.
 
-Everything is about one assignment, and bears its number.
+Each message is about one assignment, and has its number.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from headrace.engine.registry import Declaration
 
 from .main_module import MainModule
 
-#: Bytes of a frame at most. What claims to be longer is no frame.
+#: The largest frame, in bytes. A header with a larger length is malformed.
 FRAME_MOST = 1 << 30
 
 _LENGTH = struct.Struct(">I")
 
 
 class ChildSetting(msgspec.Struct, frozen=True):
-    """What a child is started with: its end of the connection, and where modules are found."""
+    """The settings that a child starts with: its end of the connection, and where modules are found."""
 
     descriptor: int
     path: list[str]
@@ -53,7 +53,7 @@ class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Returned(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The function came to its end; the encoded result, or why it could not be encoded."""
+    """The function returned. Holds the encoded result, or why it could not be encoded."""
 
     number: int
     value: bytes | None
@@ -61,7 +61,7 @@ class Returned(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Raised(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The function raised. `directive` names what it asked for, `delay` when."""
+    """The function raised. `directive` names the outcome that it requested, `delay` the time until then."""
 
     number: int
     failure: Failure
@@ -78,7 +78,7 @@ class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Logged(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What the function has written since the last time, and how many lines of it were left out."""
+    """The log lines since the last message, and how many were left out."""
 
     number: int
     lines: list[LogLine]
@@ -98,7 +98,7 @@ def frame(message: ChildJob | FromChild) -> bytes:
 
 
 class Frames:
-    """Takes bytes as they come and gives whole messages; `MalformedFrame` for what is none."""
+    """Takes bytes as they arrive and returns whole messages. Raises `MalformedFrame` for other data."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -118,7 +118,7 @@ class Frames:
 
 
 class MalformedFrame(Exception):
-    """What a child sent is no message."""
+    """A child sent data that is not a message."""
 
 
 def _decoded(body: bytes) -> FromChild:
@@ -129,7 +129,7 @@ def _decoded(body: bytes) -> FromChild:
 
 
 def read_assignment(connection: socket.socket) -> ChildJob | None:
-    """The next job, waited for; None when the worker is gone."""
+    """Wait for the next job; None when the worker is gone."""
     head = _read_exactly(connection, _LENGTH.size)
     if head is None:
         return None

@@ -1,5 +1,5 @@
-"""What a child process says to its worker: answers at once; of progress the latest, and all that is logged, a
-few times a second."""
+"""Sends the reports of a child process to its worker. Answers go at once. The latest progress and all log
+lines go a few times a second."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from headrace.engine.running.job_log.run_log import RunLog
 
 from .protocol import FRAME_MOST, FromChild, Logged, Progressed, Raised, Returned, Started, frame
 
-#: Seconds between two messages about progress, however often a function says how far it is.
+#: Seconds between two progress messages, however often a function reports progress.
 TELL_EVERY = 0.2
 
 
 class ChildReports:
-    """A thread tells of progress, so that the last word of a function that goes on in silence arrives too."""
+    """Sends progress from a thread. So the latest report arrives even if the function makes no other."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        self._number = 0  # of the assignment under way
+        self._number = 0  # of the current assignment
         self._latest: Progressed | None = None
         self._log: RunLog | None = None
         self._changed = threading.Event()
@@ -35,17 +35,17 @@ class ChildReports:
             self._send(Started(number))
 
     def progress(self, number: int, fraction: float, text: str) -> None:
-        """From any thread of the job."""
+        """Report progress, from any thread of the job."""
         self._latest = Progressed(number, fraction, text)
         self._stir()
 
     def log(self, most: int) -> RunLog:
-        """The log of the job under way, which is told as it grows."""
+        """A log for the current job. Its new lines are sent to the worker."""
         self._log = RunLog(most, self._stir)
         return self._log
 
     def answer(self, answer: Returned | Raised) -> None:
-        """The job is over, and how far it was before is of no more interest."""
+        """Send the answer. The job is over, so unsent progress is dropped."""
         with self._lock:
             self._latest = None
             self._tell_log()

@@ -1,1 +1,1 @@
-"""What a function is given when it runs: the lifespan's values and its dependencies."""
+"""Gives a function its dependencies and the lifespan's value when it runs."""

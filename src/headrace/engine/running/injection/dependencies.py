@@ -1,8 +1,8 @@
-"""`Depends`: what a function wants to be given when it runs, read from the defaults of its parameters.
+"""`Depends`: reads the dependencies of a function from the defaults of its parameters.
 
-The libraries there are for this (`uncalled-for`, `fast-depends`) do not fit: bare generators, plain factories
-in the thread of their task, a scope as long as the worker's, and a failure that no cleanup can hide would all
-have to be built around them, and that is most of what is needed.
+The existing libraries (`uncalled-for`, `fast-depends`) do not fit. Bare generators, plain factories in the
+thread of their task, a scope as long as the worker's, and a failure that no cleanup can hide would have to be
+built around them. That is most of what is needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Scope = Literal["job", "worker"]
 
 
 class Dependency(msgspec.Struct, frozen=True, eq=False):
-    """What `Depends` leaves as the default of a parameter."""
+    """The default that `Depends` puts on a parameter."""
 
     factory: Callable[..., Any]
     scope: Scope
@@ -71,7 +71,7 @@ def Depends(factory: Callable[..., Any], *, scope: Scope = "job") -> Any:  # noq
 
 
 def needs_of(function: Callable[..., Any]) -> tuple[Need, ...]:
-    """What a task's function wants to be given; `ConfigurationError` when it cannot be."""
+    """The dependencies of a task's function. Raises `ConfigurationError` when one cannot be provided."""
     signature = inspect.signature(function)
     needs = _needs(signature)
     for need in needs:
@@ -87,7 +87,7 @@ def needs_of(function: Callable[..., Any]) -> tuple[Need, ...]:
 
 
 def asked_of_callers(signature: Signature) -> Signature:
-    """The parameters that are sent. What stands behind a dependency can only be given by name."""
+    """The parameters that are sent. Those after a dependency can only be given by name."""
     parameters: list[Parameter] = []
     by_name_only = False
     for each in signature.parameters.values():
@@ -111,7 +111,7 @@ def _needs(signature: Signature) -> tuple[Need, ...]:
 def _need(name: str, dependency: Dependency) -> Need:
     try:
         signature = inspect.signature(dependency.factory)
-    except (TypeError, ValueError):  # a type written in C, say: it has no dependencies of its own
+    except (TypeError, ValueError):  # a type written in C, for example: it has no dependencies
         signature = Signature()
     need = Need(name, dependency.factory, dependency.scope, _needs(signature))
     wanting = [

@@ -1,4 +1,4 @@
-"""Calls functions with what they need: in a worker's run, or where a task is called as a function."""
+"""Calls functions with their dependencies: in a worker's run, or when a task is called as a function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .resources import Carry, JobScope, Resources, refuse_to_wait
 
 
 def provided(function: Callable[..., Any], needs: tuple[Need, ...]) -> Callable[..., Any]:
-    """The function with its dependencies provided; those that a caller gives are taken as they are."""
+    """The function with its dependencies provided. A dependency that the caller passes is used as it is."""
     signature = inspect.signature(function)
 
     def missing(args: Any, kwargs: Any) -> tuple[Need, ...]:
@@ -65,10 +65,10 @@ def _driven(
         try:
             return run(coroutine)
         except RuntimeError:
-            coroutine.close()  # it could not be run: no loop any more, or the wrong one
+            coroutine.close()  # it could not run: the loop is closed, or is the wrong one
             raise
 
-    # It never suspends, since whatever it awaits is waited for in `carry`. So no event loop drives it.
+    # It never suspends, since `carry` waits for everything that it awaits. So it needs no event loop.
     try:
         scoped(carry).send(None)
     except StopIteration as stop:

@@ -1,8 +1,8 @@
-"""What jobs stand on: the app's lifespan, and the dependencies of their functions.
+"""Holds the resources of jobs: the app's lifespan, and the dependencies of their functions.
 
-A plain factory runs where its task runs: on the event loop, in the task's thread, in the child process. An
-asynchronous one always runs on the event loop, which a thread waits for. One with the worker's scope is
-called on the event loop as well, a plain one in a thread beside it.
+A plain factory runs where its task runs: on the event loop, in the task's thread, or in the child process. An
+asynchronous factory always runs on the event loop, and a thread waits for it. With the worker's scope, an
+asynchronous factory runs on the event loop and a plain one in a thread of its own.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from .dependencies import Need
 
 T = TypeVar("T")
 
-#: Seconds that the leaving may take when it is to be quick.
+#: Seconds to leave all resources after `hurry`.
 HURRIED = 5.0
 
 #: Makes the context manager that a worker enters once.
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
-#: Has a coroutine run on the event loop, and gives its value.
+#: Runs a coroutine on the event loop, and returns its value.
 Carry = Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 
 
 def bound_lifespan(function: object, app: object) -> Lifespan:
-    """A lifespan as users write it, which takes the app or nothing, as one that takes nothing."""
+    """A user's lifespan, which takes the app or nothing, as a function without parameters."""
     if not callable(function):
         raise ConfigurationError(f"a lifespan is an async context manager's function, not {function!r}")
     make = asynccontextmanager(function) if inspect.isasyncgenfunction(function) else function
@@ -53,9 +53,9 @@ def bound_lifespan(function: object, app: object) -> Lifespan:
 
 
 class HeldResource:
-    """A context manager that is entered and left in one task of its own, whoever asks for it.
+    """A context manager that is entered and left in one task of its own.
 
-    Task groups and cancel scopes, which a lifespan often has around its `yield`, insist on that.
+    Task groups and cancel scopes require that, and a lifespan often has them around its `yield`.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class HeldResource:
         self.task: asyncio.Task[None] = loop.create_task(self._hold())
 
     async def value(self) -> Any:
-        """What the context manager gave; its error, if it could not be entered."""
+        """The value of the context manager. Raises its error if it could not be entered."""
         return await asyncio.shield(self._entered)
 
     @property
@@ -80,7 +80,7 @@ class HeldResource:
         return self._entered.done() and (self._entered.cancelled() or self._entered.exception() is not None)
 
     async def leave(self, error: BaseException | None = None) -> BaseException | None:
-        """Leave it, with the error that it is left for; gives what the leaving raised."""
+        """Leave the context manager with `error`. Returns the error that leaving it raised."""
         if not self._leave.done():
             self._leave.set_result(error)
         try:
@@ -96,26 +96,26 @@ class HeldResource:
         except BaseException as error:
             if not self._entered.done():
                 self._entered.set_exception(_settable(error))
-                self._entered.exception()  # seen, also when nobody waits any more
+                self._entered.exception()  # retrieved, so that asyncio does not warn when no caller waits
             return
         self._when_entered(self)
         if not self._entered.done():
             self._entered.set_result(value)
         try:
             reason = await self._leave
-        except asyncio.CancelledError as cancelled:  # by a task group in it, of which a task has failed
+        except asyncio.CancelledError as cancelled:  # by a task group in it, after one of its tasks failed
             reason = cancelled
         try:
             if reason is None:
                 await self._manager.__aexit__(None, None, None)
             else:
                 await self._manager.__aexit__(type(reason), reason, reason.__traceback__)
-        except (KeyboardInterrupt, SystemExit) as error:  # which would end the loop
+        except (KeyboardInterrupt, SystemExit) as error:  # these would end the loop
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 class Resources:
-    """What one worker, or one child of it, holds for its jobs."""
+    """The resources that one worker, or one child process, holds for its jobs."""
 
     def __init__(
         self,
@@ -126,10 +126,10 @@ class Resources:
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.state: Any = None
-        self.left_behind = left_behind  # tells of the error of a task that a run did not wait for
+        self.left_behind = left_behind  # reports the error of a task that outlived its run
         self._lifespan = lifespan
         self._announce = announce
-        self._idle_loop = loop  # a child's, which stands still while a plain function runs
+        self._idle_loop = loop  # of a child process; it stands still while a plain function runs
         self._loop: asyncio.AbstractEventLoop | None = loop
         self._closed = False
         self._entering: set[HeldResource] = set()
@@ -149,7 +149,8 @@ class Resources:
             raise
 
     async def close(self, hurry: asyncio.Event | None = None) -> None:
-        """Leave everything, the latest first; errors are announced. Once `hurry` is set, be quick."""
+        """Leave all resources, the latest first, and announce errors. After `hurry` this takes at most
+        `HURRIED` seconds."""
         leaving = asyncio.ensure_future(self._leave())
         hurried = asyncio.ensure_future(_hurried(hurry or asyncio.Event()))
         try:
@@ -158,12 +159,12 @@ class Resources:
             leaving.cancel()
             hurried.cancel()
             await asyncio.gather(leaving, hurried, return_exceptions=True)
-            for held in self._entered:  # there was no time for them
+            for held in self._entered:  # those that were not left in time
                 held.task.cancel()
 
     async def _leave(self) -> None:
         self._closed = True
-        while self._entering:  # a job was cut off while it was being made
+        while self._entering:  # a job was interrupted while its resource was being made
             tasks = [held.task for held in self._entering]
             for task in tasks:
                 task.cancel()
@@ -175,7 +176,7 @@ class Resources:
         self.state = None
 
     async def shared(self, need: Need) -> Any:
-        """A value with the worker's scope: made by the first who asks, for all."""
+        """A value with the worker's scope. The first request makes it, for all."""
         held = self._shared.get(need.factory)
         if held is None or held.failed:
             if self._closed:
@@ -200,7 +201,7 @@ class Resources:
         return held
 
     def _note(self, held: HeldResource) -> None:
-        # In the order in which they were entered: what another needs was entered before it.
+        # They are kept in the order of entry: a resource is entered after those that it needs.
         self._entering.discard(held)
         self._entered.append(held)
 
@@ -223,7 +224,8 @@ class Resources:
                 yield await value if inspect.iscoroutine(value) else value
 
     async def _beside(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a plain function without holding up the event loop; a child's has nothing else to do."""
+        """Call a plain function in a thread, so that it does not block the event loop. A child process calls
+        it directly: its loop has nothing else to do."""
         asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         if self._idle_loop is not None or asynchronous:
             return function(*args, **kwargs)
@@ -231,7 +233,7 @@ class Resources:
 
 
 class _Beside(AbstractAsyncContextManager[Any]):
-    """A plain context manager whose steps are called in another way."""
+    """A plain context manager that is entered and left through `call`, for example in a thread."""
 
     def __init__(self, manager: AbstractContextManager[Any], call: Callable[..., Any]) -> None:
         self._manager = manager
@@ -268,9 +270,9 @@ class _Carried(AbstractAsyncContextManager[Any]):
 
 
 class JobScope(AsyncExitStack):
-    """The dependencies of one run: each made once, all cleaned up at its end.
+    """The dependencies of one run. Each is made once, and all are cleaned up at the end of the run.
 
-    `resources` are the worker's; None: there is no worker, and everything is made for this run.
+    `resources` belong to the worker; None: there is no worker, and everything is made for this run.
     """
 
     def __init__(self, resources: Resources | None, carry: Carry | None = None) -> None:
@@ -281,7 +283,7 @@ class JobScope(AsyncExitStack):
 
     async def __aexit__(self, *error: Any) -> bool:
         await super().__aexit__(*error)
-        return False  # a cleanup that swallows the error does not make a failed job succeed
+        return False  # a cleanup that suppresses the error does not make a failed job succeed
 
     async def provide(self, needs: tuple[Need, ...]) -> dict[str, Any]:
         return {need.name: await self._value(need) for need in needs}
@@ -307,7 +309,7 @@ class JobScope(AsyncExitStack):
 
 
 def refuse_to_wait(coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
-    """A plain function was called on the event loop, and wants what only that loop could make."""
+    """Raise: a plain function on the event loop needs a dependency that only this blocked loop could make."""
     coroutine.close()
     raise RuntimeError("an asynchronous dependency cannot be waited for on the event loop itself")
 
@@ -330,5 +332,5 @@ def _as_async_manager(value: Any) -> AbstractAsyncContextManager[Any] | None:
 
 
 def _settable(error: BaseException) -> BaseException:
-    """A future takes no StopIteration."""
+    """The error for a future. A future does not accept StopIteration."""
     return RuntimeError(f"StopIteration: {error}") if isinstance(error, StopIteration) else error

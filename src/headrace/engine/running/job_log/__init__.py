@@ -1,1 +1,1 @@
-"""Keeps what handlers write through `logging` with their jobs."""
+"""Keeps the log lines of handlers with their jobs."""

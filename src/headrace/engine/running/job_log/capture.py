@@ -1,7 +1,7 @@
-"""Keeps what handlers write through `logging` with their jobs, where the app wants that (`App(job_logs=…)`).
+"""Keeps the log lines of handlers with their jobs, for apps with `App(job_logs=…)`.
 
-It is a handler on the root logger while a worker of such an app runs: it sees what the program's own logging
-lets through, whichever logger it came from, and nothing is attached where nobody wants it.
+It is a logging handler on the root logger while a worker of such an app runs. It gets the records of all
+loggers that the program's own logging lets through. Other apps have no such handler.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from headrace.engine.running.run import Run, current_run
 
 from .run_log import RunLog
 
-#: Bytes that are kept of a level's name, which a program may choose.
+#: Bytes that are kept of a level's name. Programs can choose such names.
 LEVEL_BYTES: Final = 20
 
-#: The logger of what we say ourselves, which is not the job's.
+#: The logger of headrace itself. Its lines do not belong to the job.
 _OURS: Final = "headrace"
 
 
 class Capture(logging.Handler):
-    """Files each record under the run in whose context it was written."""
+    """Adds each record to the log of the run in whose context it was written."""
 
     def __init__(self, begin: Callable[[Run], RunLog]) -> None:
         super().__init__()
@@ -34,21 +34,22 @@ class Capture(logging.Handler):
         try:
             self._file(record)
         except Exception:
-            self.handleError(record)  # as every handler does: no line is worth a job
+            self.handleError(record)  # as every handler does: a log line must not fail a job
         if _is_alone(self, record):
             _as_without_us(record)
 
     def _file(self, record: logging.LogRecord) -> None:
         run = current_run.get(None)
-        # A slot's context remembers the last run; a thread that was left behind has nothing more to say.
+        # A slot's context still holds the last run after its end. A thread may also go on after its run.
         if run is not None and not run.ended and _is_kept(run) and record.name != _OURS:
             if run.log is None:
-                run.log = self._begin(run)  # under the lock that every handler has
+                run.log = self._begin(run)  # under the lock of the logging handler
             run.log.add(_line(run, record))
 
 
 def _is_kept(run: Run) -> bool:
-    """A list of events is handled in one run, and nobody can say which of them a line is about."""
+    """Whether log lines of the run are kept. A batch handler has one run for many events, so its lines belong
+    to no single event."""
     return run.handler.job_logs > 0 and not run.handler.batch
 
 
@@ -57,7 +58,7 @@ def _own(run: Run) -> RunLog:
 
 
 class _Installed:
-    """One for all workers of a process, as long as there is one that wants it."""
+    """One capture for all workers of a process, as long as a worker needs it."""
 
     def __init__(self) -> None:
         self._capture: Capture | None = None
@@ -80,8 +81,8 @@ _installed = _Installed()
 
 
 def capture(begin: Callable[[Run], RunLog] = _own) -> Callable[[], None]:
-    """Keep what is written from now on; the answer ends it. `begin` makes the log of a run that writes its
-    first line."""
+    """Keep log lines from now on. Returns a function that ends this. `begin` makes the log when a run writes
+    its first line."""
     _installed.want(begin)
     return _installed.release
 
@@ -95,11 +96,11 @@ def _text(record: logging.LogRecord) -> str:
     try:
         text = record.getMessage()
     except Exception:
-        text = repr(record.msg)  # with arguments that do not fit: other handlers complain about that
+        text = repr(record.msg)  # its arguments do not fit: other handlers report that
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return _head(text, LINE_BYTES)
-    # The end of a traceback says what happened.
+    # The end of a traceback says what happened. So the beginning is cut off.
     told = "".join(traceback.format_exception(error)).rstrip()
     return f"{_head(text, LINE_BYTES // 2)}\n{_tail(told, LINE_BYTES // 2)}"
 
@@ -115,7 +116,7 @@ def _tail(text: str, most: int) -> str:
 
 
 def _is_alone(capture: Capture, record: logging.LogRecord) -> bool:
-    """Whether no other handler sees the record: then it would be shown all the same, were we not here."""
+    """Whether no other handler gets the record. Without this capture, `logging` would then print it."""
     if logging.getLogger().handlers != [capture]:
         return False
     logger: logging.Logger | None = logging.getLogger(record.name)

@@ -1,4 +1,4 @@
-"""What one run has written through `logging` so far: bounded, from any thread."""
+"""The log lines of one run so far: bounded, and safe to add to from any thread."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from headrace.core.messages.job_log import LOG_BYTES, NO_LOG, JobLog, LogLine
 
 
 class RunLog:
-    """Keeps the latest lines, with times of this machine. `changed` is called after each, from its thread.
+    """Keeps the latest lines, with times of this machine. Calls `changed` after each, in the line's thread.
 
-    The garbage collector may run at any step, and what it finalises may log: then a line comes while another
-    is added, in the same thread. So the lock can be taken again by who has it. Lines are added under the lock
-    of the logging handler as well, so whoever asks for them from elsewhere must not log while he holds ours.
+    The garbage collector may run at any step, and a finaliser may log. Then the same thread adds a line while
+    it adds another, so the lock is re-entrant. Lines are added under the lock of the logging handler as well.
+    So code that reads the lines must not log while it holds this lock.
     """
 
     def __init__(self, most: int, changed: Callable[[], None] | None = None) -> None:
         self.most = most
-        self.unwritten: bool = False  # something has come since it was last asked for
+        self.unwritten: bool = False  # lines were added since the last read
         self._changed = changed
         self._lock = threading.RLock()
         self._lines: deque[LogLine] = deque()
@@ -46,16 +46,16 @@ class RunLog:
             self._dropped += 1
 
     def so_far(self, now_us: int) -> JobLog:
-        """All of it, in times of a clock that shows `now_us` now."""
+        """The whole log, with times of a clock that shows `now_us` now."""
         lead_us = now_us - time.time_ns() // 1000
-        self.unwritten = False  # first: what comes from here on is told next time
+        self.unwritten = False  # before the copy: later lines go with the next read
         kept, dropped = list(self._lines), self._dropped  # without the lock: copying a deque is one step
         lines = tuple(LogLine(line.attempt, line.at_us + lead_us, line.level, line.text) for line in kept)
         return JobLog(lines, dropped) if lines or dropped else NO_LOG
 
     def taken(self) -> tuple[Sequence[LogLine], int]:
-        """What has come since it was last taken, in times of this machine, and how many lines were left out:
-        for a child process, which hands it on."""
+        """Take the lines since the last call, with times of this machine, and how many were left out. A child
+        process sends them to its worker."""
         rest: deque[LogLine] = deque()
         with self._lock:
             lines, self._lines = self._lines, rest
