@@ -203,7 +203,7 @@ class SharedState:
         topic.refuse_if_sealed()
         new = group.join(start, ordered=ordered, now_us=now_us)
         self.stream_states[stream] = group
-        topic.ring()
+        topic.wake()
         return new
 
     def remove(self, stream: Stream) -> bool:
@@ -213,7 +213,7 @@ class SharedState:
         del self.stream_states[stream]
         self.layouts.pop(stream, None)
         if not isinstance(stream_state, GroupState):
-            stream_state.ring()  # waiting claims move to the next stream of this name
+            stream_state.wake()  # waiting claims move to the next stream of this name
             return stream_state.established
         if not stream_state.joined:
             return False

@@ -80,7 +80,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
             if waiters:
                 self.wake(consumer)
         for watching in self._watching:
-            watching.ring(BackendUnavailable("the memory store was closed while somebody waited for it"))
+            watching.wake(BackendUnavailable("the memory store was closed while a caller waited for it"))
 
     # --- the path of a message ---------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
     def wake(self, consumer: str) -> None:
         self._woken.add(consumer)
         for waiter in self._waiting[consumer]:
-            waiter.ring(None)
+            waiter.wake(None)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         with self._lock:

@@ -19,7 +19,7 @@ class Waiter(Generic[T]):
         self._thread = threading.get_ident()
         self._future: asyncio.Future[T] = self._loop.create_future()
 
-    def ring(self, answer: T | Exception) -> None:
+    def wake(self, answer: T | Exception) -> None:
         """Give the answer to the waiting coroutine, or raise it there. Runs no code of that coroutine, so the
         caller may hold a lock."""
         if threading.get_ident() == self._thread:

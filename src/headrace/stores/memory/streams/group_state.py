@@ -53,7 +53,7 @@ class GroupState(StreamState):
             self._begin()
         self.ordering = self.ordering.seen(now_us, wants_order=ordered)
         self.seen_us = now_us
-        self.ring()
+        self.wake()
         return new
 
     @property
@@ -75,10 +75,10 @@ class GroupState(StreamState):
         self.lanes, self.due_messages, self.parking = Lanes(), DueMessages(), ParkedKeys()
         self.deferred, self.again = DeferredKeys(), 0
         self.entries.clear()
-        self.ring()
+        self.wake()
         for id in list(self.watchers):
             for waiter in self.watchers.pop(id):
-                waiter.ring(Record(self.stream, id, JobStatus.UNKNOWN))
+                waiter.wake(Record(self.stream, id, JobStatus.UNKNOWN))
 
     def reset(self, start: Start, now_us: int) -> bool:
         if not self.joined:
@@ -87,7 +87,7 @@ class GroupState(StreamState):
         self.position = self.topic.log.position(start)
         self.deferred = DeferredKeys()
         self._take_back(now_us)
-        self.ring()
+        self.wake()
         return True
 
     def _take_back(self, now_us: int) -> None:

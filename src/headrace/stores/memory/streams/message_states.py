@@ -153,10 +153,10 @@ class MessageStates:
         if self.watchers and (waiters := self.watchers.pop(message.id, None)):
             record = end_of(self, message.id, now_us)
             for waiter in waiters:
-                waiter.ring(record)
+                waiter.wake(record)
 
     def _ring(self) -> None:
         if self.waiters and not self.paused:
             for waiter in self.waiters:
-                waiter.ring(None)
+                waiter.wake(None)
             self.waiters.clear()

@@ -52,7 +52,7 @@ class StreamState(MessageStates):
         self._announce(LeaseNotice(self.stream, lease_us))
         return previous
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the waiters: perhaps something can be claimed or read."""
         self._ring()
 

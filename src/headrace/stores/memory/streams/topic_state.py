@@ -88,7 +88,7 @@ class TopicState(StreamState):
 
     def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
         self.entries.pop(entry.message.id, None)
-        entry.status = JobStatus.QUEUED  # so that the due_messages sees that it is stale
+        entry.status = JobStatus.QUEUED  # so that `due_messages` finds it stale
         self._write(entry, now_us)
         self._ring()
 
@@ -97,10 +97,10 @@ class TopicState(StreamState):
 
     def _ring(self) -> None:
         for waiter in self.waiters:
-            waiter.ring(None)
+            waiter.wake(None)
         self.waiters.clear()
         for group in self.groups.values():
-            group.ring()
+            group.wake()
 
     # --- retention ---------------------------------------------------------------------------------------
 
