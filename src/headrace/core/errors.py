@@ -176,7 +176,7 @@ class ResultTimeout(ResultError, TimeoutError):
 
 
 class ResultNotKept(ResultError):
-    """No result is kept for this job: the task keeps none, it was too large, or its time to live has passed."""
+    """No result is kept for this job: the task keeps none, it was too large, or its time is over."""
 
 
 class AlreadySettled(HeadraceError):

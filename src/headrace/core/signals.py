@@ -138,7 +138,7 @@ class EventRetrying(EventSignal, frozen=True):
 
 
 class EventDied(EventSignal, frozen=True):
-    """An event is in the dead letters of its group. A fan-out has no dead letters: there the event is dropped."""
+    """An event is in the dead letters of its group. In a fan-out, which has none, it is dropped."""
 
     attempt: int
     reason: str
@@ -159,7 +159,7 @@ class EventRecovered(EventSignal, frozen=True):
 
 
 class EventUnsettled(EventSignal, frozen=True):
-    """A handler with `ack="manual"` returned without settling: the event comes again when its lease runs out."""
+    """A handler with `ack="manual"` returned without settling: the event comes again after its lease."""
 
     worker: str
 
@@ -179,7 +179,7 @@ class GroupPassed(Signal, frozen=True):
 
 
 class OrderDisputed(Signal, frozen=True):
-    """Members of this group disagree about `ordered`. It is ordered while a member that wants order is seen."""
+    """Members of this group disagree about `ordered`. It is ordered while one that wants order is seen."""
 
     topic: str
     group: str
@@ -256,8 +256,8 @@ class CleanupFailed(Signal, frozen=True):
 
 
 class ClockStepped(Signal, frozen=True):
-    """The store's clock was set by `seconds`; below 0: back. Leases count from now on, and nothing is recovered
-    for one lease. Delayed jobs keep their due times: after a step back they wait longer."""
+    """The store's clock was set by `seconds`; below 0: back. Leases count from now on, and nothing is
+    recovered for one lease. Delayed jobs keep their due times: after a step back they wait longer."""
 
     seconds: float
 

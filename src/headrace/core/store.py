@@ -1,7 +1,7 @@
 """The contract between the engine and a store: everything a store must do, and nothing it may decide.
 
-**One idea.** A message is in a stream and is claimed from it. A job is in the stream of its queue. An event is
-in the log of its topic. Each group of the topic draws it into a stream of its own. There the verbs below
+**One idea.** A message is in a stream and is claimed from it. A job is in the stream of its queue. An event
+is in the log of its topic. Each group of the topic draws it into a stream of its own. There the verbs below
 handle it as they handle a job. What only topics have is in `core/topics/topic.py`.
 
 **States and lanes.** A message of a queue is in exactly one place:
@@ -109,7 +109,8 @@ CRASHED = Failure("WorkerCrashed", f"its lease ran out, or its process died, {CR
 #: The most end records that purges of a stream leave within the time for which such records are kept.
 PURGED_MARKS = 10_000
 
-#: Microseconds for which a store keeps the end records beyond `PURGED_MARKS`, if it does not know the waiters.
+#: Microseconds for which a store keeps the end records beyond `PURGED_MARKS`, if it does not know the
+#: waiters.
 BRIEF_MARK_US = 60 * 1_000_000
 
 
@@ -154,8 +155,8 @@ class Inspector(ABC):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Record]:
-        """Messages that exist or have an end record, at most `limit` of them; a page may be shorter than asked
-        for and still have a cursor.
+        """Messages that exist or have an end record, at most `limit` of them; a page may be shorter than
+        asked for and still have a cursor.
 
         First running messages, then queued, retrying, scheduled, dead and ended ones. Among queued, retrying,
         scheduled or dead messages the latest comes first: the last that was queued, is due or died. A message
@@ -178,7 +179,7 @@ class Inspector(ABC):
 
     @abstractmethod
     async def pause(self, stream: Stream, *, paused: bool) -> None:
-        """Hand out nothing from this stream until it is resumed. Announced by a control message; repeatable."""
+        """Hand out nothing from this stream until it is resumed. Announced as a `PauseNotice`; repeatable."""
 
     @abstractmethod
     async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
@@ -197,8 +198,8 @@ class Inspector(ABC):
 
     @abstractmethod
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
-        """Queue dead letters again under the same id, priority and body, with a fresh state. An earlier expiry
-        or cancellation is dropped. A replay that takes its key from an expired owner ends the owner as
+        """Queue dead letters again under the same id, priority and body, with a fresh state. An earlier
+        expiry or cancellation is dropped. A replay that takes its key from an expired owner ends the owner as
         `append` does, with an end record for an hour."""
 
     @abstractmethod
@@ -273,10 +274,10 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         the message that has the id or the key. An expired owner of the key is ended in this step, with an end
         record for the message's `mark_us` and its waiters woken, and the message takes the key. Otherwise
         `full` when as many are queued and scheduled as the limit allows (retrying ones do not count), or when
-        the store has no memory left for new ones. A repeat of the producer's last batch number changes nothing
-        and gets the same answers (remembered for 10 minutes). The lifetime counts from the moment the message
-        could first run. Works for streams that are not declared yet. A sealed part raises `Moved`; see
-        `core/rules/layout.py`.
+        the store has no memory left for new ones. A repeat of the producer's last batch number changes
+        nothing and gets the same answers (remembered for 10 minutes). The lifetime counts from the moment the
+        message could first run. Works for streams that are not declared yet. A sealed part raises `Moved`;
+        see `core/rules/layout.py`.
         """
 
     @abstractmethod
@@ -364,8 +365,8 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
 
     @abstractmethod
     async def prune(self, *, limit: int) -> int:
-        """Delete at most `limit` end records, keys, producers and workers whose time has passed; no verb shows
-        them even before. Answers how many; 0: none is left, or the store deletes them by itself."""
+        """Delete at most `limit` end records, keys, producers and workers whose time has passed; no verb
+        shows them even before. Answers how many; 0: none is left, or the store deletes them by itself."""
 
     @abstractmethod
     async def heartbeat(
@@ -411,8 +412,8 @@ class PartitionedStore(Store):
 
     @abstractmethod
     async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
-        """Store `new` if the layout is `expected`; answers the layout that is stored then. One step, announced
-        as a `LayoutNotice` when something changed. Repeatable: the second call finds `new`.
+        """Store `new` if the layout is `expected`; answers the layout that is stored then. One step,
+        announced as a `LayoutNotice` when something changed. Repeatable: the second call finds `new`.
 
         A topic that was declared, joined or written to keeps `WHOLE`: then nothing changes.
 

@@ -11,11 +11,12 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in lower c
 LENGTH = 26
 GIVEN = re.compile(r"[!-z|~]{1,200}")  # printable, no space, no braces
 
-# 26 characters hold 130 bits. The first ten characters are two zero bits and the 48 bits of the time. The rest
-# are 80 bits, of which the first four are the version 0111, and the 17th and 18th are the variant 10. A table
-# turns each random byte into a character, so that all but those two characters come from one call. Random
-# parts are made in advance, because asking the system for each costs as much as all the rest. The last two
-# characters of the time count the milliseconds of about a second; the eight before them are cached that long.
+# 26 characters hold 130 bits. The first ten characters are two zero bits and the 48 bits of the time. The
+# rest are 80 bits, of which the first four are the version 0111, and the 17th and 18th are the variant 10. A
+# table turns each random byte into a character, so that all but those two characters come from one call.
+# Random parts are made in advance, because asking the system for each costs as much as all the rest. The last
+# two characters of the time count the milliseconds of about a second; the eight before them are cached that
+# long.
 _SECOND_SHIFTS = tuple(range(45, 5, -5))
 _MILLISECONDS = [high + low for high in ALPHABET for low in ALPHABET]
 _NUMBER_SHIFTS = tuple(range(125, -1, -5))

@@ -88,7 +88,7 @@ def encode_log(log: JobLog) -> bytes:
 
 
 def decode_log(data: bytes | None) -> JobLog:
-    """The stored log. Bytes that are no log give an empty one: the message must still be shown and recovered."""
+    """The stored log; an empty one for bytes that are no log, so that the message can still be used."""
     try:
         return _decoder.decode(data) if data else NO_LOG
     except DECODE_ERRORS:

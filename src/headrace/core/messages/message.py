@@ -29,8 +29,8 @@ ENVELOPE_VERSION = 1
 #: Bytes of a body beside its payload: headers, and the envelope itself.
 ENVELOPE_ROOM = 64 * 1024
 
-# `gc=False` on classes that are made for every job: they cannot be part of a cycle, and the collector need not
-# visit a million waiting messages.
+# `gc=False` on classes that are made for every job: they cannot be part of a cycle, and the collector need
+# not visit a million waiting messages.
 
 #: Microseconds for which the end record of an expired message is kept by default.
 EXPIRED_MARK_US: Final = 3600 * 1_000_000
@@ -48,9 +48,9 @@ GROUP_MARK: Final = "/"
 
 
 class Stream(msgspec.Struct, frozen=True, array_like=True):
-    """Where messages are kept. Messages of a queue are claimed and removed. Messages of a topic stay in a log.
-    Each group draws them from the log into its own stream (`orders/billing`), where they are claimed as in a
-    queue."""
+    """Where messages are kept. Messages of a queue are claimed and removed. Messages of a topic stay in a
+    log. Each group draws them from the log into its own stream (`orders/billing`), where they are claimed as
+    in a queue."""
 
     kind: StreamKind
     name: str

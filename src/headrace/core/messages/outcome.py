@@ -41,8 +41,8 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 class Done(msgspec.Struct, frozen=True, gc=False):
-    """The message succeeded. Without `kept`, nothing of it remains. `state`: the state in its end record; None:
-    as it is stored."""
+    """The message succeeded. Without `kept`, nothing of it remains. `state`: the state in its end record;
+    None: as it is stored."""
 
     kept: Kept | None = None
     state: State | None = None
@@ -96,14 +96,14 @@ DONE = Done()
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
-    """One claim and how it ended."""
+    """One claim and its outcome."""
 
     claim: Claim
     outcome: Outcome
 
 
 class Verdict(StrEnum):
-    """What the store says to a settlement."""
+    """The answer of a store to a settlement."""
 
     KEPT = "kept"  # written
     GONE = "gone"  # a success, but the message is already finished, retrying or dead: nothing was written

@@ -54,7 +54,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
     def exponential(
         cls, max_retries: int, base: Duration, cap: Duration = 600, jitter: bool = True
     ) -> RetryPolicy:
-        """Retry after base, 2·base, 4·base … up to `cap`; with jitter, after a random time from zero to that."""
+        """Retry after base, 2·base, 4·base … up to `cap`; with jitter a random time from 0 to that."""
         return cls("exponential", max_retries, seconds("base", base), seconds("cap", cap), jitter)
 
     def delay(self, failures: int, error: BaseException | None = None) -> float | None:

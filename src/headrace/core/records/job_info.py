@@ -25,8 +25,8 @@ class JobProgress(msgspec.Struct, frozen=True):
 
 
 class JobInfo(msgspec.Struct, frozen=True):
-    """What is known of a job now, or of an event in a group, which has a `topic` and a `group` in place of the
-    `queue`. `attempts` counts runs that were begun; a hand-back undoes one.
+    """What is known of a job now, or of an event in a group, which has a `topic` and a `group` in place of
+    the `queue`. `attempts` counts runs that were begun; a hand-back undoes one.
 
     `log` has the latest lines that its attempts wrote, if the app keeps them (`App(job_logs=…)`);
     `log_dropped` is how many lines before them were left out."""
@@ -115,8 +115,8 @@ def _last_error(record: Record) -> str:
 
 
 def _enqueued_at(record: Record) -> datetime | None:
-    """When the producer enqueued it, by the producer's clock. That clock may be ahead of the store's, by which
-    all later times are set: so this is never later than the first of those."""
+    """When the producer enqueued it, by the producer's clock. That clock may be ahead of the store's, by
+    which all later times are set: so this is never later than the first of those."""
     if record.body is None:
         return None
     try:
@@ -129,7 +129,7 @@ def _enqueued_at(record: Record) -> datetime | None:
 
 
 def _started_us(record: Record) -> int:
-    """The start of the run. A store may round it down to a millisecond: it is never before the last failure."""
+    """The start of the run, not before the last failure. A store may round it down to a millisecond."""
     if not record.claimed_us or not record.state.trail:
         return record.claimed_us
     return max(record.claimed_us, record.state.trail[-1].at_us)

@@ -46,8 +46,8 @@ REQUESTS: Final = 30
 
 
 class ListingWalk:
-    """Goes through the parts for one page. `began` is when the first page was asked for, on the store's clock;
-    0: now."""
+    """Goes through the parts for one page. `began` is when the first page was asked for, on the store's
+    clock; 0: now."""
 
     def __init__(
         self,

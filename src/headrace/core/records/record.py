@@ -125,7 +125,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         return queues + [Stream("group", name) for name in self.groups]
 
     def seconds_since_poll(self, now: datetime) -> float:
-        """Seconds since its last poll, or its start if it has not polled. `now` is on this machine's clock."""
+        """Seconds since its last poll, or since its start. `now` is on this machine's clock."""
         last = moment(self.polled_us or self.started_us)
         return 0.0 if last is None else (now - last).total_seconds()
 

@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Up to FEW items are all chosen each time; of more, IN_TURN in turns. That is enough because changes are also
-#: announced: a look only finds what an announcement missed.
+#: Up to FEW items are all chosen each time; of more, IN_TURN in turns. That is enough because changes are
+#: also announced: a look only finds what an announcement missed.
 FEW, IN_TURN = 8, 4
 
 

@@ -11,7 +11,8 @@ from typing import Protocol
 #: Microseconds in a second; the unit of every time that is stored.
 SECOND = 1_000_000
 
-#: A clock counts as set when it differs from the other by more than this, plus this share of the elapsed time.
+#: A clock counts as set when it differs from the other by more than this, plus this share of the elapsed
+#: time.
 STEP_LEAST_US, STEP_SHARE = SECOND, 0.001
 
 
@@ -85,8 +86,8 @@ class ClockWatch:
         self._last: tuple[int, int, int] | None = None  # the reading, and when it was asked for and answered
 
     def step_us(self, now_us: int, asked_us: int) -> int:
-        """How far the clock was set since the last reading; below 0: back. `asked_us` is when this reading was
-        asked for, on the other clock: a late answer is no step."""
+        """How far the clock was set since the last reading; below 0: back. `asked_us` is when this reading
+        was asked for, on the other clock: a late answer is no step."""
         answered_us = self.elapsed_us()
         last, self._last = self._last, (now_us, asked_us, answered_us)
         if last is None:

@@ -1,4 +1,4 @@
-"""The current run, for code that a handler calls and that does not get the run as an argument: logs, traces."""
+"""The current run, for code below a handler that does not get it as an argument: logs, traces."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def network_of(text: str, bits: int = NETWORK_BITS) -> str:
-    """The name by which clients are distinguished: an IPv4 address, or the network of an IPv6 address, because
-    one client has 2^64 of those. All texts that are no address give the same name."""
+    """The name by which clients are distinguished: an IPv4 address, or the network of an IPv6 address,
+    because one client has 2^64 of those. All texts that are no address give the same name."""
     address = address_of(text)
     if isinstance(address, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Network((int(address), bits), strict=False))

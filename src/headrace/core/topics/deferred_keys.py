@@ -55,7 +55,7 @@ class DeferredKeys:
         self.keys.setdefault(key, DeferredKey(number)).passed += 1
 
     def note_room(self, key: str, parked: int) -> bool:
-        """Note that `parked` events of a key are parked now; answers whether the key became hungry by that."""
+        """Note how many events of a key are parked now; answers whether that made the key hungry."""
         if key in self.keys and key not in self.hungry and parked < HUNGRY_BELOW:
             self.hungry.add(key)
             return True

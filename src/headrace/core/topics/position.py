@@ -1,4 +1,4 @@
-"""How far a topic was read: a number for each of its parts. A store knows only single logs, with one number."""
+"""How far a topic was read: a number for each of its parts. A store knows single logs, with one number."""
 
 from __future__ import annotations
 

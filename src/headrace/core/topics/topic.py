@@ -146,7 +146,7 @@ class KeptTopics(msgspec.Struct, frozen=True):
 
 
 class Ordering(msgspec.Struct, frozen=True):
-    """Whether a group is ordered, and when a member that wants order, and one that does not, was last seen."""
+    """Whether a group is ordered, and when members that want order, and others, were last seen."""
 
     ordered: bool = False
     wanted_us: int = 0
@@ -163,7 +163,7 @@ class Ordering(msgspec.Struct, frozen=True):
 
 
 def may_park(of_key: int, in_all: int, *, deferred: bool = False) -> bool:
-    """Whether one more event of a key may be parked when `of_key` of that key and `in_all` of all keys are."""
+    """Whether one more event may be parked when `of_key` of its key and `in_all` of all keys are."""
     always = PARKED_AGAIN if deferred else 1
     return of_key < always or (of_key < PARKED_OF_KEY and in_all < PARKED_MOST)
 
@@ -237,7 +237,7 @@ class Topics(ABC):
 
     @abstractmethod
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
-        """These topics, or all, sorted by name, with their groups sorted by name; missing ones are left out."""
+        """These topics, or all, with their groups, both sorted by name; missing ones are left out."""
 
     @abstractmethod
     async def reset(self, group: Stream, start: Start) -> bool:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from headrace.core.errors import ConfigurationError
 
-#: The latest time at which a message may be due. Even with the longest time to live after it, microseconds are
-#: still exact in Lua and in the scores of Redis.
+#: The latest time at which a message may be due. Even with the longest time to live after it, microseconds
+#: are still exact in Lua and in the scores of Redis.
 LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
 

@@ -26,7 +26,7 @@ Encode = Callable[[Any], bytes]
 
 
 def _reduce(value: Any) -> Any:
-    """Reduce values that MessagePack does not know: models of pydantic to plain data, secrets to an extension."""
+    """Reduce what MessagePack does not know: models of pydantic to plain data, secrets to an extension."""
     return _reduced(value, lambda data: _encoder.encode(data), _reducer)
 
 
