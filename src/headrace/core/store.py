@@ -365,8 +365,8 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
 
     @abstractmethod
     async def prune(self, *, limit: int) -> int:
-        """Delete at most `limit` end records, keys, producers and workers whose time has passed; no verb
-        shows them even before. Answers how many; 0: none is left, or the store deletes them by itself."""
+        """Delete at most `limit` end records, keys, producers and workers whose time has passed; until they
+        are deleted no verb shows them. Answers how many; 0: none is left, or the store deletes by itself."""
 
     @abstractmethod
     async def heartbeat(
