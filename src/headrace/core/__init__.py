@@ -1,1 +1,1 @@
-"""Values and contracts: what the engine, the faces and the stores agree on. No I/O, no logging."""
+"""The values and contracts that the engine, the stores and the user-facing API share. No I/O, no logging."""

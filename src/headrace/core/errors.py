@@ -3,14 +3,14 @@
 HeadraceError
 ├── ConfigurationError       a wrong URL, option, name or combination; nothing was sent
 │   └── UnknownEvent         a start or a reset names an event that the topic does not hold
-├── AppClosed                the app is closing or closed under the caller
+├── AppClosed                the app is closing or closed
 ├── BackendUnavailable       the store cannot be reached or cannot write (.uncertain: it may have taken it)
-│   ├── ChangesRefused       it answers, but takes no changes until somebody makes room
-│   ├── NotDurable           stored, but not as safely as was asked (.job, .accepted)
-│   ├── NotConfirmed         the same, between stores and the engine (.answers)
-│   └── RequestRefused       for what stands in the request; between stores and the engine
-├── Moved                    a part of a stream is sealed; between stores and what spreads messages over parts
-├── QueueFull                the queue refused more (.accepted: what it took of the batch)
+│   ├── ChangesRefused       the store answers, but takes no changes until it has room again
+│   ├── NotDurable           stored, but without the durability that was asked for (.job, .accepted)
+│   ├── NotConfirmed         NotDurable as a store raises it to the engine (.answers)
+│   └── RequestRefused       the store refuses the content of the request; raised to the engine only
+├── Moved                    a part of a stream is sealed; a store raises it to the router only
+├── QueueFull                the queue takes no more (.accepted: what it took of the batch)
 ├── PayloadError
 │   ├── PayloadTooLarge      more bytes than `max_payload`
 │   └── InvalidPayload       cannot be encoded, or does not fit the annotated types
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
 
 
 class HeadraceError(Exception):
-    """The root of the tree: catch this to catch everything headrace raises."""
+    """The base class of all errors that headrace raises."""
 
 
 class ConfigurationError(HeadraceError):
-    """Something that was declared cannot work; nothing was sent or changed."""
+    """A URL, option, name or declaration cannot work; nothing was sent or changed."""
 
 
 class UnknownEvent(ConfigurationError):
-    """A group is to begin at an event that the topic does not hold: it never did, or it was trimmed."""
+    """A group shall begin at an event that the topic does not hold: it never did, or it was trimmed."""
 
 
 class AppClosed(HeadraceError):
-    """The app was used while it closes, or from a place where its event loop is gone."""
+    """The app was used while it closes, or after its event loop has ended."""
 
 
 class BackendUnavailable(HeadraceError):
     """The store cannot be reached, or cannot write.
 
-    With `uncertain` the request was sent and its answer is not known: the store may have taken it. With
-    `transient` the same call may well succeed in a moment (a restart, a lost connection).
+    `uncertain`: the request was sent and its answer is not known, so the store may have taken it.
+    `transient`: the same call may well succeed in a moment (a restart, a lost connection).
     """
 
     def __init__(self, message: str, *, uncertain: bool = False, transient: bool = False) -> None:
@@ -66,12 +66,12 @@ class BackendUnavailable(HeadraceError):
 
 
 class ChangesRefused(BackendUnavailable):
-    """The store answers, but takes no changes until somebody has made room: in its memory, or on its disk."""
+    """The store answers, but takes no changes until there is room again in its memory or on its disk."""
 
 
 @contextmanager
 def after_a_part(done: object) -> Iterator[None]:
-    """What fails here leaves open whether anything was changed, if a part is `done` already."""
+    """Make a failure in this block `uncertain` if a part is `done` already."""
     try:
         yield
     except BackendUnavailable as error:
@@ -80,7 +80,7 @@ def after_a_part(done: object) -> Iterator[None]:
 
 
 class NotDurable(BackendUnavailable):
-    """The store took it but could not confirm the durability asked for. What was taken may still run.
+    """The store took the messages but could not confirm the durability asked for. They may still run.
 
     `accepted` holds the jobs of this call that were taken, `job` is the first of them. `event` is the id of
     an event that was taken.
@@ -98,7 +98,7 @@ class NotDurable(BackendUnavailable):
 
 class NotConfirmed(BackendUnavailable):
     """A store took the messages of a batch, and gave these answers, but could not confirm the durability that
-    was asked for. Nobody outside of stores and engine meets this."""
+    was asked for. The engine catches this; users do not see it."""
 
     def __init__(self, message: str, *, answers: Sequence[Answer]) -> None:
         super().__init__(message, uncertain=True)
@@ -106,16 +106,16 @@ class NotConfirmed(BackendUnavailable):
 
 
 class RequestRefused(BackendUnavailable):
-    """The store can be reached, and refuses this request for what stands in it. The same again is refused
+    """The store can be reached, and refuses this request because of its content. The same request is refused
     again; a part of it, or another request, may be taken."""
 
 
 class Moved(HeadraceError):
-    """A part takes no more messages: the layout of its stream was changed, and is to be read anew.
+    """A part takes no more messages: the layout of its stream has changed and must be read again.
 
-    `answers` has one for each message of the batch; None: this one was not taken. (A large batch may have
-    been taken in part before; `undurable`, if that could not be confirmed.) Nobody outside of `backends`
-    meets this.
+    `answers` has one for each message of the batch; None: this message was not taken. (A large batch may have
+    been taken in part before; `undurable`, if that could not be confirmed.) The router catches this; users do
+    not see it.
     """
 
     def __init__(self, message: str, *, answers: Sequence[Answer | None] = ()) -> None:
@@ -126,7 +126,7 @@ class Moved(HeadraceError):
 
 class QueueFull(HeadraceError):
     """The queue's limit is reached, or the store has no room for more; `accepted` holds the jobs of this call
-    that were taken before it was."""
+    that were taken before that."""
 
     def __init__(self, message: str, *, accepted: Sequence[Job[Any]] = ()) -> None:
         super().__init__(message)
@@ -134,7 +134,7 @@ class QueueFull(HeadraceError):
 
 
 class PayloadError(HeadraceError):
-    """What was to be sent, or what arrived, is no payload for this task."""
+    """The value to send, or the value that arrived, is no payload for this task."""
 
 
 class PayloadTooLarge(PayloadError):
@@ -150,11 +150,11 @@ class UnknownTask(HeadraceError):
 
 
 class ResultError(HeadraceError):
-    """There is no value to return; the subclass says why."""
+    """`Job.result()` has no value to return; the subclass says why."""
 
 
 class JobFailed(ResultError):
-    """The job is dead. The remote error travels as text: its type's name, its message, its traceback."""
+    """The job is dead. The error is here as text: the name of its type, its message, its traceback."""
 
     def __init__(self, message: str, *, error_type: str = "", error: str = "", traceback: str = "") -> None:
         super().__init__(message)
@@ -176,11 +176,11 @@ class ResultTimeout(ResultError, TimeoutError):
 
 
 class ResultNotKept(ResultError):
-    """No result is kept for this job: the task keeps none, it was too large, or its time has passed."""
+    """No result is kept for this job: the task keeps none, it was too large, or its time is over."""
 
 
 class AlreadySettled(HeadraceError):
-    """A delivery can be acknowledged, rejected or retried once."""
+    """A delivery was acknowledged, rejected or retried a second time; only once is allowed."""
 
 
 # Users import these from `headrace`, so tracebacks and dead letters call them `headrace.JobFailed`.

@@ -1,4 +1,4 @@
-"""What the engine announces. Logs, metrics and users listen; with no listener a signal costs nothing."""
+"""The signals of the engine, for logs, metrics and users. A signal without a listener costs nothing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class Signal(msgspec.Struct, frozen=True):
-    """The root of all signals: listen to it to hear everything."""
+    """The base class of all signals: a listener to it gets every signal."""
 
 
 class JobSignal(Signal, frozen=True):
-    """Something happened to one job."""
+    """The base class of signals about one job."""
 
     id: str
     task: str
@@ -24,8 +24,8 @@ class JobEnqueued(JobSignal, frozen=True):
 
 
 class JobStarted(JobSignal, frozen=True):
-    """A handler is about to run. `waited`: seconds since it was enqueued; `late`: since it could first run,
-    which for a delayed job is later. None: it has been in a handler before."""
+    """A handler is about to run. `waited`: seconds since the job was enqueued. `late`: seconds since it could
+    first run, which is later for a delayed job; None: a handler has begun with it before."""
 
     attempt: int
     worker: str
@@ -42,7 +42,7 @@ class JobSucceeded(JobSignal, frozen=True):
 
 
 class JobFailed(JobSignal, frozen=True):
-    """A run failed, timed out or was refused; what follows is announced by `JobRetrying` or `JobDied`."""
+    """A run failed, timed out or was refused; `JobRetrying` or `JobDied` follows."""
 
     attempt: int
     worker: str
@@ -71,11 +71,11 @@ class JobDied(JobSignal, frozen=True):
 
 
 class JobCancelled(JobSignal, frozen=True):
-    """A running job was cancelled, and its worker has let go of it."""
+    """A running job was cancelled, and its worker has stopped it."""
 
 
 class JobExpired(JobSignal, frozen=True):
-    """A job was claimed too late to be started."""
+    """A job was claimed after its expiry, and was not started."""
 
 
 class JobRecovered(JobSignal, frozen=True):
@@ -86,7 +86,7 @@ class JobRecovered(JobSignal, frozen=True):
 
 
 class LeaseLost(JobSignal, frozen=True):
-    """This worker no longer holds the job; its late outcome will be refused."""
+    """This worker no longer holds the job; the store will refuse its outcome."""
 
     worker: str
 
@@ -101,7 +101,7 @@ class EventPublished(Signal, frozen=True):
 
 
 class EventSignal(Signal, frozen=True):
-    """Something happened to one event in one group. A fan-out has no group."""
+    """The base class of signals about one event in one group. A fan-out has no group."""
 
     id: str
     kind: str
@@ -110,7 +110,7 @@ class EventSignal(Signal, frozen=True):
 
 
 class EventHandled(EventSignal, frozen=True):
-    """A handler returned, and the event is settled. `waited`: seconds from its publishing to this run."""
+    """A handler returned, and the event is settled. `waited`: seconds from its publication to this run."""
 
     attempt: int
     worker: str
@@ -119,7 +119,7 @@ class EventHandled(EventSignal, frozen=True):
 
 
 class EventFailed(EventSignal, frozen=True):
-    """A run failed or was refused; what follows is announced by `EventRetrying` or `EventDied`."""
+    """A run failed or was refused; `EventRetrying` or `EventDied` follows."""
 
     attempt: int
     worker: str
@@ -138,7 +138,7 @@ class EventRetrying(EventSignal, frozen=True):
 
 
 class EventDied(EventSignal, frozen=True):
-    """An event is in the group's dead letters; of a fan-out, which has none, it is given up."""
+    """An event is in the dead letters of its group. In a fan-out, which has none, it is dropped."""
 
     attempt: int
     reason: str
@@ -148,18 +148,18 @@ class EventDied(EventSignal, frozen=True):
 
 
 class EventExpired(EventSignal, frozen=True):
-    """An event came too late to be handled."""
+    """An event was claimed after its expiry, and was not handled."""
 
 
 class EventRecovered(EventSignal, frozen=True):
-    """The lease of a worker that is gone ran out, and its event is to be handled again."""
+    """The lease of a worker that is gone ran out, and its event is queued again."""
 
     crashes: int
     worker: str
 
 
 class EventUnsettled(EventSignal, frozen=True):
-    """A handler with `ack="manual"` returned without settling: it comes again when its lease is out."""
+    """A handler with `ack="manual"` returned without settling: the event comes again after its lease."""
 
     worker: str
 
@@ -172,14 +172,14 @@ class TopicHeld(Signal, frozen=True):
 
 
 class GroupPassed(Signal, frozen=True):
-    """No member of this group was seen for so long that it no longer holds its topic's events."""
+    """No member of this group was seen for so long that the topic no longer keeps events for it."""
 
     topic: str
     group: str
 
 
 class OrderDisputed(Signal, frozen=True):
-    """Members of this group disagree about `ordered`. It is ordered as long as one that wants so is seen."""
+    """Members of this group disagree about `ordered`. It is ordered while one that wants order is seen."""
 
     topic: str
     group: str
@@ -193,7 +193,7 @@ class GroupStalled(Signal, frozen=True):
 
 
 class WorkerStarted(Signal, frozen=True):
-    """A worker takes jobs and events from now on. `topics` are its subscriptions, as people call them."""
+    """A worker takes jobs and events from now on. `topics` are its subscriptions, as text for people."""
 
     worker: str
     queues: tuple[str, ...]
@@ -204,7 +204,7 @@ class WorkerStarted(Signal, frozen=True):
 
 
 class WorkerStopped(Signal, frozen=True):
-    """A worker has let go of everything. `released` jobs were handed back."""
+    """A worker has stopped. `released` jobs were handed back."""
 
     worker: str
     processed: int
@@ -220,7 +220,7 @@ class WorkerStopping(Signal, frozen=True):
 
 
 class LeaseChanged(Signal, frozen=True):
-    """A worker asked for another lease than the queue had; it now holds for all."""
+    """A worker has changed the lease of a queue; the new lease holds for all workers."""
 
     queue: str
     previous: float
@@ -228,13 +228,13 @@ class LeaseChanged(Signal, frozen=True):
 
 
 class ThreadOverdue(JobSignal, frozen=True):
-    """A thread went past its job's timeout. It cannot be stopped, so it keeps its slot until it ends."""
+    """A thread runs past its job's timeout. It cannot be stopped, so it keeps its slot until it ends."""
 
     timeout: float
 
 
 class ChildNotStarted(Signal, frozen=True):
-    """A child process could not be started, and jobs wait for it; it is tried again after `delay` seconds."""
+    """A child process could not be started, and jobs wait for it; the next try is after `delay` seconds."""
 
     worker: str
     error: str
@@ -248,7 +248,7 @@ class LeftTaskFailed(JobSignal, frozen=True):
 
 
 class CleanupFailed(Signal, frozen=True):
-    """The lifespan, or a dependency with the worker's scope, failed while it was held or left."""
+    """The lifespan, or a dependency with the worker's scope, failed while it was in use or when it ended."""
 
     worker: str
     resource: str
@@ -256,15 +256,14 @@ class CleanupFailed(Signal, frozen=True):
 
 
 class ClockStepped(Signal, frozen=True):
-    """Somebody has set the store's clock by so many seconds; below 0: back. Leases count from now on, and
-    nothing is recovered for one lease. Delayed jobs keep their due times: after a step back they wait for
-    longer."""
+    """The store's clock was set by `seconds`; below 0: back. Leases count from now on, and nothing is
+    recovered for one lease. Delayed jobs keep their due times: after a step back they wait longer."""
 
     seconds: float
 
 
 class BackendError(Signal, frozen=True):
-    """The store failed a service of the worker, which tries again after `delay` seconds."""
+    """A service of the worker failed because of the store, and tries again after `delay` seconds."""
 
     service: str
     error: str

@@ -33,7 +33,7 @@ class TopicSettings(TypedDict, total=False):
 
     - `retention`: how long events are kept; None: for ever
     - `max_length`: how many events are kept at most
-    - `retention_strict`: keep an event, whatever its age, until every group with a living member has drawn it
+    - `retention_strict`: keep an event, at any age, until every group with a live member has drawn it
     - `idempotency_window`: how long an idempotency key is remembered
     - `schema_version`: the version that events of this topic carry
     - `partitions`: the number of parts of a topic that is not made yet

@@ -20,7 +20,7 @@ from headrace.core.values.names import checked_name
 #: Where a function runs. By default an `async def` runs on the event loop, and a plain function in a thread.
 RunIn = Literal["thread", "process"]
 
-#: How long a job stays unique: until it starts, until it finishes, or for so many seconds.
+#: How long a job stays unique: until it starts, until it finishes, or for a number of seconds.
 UniqueUntil = Literal["started", "finished"] | float
 
 #: `UniqueUntil` as users write it: the seconds may be a timedelta.

@@ -1,7 +1,7 @@
-"""For users' own tests: an app on a private memory store, with a clock that can be moved.
+"""Tools for users' own tests: an app on a private memory store, with a clock that can be moved.
 
-`memory(app)` gives a `Kit` for an app and leaves its real store alone; `run_inline(app)` runs every job where
-it is enqueued. `headrace.testing.plugin` brings the same to pytest as fixtures.
+`memory(app)` gives a `Kit` for an app and does not touch its real store; `run_inline(app)` runs every job
+where it is enqueued. `headrace.testing.plugin` has pytest fixtures for both.
 """
 
 from .clock import Clock

@@ -1,7 +1,7 @@
-"""The thread of a synchronous caller, lent to the plain functions that run because of it.
+"""Runs the plain functions of jobs in the thread of the synchronous test that waits for them.
 
-What belongs to a thread (a database connection with its open transaction) is then the same for a test and for
-the jobs it enqueues.
+So a test and the jobs that it enqueues share what belongs to a thread, such as a database connection with its
+open transaction.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Errand = Callable[[], None]
 
 
 class Caller:
-    """A thread that waits for something, and runs errands meanwhile."""
+    """A thread that waits for a function in another thread, and runs functions for it meanwhile."""
 
     def __init__(self) -> None:
         self._errands: SimpleQueue[Errand | None] = SimpleQueue()
 
     def wait_for(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `function` in a thread of its own and run errands here until it returns."""
+        """Call `function` in a thread of its own, and run functions for it here until it returns."""
         answer: Future[T] = Future()
         token = caller.set(self)
         context = copy_context()
@@ -42,7 +42,7 @@ class Caller:
         return answer.result()
 
     def lent_to(self, function: Callable[P, T]) -> Callable[P, T]:
-        """`function` for any thread to call; it runs in this one."""
+        """A function that any thread may call, and that runs `function` in this thread."""
 
         def carried(*args: P.args, **kwargs: P.kwargs) -> T:
             answer: Future[T] = Future()
@@ -51,7 +51,7 @@ class Caller:
             def errand() -> None:
                 _fulfil(answer, lambda: context.run(function, *args, **kwargs))
                 if isinstance(interrupt := answer.exception(), KeyboardInterrupt):
-                    raise interrupt  # it was meant for the test, not for the job
+                    raise interrupt  # it is for the test, not for the job
 
             self._errands.put(errand)
             return answer.result()
@@ -59,7 +59,7 @@ class Caller:
         return carried
 
 
-#: Whoever waits, in a plain thread, for what is going on.
+#: The plain thread that waits for the current work.
 caller: ContextVar[Caller] = ContextVar("headrace_caller")
 
 

@@ -1,4 +1,4 @@
-"""The clock of a test: it goes on by itself, and further when it is told to."""
+"""The clock of a test: it shows the machine's time, and the test can move it forward."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from headrace.core.values.durations import seconds as checked_seconds
 
 
 class Follower(Protocol):
-    """A store that tells its time by the clock."""
+    """A store that uses the clock."""
 
     def brace(self, us: int) -> None:
-        """The clock is about to be moved by this much."""
+        """Called before the clock is moved by `us`."""
 
     def stir(self) -> None:
-        """The clock was moved: something may be due."""
+        """Called after the clock was moved: messages may be due."""
 
 
 class Clock(MovableClock):
-    """The machine's time plus what a test added: for delays, retries, expiry and unique windows.
+    """The machine's time plus the time that a test added, for delays, retries, expiry and unique windows.
 
-    It is the time of the store and of nothing else; `datetime.now()` is not moved.
+    It is the time of the store only; `datetime.now()` is not moved.
     """
 
     def __init__(self) -> None:
@@ -34,15 +34,16 @@ class Clock(MovableClock):
         self._followers: list[Follower] = []
 
     def now(self) -> datetime:
-        """The time it shows, as an aware datetime."""
+        """The time of this clock, as an aware datetime."""
         return datetime.fromtimestamp(self.now_us() / SECOND, UTC)
 
     def advance(self, seconds: Duration) -> None:
-        """Move it forward. What is due then is run by a worker that is running, or by the next `drain()`."""
+        """Move the clock forward. A running worker, or the next `drain()`, runs the jobs that are due
+        then."""
         self.advance_us(microseconds(checked_seconds("the time to advance", seconds)))
 
     def move_to(self, moment: datetime) -> None:
-        """Move it forward to a time."""
+        """Move the clock forward to a time."""
         if moment.tzinfo is None:
             raise ConfigurationError(f"{moment} has no time zone: use an aware datetime")
         us = round(moment.timestamp() * SECOND) - self.now_us()
@@ -51,7 +52,7 @@ class Clock(MovableClock):
         self.advance_us(us)
 
     def advance_us(self, us: int) -> None:
-        """As `advance`, in microseconds."""
+        """`advance` in microseconds."""
         for follower in self._followers:
             follower.brace(us)
         super().advance_us(us)
@@ -60,7 +61,7 @@ class Clock(MovableClock):
 
     @contextmanager
     def _followed_by(self, follower: Follower) -> Iterator[None]:
-        """Tell `follower` of every move meanwhile."""
+        """Call `follower` for every move of the clock during this block."""
         self._followers.append(follower)
         try:
             yield

@@ -19,15 +19,15 @@ from .clock import Clock
 from .store import KitStore, at_once
 from .working import working
 
-#: Seconds between two looks while nothing is settled: a purge or a pause may have changed things.
+#: Seconds between two looks while nothing is settled: a purge or a pause may have changed the counts.
 LOOK = 0.25
 
-#: A longer gap between two looks is a debugger's, and counts as so many seconds.
+#: The most seconds that one look counts: a longer gap comes from a debugger.
 LONGEST_LOOK = 1.0
 
 
 class Drain:
-    """One wish to run what there is."""
+    """One call of `Kit.drain`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Drain:
         self._left = None if timeout is None else seconds("timeout", timeout)
 
     async def run(self) -> None:
-        # Again, as long as jobs enqueue others in queues that were not there before.
+        # Repeated while jobs enqueue others in new queues.
         while not self._done(streams := self._streams()):
             names = [stream.name for stream in streams if stream.kind == "queue"]
             async with working(
@@ -70,7 +70,7 @@ class Drain:
             self._spend(time.monotonic() - looked_at, streams)
 
     def _look_after_fan_outs(self, readers: Sequence[FanOutReader]) -> None:
-        """What they have read is seen once it is over with; what they are to try again is tried now."""
+        """Note the events that fan-outs are done with, and run their retries now."""
         for reader in readers if self._retries else ():
             reader.retry_now()
         at_rest = all(reader.limit.idle for reader in readers)
@@ -90,13 +90,13 @@ class Drain:
         return queues + [stream for stream in streams if self._is_served(stream)]
 
     def _is_served(self, stream: Stream) -> bool:
-        """Whether it is a topic, where events wait for their time, or a group that the app has."""
+        """Whether the stream is a topic, where events wait for their due time, or a group of the app."""
         if not self._events or stream.kind == "queue":
             return False
         return stream.kind == "topic" or self._app._registry.subscribed(stream) is not None
 
     def _counts(self, streams: Sequence[Stream]) -> Iterator[Counts]:
-        """How things stand. What a topic holds is handled in its groups: there it counts."""
+        """The counts of all streams. The events of a topic count in its groups, which handle them."""
         for stream in streams:
             counts = at_once(self._store.counts(stream))
             yield msgspec.structs.replace(counts, queued=0) if stream.kind == "topic" else counts
@@ -114,7 +114,7 @@ class Drain:
         return self._store.next_due_us(running, self._awaited)
 
     def _move_clock(self, streams: Sequence[Stream]) -> None:
-        """To the next of what is awaited, or not at all when something is due already."""
+        """Move the clock to the next due time, unless a message is due already."""
         due_us = self._next_due_us(streams)
         self._clock.advance_us(0 if due_us is None else max(0, due_us - self._clock.now_us()))
 
@@ -129,7 +129,7 @@ class Drain:
             )
 
     def _state(self, streams: Sequence[Stream]) -> str:
-        """What is left to do, for people."""
+        """The remaining work as text, for an error."""
         running = [
             f"{record.task} ({record.id})"
             for stream in streams

@@ -1,4 +1,4 @@
-"""What was enqueued, decoded, and how it is compared with what a test expects."""
+"""Decodes the jobs that were enqueued, and compares them with what a test expects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.jobs.task import Call, Task
 
 from .store import Appended, KitStore
 
-#: Jobs that a failed assertion lists.
+#: The most jobs that a failed assertion lists.
 LISTED = 30
 
 _PRIORITIES: dict[int, PriorityName] = {number: name for name, number in PRIORITIES.items()}
@@ -30,9 +30,9 @@ _shortened.maxstring = _shortened.maxother = 200
 
 
 class EnqueuedJob(msgspec.Struct, frozen=True):
-    """A job as it was enqueued, with its arguments in the annotated types, and how it stands now.
+    """A job as it was enqueued, with its arguments in the annotated types, and its current status.
 
-    `arguments` has them by the parameters' names, with the defaults of those that were left out.
+    `arguments` has the arguments by parameter name, including defaults.
     """
 
     id: str
@@ -53,7 +53,7 @@ class EnqueuedJob(msgspec.Struct, frozen=True):
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """What a test looks for. Arguments that are not named here may be anything."""
+    """The job that a test looks for. Arguments that are not named here may have any value."""
 
     task: str
     arguments: Mapping[str, Any]
@@ -78,7 +78,7 @@ def expected(
     kwargs: Mapping[str, Any] | None,
     queue: str | None,
 ) -> Expected:
-    """What a test wrote; `UnknownTask` and `InvalidPayload` when no such job could ever be enqueued."""
+    """The job that a test describes; `UnknownTask` or `InvalidPayload` when it could never be enqueued."""
     if isinstance(task, Call):
         signature = _signature(app, task.task.name)
         return Expected(task.task.name, _bound(signature.bind, task.args, task.kwargs, True), queue)
@@ -88,7 +88,7 @@ def expected(
 
 
 def enqueued_job(app: App, store: KitStore, appended: Appended) -> EnqueuedJob:
-    """A message that the store took, for people."""
+    """The job of a message that the store took."""
     message, queue = appended.message, appended.stream.name
     envelope = decode_envelope(message.body)
     args, kwargs = app._jobs._declared[envelope.task].decode(envelope.payload)
@@ -108,7 +108,7 @@ def enqueued_job(app: App, store: KitStore, appended: Appended) -> EnqueuedJob:
 
 
 def list_of(jobs: Sequence[EnqueuedJob]) -> str:
-    """Jobs, a line each, for the message of a failed assertion."""
+    """The jobs, one line each, for the message of a failed assertion."""
     if not jobs:
         return "nothing was enqueued"
     lines = [f"\n  {job}" for job in jobs[:LISTED]]
@@ -117,7 +117,7 @@ def list_of(jobs: Sequence[EnqueuedJob]) -> str:
 
 
 def shortened(value: Any) -> str:
-    """A value in a few words."""
+    """A value as a short text."""
     return _shortened.repr(value)
 
 
@@ -142,14 +142,14 @@ def _bound(bind: Any, args: Sequence[Any], kwargs: Mapping[str, Any], defaults: 
 
 
 def _same(wanted: Any, actual: Any) -> bool:
-    """Equal, or the same once it was sent: what is not annotated arrives as plain data."""
+    """Whether two values are equal, or are equal after sending: without annotation, plain data arrives."""
     if isinstance(actual, Secret) and not isinstance(wanted, Secret):
         actual = actual.reveal()
     return bool(wanted == actual) or _sent(wanted) == _sent(actual)
 
 
 def _sent(value: Any) -> Any:
-    """The plain data that becomes of a value on its way."""
+    """The plain data as which a value arrives."""
     try:
         return msgspec.msgpack.decode(encode_ordered(value), strict=False)
     except (HeadraceError, msgspec.DecodeError):

@@ -1,4 +1,4 @@
-"""Raises what a job raised where the test can see it."""
+"""Raises the error of a job in the test."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _OURS = str(Path(__file__).parents[1])
 def raise_first(deaths: Sequence[Death], errors: Mapping[str, BaseException]) -> None:
     """Raise the error of the first job that died, if any did.
 
-    It is the error itself, as the handler raised it, or `JobFailed` where there is none: after a timeout, or
-    when the arguments could not be read.
+    It is the error that the handler raised, or `JobFailed` when there is none: after a timeout, or when the
+    arguments could not be read.
     """
     __tracebackhide__ = True
     if not deaths:
@@ -45,13 +45,13 @@ def _failed(death: Death) -> JobFailed:
 
 
 def _note(error: BaseException, note: str) -> None:
-    # Inline, the same error goes through every job that waited for the one that died.
+    # With `run_inline`, the same error passes through every job that waited for the dead one.
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
 
 
 def _from_handler(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback from the user's own code on."""
+    """The traceback from the first frame of the user's code on."""
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
         frames = frames.tb_next
     return frames

@@ -1,4 +1,4 @@
-"""Jobs that run where they are enqueued: `enqueue` returns when the job is over."""
+"""Runs jobs where they are enqueued: `enqueue` returns when the job is over."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 @contextmanager
 def inline(kit: Kit, *, raise_errors: bool) -> Iterator[None]:
-    """Let the verbs that enqueue wait for the end of what they enqueued."""
+    """Make the enqueue methods of the app wait for the end of their jobs."""
     verbs = Inline(kit, raise_errors=raise_errors)
     with (
         _overridden(kit.app._jobs, enqueue=verbs.enqueue, enqueue_many=verbs.enqueue_many),
@@ -33,7 +33,7 @@ def inline(kit: Kit, *, raise_errors: bool) -> Iterator[None]:
 
 
 class Inline:
-    """The four verbs, around those that they stand for."""
+    """The four enqueue methods, each around the original."""
 
     def __init__(self, kit: Kit, *, raise_errors: bool) -> None:
         app = kit.app
@@ -75,11 +75,11 @@ class Inline:
             raise_first(deaths, self._kit._errors)
 
     async def _run(self, jobs: Sequence[tuple[Stream, str]]) -> None:
-        """A worker for these jobs alone, so that a job may enqueue others and wait for them in turn."""
+        """Run a worker for these jobs only, so that a job may enqueue others and wait for them."""
         queues = sorted({stream.name for stream, _ in jobs})
         async with working(self._kit.app, queues=queues, concurrency=1):
             for stream, id in jobs:
-                await self._store.run_now(stream, id)  # a delay is no reason to wait
+                await self._store.run_now(stream, id)  # inline jobs have no delay
                 await self._until_over(stream, id)
 
     async def _until_over(self, stream: Stream, id: str) -> None:
@@ -92,12 +92,12 @@ class Inline:
                 case JobStatus.RETRYING:
                     await self._store.run_now(stream, id)
                 case _:
-                    return  # over, or it asked itself to be run again later
+                    return  # the job is over, or its handler asked for a later run
 
 
 @contextmanager
 def _overridden(owner: object, **verbs: Callable[..., Any]) -> Iterator[None]:
-    """Let `owner` have other methods meanwhile."""
+    """Replace methods of `owner` during this block."""
     before = {name: vars(owner)[name] for name in verbs if name in vars(owner)}  # by an outer block
     vars(owner).update(verbs)
     try:
@@ -109,7 +109,7 @@ def _overridden(owner: object, **verbs: Callable[..., Any]) -> Iterator[None]:
 
 
 def _on_a_loop() -> bool:
-    """Whether an event loop runs in this thread, which must not be made to wait for itself."""
+    """Whether an event loop runs in this thread. It must not wait for itself."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The kit: what a test does with an app that stands on a store of its own."""
+"""The kit, with which a test runs and inspects an app on a private store."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .store import KitStore
 
 T = TypeVar("T")
 
-#: What ends a run from outside and is no error of the job's.
+#: Exceptions that end a run from outside and are no error of the job.
 _INTERRUPTIONS = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Abandoned)
 
 
 class DrainOptions(TypedDict, total=False):
-    """What `drain` takes."""
+    """The options of `drain`."""
 
     queues: Sequence[str] | None
     scheduled: bool
@@ -65,12 +65,12 @@ class Kit:
         concurrency: int = 100,
         timeout: Duration | None = 30,
     ) -> None:
-        """Run jobs and handle events until nothing is queued, running, retrying or due. With `queues`, only
-        the jobs in these.
+        """Run jobs and handle events until nothing is queued, running, retrying or due. With `queues`, run
+        only the jobs in these.
 
-        Nobody waits for a retry: the clock is moved to it, unless `retries=False` leaves retries alone. With
-        `scheduled` it is moved on to everything that is scheduled, too. With `raise_errors` the error of the
-        first job that died is raised when all is done. `concurrency=1` runs one job after the other.
+        The clock is moved to each retry, so that a test does not wait for it; `retries=False` runs no
+        retries. With `scheduled` the clock is also moved to each scheduled message. With `raise_errors` the
+        error of the first job that died is raised at the end. `concurrency=1` runs one job after the other.
         """
         __tracebackhide__ = True
         died_before = len(self._store.deaths)
@@ -89,7 +89,7 @@ class Kit:
             raise_first(self._store.deaths[died_before:], self._errors)
 
     def enqueued(self, task: Task[Any, Any] | str | None = None) -> list[EnqueuedJob]:
-        """Every job that was enqueued, in order, those that have run included. A duplicate is none."""
+        """Every job that was enqueued, in order, also jobs that have run. Duplicates do not count."""
         appended = [each for each in self._store.appended if each.stream.kind == "queue"]
         jobs = [enqueued_job(self.app, self._store, each) for each in appended]
         if task is None:
@@ -106,9 +106,9 @@ class Kit:
         queue: str | None = None,
         count: int | None = None,
     ) -> list[EnqueuedJob]:
-        """Fail unless such a job was enqueued, or `count` of them; the answer has those that fit.
+        """Fail unless such a job was enqueued, or exactly `count` of them; returns the jobs that fit.
 
-        Arguments that are left out here may be anything; a call (`send.call(7)`) names them all.
+        Arguments that are left out here may have any value; a call (`send.call(7)`) names all arguments.
         """
         __tracebackhide__ = True
         wanted = expected(self.app, task, args, kwargs, queue)
@@ -128,7 +128,7 @@ class Kit:
         kwargs: Mapping[str, Any] | None = None,
         queue: str | None = None,
     ) -> None:
-        """Fail if such a job was enqueued; without a task, if any was."""
+        """Fail if such a job was enqueued; without a task, if any job was."""
         __tracebackhide__ = True
         jobs = self.enqueued()
         if task is None:
@@ -140,7 +140,7 @@ class Kit:
             raise AssertionError(f"{wanted} was enqueued; {list_of(jobs)}")
 
     def published(self, topic: Topic[Any] | str | None = None) -> list[Event[Any]]:
-        """Every event that was published, in order, to this topic or to any. A duplicate is none."""
+        """Every event that was published, in order, to this topic or to any. Duplicates do not count."""
         name = topic.name if isinstance(topic, Topic) else topic
         appended = [each for each in self._store.appended if each.stream.kind == "topic"]
         return [
@@ -150,9 +150,9 @@ class Kit:
     def assert_published(
         self, topic: Topic[T], payload: T | None = None, *, key: str | None = None, count: int | None = None
     ) -> list[Event[T]]:
-        """Fail unless such an event was published, or `count` of them; the answer has those that fit.
+        """Fail unless such an event was published, or exactly `count` of them; returns the events that fit.
 
-        A payload or a key that is left out may be anything.
+        A payload or a key that is left out may have any value.
         """
         __tracebackhide__ = True
         events = self.published(topic)
@@ -172,11 +172,11 @@ class Kit:
         return found
 
     def clear(self) -> None:
-        """Forget what was enqueued and published so far, for the assertions. Jobs and events stay."""
+        """Make the assertions forget earlier jobs and events. The store keeps them."""
         self._store.appended.clear()
 
     async def _attend(self, run: Run, call_next: CallNext) -> object:
-        """The middleware around every run: keeps the error itself, which stores keep as text alone."""
+        """The middleware around every run: keeps the exception itself; stores keep only its text."""
         run.handler = _within_reach(run.handler)
         self._errors.pop(run.id, None)
         try:
@@ -189,20 +189,20 @@ class Kit:
 
 
 class SyncKit:
-    """`kit.sync`: for plain tests, what of the kit has to be awaited in others."""
+    """`kit.sync`: the asynchronous methods of the kit, for tests without an event loop."""
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
 
     def drain(self, **options: Unpack[DrainOptions]) -> None:
-        """`Kit.drain`, waited for."""
+        """`Kit.drain` for plain functions."""
         __tracebackhide__ = True
         self._kit.app.sync._portal.run(self._kit.drain, **options)
 
 
 def _within_reach(handler: Handler) -> Handler:
-    """The handler in this process, where it meets what the test has patched and prepared, and a plain one in
-    the thread of the plain test that waits for it."""
+    """The handler, changed to run in this process, so that the patches of the test hold for it. A plain
+    function runs in the thread of the plain test that waits for it."""
     if handler.run_in == "process":
         is_async = inspect.iscoroutinefunction(handler.function)
         handler = msgspec.structs.replace(handler, run_in="loop" if is_async else "thread")

@@ -1,4 +1,4 @@
-"""How an app is made fit for a test: on a store of its own, or running its jobs where they are enqueued."""
+"""Prepares an app for a test: on a private store, or so that jobs run where they are enqueued."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _kits: WeakKeyDictionary[App, Kit] = WeakKeyDictionary()
 def memory(app: App, *, clock: Clock | None = None) -> Iterator[Kit]:
     """Give `app` a private memory store and a movable clock: `with memory(app) as kit:`.
 
-    Whatever it enqueues or runs meanwhile stays in there. The app must not be open when this begins.
+    During the block the app uses only this store. The app must not be open when the block begins.
     """
     if app in _kits:
         raise ConfigurationError(f"{app!r} stands on a test's store already; use the kit that memory() gave")
@@ -47,11 +47,11 @@ def memory(app: App, *, clock: Clock | None = None) -> Iterator[Kit]:
 
 @contextmanager
 def run_inline(app: App, *, raise_errors: bool = True) -> Iterator[Kit]:
-    """Let `enqueue` run the job at once and return when it is over: `with run_inline(app):`.
+    """Make `enqueue` run the job at once and return when it is over: `with run_inline(app):`.
 
-    A delay is left out, a retry follows at once, and what the job raises in the end is raised by `enqueue`
-    (with `raise_errors=False` by `job.result()` alone). In memory, as by `memory(app)`, of which an outer one
-    is used.
+    A delay is left out, and a retry follows at once. `enqueue` raises the final error of the job; with
+    `raise_errors=False` only `job.result()` does. The app is on a memory store as with `memory(app)`; inside
+    a block of `memory(app)` it uses that one.
     """
     with ExitStack() as stack:
         kit = _kits.get(app) or stack.enter_context(memory(app))
@@ -60,12 +60,12 @@ def run_inline(app: App, *, raise_errors: bool = True) -> Iterator[Kit]:
 
 
 def _leave_loops(app: App) -> None:
-    """Let go of the test's event loops. The thread that the app started meanwhile ends."""
+    """Release the event loops of the test. The thread that the app started during the test ends."""
     app._app_loop.forget_loops()
     if app._app_loop.has_thread:
         app.sync.close()
 
 
 def kit_of(app: App) -> Kit | None:
-    """The kit of an app that stands on a test's store now."""
+    """The kit of an app that is on the store of a test now."""
     return _kits.get(app)

@@ -1,7 +1,7 @@
-"""The pytest plugin: fixtures, and nothing that a suite which asks for none of them would notice. It also has
-the contract suite collected where a test module imports it.
+"""The pytest plugin: its fixtures do not affect a suite that does not use them. It also collects the contract
+suite where a test module imports it.
 
-They are plain fixtures, so they serve plain tests, those of pytest-asyncio in either mode, and anyio's.
+The fixtures are plain, so they work in plain tests, with pytest-asyncio in either mode, and with anyio.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .clock import Clock
 from .kit import Kit
 from .modes import kit_of, memory
 
-#: So that a failed assertion of the contract suite shows its values.
+#: With this, a failed assertion of the contract suite shows its values.
 pytest.register_assert_rewrite("headrace.testing.contract")
 
 
@@ -34,7 +34,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
     """Collect the contract suite where a test module imports it."""
     if "headrace.testing.contract" not in sys.modules:
         return None
-    from .contract import suite  # not before somebody wants it: what it needs may not be installed
+    from .contract import suite  # only when it is used: its dependencies may not be installed
 
     return suite.collector(collector, name) if obj is suite else None
 
@@ -55,7 +55,7 @@ def headrace_app(headrace_clock: Clock) -> Iterator[App]:
 
 @pytest.fixture
 def headrace_kit(headrace_app: App, headrace_clock: Clock) -> Iterator[Kit]:
-    """The `headrace.testing.Kit` of `headrace_app`, which stands on a private memory store meanwhile."""
+    """The `headrace.testing.Kit` of `headrace_app`, which is on a private memory store during the test."""
     kit = kit_of(headrace_app)
     if kit is not None:
         yield kit

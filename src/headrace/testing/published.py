@@ -1,4 +1,4 @@
-"""What was published, decoded, and how it is compared with what a test expects."""
+"""Decodes the events that were published, for the assertions of a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .store import Appended
 
 
 def published_event(app: App, appended: Appended) -> Event[Any]:
-    """A message that a topic took, as handlers see it."""
+    """The event of a message that a topic took, as handlers see it."""
     message, name = appended.message, appended.stream.name
     envelope = decode_event(message.body)
     topic = app._events.topics.get(name)
@@ -28,7 +28,7 @@ def published_event(app: App, appended: Appended) -> Event[Any]:
 
 
 def list_of_events(events: Sequence[Event[Any]]) -> str:
-    """Events, a line each, for the message of a failed assertion."""
+    """The events, one line each, for the message of a failed assertion."""
     if not events:
         return "nothing was published"
     lines = [f"\n  {shortened(event.payload)} to {event.topic}" for event in events[:LISTED]]

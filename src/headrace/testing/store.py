@@ -1,4 +1,4 @@
-"""The memory store of a test: it remembers what came in and what died, and tells when anything is settled."""
+"""The memory store of a test: it remembers appended and dead messages, and reports each settlement."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class KitStore(MemoryStore):
         return answers
 
     async def _join_all(self, topic: Stream) -> None:
-        """A test publishes first and has its events handled then: as if a worker had been there before."""
+        """Join all groups before the first event: a test publishes events first and handles them later."""
         for each in self._subscriptions:
             if not each.fan_out and each.matches(topic.name):
                 start = each.start if each.start.at == "new" else BEGINNING
@@ -74,7 +74,7 @@ class KitStore(MemoryStore):
     async def read(
         self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
-        # For the same reason a fan-out goes on where the last worker's ended.
+        # A test publishes before a worker runs, so a fan-out goes on where that of the last worker ended.
         after = self._seen.get(topic, 0) if after == NEW else after
         return await super().read(topic, after, consumer=consumer, limit=limit, wait=wait)
 
@@ -94,14 +94,14 @@ class KitStore(MemoryStore):
             return self._store.topic(topic).log.last
 
     def saw(self, topic: Stream, number: int) -> None:
-        """All fan-outs have read a topic up to there, and are done with it."""
+        """Note that all fan-outs are done with the events of a topic up to this number."""
         self._seen[topic] = number
 
     async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
         fired = [(swap, message) for swap in swaps for message in swap.messages]
         fresh = [each for each in fired if await self.get(each[0].stream, each[1].id) is None]
         answers = await super().swap_schedules(swaps)
-        for swap, message in fresh:  # of one that was refused, nothing is found
+        for swap, message in fresh:  # a message of a refused swap is not found
             record = await self.get(swap.stream, message.id)
             if record is not None:
                 self.appended.append(Appended(swap.stream, message, record.due_us))
@@ -117,7 +117,7 @@ class KitStore(MemoryStore):
         return verdicts
 
     async def something_settled(self, timeout: float) -> None:
-        """Wait until anything is settled, but no more than `timeout` seconds."""
+        """Wait until a message is settled, at most `timeout` seconds."""
         bell: Waiter[None] = Waiter()
         self._bells.add(bell)
         try:
@@ -126,7 +126,7 @@ class KitStore(MemoryStore):
             self._bells.discard(bell)
 
     def record(self, stream: Stream, id: str) -> Record:
-        """What is known of a message, also of a success of which nothing was to be kept."""
+        """What is known of a message, also of a success without an end record."""
         found = at_once(self.get(stream, id))
         if found is not None:
             return found
@@ -142,7 +142,7 @@ class KitStore(MemoryStore):
             return min((entry.due_us for entry in entries if entry.status in statuses), default=None)
 
     def brace(self, us: int) -> None:
-        # Time passes for what waits. Whoever runs a job is alive: its lease must not run out by it.
+        # The time passes for waiting messages only. A worker that runs a job is alive: its lease must hold.
         with self._lock:
             for stream_state in self._store.stream_states.values():
                 for entry in stream_state.running.values():
@@ -164,7 +164,7 @@ class KitStore(MemoryStore):
 
 
 class KitRouter(StreamRouter):
-    """In a test streams have no parts: the kit looks into its store by the names that the code knows."""
+    """In a test streams have no parts: the kit reads its store by the names that the code uses."""
 
     def declare(self, stream: Stream, parts: int) -> None:
         pass
@@ -174,7 +174,7 @@ class KitRouter(StreamRouter):
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What a verb of the memory store answers that never waits, for callers that cannot await it."""
+    """The answer of a memory store's verb that never waits, for callers that cannot await it."""
     try:
         coroutine.send(None)
     except StopIteration as stop:

@@ -1,4 +1,4 @@
-"""The only way in which tests wait: until something is so, or fail and say what was not."""
+"""Waits in tests until a condition is true, or fails with a message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 #: Seconds between two looks.
 POLL_INTERVAL: Final = 0.005
 
-#: What was waited for, or a function that tells how things stand when it did not come.
+#: What the test waits for, or a function that describes the state after a timeout.
 Message: TypeAlias = str | Callable[[], str]
 
 
@@ -26,11 +26,11 @@ async def wait_until(
 
 
 def wait_until_sync(condition: Callable[[], object], timeout: float = 10, message: Message = "") -> None:
-    """The same for tests without an event loop."""
+    """`wait_until` for tests without an event loop."""
     deadline = time.monotonic() + timeout
     while not condition():
         _check(deadline, timeout, message)
-        time.sleep(POLL_INTERVAL)  # between two looks: whoever waits has no event loop to leave it to
+        time.sleep(POLL_INTERVAL)  # the caller has no event loop
 
 
 async def _value(condition: Callable[[], object | Awaitable[object]]) -> object:

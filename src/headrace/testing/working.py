@@ -1,4 +1,4 @@
-"""The worker of a test: it lets its jobs end, but does not outlive a test that was cancelled or failed."""
+"""The worker of a test: its jobs may end, but it stops when the test is cancelled or fails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from headrace.app import App
 from headrace.engine.worker import Worker
 
-#: Seconds. Somebody may have enqueued just as the worker was about to stop: that job is not cut off.
+#: Seconds for a job that was enqueued just when the worker was about to stop: it may end.
 GRACE = 3600.0
 
 
@@ -16,10 +16,10 @@ GRACE = 3600.0
 async def working(
     app: App, *, queues: Sequence[str], concurrency: int, events: bool = False
 ) -> AsyncIterator[Worker]:
-    """Work on these queues meanwhile, on this event loop, and on all events or none."""
+    """Run a worker for these queues during this block, on this event loop, with all events or none."""
     topics: list[str] | None = None if events else []
     worker = app.worker(queues=queues, topics=topics, concurrency=concurrency, grace=GRACE)
-    worker._fires = False  # nothing but what the test enqueued
+    worker._fires = False  # only messages of the test run, no schedules
     async with worker:
         try:
             yield worker

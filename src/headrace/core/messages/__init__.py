@@ -1,1 +1,1 @@
-"""A message, its claim and its outcome: what producers send, workers hold and stores keep."""
+"""A message, its claim and its outcome: the values that producers send, workers hold and stores keep."""

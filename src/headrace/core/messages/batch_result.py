@@ -1,4 +1,4 @@
-"""What a handler of batches may return: single events apart from the rest."""
+"""What a batch handler may return to say that single events failed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class BatchResult(msgspec.Struct, frozen=True):
-    """`failed` are those of the list that failed, by their index, each with its error: an exception, or a
-    text. The others are done with."""
+    """`failed` has the events of the list that failed, by index, each with its error: an exception or a text.
+    All others succeeded."""
 
     failed: Mapping[int, BaseException | str] = {}

@@ -1,4 +1,4 @@
-"""A message held under a lease."""
+"""A claim: a message that a worker holds under a lease."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .message import FRESH, NORMAL, State, Stream
 
 
 class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What a worker holds until it settles it or its lease runs out.
+    """A message that a worker holds until it settles it or the lease runs out.
 
     `stream` and `token` are as the store filled them in. `token` is the fence: it belongs to this one
     hand-out of the message, and only the store that made it reads it. It may be any value that can be
@@ -32,7 +32,7 @@ class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def whole(self) -> Stream:
-        """The queue or group that users know by its name."""
+        """The queue or group by the name that users know."""
         return self.part_of or self.stream
 
     @property
@@ -42,8 +42,8 @@ class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How far the run of a claim has come: a fraction from 0 to 1 (None: it has not said), a few words, and
-    what it wrote so far."""
+    """How far the run of a claim has come: a fraction from 0 to 1 (None: not reported), a few words, and the
+    log so far."""
 
     claim: Claim
     fraction: float | None = None
@@ -52,5 +52,5 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def size_of(claims: Iterable[Claim]) -> int:
-    """Bytes of their bodies together."""
+    """The bytes of all bodies together."""
     return sum([len(claim.body) for claim in claims])

@@ -1,4 +1,4 @@
-"""What a handler raises to say what is to become of its job."""
+"""The exceptions that a handler raises to decide the outcome of its job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RetryLater(Exception):
 
 
 class Snooze(Exception):
-    """Run this job again after `delay`, and spend no attempt: it was not its turn yet."""
+    """Run this job again after `delay`. It spends no attempt: it was too early for the job."""
 
     def __init__(self, delay: Duration, why: str = "") -> None:
         super().__init__(why or f"snoozed for {delay}")
@@ -22,9 +22,9 @@ class Snooze(Exception):
 
 
 class Unrecoverable(Exception):
-    """Trying again is useless: bury this job in the dead letters now."""
+    """Trying again is useless: move this job to the dead letters now."""
 
 
-# As with the errors: tracebacks and dead letters call them by the names that users import.
+# Tracebacks and dead letters show these by the names that users import, as with the errors.
 for _each in (RetryLater, Snooze, Unrecoverable):
     _each.__module__ = "headrace"

@@ -1,7 +1,7 @@
-"""The body of an event: an envelope as a job has one, with what only events carry behind it.
+"""The body of an event: the fields of a job's envelope, followed by fields that only events have.
 
-The first fields are those of `Envelope`, in the same places, so that the engine reads both alike: the kind
-stands where a job has its task, the time it occurred where a job has the time it was enqueued.
+The first fields are those of `Envelope`, in the same places, so that the engine reads both in the same way:
+the kind is where a job has its task, the time of the event where a job has the time it was enqueued.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from headrace.core.values.bounds import Count
 
 from .message import Envelope
 
-#: What the payload is, unless somebody says otherwise.
+#: The content type of a payload when the publisher gives none.
 CONTENT_TYPE: Final = "application/msgpack"
 
 
 class EventEnvelope(Envelope, frozen=True, array_like=True, gc=False):
-    """Who it is about and where it comes from, beside the payload."""
+    """An event with its payload, its key and its origin."""
 
     key: str = ""
     source: str = ""

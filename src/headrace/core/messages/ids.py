@@ -11,11 +11,12 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in lower c
 LENGTH = 26
 GIVEN = re.compile(r"[!-z|~]{1,200}")  # printable, no space, no braces
 
-# 26 characters hold 130 bits: two zeros and the 48 of the time make the first ten, and 80 more the rest. Of
-# those the version 0111 are the first four, the variant 10 the 17th and 18th. A random byte becomes a
-# character by its place in a table, so that all but those two characters come from one call. The random parts
-# are drawn ahead, since asking the system for each costs as much as all the rest. The last two characters of
-# the time count the milliseconds of about a second; the eight before them are kept for so long.
+# 26 characters hold 130 bits. The first ten characters are two zero bits and the 48 bits of the time. The
+# rest are 80 bits, of which the first four are the version 0111, and the 17th and 18th are the variant 10. A
+# table turns each random byte into a character, so that all but those two characters come from one call.
+# Random parts are made in advance, because asking the system for each costs as much as all the rest. The last
+# two characters of the time count the milliseconds of about a second; the eight before them are cached that
+# long.
 _SECOND_SHIFTS = tuple(range(45, 5, -5))
 _MILLISECONDS = [high + low for high in ALPHABET for low in ALPHABET]
 _NUMBER_SHIFTS = tuple(range(125, -1, -5))
@@ -48,8 +49,8 @@ def new_id() -> str:
 
 
 def derived_id(*parts: str) -> str:
-    """The id that follows from `parts`: made twice it is the same, so that a repeat is recognised."""
-    # With their lengths: no two lists of parts may run together into the same text.
+    """The id that follows from `parts`. The same parts give the same id, so that a repeat is recognised."""
+    # With the lengths, so that two different lists of parts never give the same text.
     text = "".join(f"{len(part)}:{part}" for part in parts)
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     return _text(int.from_bytes(digest, "big"), _NUMBER_SHIFTS)
@@ -61,7 +62,7 @@ def is_given_id(value: str) -> bool:
 
 
 def is_made_id(value: str) -> bool:
-    """Whether `value` looks like an id that was made here."""
+    """Whether `value` looks like an id that headrace made."""
     return len(value) == len(_NUMBER_SHIFTS) and all(each in ALPHABET for each in value)
 
 
@@ -89,5 +90,5 @@ def _text(number: int, shifts: tuple[int, ...]) -> str:
 
 
 if hasattr(os, "register_at_fork"):
-    # A child must not use what its parent has drawn, too.
+    # A forked child must not use the random parts of its parent.
     os.register_at_fork(after_in_child=_drawn.clear)

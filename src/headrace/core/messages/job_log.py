@@ -1,7 +1,7 @@
-"""The log lines of a job's attempts, where the app keeps them: bounded, the latest of them.
+"""The latest log lines of a job's attempts, in bounded number and size, if the app keeps them.
 
-They travel in the message's `State`: so they live as long as the message or its mark, are written with what
-is written anyway, and need no place of their own in a store.
+They are in the message's `State`. So they live as long as the message or its end record, are written together
+with it, and need no place of their own in a store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOG_BYTES: Final = 32 * 1024
 #: More lines than this are never kept, however short they are.
 LINES_MOST: Final = 1000
 
-#: Bytes that a line takes beside its text: the attempt, the time, the level.
+#: Bytes of a line in addition to its text: the attempt, the time, the level.
 _BESIDE: Final = 24
 
 
@@ -42,7 +42,7 @@ class LogLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def size(self) -> int:
-        """Roughly the bytes that it takes in a store."""
+        """Roughly the bytes that the line takes in a store."""
         text = self.text
         return _BESIDE + (len(text) if text.isascii() else len(text.encode()))
 
@@ -54,7 +54,7 @@ class JobLog(msgspec.Struct, frozen=True, array_like=True):
     dropped: Count = 0
 
     def then(self, later: JobLog, most: int = LINES_MOST) -> JobLog:
-        """With what was written after it, within the bounds."""
+        """This log followed by a later one, within the bounds."""
         if not (later.lines or later.dropped):
             return self
         lines = (*self.lines, *later.lines)
@@ -70,7 +70,7 @@ NO_LOG: Final = JobLog()
 
 
 def checked_lines(value: object) -> int:
-    """`App(job_logs=…)`: how many lines are kept of each job; 0: none."""
+    """The value of `App(job_logs=…)`: how many lines are kept of each job; 0: none."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LINES_MOST:
         return value
     raise ConfigurationError(
@@ -83,12 +83,12 @@ _decoder = msgspec.msgpack.Decoder(JobLog)
 
 
 def encode_log(log: JobLog) -> bytes:
-    """As stores keep the log of a run that is under way; nothing for none."""
+    """The bytes that a store keeps for the log of a current run; empty for no log."""
     return b"" if log is NO_LOG else _encoder.encode(log)
 
 
 def decode_log(data: bytes | None) -> JobLog:
-    """What is no log must not keep its message from being shown or recovered."""
+    """The stored log; an empty one for bytes that are no log, so that the message can still be used."""
     try:
         return _decoder.decode(data) if data else NO_LOG
     except DECODE_ERRORS:

@@ -29,13 +29,13 @@ ENVELOPE_VERSION = 1
 #: Bytes of a body beside its payload: headers, and the envelope itself.
 ENVELOPE_ROOM = 64 * 1024
 
-# `gc=False` on what is made for every job: nothing in it can lead back to it, and the collector need not walk
-# over a million waiting messages.
+# `gc=False` on classes that are made for every job: they cannot be part of a cycle, and the collector need
+# not visit a million waiting messages.
 
-#: Microseconds for which the mark of an expired message stays where nobody says otherwise.
+#: Microseconds for which the end record of an expired message is kept by default.
 EXPIRED_MARK_US: Final = 3600 * 1_000_000
 
-#: How many troubles a message remembers; older ones are forgotten.
+#: The most trail entries of a message; older ones are dropped.
 TRAIL_LENGTH = 20
 
 
@@ -48,20 +48,21 @@ GROUP_MARK: Final = "/"
 
 
 class Stream(msgspec.Struct, frozen=True, array_like=True):
-    """Where messages are kept. A queue's are claimed and go. A topic's stay, as a log, and are drawn from it
-    into the stream of each of its groups (`orders/billing`), where they are claimed like those of a queue."""
+    """Where messages are kept. Messages of a queue are claimed and removed. Messages of a topic stay in a
+    log. Each group draws them from the log into its own stream (`orders/billing`), where they are claimed as
+    in a queue."""
 
     kind: StreamKind
     name: str
 
     @property
     def topic(self) -> str:
-        """Of a topic or a group: the topic's name."""
+        """The name of the topic, for a topic or a group."""
         return self.name.partition(GROUP_MARK)[0]
 
     @property
     def group(self) -> str:
-        """Of a group: its name."""
+        """The name of the group, for a group."""
         return self.name.partition(GROUP_MARK)[2]
 
 
@@ -69,7 +70,7 @@ def group_stream(topic: str, group: str) -> Stream:
     return Stream("group", f"{topic}{GROUP_MARK}{group}")
 
 
-#: Before a unique key that a user has given, so that none is taken for one made from arguments.
+#: The prefix of a unique key that a user has given, so that it never equals a key made from arguments.
 GIVEN_KEY: Final = "given:"
 
 
@@ -98,19 +99,19 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     fresh: bool = (
         False  # its id is a new one of core/messages/ids.py, so that no store need look whether it is known
     )
-    mark_us: int = EXPIRED_MARK_US  # how long the mark of an expired owner of its unique key stays
+    mark_us: int = EXPIRED_MARK_US  # how long the end record of an expired owner of its unique key is kept
     key: str = ""  # of an event: in an ordered group those of one key are handled one at a time, in order
     child: bool = False  # it runs in a child process, so only a worker with a free one is offered it
 
     @property
     def plain(self) -> bool:
-        """Whether it goes straight to its lane, and nothing but its id can stand in its way."""
+        """Whether it goes straight to its lane, unless its id is known already."""
         return not (self.delay_us or self.due_us or self.lifetime_us or self.key or self.unique is not None)
 
 
 def are_alike(messages: list[Message]) -> bool:
-    """Whether they are fresh and plain, of one task, one priority, and all or none of them child work: most
-    that is sent in bulk is, and stores have a short way for it."""
+    """Whether all are fresh and plain, of one task and one priority, and all or none of them child work. Most
+    bulk sends are, and stores have a faster path for them."""
     task, priority, child = messages[0].task, messages[0].priority, messages[0].child
     return all(
         [
@@ -129,10 +130,10 @@ PRODUCER_TTL_US: Final = 600 * SECOND
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Messages appended in one step. `(producer, number)` makes a repeat of it recognisable.
+    """Messages appended in one step. A store recognises a repeat by `(producer, number)`.
 
-    A producer has one batch in flight for a stream and numbers them upwards from 1. `limit` is the number of
-    waiting and scheduled messages that the stream may hold; messages beyond it are refused.
+    A producer has one batch in flight for a stream and numbers its batches upwards from 1. `limit` is the
+    number of waiting and scheduled messages that the stream may hold; messages beyond it are refused.
     """
 
     stream: Stream
@@ -152,7 +153,7 @@ class TrailEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
-    """What a message went through. Nothing is written for what goes right.
+    """What went wrong with a message so far. For a run that goes right nothing is written.
 
     `failures` are errors of the handler, `crashes` are leases that ran out or processes that died,
     `releases` are hand-backs, which cost nothing.
@@ -163,7 +164,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     releases: Count = 0
     unknown_since_us: MomentUs = 0
     trail: tuple[TrailEntry, ...] = ()
-    log: JobLog = NO_LOG  # what its handler wrote, where the app keeps that
+    log: JobLog = NO_LOG  # what its handler logged, if the app keeps that
 
     @property
     def attempt(self) -> int:
@@ -172,18 +173,18 @@ class State(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def suspect(self) -> bool:
-        """Whether it crashed so often that it may be the cause. A worker buffers no such message and runs one
-        at a time, so that others do not crash beside it. One crash says nothing: all that a worker was
-        running when it died has that."""
+        """Whether it crashed so often that it may be the cause. A worker does not buffer such a message and
+        runs one at a time, so that others do not crash with it. One crash proves nothing: every message that
+        a worker was running when it died has one."""
         return self.crashes >= SUSPECT_FROM
 
     @property
     def begun(self) -> bool:
-        """Whether a handler has had the message: what was started in time does not expire."""
+        """Whether a handler has begun with the message: then it does not expire."""
         return self.attempt > 1 or any(trouble.what == "snoozed" for trouble in self.trail)
 
     def expired(self, expires_us: int, now_us: int) -> bool:
-        """Whether a message that waits in this state has come too late; 0: it never does."""
+        """Whether a message that waits in this state has expired; 0: it never expires."""
         return 0 < expires_us <= now_us and not self.begun
 
     def failed(self, trouble: TrailEntry) -> State:
@@ -203,7 +204,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
         return self._after(trouble, releases=self.releases + 1, unknown_since_us=since)
 
     def logged(self, log: JobLog, most: int = LINES_MOST) -> State:
-        """With what a run of it wrote."""
+        """The state with the log of one more run."""
         return msgspec.structs.replace(self, log=self.log.then(log, most)) if log is not NO_LOG else self
 
     def _after(self, trouble: TrailEntry | None, **counts: int) -> State:
@@ -215,9 +216,9 @@ FRESH = State()
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The body of a job: who it is for and the encoded arguments, with the options given for this call.
+    """The body of a job: its task and the encoded arguments, with the options given for this call.
 
-    Everything else about the job is decided by the registry of the worker that runs it.
+    The registry of the worker that runs the job decides everything else.
     """
 
     version: int

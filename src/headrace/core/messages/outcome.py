@@ -1,4 +1,4 @@
-"""How a claim is settled: a closed set of values, decided by the executor, written by a store."""
+"""The outcomes of a claim: a closed set of values. The executor decides one and a store writes it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class DeadReason(StrEnum):
 
     EXHAUSTED = "exhausted"  # it failed and its retries are spent
     UNRECOVERABLE = "unrecoverable"  # its handler said that trying again is useless
-    CRASHED = "crashed"  # it took its worker down too often
+    CRASHED = "crashed"  # its worker crashed too often while it ran
     INVALID = "invalid"  # the arguments do not fit the task
     UNDECODABLE = "undecodable"  # the bytes are no message
     OVERSIZED = "oversized"  # larger than this worker accepts
-    UNKNOWN_TASK = "unknown_task"  # nobody knew its name for an hour
-    REFUSED = "refused"  # the store would not write how it ended
-    UNKNOWN_VERSION = "unknown_version"  # nobody knew its envelope's version for an hour
+    UNKNOWN_TASK = "unknown_task"  # no worker knew its task for an hour
+    REFUSED = "refused"  # the store refused to write its outcome
+    UNKNOWN_VERSION = "unknown_version"  # no worker knew its envelope's version for an hour
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """An error as text, cut to a bounded length. Exceptions never travel as objects."""
+    """An error as text, cut to a bounded length. Exceptions are never stored as objects."""
 
     error_type: str
     error: str
@@ -41,36 +41,36 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 class Done(msgspec.Struct, frozen=True, gc=False):
-    """It succeeded. With nothing kept, nothing of it remains. `state`: what its mark says of its life; None:
-    as it stands there."""
+    """The message succeeded. Without `kept`, nothing of it remains. `state`: the state in its end record;
+    None: as it is stored."""
 
     kept: Kept | None = None
     state: State | None = None
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """It failed or crashed and is to run again after a delay."""
+    """The message failed or crashed and runs again after a delay."""
 
     state: State
     delay_us: int
 
 
 class Snoozed(msgspec.Struct, frozen=True):
-    """It asked to run again later; no attempt is spent."""
+    """The handler asked to run again later; no attempt is spent."""
 
     state: State
     delay_us: int
 
 
 class Released(msgspec.Struct, frozen=True):
-    """It is handed back: at once and before everything else, or after a delay."""
+    """The message is handed back: it is ready at once, before all others, or after a delay."""
 
     state: State = FRESH
     delay_us: int = 0
 
 
 class Dead(msgspec.Struct, frozen=True):
-    """It goes to the dead letters, with its bytes and the reason."""
+    """The message goes to the dead letters, with its bytes and the reason."""
 
     state: State
     reason: DeadReason
@@ -78,14 +78,14 @@ class Dead(msgspec.Struct, frozen=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True):
-    """It was cancelled; a mark says so for `ttl_us`, with a `state` as that of a success."""
+    """The message was cancelled; an end record is kept for `ttl_us`. `state` is as in `Done`."""
 
     ttl_us: int
     state: State | None = None
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """It was not started in time; a mark says so for `ttl_us`."""
+    """The message was not started in time; an end record is kept for `ttl_us`."""
 
     ttl_us: int
 
@@ -96,15 +96,15 @@ DONE = Done()
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
-    """One claim and how it ended."""
+    """One claim and its outcome."""
 
     claim: Claim
     outcome: Outcome
 
 
 class Verdict(StrEnum):
-    """What the store says to a settlement."""
+    """The answer of a store to a settlement."""
 
     KEPT = "kept"  # written
     GONE = "gone"  # a success, but the message is already finished, retrying or dead: nothing was written
-    LOST = "lost"  # someone else holds it by now, or it ended: nothing was written
+    LOST = "lost"  # another worker holds it by now, or it ended: nothing was written

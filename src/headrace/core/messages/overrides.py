@@ -1,4 +1,4 @@
-"""The options of a task as its worker sees them, and those given for a single call."""
+"""The options that are given for a single call."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .retry import RetryPolicy
 
 
 class Overrides(msgspec.Struct, frozen=True, array_like=True):
-    """What one call says differently from its task, for the worker to obey. None: as the task says."""
+    """The options of one call that replace those of its task in the worker. None: the option of the task."""
 
     retry: RetryPolicy | None = None
     timeout: Seconds | None = None
     result_ttl: Seconds | None = None
-    due_us: MomentUs = 0  # of a delayed call: when it is meant to run, by the clock of whoever sent it
+    due_us: MomentUs = 0  # of a delayed call: when it is due, by the clock of the producer

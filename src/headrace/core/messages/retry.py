@@ -1,4 +1,4 @@
-"""When a failed run is tried again."""
+"""Decides whether and when a failed run is tried again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Kind = Literal["none", "fixed", "exponential"]
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
-    """How often and how soon. `max_retries` counts retries: the first run is not one."""
+    """How often and how soon a failed run is retried. `max_retries` does not count the first run."""
 
     kind: Kind
     max_retries: Count = 0
@@ -46,7 +46,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def fixed(cls, max_retries: int, delay: Duration) -> RetryPolicy:
-        """`max_retries` times, always after `delay`."""
+        """Retry `max_retries` times, always after `delay`."""
         base = seconds("delay", delay)
         return cls("fixed", max_retries, base, cap=base)
 
@@ -54,7 +54,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
     def exponential(
         cls, max_retries: int, base: Duration, cap: Duration = 600, jitter: bool = True
     ) -> RetryPolicy:
-        """After base, 2·base, 4·base … up to `cap`; with jitter somewhere between zero and that."""
+        """Retry after base, 2·base, 4·base … up to `cap`; with jitter a random time from 0 to that."""
         return cls("exponential", max_retries, seconds("base", base), seconds("cap", cap), jitter)
 
     def delay(self, failures: int, error: BaseException | None = None) -> float | None:
@@ -75,5 +75,5 @@ def checked_retry(value: object) -> RetryPolicy | RetryFunction:
     raise ConfigurationError(f"retry must be a RetryPolicy or a function (failures, error), not {value!r}")
 
 
-#: What tasks get that name no policy, in an app that names none.
+#: The policy of a task when neither the task nor the app names one.
 DEFAULT_RETRY = RetryPolicy.exponential(3, 1.0)

@@ -1,4 +1,4 @@
-"""The seam around what producers send: whoever traces wraps it, and has a trace travel along."""
+"""The hook around each send of a producer. Tracing uses it to add a trace to the headers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Literal
 
 import msgspec
 
-#: The header of the W3C in which a trace travels.
+#: The W3C header that carries a trace.
 TRACEPARENT = "traceparent"
 
 
 class Sending(msgspec.Struct):
     """Jobs for queues, or events for a topic, that are about to be stored together.
 
-    `headers` are those that the first of them has been given; what a wrapper adds to `carried` all of them
-    carry. `ids` are there when the store has taken them.
+    `headers` are those of the first message. All messages get the headers that a wrapper adds to `carried`.
+    `ids` are set when the store has taken the messages.
     """
 
     kind: Literal["job", "event"]
@@ -28,5 +28,5 @@ class Sending(msgspec.Struct):
     ids: Sequence[str] = ()
 
 
-#: Entered around every sending, in the context of whoever sends.
+#: Entered around every send, in the context of the producer.
 SendingWrapper = Callable[[Sending], AbstractContextManager[object]]

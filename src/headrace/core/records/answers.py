@@ -1,4 +1,4 @@
-"""What the verbs of a store answer, and what they are asked for."""
+"""What the verbs of a store take as filters and what they answer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .record import JobStatus
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What `append` says to one message: taken, already there under `id`, or refused because it is full:
-    the stream's limit is reached or, with `why`, the store has no room left at all."""
+    """What `append` answers for one message: taken; already there under `id`; or refused as full, because the
+    stream's limit is reached or, with `why`, because the store has no room left at all."""
 
     id: str
     verdict: Literal["accepted", "duplicate", "full"] = "accepted"
@@ -24,9 +24,9 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Promoted(msgspec.Struct, frozen=True):
-    """How many became ready, and microseconds until the next is due (None: nothing is scheduled). The same
-    for each stream in which something is scheduled, by a store that is asked for each; None: it need not be.
-    """
+    """How many messages became ready, and microseconds until the next is due (None: nothing is scheduled).
+    `by_stream` has that time for each stream in which something is scheduled, if the store must be asked for
+    each stream; else it is None."""
 
     count: int
     next_in_us: int | None
@@ -34,7 +34,7 @@ class Promoted(msgspec.Struct, frozen=True):
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """A message whose lease ran out: queued again, buried at the crash limit, or ended by a cancellation."""
+    """A message whose lease ran out: queued again, dead at the crash limit, or ended by a cancellation."""
 
     stream: Stream
     id: str
@@ -47,8 +47,8 @@ class Recovery(msgspec.Struct, frozen=True):
 class Reclaimed(msgspec.Struct, frozen=True):
     """What one step of `reclaim` found.
 
-    `more`: the scan has not come round yet, call again. `others_turn`: nothing was done, because another
-    worker looks. `stepped_us`: since this process last asked, somebody has set the store's clock by so much.
+    `more`: the scan is not complete, call again. `others_turn`: nothing was done, because another worker
+    scans. `stepped_us`: by how much the store's clock was set since the last call of this process.
     """
 
     recovered: tuple[Recovery, ...] = ()
@@ -58,7 +58,7 @@ class Reclaimed(msgspec.Struct, frozen=True):
 
 
 class Renewal(StrEnum):
-    """What a renewal says to one claim."""
+    """The answer of a renewal for one claim."""
 
     KEPT = "kept"
     LOST = "lost"
@@ -70,7 +70,7 @@ class CancelAnswer(StrEnum):
     """What `cancel` did."""
 
     REMOVED = "removed"  # it was waiting or scheduled and has ended as cancelled
-    TOLD = "told"  # it is running; its worker is told
+    TOLD = "told"  # it is running; the request is announced to its worker
     GONE = "gone"  # it is over, or was never there
 
 
@@ -90,7 +90,7 @@ class DeadFilter(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """An id and a unique key that a message wants for itself; empty: none."""
+    """The id and the unique key that a message wants to take; empty: none."""
 
     id: str = ""
     key: str = ""

@@ -1,4 +1,5 @@
-"""What one process announces to the workers of all, and how it stands for one that may have missed it."""
+"""Control messages, which one process announces to all workers, and the current control state, for a worker
+that may have missed one."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from headrace.core.rules.layout import Layout
 
 
 class CancelNotice(msgspec.Struct, frozen=True):
-    """A message that someone runs is to be cancelled."""
+    """The cancellation of a running message was requested."""
 
     stream: Stream
     id: str
@@ -23,7 +24,7 @@ class PauseNotice(msgspec.Struct, frozen=True):
 
 
 class DueNotice(msgspec.Struct, frozen=True):
-    """Something was scheduled that is due sooner than anything before it."""
+    """A message was scheduled that is due sooner than all others of the stream."""
 
     stream: Stream
 
@@ -35,7 +36,7 @@ class ScheduleNotice(msgspec.Struct, frozen=True):
 
 
 class LeaseNotice(msgspec.Struct, frozen=True):
-    """The lease of a stream was changed: whoever holds claims of it renews them by the new one."""
+    """The lease of a stream was changed: workers renew their claims of it by the new one."""
 
     stream: Stream
     lease_us: int
@@ -48,7 +49,7 @@ class LayoutNotice(msgspec.Struct, frozen=True):
 
 
 class MissedNotice(msgspec.Struct, frozen=True):
-    """Orders may have been missed, of whatever stream: what they were about should be looked at anew."""
+    """Control messages of any stream may have been missed: a worker should read the current state again."""
 
 
 ControlMessage = (
@@ -57,10 +58,9 @@ ControlMessage = (
 
 
 class ControlState(msgspec.Struct, frozen=True):
-    """Orders as they stand now, of the queues that the worker named, or of some in turns where it named many;
-    leases are in microseconds.
-    They are for a worker that may have missed an announcement. `layouts` are of those queues of which the
-    store can say it in the same breath; the others are asked for."""
+    """The control state of the queues that a worker named, or of some of them in turns when it named many.
+    It is for a worker that may have missed a control message. Leases are in microseconds. `layouts` has the
+    layouts that the store can read in the same request; the worker asks for the others."""
 
     paused: frozenset[Stream] = frozenset()
     leases: dict[Stream, int] = {}

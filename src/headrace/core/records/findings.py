@@ -1,4 +1,4 @@
-"""The part of the contract in which a store says how it is: what `headrace doctor` prints."""
+"""The part of the contract in which a store reports its own condition, for `headrace doctor`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Level(StrEnum):
     """How much a finding matters."""
 
     OK = "ok"
-    WARN = "warn"  # it works; somebody should know
+    WARN = "warn"  # it works, but an operator should know
     FAIL = "fail"  # it does not work, or jobs are in danger
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line: what was looked at, the fact, and what to do where it is not ok."""
+    """One line of a report: what was examined, the fact, and what to do when it is not ok."""
 
     name: str
     level: Level
@@ -37,7 +37,7 @@ def fail(name: str, text: str, remedy: str) -> Finding:
 
 
 def spoken_bytes(size: float) -> str:
-    """A number of bytes for a person."""
+    """A number of bytes as people read it."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -46,10 +46,10 @@ def spoken_bytes(size: float) -> str:
 
 
 class Examination:
-    """One verb."""
+    """The verb that examines a store."""
 
     async def examine(self) -> list[Finding]:
-        """Look at the store itself, not at what lies in it: its version, settings, room, clock and speed, and
-        whether this user may do what is needed. Changes nothing and takes a few seconds at most; what cannot
-        be found out is said as such, and no reason to raise."""
+        """Examine the store itself, not its messages: its version, settings, room, clock and speed, and
+        whether this user has the permissions that are needed. Changes nothing and takes a few seconds at
+        most. What cannot be found out is a finding, not an error."""
         raise NotImplementedError

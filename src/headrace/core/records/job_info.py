@@ -1,4 +1,4 @@
-"""A job as users see it in `info()`, listings and pages."""
+"""Turns a store's record into a job as users see it in `info()`, listings and pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PRIORITY_NAMES: dict[int, PriorityName] = {number: name for name, number in PRI
 
 
 class JobProgress(msgspec.Struct, frozen=True):
-    """How far a running job has come: a fraction from 0 to 1, a few words, and when it said so."""
+    """How far a running job has come: a fraction from 0 to 1, a few words, and when it reported that."""
 
     fraction: float
     text: str
@@ -25,11 +25,11 @@ class JobProgress(msgspec.Struct, frozen=True):
 
 
 class JobInfo(msgspec.Struct, frozen=True):
-    """What is known of a job now, or of an event in the hands of a group, which has a `topic` and a `group`
-    in place of the `queue`. `attempts` counts runs that were begun; a hand-back undoes one.
+    """What is known of a job now, or of an event in a group, which has a `topic` and a `group` in place of
+    the `queue`. `attempts` counts runs that were begun; a hand-back undoes one.
 
-    `log` has the latest lines that its attempts wrote, where the app keeps them (`App(job_logs=…)`);
-    `log_dropped` lines before them were left out."""
+    `log` has the latest lines that its attempts wrote, if the app keeps them (`App(job_logs=…)`);
+    `log_dropped` is how many lines before them were left out."""
 
     id: str
     queue: str
@@ -96,7 +96,7 @@ def job_info(record: Record) -> JobInfo:
 
 
 def newest_first(job: JobInfo) -> tuple[bool, float]:
-    """Sorts a page of a listing: stores list by state, and a person looks for what runs and what is new."""
+    """The sort key for a page of a listing: running jobs first, then the newest. Stores list by state."""
     known = job.enqueued_at or job.ended_at
     return job.status is not JobStatus.RUNNING, -known.timestamp() if known else 0.0
 
@@ -104,19 +104,19 @@ def newest_first(job: JobInfo) -> tuple[bool, float]:
 def _progress(progress: Progress | None) -> JobProgress | None:
     if progress is None:
         return None
-    fraction = min(1.0, max(0.0, progress.fraction))  # a stranger may have stored another, or NaN
+    fraction = min(1.0, max(0.0, progress.fraction))  # another program may have stored anything, also NaN
     return JobProgress(fraction, progress.text, datetime_of(progress.at_us))
 
 
 def _last_error(record: Record) -> str:
-    """What a job that is not over last failed with; a success has no error, whatever came before it."""
+    """The last error of a job; a job that succeeded has none, even if it failed before."""
     trail = record.state.trail
     return trail[-1].text if trail and record.status is not JobStatus.SUCCEEDED else ""
 
 
 def _enqueued_at(record: Record) -> datetime | None:
-    """When the producer wrote it, by its own clock. That may be ahead of the store's, by which all that
-    follows is timed: nothing happens to a job before it is enqueued."""
+    """When the producer enqueued it, by the producer's clock. That clock may be ahead of the store's, by
+    which all later times are set: so this is never later than the first of those."""
     if record.body is None:
         return None
     try:
@@ -129,7 +129,7 @@ def _enqueued_at(record: Record) -> datetime | None:
 
 
 def _started_us(record: Record) -> int:
-    """A store may tell the millisecond alone, in which the run before failed."""
+    """The start of the run, not before the last failure. A store may round it down to a millisecond."""
     if not record.claimed_us or not record.state.trail:
         return record.claimed_us
     return max(record.claimed_us, record.state.trail[-1].at_us)

@@ -1,4 +1,4 @@
-"""In which order the messages of a stream are listed, and how a page is filled: the same in every store."""
+"""Decides the order in which messages of a stream are listed, and fills a page: the same in every store."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .record import JobStatus, Page, Record
 
 
 class ListingPart(msgspec.Struct, frozen=True):
-    """Messages of one status, or all that are over (None). `late`: only those that came to it after the
-    listing began."""
+    """Messages of one status, or all that are over (None). `late`: only messages that got this status after
+    the listing began."""
 
     code: str
     status: JobStatus | None
@@ -28,8 +28,8 @@ class ListingPart(msgspec.Struct, frozen=True):
 
 OVER: Final = (JobStatus.SUCCEEDED, JobStatus.CANCELLED, JobStatus.EXPIRED)
 
-#: Running ones first. Whatever moves on between two pages moves to a part that is still to come, so that it
-#: may be listed twice, but is not missed: hence those that were queued or started meanwhile.
+#: Running messages first. A message that changes between two pages moves to a part that is still to come, so
+#: that it may be listed twice, but is not missed. The two `late` parts are there for this.
 PARTS: Final = (
     ListingPart("X", JobStatus.RUNNING),
     ListingPart("Q", JobStatus.QUEUED),
@@ -41,13 +41,13 @@ PARTS: Final = (
     ListingPart("M", None),
 )
 
-#: Requests that are made for one page, however few of the messages fit.
+#: The most requests for one page, even if few messages fit the filter.
 REQUESTS: Final = 30
 
 
 class ListingWalk:
-    """Goes through the parts for one page. `began` is when its first page was asked for, as the store counts
-    time; 0: now."""
+    """Goes through the parts for one page. `began` is when the first page was asked for, on the store's
+    clock; 0: now."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ListingWalk:
 
     @property
     def part(self) -> ListingPart | None:
-        """What to read next; None: the page is full, or there is nothing more."""
+        """The part to read next; None: the page is full, or there is nothing more."""
         going = self._parts and self.room > 0 and self._requests < REQUESTS
         return self._parts[0] if going else None
 
@@ -87,7 +87,7 @@ class ListingWalk:
         return self._limit - len(self._items)
 
     def took(self, records: Iterable[Record], after: str) -> None:
-        """These are next in the part, and it goes on after them; empty: it is at its end."""
+        """Add the next records of the part. The part goes on at `after`; empty: it is at its end."""
         self._requests += 1
         known = {record.id for record in self._items}  # one may have moved on while the page was read
         self._items += [each for each in records if self._fits(each) and each.id not in known]
@@ -104,7 +104,7 @@ class ListingWalk:
 
 
 def numbers_in(after: str, count: int) -> tuple[int, ...]:
-    """The numbers of a place within a part."""
+    """The numbers that a place within a part is made of."""
     try:
         numbers = tuple(map(int, after.split(":")))
     except ValueError:
@@ -115,8 +115,8 @@ def numbers_in(after: str, count: int) -> tuple[int, ...]:
 
 
 def rank(record: Record) -> tuple[int, int, str]:
-    """Compares records of several streams: the greater comes first. When one was queued its id says, if it is
-    one of ours."""
+    """The sort key for records of several streams: the greater comes first. Queued records sort by id: an id
+    that headrace made begins with its time."""
     order = _RANKS.get(record.status, len(PARTS))
     return -order, record.claimed_us or record.due_us or record.ended_us, record.id
 

@@ -1,4 +1,4 @@
-"""What a store tells about messages, queues and workers: values for status, listings and pages."""
+"""What a store answers about messages, queues and workers, for status, listings and pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class JobStatus(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more happens to it by itself."""
+        """Whether the job has ended: it does not run again by itself."""
         return self in _OVER
 
 
@@ -43,7 +43,7 @@ _OVER = frozenset(
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a running message has come, as its handler last said."""
+    """How far a running message has come, by the last report of its handler."""
 
     fraction: float
     text: str
@@ -69,13 +69,13 @@ class Record(msgspec.Struct, frozen=True):
     reason: DeadReason | None = None
     failure: Failure | None = None
     progress: Progress | None = None
-    log: JobLog = NO_LOG  # of the run that is under way; that of earlier ones is in the state
-    unique_key: str = ""  # of what waits, runs or is dead in a queue: the key it was appended with
-    takes_key: bool = False  # whether a replay takes that key again: it is held until finished
+    log: JobLog = NO_LOG  # of the current run; the log of earlier runs is in the state
+    unique_key: str = ""  # of a message that waits, runs or is dead in a queue: the key it was appended with
+    takes_key: bool = False  # whether a replay takes that key again: the key is of kind `finished`
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many messages of a stream are in each state. `due` of the scheduled should run already."""
+    """How many messages of a stream are in each state. `due`: how many of the scheduled are due already."""
 
     queued: int = 0
     running: int = 0
@@ -87,13 +87,13 @@ class Counts(msgspec.Struct, frozen=True):
     paused: bool = False
 
 
-#: Seconds without a poll after which a worker that has room for work is quiet: for the doctor, the dashboard
+#: Seconds without a poll after which a worker with free slots counts as quiet, for the doctor, the dashboard
 #: and `/healthz`.
 QUIET_SECONDS = 30.0
 
 
 class RunningJob(msgspec.Struct, frozen=True, array_like=True):
-    """A job that a worker has in hand, since when."""
+    """A job that a worker runs, and since when."""
 
     id: str
     task: str
@@ -105,7 +105,7 @@ WORKER_TTL_US: Final = 60 * SECOND
 
 
 class WorkerInfo(msgspec.Struct, frozen=True):
-    """A worker as it announces itself."""
+    """A worker as its heartbeat describes it."""
 
     consumer: str
     host: str
@@ -116,21 +116,21 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     polled_us: MomentUs = 0  # the last successful claim
     running: tuple[RunningJob, ...] = ()
     groups: tuple[str, ...] = ()  # streams of groups that it serves: `orders/billing`
-    timings: tuple[str, ...] = ()  # of the declared schedules that it fires: see `ScheduleRecord`
+    timings: tuple[str, ...] = ()  # the timings of the declared schedules that it fires: see `ScheduleRecord`
 
     @property
     def streams(self) -> list[Stream]:
-        """All that it claims from."""
+        """All streams that it claims from."""
         queues: list[Stream] = [Stream("queue", name) for name in self.queues]
         return queues + [Stream("group", name) for name in self.groups]
 
     def seconds_since_poll(self, now: datetime) -> float:
-        """Since its last poll, or its start if it has not polled yet. `now` is on this machine's clock."""
+        """Seconds since its last poll, or since its start. `now` is on this machine's clock."""
         last = moment(self.polled_us or self.started_us)
         return 0.0 if last is None else (now - last).total_seconds()
 
     def is_quiet(self, now: datetime) -> bool:
-        """Whether it has room for work and has not asked for any lately."""
+        """Whether it has free slots and has not polled lately."""
         has_room = len(self.running) < self.concurrency
         return has_room and self.seconds_since_poll(now) > QUIET_SECONDS
 

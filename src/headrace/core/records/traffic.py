@@ -1,6 +1,6 @@
-"""The part of the contract that counts what was done, minute by minute, for plots.
+"""The part of the contract that counts processed messages for each minute, for plots.
 
-It is a help for people, not a promise: a count may be missing after a crash, and costs next to nothing.
+The counts are for people and are not exact: one may be missing after a crash. They cost next to nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MINUTE: Final = 60_000_000
 
 
 class TrafficCount(msgspec.Struct, frozen=True):
-    """How many messages of a stream were done, failed (some of them to be tried again) and died."""
+    """How many messages of a stream were done, failed (some of them are retried) and died."""
 
     stream: Stream
     done: int = 0
@@ -39,13 +39,13 @@ class TrafficRecord(msgspec.Struct, frozen=True):
 
 
 class Counting(ABC):
-    """Two verbs."""
+    """The verbs that write and read the counts."""
 
     @abstractmethod
     async def count_traffic(self, tallies: Sequence[TrafficCount]) -> None:
-        """Add to the counts of the current minute, on the store's clock. A repeat counts twice, so whoever
-        does not hear an answer lets it be."""
+        """Add to the counts of the current minute, on the store's clock. A repeat counts twice, so a caller
+        that gets no answer does not repeat the call."""
 
     @abstractmethod
     async def traffic(self, minutes: int) -> list[TrafficRecord]:
-        """The counts of every stream that has any within the last so many minutes, at most `KEPT_MINUTES`."""
+        """The counts of every stream that has any in the last `minutes` minutes, at most `KEPT_MINUTES`."""

@@ -1,1 +1,1 @@
-"""What holds in every store, written once."""
+"""Rules that hold in every store, written once: lanes, leases, layouts and turns."""

@@ -1,23 +1,23 @@
-"""Whose turn it is in a claim: which stream comes first, which priority, and whether child work does.
+"""Decides for each claim which stream and which priority come first, and whether child work does.
 
-A turn is the number of the claim, as the process counts its claims."""
+`turn` is the number of the claim: each process counts its claims."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Every so many claims take the priorities from the bottom, so that none starves.
+#: One claim in this many takes the priorities from the bottom, so that none starves.
 BOTTOM_TURN: Final = 10
 
 
 def first_of(streams: int, turn: int) -> int:
-    """The index of the stream that is asked first, of so many."""
-    # Turns that start from the bottom must not all begin with the same stream.
+    """The index of the stream that comes first, of `streams` streams."""
+    # Claims that start from the bottom must not all begin with the same stream.
     return (turn + turn // BOTTOM_TURN) % streams if streams else 0
 
 
 def is_from_bottom(turn: int) -> bool:
-    """Whether low priority is asked first."""
+    """Whether low priority comes first."""
     return turn % BOTTOM_TURN == 0
 
 

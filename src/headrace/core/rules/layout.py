@@ -12,9 +12,9 @@ takes nothing new. And the layout of a topic is decided before the topic is used
 generation before are sealed: what is there is run, listed, replayed and found, until they are empty. The
 queue itself is generation 0. It is never forgotten: its schedules stay there, and fire into it even when
 it is sealed. First the number that is wanted is stored as a proposal. From then on any process that
-finds the proposal may finish it: seal each part of the current generation, then adopt the next one. Nobody
-appends by the new layout before everything of the old one is sealed. So no unique key, id or order is lost in
-between, whichever process dies.
+finds the proposal may finish it: seal each part of the current generation, then adopt the next one. No
+process appends by the new layout before every part of the old one is sealed. So no unique key, id or order is
+lost in between, whichever process dies.
 
 **Topics** have one generation of parts, from their first use on.
 """
@@ -34,19 +34,19 @@ from headrace.core.values.whole_numbers import whole_number
 #: Between the name of a stream and its part; no name may hold it.
 PART_MARK: Final = "#"
 
-#: More parts than this help nobody: each costs every worker a wait of its own. With 64 on a cluster a job
-#: that is due starts 10 ms later than with 8, with 256 it would be 45 ms.
+#: More parts than this do not help: every worker waits at each part. With 64 on a cluster a job that is due
+#: starts 10 ms later than with 8; with 256 it would be 45 ms.
 PARTS_MOST: Final = 64
 
-#: Parts of all generations of a stream together: those from before are waited at as well until they are
-#: forgotten, days later.
+#: The most parts of all generations of a stream together: workers also wait at the parts of older generations
+#: until these are forgotten, days later.
 PARTS_KEPT_MOST: Final = 256
 
 
 class Generation(msgspec.Struct, frozen=True, array_like=True):
-    """So many parts, made by the same change. Number 0 is the whole stream itself, with one part.
+    """The parts that one change has made. Number 0 is the whole stream itself, with one part.
 
-    `sealed_us`: since when nothing is appended there any more; 0: it is the current one."""
+    `sealed_us`: since when nothing is appended to these parts; 0: it is the current generation."""
 
     number: Count
     parts: Annotated[int, msgspec.Meta(ge=1, le=PARTS_MOST)]
@@ -55,7 +55,7 @@ class Generation(msgspec.Struct, frozen=True, array_like=True):
 
 class Layout(msgspec.Struct, frozen=True, array_like=True):
     """The generations of a stream, the current one last. `proposed` is the number of parts of the next one;
-    0: no change is under way. `sealed`: nothing is appended to the stream of that very name any more."""
+    0: no change is under way. `sealed`: nothing is appended any more to the stream that has this layout."""
 
     generations: tuple[Generation, ...] = (Generation(0, 1),)
     proposed: Annotated[int, msgspec.Meta(ge=0, le=PARTS_MOST)] = 0
@@ -67,7 +67,7 @@ class Layout(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def possible(self) -> bool:
-        """Whether this can be a layout; anyone may have written another."""
+        """Whether this is a valid layout; other programs may have written anything."""
         return len(self.generations) > 0 and all(
             each.number >= 0 and 0 < each.parts <= PARTS_MOST for each in self.generations
         )
@@ -78,7 +78,7 @@ class Layout(msgspec.Struct, frozen=True, array_like=True):
         return len(self.generations) == 1 and self.generations[0].number == 0
 
     def is_older_than(self, other: Layout) -> bool:
-        """Whether the other comes after it. Two of the same age differ at most by what was forgotten, or by
+        """Whether the other layout is newer. Two of the same age differ only in forgotten generations, or in
         the seal."""
         return self._age < other._age
 
@@ -97,13 +97,13 @@ class Layout(msgspec.Struct, frozen=True, array_like=True):
         return Generation(self.current.number + 1, self.proposed)
 
     def with_proposal(self, parts: int) -> Layout:
-        """A change to so many parts, unless one is under way or it is the number that is there."""
+        """With a proposal of `parts` parts, unless a change is under way or there are that many already."""
         if self.proposed or parts == self.current.parts:
             return self
         return msgspec.structs.replace(self, proposed=parts)
 
     def with_adoption(self, now_us: int) -> Layout:
-        """The change that is under way, finished."""
+        """With the proposed generation as the current one."""
         if not self.proposed:
             return self
         before = Generation(self.current.number, self.current.parts, now_us)
@@ -124,7 +124,7 @@ SEALED: Final = Layout(sealed=True)
 
 
 def layout_of_topic(parts: int) -> Layout:
-    """A topic that was made with so many parts. The stream of its own name takes nothing."""
+    """The layout of a topic with `parts` parts. Nothing is appended to the stream of its own name."""
     return Layout((Generation(1, parts),), sealed=True)
 
 
@@ -137,8 +137,8 @@ def encode_layout(layout: Layout) -> bytes:
 
 
 def decode_layout(content: bytes | None) -> Layout:
-    """As it was stored; nothing stored is whole. What cannot be read is as good as lost: whoever knows the
-    layout stores it again (`restore`)."""
+    """The stored layout; `WHOLE` when none is stored. A layout that cannot be read counts as lost: a process
+    that knows the layout stores it again (`restore`)."""
     try:
         layout = _decode(content) if content else WHOLE
     except DECODE_ERRORS:
@@ -160,7 +160,7 @@ def parts_of(stream: Stream, generation: Generation) -> list[Stream]:
 
 
 def whole_stream(part: Stream) -> Stream:
-    """The stream that it is a part of, or itself."""
+    """The stream that this is a part of, or the stream itself."""
     if PART_MARK not in part.name:
         return part
     name, mark, group = part.name.partition(GROUP_MARK)
@@ -168,14 +168,14 @@ def whole_stream(part: Stream) -> Stream:
 
 
 def generation_of(part: Stream) -> int:
-    """The number of the generation that it belongs to; 0: it is the whole stream."""
+    """The number of the generation that a part belongs to; 0: it is the whole stream."""
     _, _, place = part.name.partition(GROUP_MARK)[0].partition(PART_MARK)
     number = place.partition(".")[0]
     return int(number) if number.isdecimal() else 0
 
 
 def checked_partitions(value: object) -> int:
-    """A number of parts as users write it."""
+    """A number of parts that a user wrote, if it is allowed."""
     if isinstance(value, int) and value > PARTS_MOST:
         raise ConfigurationError(
             f"partitions must be {PARTS_MOST} at most, not {value}: every worker waits at each of them"

@@ -1,4 +1,4 @@
-"""How long a claim is held without a renewal: a property of the stream, which its workers may change."""
+"""The lease of a stream: how long a claim is held without a renewal. Workers may change it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 from headrace.core.runtime.clock import SECOND
 
-#: The lease of a stream that nobody has ensured yet, in microseconds.
+#: The lease of a stream that is not declared yet, in microseconds.
 DEFAULT_LEASE = 15 * SECOND
 
 #: Longer than any claim is held, in microseconds.
@@ -14,10 +14,10 @@ FOREVER = 1 << 52
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A lease in microseconds; None: nobody has ensured the stream yet.
+    """A lease in microseconds; None: the stream is not declared yet.
 
-    One that is shortened still holds as it was for its own length, so that whoever holds a claim under it
-    hears of the change before anybody is robbed.
+    When a lease is shortened, the longer one still holds for its own length, so that a worker which holds a
+    claim learns of the change before another worker can take the message.
     """
 
     us: int | None = None
@@ -26,7 +26,7 @@ class Lease(msgspec.Struct, frozen=True):
 
     @classmethod
     def stored(cls, us: int | None, longer_us: int, longer_until_us: int) -> Lease:
-        """As a store has it, where anyone may have written any number."""
+        """The lease that a store has, within bounds: other programs may have written any number."""
         bounded = None if us is None else min(max(us, 0), FOREVER)
         return cls(bounded, min(max(longer_us, 0), FOREVER), min(max(longer_until_us, 0), 2 * FOREVER))
 
@@ -39,10 +39,10 @@ class Lease(msgspec.Struct, frozen=True):
         return Lease(us, held_us, max(until_us, self.longer_until_us))
 
     def restarted(self, now_us: int) -> Lease:
-        """So that no claim runs out for one lease from now."""
+        """The lease with which no claim runs out for one lease from now."""
         return Lease(self.us, FOREVER, now_us + (DEFAULT_LEASE if self.us is None else self.us))
 
     def at(self, now_us: int) -> int:
-        """What a claim can count on now."""
+        """The lease of a claim now, in microseconds."""
         us = DEFAULT_LEASE if self.us is None else self.us
         return max(us, self.longer_us) if now_us < self.longer_until_us else us

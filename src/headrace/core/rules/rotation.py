@@ -1,4 +1,4 @@
-"""Looking at a few of many, in turns."""
+"""Chooses a few of many items for each look, in turns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: So many are looked at every time; of more, a few in turns. What looks make sure of is announced as well.
+#: Up to FEW items are all chosen each time; of more, IN_TURN in turns. That is enough because changes are
+#: also announced: a look only finds what an announcement missed.
 FEW, IN_TURN = 8, 4
 
 
@@ -16,7 +17,7 @@ class Rotation(Generic[T]):
         self._next = 0
 
     def some(self, items: Sequence[T]) -> list[T]:
-        """All of a few; else those whose turn it is."""
+        """All items if they are few; else the next ones in turn."""
         if len(items) <= FEW:
             return list(items)
         first = self._next % len(items)

@@ -1,1 +1,1 @@
-"""The process around the code: its clock, threads, hosts and the current run."""
+"""What the code needs from its process: clocks, threads, host names and the current run."""

@@ -1,5 +1,5 @@
-"""Time as a parameter: the clock that stores and loops are given, and one that tests can move. `ClockWatch`
-tells when somebody has set a clock."""
+"""Clocks: the one that stores and loops use, one that tests can move, and `ClockWatch`, which notices when a
+clock was set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Protocol
 #: Microseconds in a second; the unit of every time that is stored.
 SECOND = 1_000_000
 
-#: Two clocks may differ by so much, and by this share of the time between two looks, before one was set.
+#: A clock counts as set when it differs from the other by more than this, plus this share of the elapsed
+#: time.
 STEP_LEAST_US, STEP_SHARE = SECOND, 0.001
 
 
@@ -21,7 +22,7 @@ class TimeSource(Protocol):
     def now_us(self) -> int: ...
 
     def elapsed_us(self) -> int:
-        """Microseconds since some moment, on a clock that nobody can set."""
+        """Microseconds since some moment, on a clock that cannot be set."""
 
 
 class SystemClock:
@@ -37,7 +38,8 @@ class SystemClock:
 class AppClock:
     """The clock of an app, which all of its parts share. A test makes it follow another one.
 
-    Its readings are attributes, not methods that pass the call on: every job that is enqueued reads it.
+    `now_us` and `elapsed_us` are attributes, not methods that pass the call on, for speed: every job that is
+    enqueued reads the clock.
     """
 
     __slots__ = ("elapsed_us", "now_us")
@@ -46,14 +48,14 @@ class AppClock:
         self.follow(clock)
 
     def follow(self, clock: TimeSource) -> None:
-        """Show from now on what `clock` shows."""
+        """Show the time of `clock` from now on."""
         self.now_us: Callable[[], int] = clock.now_us
         self.elapsed_us: Callable[[], int] = clock.elapsed_us
 
 
 class MovableClock:
     """The machine's clock plus an offset that a test changes: `advance` as if time had passed, `step` as if
-    somebody had set the clock."""
+    the clock had been set."""
 
     def __init__(self) -> None:
         self.offset_us: int = 0
@@ -77,15 +79,15 @@ class MovableClock:
 
 
 class ClockWatch:
-    """Compares readings of a clock that somebody may set with a clock that nobody can."""
+    """Compares a clock that can be set with one that cannot, to notice when the first was set."""
 
     def __init__(self, elapsed_us: Callable[[], int]) -> None:
         self.elapsed_us = elapsed_us
         self._last: tuple[int, int, int] | None = None  # the reading, and when it was asked for and answered
 
     def step_us(self, now_us: int, asked_us: int) -> int:
-        """How far the clock was set since the last reading; below 0: back. `asked_us` is when this one was
-        asked for, on the other clock: an answer may be late, which is no step."""
+        """How far the clock was set since the last reading; below 0: back. `asked_us` is when this reading
+        was asked for, on the other clock: a late answer is no step."""
         answered_us = self.elapsed_us()
         last, self._last = self._last, (now_us, asked_us, answered_us)
         if last is None:
@@ -99,7 +101,7 @@ class ClockWatch:
 
 
 def _elapsed_ns() -> int:
-    """Goes on while the machine sleeps, where the system has such a clock."""
+    """A clock that also counts the sleep of the machine, where the system has one."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic_ns() if boot is None else time.clock_gettime_ns(boot)
 
@@ -109,7 +111,7 @@ _EARLIEST, _LATEST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, da
 
 
 def datetime_of(us: int) -> datetime:
-    """A stored time as an aware datetime; the first or last there is for one that no calendar has."""
+    """A stored time as an aware datetime; the earliest or latest datetime for a time out of its range."""
     try:
         return _EPOCH + timedelta(microseconds=us)
     except OverflowError:

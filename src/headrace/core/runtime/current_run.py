@@ -1,4 +1,4 @@
-"""The run under way, for those who are called from a handler and are not given it: logs, traces."""
+"""The current run, for code below a handler that does not get it as an argument: logs, traces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class RunUnderWay(Protocol):
-    """What may be asked of it from below the engine, whose `Run` it is."""
+    """What code below the engine may read of a run. The engine's `Run` implements it."""
 
     ended: bool
 

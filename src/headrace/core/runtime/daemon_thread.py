@@ -1,7 +1,7 @@
-"""Blocking calls of our own, each in a daemon thread.
+"""Runs blocking calls of headrace, each in a daemon thread.
 
-The event loop's default executor belongs to the user: nothing of ours may wait until one of its threads is
-free. And at exit the interpreter waits for the threads of every executor, but not for daemons.
+The event loop's default executor belongs to the user: headrace must not wait until one of its threads is
+free. And at exit the interpreter waits for the threads of every executor, but not for daemon threads.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 async def in_daemon_thread(function: Callable[..., T], *args: Any) -> T:
-    """Call `function` in a thread of its own, and wait for what it returns. A caller that is cancelled leaves
-    the thread behind."""
+    """Call `function` in a thread of its own, and wait for its result. When the caller is cancelled, the
+    thread runs on."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
     context = copy_context()
@@ -39,14 +39,14 @@ async def in_daemon_thread(function: Callable[..., T], *args: Any) -> T:
         try:
             loop.call_soon_threadsafe(deliver, value, raised)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            pass  # the loop is closed: there is no caller any more
 
     threading.Thread(target=work, name="headrace call", daemon=True).start()
     return await answer
 
 
 def _settable(error: BaseException) -> BaseException:
-    """A future takes no StopIteration, and the others would end the loop."""
+    """The error in a form that a future takes: StopIteration is refused, the other two would end the loop."""
     if isinstance(error, StopIteration | KeyboardInterrupt | SystemExit):
         return RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
     return error

@@ -1,12 +1,11 @@
-"""Schedules: what is to happen at which moments, and the pure computation of these moments.
+"""Schedules: which message is sent at which moments, and the pure computation of these moments.
 
-A moment is named by its microsecond. Whoever computes the moments after another gets the same ones, so that
-any number of workers may try to fire each of them and the store lets one succeed (see
-`core/schedules/schedule_record.py`).
+A moment is named by its microsecond. Every worker computes the same moments, so that any number of workers
+may try to fire each of them and the store lets one succeed (see `core/schedules/schedule_record.py`).
 
-Local time as in Debian's cron. An expression whose minute and hour both name times is a fixed-time job: it
-runs exactly once for each time it names; a time that the clocks skip is run at the first instant after the
-gap, a time that comes twice is run the first time. With a star in minute or hour it keeps its real intervals.
+Local time works as in Debian's cron. An expression whose minute and hour both name times is a fixed-time job:
+it runs exactly once for each time it names. A time that the clocks skip is run at the first instant after the
+gap; a time that comes twice is run the first time. With a star in minute or hour it keeps its real intervals.
 """
 
 from __future__ import annotations
@@ -39,19 +38,19 @@ from headrace.core.values.bounds import SpanUs
 
 CatchUp = Literal["skip", "one", "all"]
 
-#: Of the moments that were missed, `catch_up="all"` makes up for the latest so many; older ones are skipped.
+#: `catch_up="all"` fires at most this many missed moments, the latest; older ones are skipped.
 MOST_MISSED = 1000
 
-#: An interval that is shorter is a loop, not a schedule.
+#: The shortest interval, in microseconds: a shorter one is a loop, not a schedule.
 SHORTEST_US = SECOND // 100
 
-#: Moments that one step fires, and bytes of their payloads (or a single one).
+#: The most moments that one step fires, and bytes of their payloads (one moment is always fired).
 STEP_MOMENTS, STEP_BYTES = 100, 1 << 20
 
-#: With `catch_up="skip"` a moment is missed when it is this late, or by half of the time to the next.
+#: With `catch_up="skip"` a moment is missed when it is later than this, or than half the time to the next.
 TOLERANCE_US = 60 * SECOND
 
-#: Names that cron has for common expressions.
+#: Names that cron gives to common expressions.
 NICKNAMES: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -66,12 +65,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _FIRST_WINDOW_US = 60 * SECOND
 
-#: Within this time clocks are changed once at most.
+#: Within this time a zone changes its clocks once at most.
 _NO_TWO_CHANGES = timedelta(days=1)
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """When: a cron expression in a time zone, or every so many microseconds."""
+    """When a schedule fires: a cron expression in a time zone, or every `every_us` microseconds."""
 
     cron: str = ""
     every_us: SpanUs = 0
@@ -85,7 +84,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Template(msgspec.Struct, frozen=True):
-    """What: all of a message that is the same at each moment."""
+    """What a schedule sends: the parts of a message that are the same at each moment."""
 
     task: str
     payload: bytes
@@ -99,7 +98,7 @@ class Template(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A schedule: its name, the queue of its jobs, when and what."""
+    """A schedule: its name, the queue of its jobs, its timing and its template."""
 
     name: str
     queue: str
@@ -108,7 +107,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class Firing(msgspec.Struct, frozen=True):
-    """What is due: the moments to fire now, and the moment up to which everything is then dealt with."""
+    """The moments to fire now, and the moment up to which nothing is left to do then."""
 
     until_us: int
     moments: tuple[int, ...] = ()
@@ -149,7 +148,7 @@ def _refuse_unknown_nickname(expression: str) -> None:
 def next_after(timing: Timing, last_us: int) -> int | None:
     """The first moment after `last_us`; None: there is none in the next 50 years.
 
-    For `every` the moments count from `last_us`, which is a moment before or when it was first seen.
+    For `every` the moments count from `last_us`: the moment before, or when the schedule was first seen.
     """
     if timing.every_us:
         return last_us + timing.every_us
@@ -157,14 +156,14 @@ def next_after(timing: Timing, last_us: int) -> int | None:
 
 
 def upcoming(timing: Timing, last_us: int, now_us: int) -> int | None:
-    """The first moment after `now_us`, for people to look at."""
+    """The first moment after `now_us`, for display."""
     if timing.every_us:
         return last_us + timing.every_us * (max(0, now_us - last_us) // timing.every_us + 1)
     return next_after(timing, max(last_us, now_us))
 
 
 def due(schedule: Schedule, last_us: int, now_us: int) -> Firing | None:
-    """What is to be done at `now_us` when everything up to `last_us` is; None: nothing yet."""
+    """What to fire at `now_us` when nothing is left to do up to `last_us`; None: nothing yet."""
     timing = schedule.timing
     if timing.every_us and last_us > now_us + SECOND:
         return Firing(now_us)  # the clock was set back: the interval begins anew
@@ -182,7 +181,7 @@ def due(schedule: Schedule, last_us: int, now_us: int) -> Firing | None:
 
 
 def timing_of(schedule: Schedule) -> str:
-    """A short name for when a schedule fires. Its arguments, jitter and `catch_up` are not a part of that."""
+    """A short name for when a schedule fires. Arguments, jitter and `catch_up` do not change it."""
     timing = schedule.timing
     cron = " ".join(_fields(timing.cron).split())
     when = (schedule.queue, schedule.name, cron, str(timing.every_us), timing.tz)
@@ -190,17 +189,17 @@ def timing_of(schedule: Schedule) -> str:
 
 
 def message_at(schedule: Schedule, moment_us: int, now_us: int) -> Message:
-    """The message of a moment; made twice it has the same id."""
+    """The message of a moment; its id depends only on the schedule and the moment."""
     jitter_us = round(schedule.timing.jitter_us * _fraction(schedule.name, moment_us))
     delay_us = schedule.template.delay_us + jitter_us
     id = derived_id("schedule", schedule.queue, schedule.name, str(moment_us))
     message = message_of(schedule, id, now_us)
-    # The delay counts from the moment, not from when a worker came to it.
+    # The delay counts from the moment, not from when a worker fires it.
     return msgspec.structs.replace(message, delay_us=0, due_us=moment_us + delay_us if delay_us else 0)
 
 
 def message_of(schedule: Schedule, id: str, now_us: int) -> Message:
-    """The message under an id of its own, for now."""
+    """The message of a schedule under this id, sent now."""
     template = schedule.template
     envelope = Envelope(
         ENVELOPE_VERSION, id, template.task, now_us, template.headers, template.overrides, template.payload
@@ -219,7 +218,7 @@ def message_of(schedule: Schedule, id: str, now_us: int) -> Message:
 
 @lru_cache(maxsize=10_000)
 def _first_moment(timing: Timing, after_us: int) -> int | None:
-    # Kept, since workers ask for the same one each time they look.
+    # Cached, because workers ask for the same moment again and again.
     return next(_moments(timing, after_us), None)
 
 
@@ -234,7 +233,7 @@ def _latest(timing: Timing, last_us: int, now_us: int, most: int) -> list[int]:
     if timing.every_us:
         count = (now_us - last_us) // timing.every_us
         return [last_us + timing.every_us * n for n in range(max(1, count - most + 1), count + 1)]
-    # A long time may have passed: look back from now, twice as far each time.
+    # A long time may have passed: search back from now, twice as far each time.
     window_us = _FIRST_WINDOW_US
     while True:
         start_us = max(last_us, now_us - window_us)
@@ -254,7 +253,7 @@ def _between(timing: Timing, start_us: int, end_us: int) -> list[int]:
 
 
 def _moments(timing: Timing, after_us: int) -> Iterator[int]:
-    """The moments of an expression, in order, without end."""
+    """The moments of an expression after `after_us`, in order, without end."""
     zone = _zone(timing.tz)
     after = _EPOCH + timedelta(seconds=after_us // SECOND)
     fields = _fields(timing.cron)
@@ -264,7 +263,7 @@ def _moments(timing: Timing, after_us: int) -> Iterator[int]:
 
 
 def _fields(expression: str) -> str:
-    """The expression with its fields, also of one that is written as a name."""
+    """The five fields of an expression, also when it is written as a name such as `@daily`."""
     return NICKNAMES.get(expression.strip(), expression)
 
 
@@ -274,11 +273,11 @@ def _is_fixed(expression: str) -> bool:
 
 
 def _fixed(expression: str, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-    """The times that the expression names, each at the one instant that stands for it."""
+    """The times that the expression names, each as one instant."""
     last = after
     for named in CronSim(expression, after.astimezone(zone).replace(tzinfo=None)):
         moment = _instant(named, zone)
-        # Several times in one gap fall together; and in an hour that comes again all was done the first time.
+        # Several times in one gap are one instant. In an hour that comes twice, each time ran the first time.
         if moment > last:
             last = moment
             yield moment
@@ -288,15 +287,15 @@ def _instant(named: datetime, zone: ZoneInfo) -> datetime:
     """The first instant at which clocks in the zone show this time, or a later one if they never do."""
     earlier = named.replace(tzinfo=zone, fold=1).astimezone(UTC)
     later = named.replace(tzinfo=zone, fold=0).astimezone(UTC)
-    if later <= earlier:  # equal on most days; else it comes twice, and `later` is the first time
+    if later <= earlier:  # equal on most days; else the time comes twice, and `later` is the first
         return later
     return _change_between(earlier, later, zone)
 
 
 def _real(expression: str, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-    """Every instant at which clocks in the zone show a time that the expression fits.
+    """Every instant at which clocks in the zone show a time that fits the expression.
 
-    From one change of the clocks to the next they are equally far from UTC: each time is one instant.
+    From one change of the clocks to the next the offset from UTC is constant: each time is one instant.
     """
     while True:
         start = after + _SECOND
@@ -352,6 +351,6 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _fraction(name: str, moment_us: int) -> float:
-    """A number from 0 to 1 that every worker finds for this moment."""
+    """A number from 0 to 1, the same in every worker, for this moment."""
     digest = hashlib.blake2b(f"{name} {moment_us}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / (1 << 64)

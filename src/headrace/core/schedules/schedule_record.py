@@ -1,8 +1,8 @@
 """Schedules in a store: the record of each, how a record changes, and the two verbs that read and change it.
 
 **A record is a value.** A store keeps one record for each schedule of a stream, by name. `schedules` reads
-records, and `swap_schedules` replaces one when it is still the expected one. What a change means is written
-here, once for all stores: `establish`, `add`, `pause`, `resume`, `remove`, `advance`.
+records, and `swap_schedules` replaces one when it is still the expected one. The functions of this module
+make the changes, once for all stores.
 
 **No leader.** Every worker computes which moments are due (`core/schedules/schedule.py`) and tries to swap.
 The store lets one worker succeed. The same step appends the messages of the moments. So each moment is fired
@@ -19,18 +19,18 @@ import msgspec
 
 from headrace.core.messages.message import Batch, Message, Stream
 
-#: As `ScheduleRecord.last_us` of a new record: the store fills in its clock.
+#: In `ScheduleRecord.last_us` of a new record: the store fills in its clock.
 NOW: Final = -1
 
 
 class ScheduleRecord(msgspec.Struct, frozen=True):
     """What a store keeps of a schedule. Times are microseconds on its clock.
 
-    `last_us` is the moment up to which everything is dealt with: the last that was fired or skipped, or when
-    the schedule was first seen or resumed. `fired_us` is the last that was fired; 0: none yet. `definition`
-    is None for a schedule that the code declares, else the whole of it, as `core/schedules/schedule.py`
-    encodes it; it is never empty. `timing` says by which timetable a declared one is fired; empty: no worker
-    has said yet.
+    `last_us` is the moment up to which nothing is left to do: the last that was fired or skipped, or when the
+    schedule was first seen or resumed. `fired_us` is the last that was fired; 0: none yet. `definition` is
+    None for a schedule that the code declares, else the whole schedule, as `core/schedules/schedule.py`
+    encodes it; it is never empty. `timing` names the timetable by which a declared schedule is fired; empty:
+    no worker has set it yet.
     """
 
     stream: Stream
@@ -51,7 +51,7 @@ class Timetable(msgspec.Struct, frozen=True):
 
 class ScheduleSwap(msgspec.Struct, frozen=True):
     """Replace the record `expected` by `new` (None: no record), and append `messages` to the stream in the
-    same step. `announce`: workers hear of the change."""
+    same step. `announce`: the change is announced to workers."""
 
     stream: Stream
     name: str
@@ -64,7 +64,7 @@ class ScheduleSwap(msgspec.Struct, frozen=True):
         """Whether a store that has this record must leave it as it is."""
         if stored != self.expected:
             return True
-        # A clock may be set back. Then the moment that stands is ahead of it, and may stay.
+        # A clock may be set back. Then the stored moment is ahead of it, and may stay.
         last_us = stored.last_us if stored else NOW
         return self.new is not None and self.new.last_us > now_us and self.new.last_us != last_us
 
@@ -75,48 +75,48 @@ class ScheduleSwap(msgspec.Struct, frozen=True):
         return _changed(self.new, last_us=now_us)
 
     def batch(self, record: ScheduleRecord) -> Batch:
-        """The messages as a batch, numbered by the moment. The record refuses a repeat."""
+        """The messages as a batch, numbered by the moment. A repeat fails because the record has changed."""
         return Batch(self.stream, f"schedule:{self.name}", record.last_us, list(self.messages))
 
 
 class Swapped(msgspec.Struct, frozen=True):
-    """Whether a swap was carried out, and the record that stands then."""
+    """Whether a swap was carried out, and the record that is stored then."""
 
     done: bool
     record: ScheduleRecord | None = None
 
 
 def establish(stream: Stream, name: str) -> ScheduleSwap:
-    """Make the record of a declared schedule, first seen now, if it has none."""
+    """Make the record of a schedule that the code declares, first seen now, if there is none."""
     return ScheduleSwap(stream, name, None, ScheduleRecord(stream, name, NOW))
 
 
 def add(stream: Stream, name: str, definition: bytes) -> ScheduleSwap:
-    """Keep a schedule whole, first seen now, if there is none of that name."""
+    """Store a schedule with its definition, first seen now, if there is none of that name."""
     new = ScheduleRecord(stream, name, NOW, definition=definition)
     return ScheduleSwap(stream, name, None, new, announce=True)
 
 
 def pause(record: ScheduleRecord) -> ScheduleSwap:
-    """Fire no more of its moments."""
+    """Stop the firing of the schedule."""
     return _swap(record, _changed(record, paused=True))
 
 
 def resume(record: ScheduleRecord) -> ScheduleSwap:
-    """Go on with the moments after now: those that passed meanwhile are not made up for."""
+    """Go on with the moments after now; moments that passed during the pause are not fired."""
     return _swap(record, _changed(record, paused=False, last_us=NOW) if record.paused else record)
 
 
 def remove(record: ScheduleRecord) -> ScheduleSwap:
-    """Forget it. Its jobs stay."""
+    """Remove the schedule. Its jobs stay."""
     return _swap(record, None)
 
 
 def advance(
     record: ScheduleRecord, until_us: int, messages: Sequence[Message] = (), *, timing: str | None = None
 ) -> ScheduleSwap:
-    """Everything up to this moment is dealt with. Without messages the moment is skipped: `fired_us` stays.
-    A `timing` is kept in the record, None leaves what is there."""
+    """Note that nothing is left to do up to this moment. Without messages the moment is skipped: `fired_us`
+    stays. A `timing` is stored in the record; None keeps the one that is there."""
     new = _changed(
         record,
         last_us=until_us,
@@ -135,7 +135,7 @@ def _changed(record: ScheduleRecord, **fields: int | str | bool) -> ScheduleReco
 
 
 class Scheduling(ABC):
-    """The schedules of streams, as records."""
+    """The verbs for schedules."""
 
     @abstractmethod
     async def schedules(self, streams: Sequence[Stream]) -> Timetable:
@@ -146,13 +146,12 @@ class Scheduling(ABC):
         """Carry out each swap in one step, or not at all; one answer each. A batch has one swap at most for
         each schedule. When one of them fails, the others are still carried out, and then the error is raised.
 
-        A swap is refused, and nothing is changed, when the stored record is not the expected one: values are
-        compared, so that what another version has written counts. A record that cannot be read counts as
-        none. A `new.last_us` ahead of the store's clock is refused, too, unless it stays as it was. For `NOW`
-        the store fills in its clock; the answer has the time.
+        A swap is refused, and nothing is changed, when the stored record is not the expected one. Values are
+        compared, so that a record which another version has written can be equal. A record that cannot be
+        read counts as none. A `new.last_us` ahead of the store's clock is refused, too, unless it stays as it
+        was. For `NOW` the store fills in its clock; the answer has the time.
 
-        A swap that is carried out makes its stream known. Its messages are appended although the stream is
-        sealed, and whatever its limits are. A message whose id is known or whose unique key is held is left
-        out, as `append` would. `announce` is a `ScheduleNotice`. Repeatable: the second time finds another
-        record.
+        A swap that is carried out makes its stream known. Its messages are appended even when the stream is
+        sealed or full. A message whose id is known or whose unique key is held is left out, as in `append`.
+        `announce` sends a `ScheduleNotice`. Repeatable: the second time finds another record.
         """

@@ -1,1 +1,1 @@
-"""What only topics have: where a reader begins, how groups keep order."""
+"""What only topics have: the contract, where a reader begins, and how groups keep order."""

@@ -8,15 +8,15 @@ from .topic import HUNGRY_BELOW, KEYS_DEFERRED_MOST
 
 
 class DeferredKey(msgspec.Struct):
-    """`number`: no event of the key from there on was drawn. `passed`: how many of them were passed over, or
-    more when some of them were trimmed."""
+    """A key whose events are passed over. `number`: no event of the key from this number on was drawn.
+    `passed`: how many of them were passed over, or more when some of them were trimmed."""
 
     number: int
     passed: int = 0
 
 
 class DeferredKeys:
-    """`hungry` are the keys of which more can be drawn."""
+    """All deferred keys of a group. `hungry` are the keys of which more events can be drawn."""
 
     def __init__(self, keys: dict[str, DeferredKey] | None = None, hungry: set[str] | None = None) -> None:
         self.keys = keys or {}
@@ -36,18 +36,18 @@ class DeferredKeys:
         return min((each.number for each in self.keys.values()), default=None)
 
     def passed(self, up_to: int, first: int) -> int:
-        """How many events up to a number were passed over and are not trimmed, as far as is known."""
+        """About how many events up to a number were passed over and are not trimmed."""
         if not self.keys:
             return 0
         between = up_to - max(self.first or 0, first) + 1
         return max(min(sum(each.passed for each in self.keys.values()), between), 0)
 
     def start(self) -> int:
-        """From which number on hungry keys are to be looked for."""
+        """The number from which events of hungry keys are read."""
         return min(self.keys[key].number for key in self.hungry)
 
     def is_due(self, key: str, number: int, start: int) -> bool:
-        """Whether the event is the next of a deferred key, for one who has looked at all from a start on."""
+        """Whether the event is the next of a deferred key, when all events from `start` on were read."""
         deferred = self.keys.get(key)
         return deferred is not None and start <= deferred.number <= number
 
@@ -55,14 +55,14 @@ class DeferredKeys:
         self.keys.setdefault(key, DeferredKey(number)).passed += 1
 
     def note_room(self, key: str, parked: int) -> bool:
-        """Of a key so many are parked now; answers whether it became hungry by that."""
+        """Note how many events of a key are parked now; answers whether that made the key hungry."""
         if key in self.keys and key not in self.hungry and parked < HUNGRY_BELOW:
             self.hungry.add(key)
             return True
         return False
 
     def met(self, key: str, number: int) -> None:
-        """One event of a key was drawn, or found to be there."""
+        """Note that one event of a key was drawn, or that the group already has it."""
         deferred = self.keys[key]
         deferred.number = number + 1
         deferred.passed -= 1
@@ -70,12 +70,13 @@ class DeferredKeys:
             self._forget(key)
 
     def stop_at(self, key: str, number: int) -> None:
-        """For the time being no more of a key can be drawn than what comes before this event."""
+        """Note that for now only events of the key before this one can be drawn."""
         self.keys[key].number = number
         self.hungry.discard(key)
 
     def looked_up_to(self, number: int, position: int) -> None:
-        """All events of hungry keys up to a number were met; a key that has reached the position is done."""
+        """Note that all events of hungry keys up to a number were met; a key that has reached the position is
+        no longer deferred."""
         for key in list(self.hungry):
             deferred = self.keys[key]
             deferred.number = max(deferred.number, number + 1)

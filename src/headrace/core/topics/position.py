@@ -1,4 +1,4 @@
-"""How far a topic was read: a number for each of its parts. A store knows a single log, and one number."""
+"""How far a topic was read: a number for each of its parts. A store knows single logs, with one number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Position(msgspec.Struct, frozen=True):
 
 class TopicReading(msgspec.Struct, frozen=True):
     """Events that were read, the position to go on after, and the store's clock when they were read. `parts`
-    names the log of each event, in the order of the events: numbers count within it."""
+    has the log of each event, in the order of the events: event numbers count within that log."""
 
     entries: tuple[LogEntry, ...]
     position: Position
@@ -34,8 +34,8 @@ class TopicReading(msgspec.Struct, frozen=True):
     now_us: int = 0
 
     def after(self, count: int) -> Position:
-        """The position of a reader that takes only the first so many of the events."""
+        """The position of a reader that takes only the first `count` events."""
         left = list(zip(self.parts[count:], self.entries[count:], strict=True))
-        # Backwards, so that the first event that is left of each part is the one that counts.
+        # Backwards, so that the first event that is left in each part decides.
         begun = {part: entry.number - 1 for part, entry in reversed(left)}
         return Position({**self.position.numbers, **begun})

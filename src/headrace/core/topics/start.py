@@ -1,4 +1,4 @@
-"""Where to begin in a topic, as users write it."""
+"""Reads where a group or reader begins in a topic, as users write it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headrace.core.values.checks import aware_datetime
 
 from .topic import BEGINNING, NEW, Start
 
-#: With what comes, with all there is, with the event of that id, or at a time.
+#: New events only, all events that are left, from the event of that id, or from a time.
 StartAt = Literal["new", "beginning"] | str | datetime
 
 
 def start_of(start: object, name: str = "start") -> Start:
-    """`new`, `beginning`, an event's id, or an aware datetime; `name` is what the option is called."""
+    """The `Start` of `new`, `beginning`, an event's id, or an aware datetime; `name` is the option's name."""
     if start == "new":
         return NEW
     if start == "beginning":

@@ -1,1 +1,1 @@
-"""Values that users write: encoded, checked and bounded."""
+"""Encodes values that users send, and checks options that users write."""

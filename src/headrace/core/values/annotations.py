@@ -1,4 +1,4 @@
-"""The types that a function's parameters and result are annotated with."""
+"""Finds the types with which a function's parameters and result are annotated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def names_in_sight(depth: int) -> Mapping[str, Any]:
 
 
 def hints_of(function: Callable[..., Any], local_names: Mapping[str, Any]) -> dict[str, Any]:
-    """Annotations as types, including those written as text."""
+    """The annotations as types, also those that are written as text."""
     try:
         return typing.get_type_hints(function, localns=dict(local_names), include_extras=True)
     except (NameError, TypeError, SyntaxError) as error:

@@ -1,4 +1,4 @@
-"""What users write as options, checked where it is written."""
+"""Checks the options that users write, at the place where they are given."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from headrace.core.errors import ConfigurationError
 
-#: When anything may be due at the latest: with the longest time to live after it, microseconds are still
-#: whole numbers in Lua and in the scores of Redis.
+#: The latest time at which a message may be due. Even with the longest time to live after it, microseconds
+#: are still exact in Lua and in the scores of Redis.
 LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
 
@@ -19,14 +19,14 @@ def unknown_option(where: str, name: str, known: Mapping[str, Any]) -> Configura
 
 
 def aware_datetime(option: str, value: object) -> datetime:
-    """A moment that means the same everywhere."""
+    """`value` if it is a datetime with a time zone."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value
     raise ConfigurationError(f"{option} must be a datetime with a time zone, not {value!r}")
 
 
 def due_moment(option: str, value: object) -> datetime:
-    """A moment at which something is to happen, in a future that stores can count."""
+    """`value` if it is an aware datetime before `LATEST`."""
     moment = aware_datetime(option, value)
     if moment < LATEST:
         return moment
@@ -34,14 +34,14 @@ def due_moment(option: str, value: object) -> datetime:
 
 
 def flag(option: str, value: object) -> bool:
-    """True or False, and nothing else."""
+    """`value` if it is True or False."""
     if isinstance(value, bool):
         return value
     raise ConfigurationError(f"{option} must be True or False, not {value!r}")
 
 
 def checked_headers(option: str, value: object) -> dict[str, str]:
-    """Headers as they are sent."""
+    """`value` as headers, if it maps text to text."""
     if isinstance(value, Mapping) and all(
         isinstance(text, str) and can_be_sent(text) for pair in value.items() for text in pair
     ):
@@ -50,7 +50,7 @@ def checked_headers(option: str, value: object) -> dict[str, str]:
 
 
 def can_be_sent(text: str) -> bool:
-    """Half a surrogate pair is a character in Python, and none in UTF-8."""
+    """Whether a text has a form in UTF-8. Half a surrogate pair has none, though Python takes it as text."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Wrapping payloads on their way to the store: compression, signing, encryption."""
+"""The user's codec, which changes payloads on their way to the store: compression, signing, encryption."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from headrace.core.errors import ConfigurationError, InvalidPayload
 class Codec(Protocol):
     """Turns encoded arguments and results into the bytes that are stored, and back.
 
-    `decode` raises anything at all for bytes it does not accept; such a job goes to the dead letters with its
-    bytes kept. Ids, task names and headers stay readable.
+    For bytes that it does not accept, `decode` raises any exception; such a job goes to the dead letters with
+    its bytes. Ids, task names and headers stay readable.
     """
 
     def encode(self, payload: bytes, /) -> bytes: ...
@@ -19,7 +19,7 @@ class Codec(Protocol):
 
 
 def unwrapped(data: bytes, codec: Codec | None) -> bytes:
-    """What the app's codec wrapped; `InvalidPayload` when it refuses the bytes."""
+    """The payload behind the app's codec; `InvalidPayload` when the codec refuses the bytes."""
     if codec is None:
         return data
     try:
@@ -29,7 +29,7 @@ def unwrapped(data: bytes, codec: Codec | None) -> bytes:
 
 
 def checked_codec(codec: Codec | None) -> Codec | None:
-    """What an app was given as its codec, if it can be one."""
+    """The codec of an app, if it has the two methods."""
     if codec is None or (
         callable(getattr(codec, "encode", None)) and callable(getattr(codec, "decode", None))
     ):

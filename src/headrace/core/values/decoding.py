@@ -1,6 +1,6 @@
-"""What reading stored bytes can raise: anyone may have written them, or a disk has damaged them.
+"""The errors of decoding stored bytes: another program may have written them, or a disk has damaged them.
 
-Whoever decodes what a store keeps catches these, entry by entry: one bad entry must not stop the others.
+Code that decodes stored data catches these errors for each entry: one bad entry must not stop the others.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-#: Invalid UTF-8 is a ValueError, not a DecodeError. The last two come from types of the user's.
+#: Invalid UTF-8 is a ValueError, not a DecodeError. The last two come from the user's own types.
 DECODE_ERRORS: Final = (
     msgspec.DecodeError,
     RecursionError,
@@ -22,5 +22,5 @@ DECODE_ERRORS: Final = (
 
 
 def text_of(data: bytes) -> str:
-    """Text that is to be shown, also where it is no valid UTF-8."""
+    """The bytes as text to show, also when they are no valid UTF-8."""
     return data.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Spans of time as users write them: seconds or a timedelta."""
+"""Checks spans of time that users write: seconds or a timedelta."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .whole_numbers import shown
 
 Duration = float | timedelta
 
-#: About 31 years: beyond it a span is a mistake, and microseconds stay far inside 63 bits.
+#: About 31 years. A longer span is a mistake, and in microseconds this one is far below 63 bits.
 LONGEST = 1e9
 
 
@@ -27,7 +27,7 @@ def seconds(name: str, value: object) -> float:
 
 
 def positive_seconds(name: str, value: object, *, least: float = 0.0) -> float:
-    """As `seconds`, and more than zero; `least` or more."""
+    """Like `seconds`, but more than zero and at least `least`."""
     result = seconds(name, value)
     if result == 0:
         raise ConfigurationError(f"{name} must be more than 0 seconds, and {LONGEST:,.0f} at most")

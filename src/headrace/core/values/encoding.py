@@ -1,4 +1,4 @@
-"""Values to bytes and back: msgspec's MessagePack, with pydantic's models where pydantic is installed."""
+"""Encodes values to bytes and back, as MessagePack by msgspec; also pydantic's models, if it is installed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .models import (
 from .models import holds_secrets as model_holds_secrets
 from .secret import SECRET_CODE, Secret
 
-#: One of the two encoders below.
+#: The `encode` of one of the two encoders below.
 Encode = Callable[[Any], bytes]
 
 
 def _reduce(value: Any) -> Any:
-    """What MessagePack does not know: pydantic's models as plain data, secrets as an extension."""
+    """Reduce what MessagePack does not know: models of pydantic to plain data, secrets to an extension."""
     return _reduced(value, lambda data: _encoder.encode(data), _reducer)
 
 
@@ -47,15 +47,15 @@ def _sealed(secret: Any, encode: Encode) -> msgspec.msgpack.Ext:
         plain = secret.reveal() if isinstance(secret, Secret) else secret.get_secret_value()
         return msgspec.msgpack.Ext(SECRET_CODE, encode(plain))
     except Exception:
-        # Without the reason, which may quote the value.
+        # The cause is left out, because its text may quote the value.
         raise NotImplementedError("the value of a Secret cannot be sent") from None
 
 
 def _model(model: Any, reducer: Reducer) -> msgspec.Raw:
-    """The bytes of a model that comes back from them as it is; else it is refused."""
+    """The bytes of a model, if decoding them gives an equal model; else an error."""
     kind: type = type(model)
-    # Its own serializers are quick and mostly right, and know types that nobody else does. But sets have no
-    # order in what they make, and secrets may have no mask.
+    # The model's own serializers are fast and mostly right, and know types that we do not. But they give sets
+    # no order, and they may not mask secrets.
     dumped = None if reducer.in_order or model_holds_secrets(kind) else _as_dumped(model)
     if dumped is not None:
         return msgspec.Raw(dumped)
@@ -91,7 +91,7 @@ def _restore(wanted: Any, value: Any) -> Any:
     if is_secret(wanted):
         return secret_of(wanted, value, _restore)
     if isinstance(wanted, type) and isinstance(value, wanted):
-        return value  # `object`, say: anything will do
+        return value  # for example `object`, which any value fits
     if is_secret_of_pydantic(wanted):
         return secret_of_pydantic(wanted, value)
     if not is_model(wanted):
@@ -107,7 +107,7 @@ def is_secret(wanted: Any) -> bool:
 def secret_of(
     wanted: Any, value: Any, restore: Callable[[Any, Any], Any], *, str_keys: bool = False
 ) -> Secret[Any]:
-    """A `Secret` in the wanted type, of one or of a plain value. What does not fit is not quoted."""
+    """A `Secret` of the wanted type, from a secret or a plain value. An error does not quote the value."""
     plain = value.reveal() if isinstance(value, Secret) else value
     inner = (get_args(wanted) or (Any,))[0]
     try:
@@ -128,7 +128,7 @@ _ordered_reducer = Reducer(lambda secret: _sealed(secret, _ordered.encode), in_o
 _anything = msgspec.msgpack.Decoder(ext_hook=_extension)
 
 
-#: `encode` without a word on what cannot be sent.
+#: Like `encode`, but errors do not say what cannot be sent.
 encode_quickly = _encoder.encode
 
 
@@ -143,7 +143,7 @@ def encode(value: object) -> bytes:
 
 
 def encode_ordered(value: object) -> bytes:
-    """As `encode`, with mappings and sets in a fixed order: equal values give equal bytes."""
+    """Like `encode`, with mappings and sets in a fixed order: equal values give equal bytes."""
     try:
         return _ordered.encode(value)
     except Exception as error:
@@ -151,7 +151,7 @@ def encode_ordered(value: object) -> bytes:
 
 
 def check_kinds(sent: object, arrived: object) -> None:
-    """`InvalidPayload` when a model has come back as one of another class."""
+    """Raise `InvalidPayload` when decoding turned a model into one of another class."""
     found = other_kind(sent, arrived)
     if found is not None:
         raise InvalidPayload(f"{found}: declare its own type, or send one of the declared")
@@ -176,11 +176,11 @@ def holds_models(wanted: Any) -> bool:
 
 
 def _mentions(wanted: Any, accept: Callable[[type], bool]) -> bool:
-    """Whether a type that is not msgspec's own and that `accept` takes is in this one, at any depth."""
+    """Whether this type contains, at any depth, a type unknown to msgspec that `accept` accepts."""
     try:
         return _mentioned(msgspec.inspect.type_info(wanted), accept, set())
     except (TypeError, ValueError, NotImplementedError):
-        return False  # the decoder will say what is wrong with it
+        return False  # the decoder reports what is wrong with it
 
 
 def _mentioned(info: Any, accept: Callable[[type], bool], seen: set[int]) -> bool:

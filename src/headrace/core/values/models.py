@@ -1,7 +1,7 @@
-"""Pydantic's models as plain data, and back. Nothing here needs pydantic to be installed.
+"""Turns pydantic's models into plain data, and back. Nothing here needs pydantic to be installed.
 
-What is sent are the values of the fields themselves, under the names that validation reads. Serializers,
-`exclude` and aliases for output are made for other readers: they leave things out, or mask them. Private
+The values of the fields themselves are sent, under the names that validation reads. Serializers, `exclude`
+and aliases for output are not used: they are for other readers, and leave out or mask values. Private
 attributes are not sent.
 """
 
@@ -21,10 +21,10 @@ import msgspec
 
 from .secret import Secret
 
-#: Whatever makes an extension of a secret's value.
+#: A function that makes an extension of a secret.
 Seal = Callable[[Any], Any]
 
-#: What MessagePack knows, and what msgspec writes as text that pydantic reads again.
+#: Types that MessagePack knows, or that msgspec writes as text which pydantic reads again.
 _PLAIN = (str, int, float, bool, bytes, type(None), Decimal, UUID, date, time, timedelta)
 
 
@@ -34,7 +34,7 @@ def is_model(wanted: Any) -> bool:
 
 
 def is_secret_of_pydantic(wanted: Any) -> bool:
-    """Whether a type is `SecretStr` or one of its kin."""
+    """Whether a type is `SecretStr` or another secret type of pydantic."""
     return hasattr(wanted, "get_secret_value")
 
 
@@ -70,7 +70,7 @@ def _fields_of(wanted: Any) -> list[Any]:
 
 
 class Reducer:
-    """Makes data that can be encoded of models, and from which `validated` makes them again.
+    """Turns models into data that can be encoded, and from which `validated` makes equal models.
 
     `seal` makes an extension of a secret. With `in_order` mappings and sets are sorted: equal models give
     equal data.
@@ -96,7 +96,7 @@ class Reducer:
 
     def _data(self, value: Any) -> Any:
         kind = type(value)
-        if kind is datetime:  # in UTC, or as text: then its offset stays
+        if kind is datetime:  # as it is in UTC, else as text, which keeps its offset
             return value if value.utcoffset() == timedelta() else value.isoformat()
         if kind in _PLAIN:
             return value
@@ -135,8 +135,8 @@ def _read_as(name: str, field: Any) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """Addresses, paths, URLs and whatever else pydantic knows as text."""
-    from pydantic_core import to_jsonable_python  # whoever has a model has pydantic
+    """The text of addresses, paths, URLs and all other types that pydantic writes as text."""
+    from pydantic_core import to_jsonable_python  # a process that has a model has pydantic
 
     try:
         return to_jsonable_python(value)
@@ -148,10 +148,10 @@ def _jsonable(value: Any) -> Any:
 
 
 def validated(wanted: Any, value: Any) -> Any:
-    """A model of what was sent."""
+    """The model that was sent as this value."""
     plain = _revealed(value) if holds_secrets(wanted) else value
     try:
-        # Whatever the model is strict about: dates and enumerations are text on the way.
+        # Never strict, even if the model is: dates and enumerations are sent as text.
         return wanted.model_validate(plain, strict=False)
     except ValueError as error:
         try:
@@ -161,7 +161,7 @@ def validated(wanted: Any, value: Any) -> Any:
 
 
 def secret_of_pydantic(wanted: Any, value: Any) -> Any:
-    """A `SecretStr` or one of its kin, of a secret that was sent or a plain value."""
+    """A `SecretStr` or another secret of pydantic, from a secret that was sent or a plain value."""
     from pydantic import TypeAdapter
 
     try:
@@ -171,7 +171,7 @@ def secret_of_pydantic(wanted: Any, value: Any) -> Any:
 
 
 def _revealed(value: Any) -> Any:
-    """With plain values in the place of secrets."""
+    """The value with plain values in place of secrets."""
     if isinstance(value, Secret):
         return _revealed(value.reveal())
     if isinstance(value, dict):
@@ -182,7 +182,7 @@ def _revealed(value: Any) -> Any:
 
 
 def _unquoted(error: ValueError) -> ValueError:
-    """The words of a `ValidationError` in one line, without the input: that may be secret."""
+    """The text of a `ValidationError` in one line, without the input, which may be secret."""
     details = error.errors(include_input=False, include_url=False) if hasattr(error, "errors") else []
     told = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details]
     return ValueError("; ".join(told) or "it does not fit")
@@ -192,7 +192,7 @@ def _unquoted(error: ValueError) -> ValueError:
 
 
 def difference(sent: Any, arrived: Any, place: str = "") -> str | None:
-    """Where the two differ; None: nowhere. Empty: as a whole."""
+    """The place where the two differ; None: they are equal. Empty: they differ as a whole."""
     if is_model(type(sent)):
         if type(sent) is not type(arrived):
             return place
@@ -208,8 +208,8 @@ def difference(sent: Any, arrived: Any, place: str = "") -> str | None:
 
 
 def other_kind(sent: Any, arrived: Any) -> str | None:
-    """Which of the models that were sent has become one of another class, as a subclass does where its base
-    is declared; None: none has."""
+    """Says which model that was sent arrives as one of another class, as a subclass does when its base class
+    is declared; None: no model does."""
     if is_model(type(sent)):
         changed = is_model(type(arrived)) and type(sent) is not type(arrived)
         return f"a {type(sent).__name__} would arrive as a {type(arrived).__name__}" if changed else None

@@ -1,4 +1,4 @@
-"""What a queue, topic, group or task may be called."""
+"""Checks the names of queues, topics, groups and tasks."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from headrace.core.errors import ConfigurationError
 PATTERN = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
-#: Names in a store may be longer and stranger than those that we give: somebody may have tampered with it.
+#: Names found in a store may be longer, and have other characters, than those that users may give: another
+#: program may have written them.
 LONGEST_FOUND = 1000
 
-#: What stands between the names of a topic and a group, and in front of a part: no name holds them.
+#: The characters between a topic and a group, and before a part: no name contains them.
 _MARKS = frozenset("/#")
 
 
 def found_name(kind: str, name: object) -> str:
-    """The name of something that is looked at, which may have been written by a stranger."""
+    """`name` if it can be the name of something in a store, which another program may have written."""
     if isinstance(name, str) and 0 < len(name) <= LONGEST_FOUND and _MARKS.isdisjoint(name):
         return name
     raise ConfigurationError(f"{kind} name {name!r} is not allowed: nothing can be called so")

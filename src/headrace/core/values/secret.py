@@ -1,4 +1,4 @@
-"""A value that nobody gets to see by accident."""
+"""The `Secret` type: a value that is masked wherever people could read it by accident."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 #: The MessagePack extension under which secrets are sent. A reader masks it without knowing the task.
 SECRET_CODE = 83
 
-#: What stands in the place of a secret wherever people read.
+#: The text in place of a secret wherever people read.
 MASK = "***"
 
 
@@ -21,7 +21,8 @@ class Secret(Generic[T_co]):
     """Wraps an argument that is masked wherever it could be read: texts, logs, errors, listings.
 
     As a parameter's type, `token: Secret[str]`, it arrives wrapped; `token.reveal()` gives the value. It is
-    masked, not encrypted: who can read the store's bytes can read it. For that there is `App(codec=...)`.
+    masked, not encrypted: a program that can read the store's bytes can read it. To encrypt, use
+    `App(codec=...)`.
     """
 
     __slots__ = ("_value",)
@@ -47,7 +48,7 @@ class Secret(Generic[T_co]):
         return hash((Secret, self._value))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Secret, (self._value,)  # for copies: `dataclasses.asdict` makes some
+        return Secret, (self._value,)  # for copies, such as those of `dataclasses.asdict`
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -81,5 +82,5 @@ class Secret(Generic[T_co]):
 
 
 def masked(code: int, data: memoryview) -> object:
-    """The hook for readers of messages that only show them: what is secret stays so."""
+    """The decoding hook for code that only shows messages: secrets stay masked."""
     return MASK if code == SECRET_CODE else msgspec.msgpack.Ext(code, bytes(data))

@@ -1,4 +1,4 @@
-"""Spans and times as people write and read them, the same in logs, in commands and on pages.
+"""Reads and writes spans and times for people, in the same form in logs, in commands and on pages.
 
 A time that names no zone is in the zone in which its reader sees times: commands pass None (the clock of the
 machine), the dashboard passes UTC.
@@ -22,7 +22,7 @@ _SECONDS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|)", re.ASCII)
 _EVENT_ID: Final = re.compile(r"[0-9a-z]{26}")
 
-#: Below so many seconds a span is shown in this unit, which is so many seconds.
+#: For each unit: the seconds below which a span is shown in it, its name, and its length in seconds.
 _UNITS: Final = (
     (0.0009995, "µs", 1e-6),
     (0.9995, "ms", 1e-3),
@@ -32,7 +32,7 @@ _UNITS: Final = (
 )
 _DAY: Final = ("d", 86_400.0)
 
-#: Shown with one digit behind the point below this, from a second on.
+#: Below this number, units of a second or more are shown with one decimal digit.
 _ONE_DIGIT_BELOW: Final = 9.95
 
 
@@ -79,18 +79,18 @@ def span(seconds: float) -> str:
 
 
 def seconds_since(time: datetime | None) -> float | None:
-    """0 for a time of a clock that is a little ahead of ours."""
+    """Seconds since that time; 0 when it is in the future, from a clock that is a little ahead."""
     return None if time is None else max(0.0, (datetime.now(UTC) - time).total_seconds())
 
 
 def age_text(time: datetime | None) -> str:
-    """`5 min` since that time; nothing for none."""
+    """The time since then, such as `5 min`; empty for None."""
     seconds = seconds_since(time)
     return "" if seconds is None else span(seconds)
 
 
 def ago(time: datetime | None, now: datetime | None = None) -> str:
-    """`5 min ago`, `in 5 min`, or `now` for less than a second; nothing for none."""
+    """`5 min ago`, `in 5 min`, or `now` for less than a second; empty for None."""
     if time is None:
         return ""
     seconds = ((now or datetime.now(UTC)) - time).total_seconds()

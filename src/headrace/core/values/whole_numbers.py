@@ -1,4 +1,4 @@
-"""Whole numbers as users write them."""
+"""Checks whole numbers that users write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.core.errors import ConfigurationError
 
-#: What every store and client can count.
+#: The largest number that every store and client can hold.
 LARGEST: Final = (1 << 31) - 1
 
 
@@ -19,7 +19,7 @@ def whole_number(name: str, value: object, *, least: int, most: int = LARGEST, u
 
 
 def shown(value: object) -> str:
-    """A value in an error message. Python writes no number of more than 4,300 digits."""
+    """A value as text for an error message. Python cannot write a number of more than 4,300 digits."""
     try:
         return repr(value)
     except ValueError:
@@ -27,5 +27,5 @@ def shown(value: object) -> str:
 
 
 def positive_number(name: str, value: object, *, unit: str = "") -> int:
-    """The same from 1 on."""
+    """`whole_number` with 1 as the least."""
     return whole_number(name, value, least=1, unit=unit)

@@ -141,14 +141,16 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
             sources, consumer, limit, suspects, next(self._turns), children, self._wants_order
         )
         until = monotonic() + wait
-        with session.watch.claiming(sources, consumer, suspects=suspects > 0, children=children > 0) as bell:
+        with session.watch.claiming(
+            sources, consumer, suspects=suspects > 0, children=children > 0
+        ) as waiter:
             while not session.closing:
-                bell.reset()
+                waiter.reset()
                 claims = await self._claim_apart(session, request)
                 left = until - monotonic()
                 if self._was_woken(consumer) or claims or left <= 0:
                     return claims
-                await bell.heard(left)
+                await waiter.heard(left)
         return []
 
     async def _claim_apart(self, session: OpenFile, request: ClaimQuery) -> list[Claim]:
@@ -319,13 +321,13 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
     async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         session = self._use()
         until = None if timeout is None else monotonic() + timeout
-        with session.watch.ending(stream, id) as bell:
+        with session.watch.ending(stream, id) as waiter:
             while True:
-                bell.reset()
+                waiter.reset()
                 record = await self.get(stream, id)
                 if record is None or record.status.over:
                     return record or Record(stream, id, JobStatus.UNKNOWN)
-                if not await bell.heard(None if until is None else max(0.0, until - monotonic())):
+                if not await waiter.heard(None if until is None else max(0.0, until - monotonic())):
                     return None
 
     async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:

@@ -140,32 +140,32 @@ class Waiters:
     def claiming(
         self, sources: Sequence[Stream], consumer: str, *, suspects: bool, children: bool
     ) -> Iterator[ClaimWaiter]:
-        bell = ClaimWaiter(self._poke, sources, consumer, suspects=suspects, children=children)
-        self._claims.add(bell)
+        waiter = ClaimWaiter(self._poke, sources, consumer, suspects=suspects, children=children)
+        self._claims.add(waiter)
         try:
-            yield bell
+            yield waiter
         finally:
-            self._claims.discard(bell)
+            self._claims.discard(waiter)
 
     @contextmanager
     def reading(self, topic: Stream, consumer: str) -> Iterator[ReadWaiter]:
-        bell = ReadWaiter(self._poke, topic, consumer)
-        self._claims.add(bell)
+        waiter = ReadWaiter(self._poke, topic, consumer)
+        self._claims.add(waiter)
         try:
-            yield bell
+            yield waiter
         finally:
-            self._claims.discard(bell)
+            self._claims.discard(waiter)
 
     @contextmanager
     def ending(self, stream: Stream, id: str) -> Iterator[EndWaiter]:
-        bell = EndWaiter(self._poke)
-        bells = self._endings.setdefault((stream, id), set())
-        bells.add(bell)
+        waiter = EndWaiter(self._poke)
+        waiters = self._endings.setdefault((stream, id), set())
+        waiters.add(waiter)
         try:
-            yield bell
+            yield waiter
         finally:
-            bells.discard(bell)
-            if not bells:
+            waiters.discard(waiter)
+            if not waiters:
                 self._endings.pop((stream, id), None)
 
     def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
@@ -181,22 +181,22 @@ class Waiters:
         return stop
 
     def wake(self, consumer: str) -> None:
-        for bell in self._claims:
-            if bell.consumer == consumer:
-                bell.ring()
+        for waiter in self._claims:
+            if waiter.consumer == consumer:
+                waiter.wake()
 
     def wake_all(self) -> None:
-        for bell in (*self._claims, *(bell for bells in self._endings.values() for bell in bells)):
-            bell.ring()
+        for waiter in (*self._claims, *(waiter for waiters in self._endings.values() for waiter in waiters)):
+            waiter.wake()
 
     def tell(self, news: ChangeNotice) -> None:
         if news.ready:
-            for bell in self._claims:
-                if not news.ready.isdisjoint(bell.streams):
-                    bell.ring()
+            for waiter in self._claims:
+                if not news.ready.isdisjoint(waiter.streams):
+                    waiter.wake()
         for message in news.ended:
             for ending in self._endings.get(message, ()):
-                ending.ring()
+                ending.wake()
         for announcement in news.orders:
             for listener in tuple(self._listeners):
                 listener.tell(announcement)
@@ -216,9 +216,9 @@ class Waiters:
         # step, because the event loop goes on changing them.
         claims, endings, listening = list(self._claims), list(self._endings), bool(self._listeners)
         news = ChangeNotice()
-        for bell in claims:
-            if bell.is_due(connection, self._namespace):
-                news.ready |= bell.streams
+        for waiter in claims:
+            if waiter.is_due(connection, self._namespace):
+                news.ready |= waiter.streams
         if endings:
             news.ended = which_are_over(connection, self._namespace, endings)
         if listening:
