@@ -113,7 +113,7 @@ class KitStore(MemoryStore):
             if verdict is Verdict.KEPT:
                 self._remember(settlement)
         for bell in self._bells:
-            bell.ring(None)
+            bell.wake(None)
         return verdicts
 
     async def something_settled(self, timeout: float) -> None:

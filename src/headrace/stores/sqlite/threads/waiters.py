@@ -36,7 +36,7 @@ class EndWaiter:
     def __init__(self, poke: Callable[[], None]) -> None:
         self._event = asyncio.Event()
         self._poke = poke
-        self.ring = self._event.set
+        self.wake = self._event.set
         self.reset = self._event.clear
 
     async def heard(self, timeout: float | None) -> bool:

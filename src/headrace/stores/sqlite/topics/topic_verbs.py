@@ -33,15 +33,15 @@ class SqliteTopics(StoreThreads, Topics):
     ) -> Reading:
         session = self._use()
         until = monotonic() + wait
-        with session.watch.reading(topic, consumer) as bell:
+        with session.watch.reading(topic, consumer) as waiter:
             while True:
-                bell.reset()
+                waiter.reset()
                 reading = await self._read_log(topic, after, limit)
-                after = bell.position = reading.position
+                after = waiter.position = reading.position
                 left = until - monotonic()
                 if self._was_woken(consumer) or reading.entries or left <= 0:
                     return reading
-                await bell.heard(left)
+                await waiter.heard(left)
                 if session.closing:
                     return reading
 
