@@ -36,8 +36,8 @@ class Bridge:
         self._portal = portal
         self._jobs = jobs
         self._events = events
-        self.admin = SyncAdmin(portal, admin)
-        self.schedules = SyncSchedules(portal, schedules)
+        self.admin: SyncAdmin = SyncAdmin(portal, admin)
+        self.schedules: SyncSchedules = SyncSchedules(portal, schedules)
 
     @overload
     def publish_many(

@@ -15,7 +15,7 @@ class LoopThread:
     """Runs coroutines for other threads until `stop`."""
 
     def __init__(self, name: str = "headrace loop") -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
         self._ended: Future[None] = Future()
         self._calls: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)

@@ -6,8 +6,8 @@ from __future__ import annotations
 class SubscriptionLimit:
     def __init__(self, most: int) -> None:
         self.most = most
-        self.left = most
-        self.finished = 0
+        self.left: int = most
+        self.finished: int = 0
 
     @property
     def idle(self) -> bool:

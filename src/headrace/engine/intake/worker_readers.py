@@ -26,13 +26,13 @@ class WorkerReader(ABC):
     #: How many of its messages may be in flight; None: as many as there are slots.
     limit: SubscriptionLimit | None = None
     #: Whether claims that wait for a slot may be handed back, for other workers.
-    hands_back = True
+    hands_back: bool = True
     #: Whether it has no room, or no child process, and waits to be woken.
-    due_for_more = False
+    due_for_more: bool = False
     #: When the store last answered, or was not asked because every slot is taken. Seconds since 1970.
-    polled_at = 0.0
+    polled_at: float = 0.0
     #: Messages that ended without a settlement.
-    handled = 0
+    handled: int = 0
 
     @property
     def caught_up(self) -> bool:
@@ -71,7 +71,7 @@ class WorkerReaders:
     """All readers of a worker. Each is registered with the streams that it reads."""
 
     def __init__(self) -> None:
-        self.limited = False  # whether a reader has a limit, and must get every settlement
+        self.limited: bool = False  # whether a reader has a limit, and must get every settlement
         self._readers: list[WorkerReader] = []
         self._only: WorkerReader | None = None  # the reader, if there is only one
         self._by_stream: dict[Stream, WorkerReader] = {}

@@ -12,5 +12,5 @@ class Slot:
     __slots__ = ("suspended", "task")
 
     def __init__(self, task: asyncio.Task[None], suspended: Callable[[], None]) -> None:
-        self.task = task
-        self.suspended = suspended
+        self.task: asyncio.Task[None] = task
+        self.suspended: Callable[[], None] = suspended

@@ -25,7 +25,7 @@ class InFlight:
 
     def __init__(self, held: HeldClaims, policy: OutcomePolicy, readers: WorkerReaders) -> None:
         self.unwritten: list[FinishedRun] = []
-        self.arrived = asyncio.Event()  # wakes the settler
+        self.arrived: asyncio.Event = asyncio.Event()  # wakes the settler
         self.stopping = False
         self._held = held
         self._policy = policy

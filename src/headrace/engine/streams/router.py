@@ -57,7 +57,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.appends_at_once = store.appends_at_once
+        self.appends_at_once: int = store.appends_at_once
         self._layouts = KnownLayouts(store, changed=self._layout_changed)
         self._leases: dict[Stream, int] = {}
         self._ensured: dict[Stream, int] = {}  # parts, with their lease
