@@ -78,13 +78,11 @@ def split_rows(module: str) -> list[Any]:
     return [pytest.param(f"{SPLIT}memory", marks=MORE), on_server]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def claims_are_not_cut_short() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def claims_are_not_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a store knows of the sizes of messages soon grows old. On a very busy machine one claim then
     brings fewer than it could, and most tests count what one claim brings."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "FRESH", 30.0)
-        yield
+    monkeypatch.setattr(reader, "FRESH", 30.0)
 
 
 @pytest.fixture(scope="session")
