@@ -36,7 +36,7 @@ PRODUCER_MEMORY = 600
 
 
 @dataclass
-class Job:
+class ModelJob:
     """A message that has not been forgotten. `hand_outs` numbers the claims that were made of it."""
 
     id: str
@@ -80,7 +80,7 @@ class Model:
         self.now = 0
         self.lease = lease
         self.paused = False
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, ModelJob] = {}
         self.dead: list[str] = []  # the latest last
         self._marks: dict[str, Mark] = {}
         self._keys: dict[str, tuple[str, int | None]] = {}
@@ -106,7 +106,7 @@ class Model:
     def holds(self, id: str, number: int) -> bool:
         return id in self.jobs and self.jobs[id].holder == number
 
-    def due(self) -> list[Job]:
+    def due(self) -> list[ModelJob]:
         """What should run already, in the order in which it should."""
         due = [job for job in self.jobs.values() if job.waits_for_its_time and job.due <= self.now]
         return sorted(due, key=lambda job: (job.due, job.turn))
@@ -155,7 +155,7 @@ class Model:
             self._end(expired, JobStatus.EXPIRED, message.mark_us)
         delay, lifetime = message.delay_us // SECOND, message.lifetime_us // SECOND
         expires = self.now + delay + lifetime if lifetime else None
-        job = Job(message.id, message.body, message.priority, message.unique, expires)
+        job = ModelJob(message.id, message.body, message.priority, message.unique, expires)
         self.jobs[job.id] = job
         if job.unique:
             self._take_key(job.unique, job.id)
@@ -204,7 +204,7 @@ class Model:
             self._run_again(job, outcome)
         return Verdict.KEPT
 
-    def _succeed(self, job: Job | None, number: int, outcome: Done) -> Verdict:
+    def _succeed(self, job: ModelJob | None, number: int, outcome: Done) -> Verdict:
         settleable = (JobStatus.QUEUED, JobStatus.RUNNING)
         if job is None or number not in job.hand_outs or job.status not in settleable:
             return Verdict.GONE
@@ -212,7 +212,7 @@ class Model:
         self._end(job, JobStatus.SUCCEEDED, kept.ttl_us if kept else 0, kept.value if kept else None)
         return Verdict.KEPT
 
-    def _run_again(self, job: Job, outcome: Retry | Snoozed | Released) -> None:
+    def _run_again(self, job: ModelJob, outcome: Retry | Snoozed | Released) -> None:
         if job.cancelled_for is not None:
             self._end(job, JobStatus.CANCELLED, job.cancelled_for)
             return
@@ -312,14 +312,14 @@ class Model:
 
     # --- moves -------------------------------------------------------------------------------------------
 
-    def _wait_or_queue(self, job: Job, status: JobStatus, delay: int, *, returned: bool = False) -> None:
+    def _wait_or_queue(self, job: ModelJob, status: JobStatus, delay: int, *, returned: bool = False) -> None:
         if delay <= 0:
             self._queue(job, returned=returned)
             return
         self._turns += 1
         job.status, job.due, job.turn = status, self.now + delay, self._turns
 
-    def _queue(self, job: Job, *, returned: bool = False, with_the_last: bool = False) -> None:
+    def _queue(self, job: ModelJob, *, returned: bool = False, with_the_last: bool = False) -> None:
         job.status = JobStatus.QUEUED
         name = PRIORITY_LANES[job.priority]
         if job.crashes >= 2:
@@ -329,13 +329,13 @@ class Model:
         self._moments += 0 if with_the_last else 1
         job.place = (name, self._moments)
 
-    def _bury(self, job: Job, failures: int, crashes: int, releases: int) -> None:
+    def _bury(self, job: ModelJob, failures: int, crashes: int, releases: int) -> None:
         job.failures, job.crashes, job.releases = failures, crashes, releases
         job.status, job.holder = JobStatus.DEAD, None
         self.dead.append(job.id)
         self._release_key(job)
 
-    def _end(self, job: Job, status: JobStatus, ttl_us: int, result: bytes | None = None) -> None:
+    def _end(self, job: ModelJob, status: JobStatus, ttl_us: int, result: bytes | None = None) -> None:
         self._release_key(job, expired=status is JobStatus.EXPIRED)
         del self.jobs[job.id]
         self._marks[job.id] = Mark(status, self.now + ttl_us // SECOND, result)
@@ -345,7 +345,7 @@ class Model:
     def _owner(self, unique: UniqueKey) -> str | None:
         return None if self._expired_owner(unique) else self._holder(unique)
 
-    def _expired_owner(self, unique: UniqueKey | None) -> Job | None:
+    def _expired_owner(self, unique: UniqueKey | None) -> ModelJob | None:
         job = self.jobs.get(self._holder(unique) or "") if unique else None
         return job if job and job.unique and job.expired(self.now) else None
 
@@ -357,7 +357,7 @@ class Model:
         elapsed = unique.until == "elapsed"
         self._keys[unique.key] = (id, self.now + unique.window_us // SECOND if elapsed else None)
 
-    def _release_key(self, job: Job, *, expired: bool = False) -> None:
+    def _release_key(self, job: ModelJob, *, expired: bool = False) -> None:
         if job.unique is None or (job.unique.until == "elapsed" and not expired):
             return
         owner, until = self._keys.get(job.unique.key, (None, None))

@@ -18,7 +18,7 @@ from headrace.core.records.answers import DeadFilter
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.runtime.clock import SECOND, MovableClock, microseconds
 
-from .model import Job, Model
+from .model import Model, ModelJob
 from .stand import LEASE, Stand
 from .tidy import check_that_nothing_is_left
 from .under_test import StoreUnderTest
@@ -131,7 +131,7 @@ class Pair:
             elif record is not None and (mark := self.model.mark(id)):
                 assert record.result == mark.result
 
-    def _compare_living(self, record: Record, job: Job) -> None:
+    def _compare_living(self, record: Record, job: ModelJob) -> None:
         state = record.state
         assert (record.body, record.priority, record.task) == (job.body, job.priority, "greet")
         assert (state.failures, state.crashes, state.releases) == (job.failures, job.crashes, job.releases)

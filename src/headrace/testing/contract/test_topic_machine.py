@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from .pair import clock_for, lengths, time_limit
-from .topic_actions import Action, actions
+from .topic_actions import TopicAction, actions
 from .topic_pair import TopicPair
 from .under_test import StoreUnderTest
 
@@ -29,7 +29,7 @@ class TopicMachine(RuleBasedStateMachine):
             self.pair.close()
 
     @rule(action=actions)
-    def play(self, action: Action) -> None:
+    def play(self, action: TopicAction) -> None:
         if time.monotonic() < self.until:
             action.play(self.pair)
 
@@ -46,8 +46,8 @@ class TopicMachine(RuleBasedStateMachine):
 @pytest.mark.timeout(7200)  # the nightly profile takes its time
 @lengths
 def test_groups_get_what_the_model_owes_them(store_under_test: StoreUnderTest, examples: settings) -> None:
-    class Machine(TopicMachine):
+    class MachineOnTopics(TopicMachine):
         def __init__(self) -> None:
             super().__init__(store_under_test)
 
-    run_state_machine_as_test(Machine, settings=examples)
+    run_state_machine_as_test(MachineOnTopics, settings=examples)

@@ -23,7 +23,7 @@ from headrace.core.runtime.clock import microseconds
 from headrace.core.topics.topic import BEGINNING, NEW, Start
 
 from .stand import FAILURE
-from .topic_model import Place
+from .topic_model import ModelPlace
 from .topic_pair import GROUPS, TopicPair
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ T = TypeVar("T")
 TROUBLE = TrailEntry(1, "failed", "worker", "no such row")
 
 
-class Action(Protocol):
+class TopicAction(Protocol):
     def play(self, pair: TopicPair) -> None: ...
 
 
@@ -52,7 +52,7 @@ class Publish:
 
 
 @dataclass(frozen=True)
-class ClaimSome:
+class ClaimEvents:
     group: str
     process: int
     limit: int
@@ -64,7 +64,7 @@ class ClaimSome:
 
 
 @dataclass(frozen=True)
-class Settle:
+class SettleEvents:
     """What is held, or with `late` what once was."""
 
     process: int
@@ -110,7 +110,7 @@ class Crash:
 
 
 @dataclass(frozen=True)
-class Promote:
+class PromoteEvents:
     after: int
 
     def play(self, pair: TopicPair) -> None:
@@ -185,28 +185,28 @@ class Rejoin:
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayEvents:
     group: str
     process: int
     choice: int
 
     def play(self, pair: TopicPair) -> None:
         group, stream = pair.model.groups[self.group], pair.source(self.group)
-        if not group.ids(Place.DEAD):
+        if not group.ids(ModelPlace.DEAD):
             pair.bury(pair.busy(self.group))
-        ids = [_chosen(["nobody", *group.ids(Place.DEAD)], self.choice), "nobody either"]
+        ids = [_chosen(["nobody", *group.ids(ModelPlace.DEAD)], self.choice), "nobody either"]
         answers = pair.run(pair.backends[self.process].replay(stream, ids))
         assert answers == [group.replay(id) for id in ids]
 
 
 @dataclass(frozen=True)
-class Discard:
+class DiscardEvents:
     group: str
     choice: int
 
     def play(self, pair: TopicPair) -> None:
         group, stream = pair.model.groups[self.group], pair.source(self.group)
-        id = _chosen(["nobody", *group.ids(Place.DEAD)], self.choice)
+        id = _chosen(["nobody", *group.ids(ModelPlace.DEAD)], self.choice)
         assert pair.run(pair.backends[0].discard(stream, [id])) == group.discard(id)
 
 
@@ -230,33 +230,35 @@ seldom = st.sampled_from([False, False, False, True])
 keys = st.lists(st.sampled_from(["a", "a", "b", ""]), min_size=1, max_size=4)
 
 settlements = st.one_of(
-    st.builds(Settle, processes, choices, seldom, st.just("done")),
+    st.builds(SettleEvents, processes, choices, seldom, st.just("done")),
     st.builds(
-        Settle,
+        SettleEvents,
         processes,
         choices,
         seldom,
         st.sampled_from(["retry", "snoozed", "released"]),
         seconds=delays,
     ),
-    st.builds(Settle, processes, choices, seldom, st.sampled_from(["dead", "dead", "cancelled", "expired"])),
+    st.builds(
+        SettleEvents, processes, choices, seldom, st.sampled_from(["dead", "dead", "cancelled", "expired"])
+    ),
 )
 
 #: How often each is done, compared with the others.
-WEIGHTS: list[tuple[int, st.SearchStrategy[Action]]] = [
+WEIGHTS: list[tuple[int, st.SearchStrategy[TopicAction]]] = [
     (6, st.builds(Publish, processes, keys, st.sampled_from([0, 0, 0, 10, 20]), seldom)),
-    (7, st.builds(ClaimSome, groups, processes, st.sampled_from([1, 2, 3, 50]))),
+    (7, st.builds(ClaimEvents, groups, processes, st.sampled_from([1, 2, 3, 50]))),
     (8, settlements),
     (2, st.builds(Crash, groups)),
-    (2, st.builds(Promote, st.sampled_from([0, 10, 50]))),
+    (2, st.builds(PromoteEvents, st.sampled_from([0, 10, 50]))),
     (2, st.builds(Tend, st.sampled_from([1, 2, 100]))),
     (1, st.builds(Arrange, st.sampled_from([None, 2, 4]), st.sampled_from([None, 25, 55]))),
     (1, st.builds(JoinAgain, groups, processes)),
     (2, st.builds(Reset, groups, choices)),
     (1, st.builds(Rejoin, groups, choices)),
-    (3, st.builds(Replay, groups, processes, choices)),
-    (1, st.builds(Discard, groups, choices)),
+    (3, st.builds(ReplayEvents, groups, processes, choices)),
+    (1, st.builds(DiscardEvents, groups, choices)),
 ]
-actions: st.SearchStrategy[Action] = st.sampled_from(
+actions: st.SearchStrategy[TopicAction] = st.sampled_from(
     [strategy for weight, strategy in WEIGHTS for _ in range(weight)]
 ).flatmap(lambda strategy: strategy)

@@ -16,7 +16,7 @@ from headrace.core.store import CRASH_LIMIT
 from headrace.core.topics.topic import Start
 
 
-class Place(Enum):
+class ModelPlace(Enum):
     """Where an event is, as far as its group is concerned."""
 
     OWED = "never handed out since the group's start"
@@ -29,12 +29,12 @@ class Place(Enum):
 
 
 #: Places in which an event holds its key.
-HOLDING = (Place.RUNNING, Place.WAITING, Place.AGAIN)
-QUEUED = (Place.OWED, Place.AGAIN, Place.REPLAYED)
+HOLDING = (ModelPlace.RUNNING, ModelPlace.WAITING, ModelPlace.AGAIN)
+QUEUED = (ModelPlace.OWED, ModelPlace.AGAIN, ModelPlace.REPLAYED)
 
 
 @dataclass
-class Event:
+class ModelEvent:
     """As it lies in the log."""
 
     number: int
@@ -44,12 +44,12 @@ class Event:
 
 
 @dataclass
-class Delivery:
+class ModelDelivery:
     """An event that a group has or is to get. `hand_outs` numbers the claims that were made of it. `again`:
     it is owed once more when it has ended, since an ordered group was reset meanwhile; `maybe`: perhaps."""
 
-    event: Event
-    place: Place = Place.OWED
+    event: ModelEvent
+    place: ModelPlace = ModelPlace.OWED
     holder: int | None = None
     hand_outs: set[int] = field(default_factory=set)
     crashes: int = 0
@@ -62,16 +62,16 @@ class GroupModel:
     def __init__(self, *, ordered: bool) -> None:
         self.ordered = ordered
         self.was_reset = False
-        self.deliveries: dict[str, Delivery] = {}
+        self.deliveries: dict[str, ModelDelivery] = {}
 
-    def owe(self, event: Event) -> None:
+    def owe(self, event: ModelEvent) -> None:
         known = self.deliveries.get(event.id)
         if known is None:
-            self.deliveries[event.id] = Delivery(event)
-        elif known.place is Place.OPEN:
-            known.place = Place.OWED
+            self.deliveries[event.id] = ModelDelivery(event)
+        elif known.place is ModelPlace.OPEN:
+            known.place = ModelPlace.OWED
 
-    def ids(self, *places: Place) -> list[str]:
+    def ids(self, *places: ModelPlace) -> list[str]:
         return [id for id, delivery in self.deliveries.items() if delivery.place in places]
 
     def holds(self, id: str, number: int) -> bool:
@@ -83,33 +83,33 @@ class GroupModel:
         """A claim was made; it must have been possible."""
         assert id in self.deliveries, f"{id} is nothing that the group is to get"
         delivery = self.deliveries[id]
-        assert delivery.place in (*QUEUED, Place.OPEN), f"{id} is {delivery.place.value}"
+        assert delivery.place in (*QUEUED, ModelPlace.OPEN), f"{id} is {delivery.place.value}"
         self._check_order(delivery)
-        delivery.place, delivery.holder = Place.RUNNING, number
+        delivery.place, delivery.holder = ModelPlace.RUNNING, number
         delivery.hand_outs.add(number)
 
-    def _check_order(self, delivery: Delivery) -> None:
+    def _check_order(self, delivery: ModelDelivery) -> None:
         key = delivery.event.key
-        if not self.ordered or not key or delivery.place is Place.AGAIN:
+        if not self.ordered or not key or delivery.place is ModelPlace.AGAIN:
             return
         others = [each for each in self._of_key(key) if each is not delivery]
         held = [each.event.id for each in others if each.place in HOLDING]
         assert held == [], f"{delivery.event.id} beside {held} of its key"
-        if delivery.place is Place.OWED:
-            earlier = [each for each in others if each.place is Place.OWED]
+        if delivery.place is ModelPlace.OWED:
+            earlier = [each for each in others if each.place is ModelPlace.OWED]
             assert all(each.event.number > delivery.event.number for each in earlier), "out of turn"
 
     def left(self) -> list[str]:
         """What a claim of which the limit was not reached should have handed out as well."""
         return [id for id in self.ids(*QUEUED) if not self._is_parked(self.deliveries[id])]
 
-    def _is_parked(self, delivery: Delivery) -> bool:
+    def _is_parked(self, delivery: ModelDelivery) -> bool:
         key = delivery.event.key
-        if not self.ordered or not key or delivery.place is Place.AGAIN:
+        if not self.ordered or not key or delivery.place is ModelPlace.AGAIN:
             return False
         return any(each.place in HOLDING for each in self._of_key(key))
 
-    def _of_key(self, key: str) -> list[Delivery]:
+    def _of_key(self, key: str) -> list[ModelDelivery]:
         return [each for each in self.deliveries.values() if each.event.key == key]
 
     # --- back --------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class GroupModel:
     def settle(self, id: str, number: int, outcome: Outcome, now: int) -> Verdict:
         delivery = self.deliveries.get(id)
         if isinstance(outcome, Done):
-            settleable = (Place.RUNNING, Place.AGAIN, Place.REPLAYED)
+            settleable = (ModelPlace.RUNNING, ModelPlace.AGAIN, ModelPlace.REPLAYED)
             if delivery is None or number not in delivery.hand_outs or delivery.place not in settleable:
                 return Verdict.GONE
             self._end(delivery)
@@ -127,23 +127,23 @@ class GroupModel:
         delivery.holder = None
         if isinstance(outcome, Retry | Snoozed | Released):
             delay = outcome.delay_us // 1_000_000
-            delivery.place, delivery.due = (Place.WAITING if delay else Place.AGAIN), now + delay
+            delivery.place, delivery.due = (ModelPlace.WAITING if delay else ModelPlace.AGAIN), now + delay
         elif isinstance(outcome, Dead):
             self._bury(delivery)
         else:
             self._end(delivery)
         return Verdict.KEPT
 
-    def _bury(self, delivery: Delivery) -> None:
+    def _bury(self, delivery: ModelDelivery) -> None:
         """A dead letter is passed over, but it may be none any more when it is met."""
-        delivery.place = Place.DEAD
+        delivery.place = ModelPlace.DEAD
         delivery.again, delivery.maybe = False, delivery.again or delivery.maybe
 
-    def _end(self, delivery: Delivery) -> None:
+    def _end(self, delivery: ModelDelivery) -> None:
         del self.deliveries[delivery.event.id]
         if delivery.again or delivery.maybe:
-            place = Place.OWED if delivery.again else Place.OPEN
-            self.deliveries[delivery.event.id] = Delivery(delivery.event, place)
+            place = ModelPlace.OWED if delivery.again else ModelPlace.OPEN
+            self.deliveries[delivery.event.id] = ModelDelivery(delivery.event, place)
 
     def recover(self, id: str) -> None:
         delivery = self.deliveries[id]
@@ -152,45 +152,47 @@ class GroupModel:
         if delivery.crashes >= CRASH_LIMIT:
             self._bury(delivery)
         else:
-            delivery.place = Place.AGAIN
+            delivery.place = ModelPlace.AGAIN
 
     def promote(self, now: int) -> int:
-        due = [each for each in self.deliveries.values() if each.place is Place.WAITING and each.due <= now]
+        due = [
+            each for each in self.deliveries.values() if each.place is ModelPlace.WAITING and each.due <= now
+        ]
         for delivery in due:
-            delivery.place = Place.AGAIN
+            delivery.place = ModelPlace.AGAIN
         return len(due)
 
     def replay(self, id: str) -> ReplayAnswer:
-        if id not in self.ids(Place.DEAD):
+        if id not in self.ids(ModelPlace.DEAD):
             return ReplayAnswer.GONE
-        self.deliveries[id].place, self.deliveries[id].crashes = Place.REPLAYED, 0
+        self.deliveries[id].place, self.deliveries[id].crashes = ModelPlace.REPLAYED, 0
         return ReplayAnswer.REPLAYED
 
     def discard(self, id: str) -> int:
-        if id not in self.ids(Place.DEAD):
+        if id not in self.ids(ModelPlace.DEAD):
             return 0
         self._end(self.deliveries[id])
         return 1
 
-    def reset(self, events: list[Event]) -> None:
+    def reset(self, events: list[ModelEvent]) -> None:
         """From now on these are owed; what was owed and is not among them may have been drawn before. In an
         ordered group what is in progress is owed again when its turn comes."""
         self.was_reset = True
-        for id in self.ids(Place.OWED):
-            self.deliveries[id].place = Place.OPEN
+        for id in self.ids(ModelPlace.OWED):
+            self.deliveries[id].place = ModelPlace.OPEN
         for delivery in self.deliveries.values():
             delivery.again, delivery.maybe = False, delivery.again or delivery.maybe
         for event in events:
             self.owe(event)
             delivery = self.deliveries[event.id]
-            if self.ordered and event.key and delivery.place in (*HOLDING, Place.REPLAYED):
+            if self.ordered and event.key and delivery.place in (*HOLDING, ModelPlace.REPLAYED):
                 delivery.again = True
 
 
 class TopicModel:
     def __init__(self) -> None:
         self.now = 0
-        self.events: list[Event] = []
+        self.events: list[ModelEvent] = []
         self.first = 1  # as the store says
         self.max_length: int | None = None
         self.max_age: int | None = None
@@ -203,7 +205,7 @@ class TopicModel:
         if delay:
             self.scheduled.append((self.now + delay, id, key))
             return
-        event = Event(len(self.events) + 1, id, key, self.now)
+        event = ModelEvent(len(self.events) + 1, id, key, self.now)
         self.events.append(event)
         for group in self.groups.values():
             group.owe(event)
@@ -215,10 +217,10 @@ class TopicModel:
             self.publish(id, key)
         return len(due)
 
-    def there(self) -> list[Event]:
+    def there(self) -> list[ModelEvent]:
         return self.events[self.first - 1 :]
 
-    def since(self, start: Start) -> list[Event]:
+    def since(self, start: Start) -> list[ModelEvent]:
         match start.at:
             case "new":
                 return []

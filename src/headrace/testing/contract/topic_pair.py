@@ -17,7 +17,7 @@ from headrace.core.topics.topic import BEGINNING, Start
 from .orders import Orders
 from .stand import LEASE, Stand, dead
 from .tidy import check_that_nothing_is_left
-from .topic_model import QUEUED, GroupModel, Place, TopicModel
+from .topic_model import QUEUED, GroupModel, ModelPlace, TopicModel
 from .under_test import StoreUnderTest
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class TopicPair:
     def busy(self, name: str) -> HandOut:
         """Something that the group has in hand: the latest."""
         group = self.model.groups[name]
-        if not group.ids(Place.RUNNING):
+        if not group.ids(ModelPlace.RUNNING):
             if not group.left():
                 self.publish(["c", ""])
             self.claim(name, 1, 2)
@@ -123,7 +123,7 @@ class TopicPair:
     def _check_turns(self, group: GroupModel, ids: list[str]) -> None:
         """Events come in the order of the log, unless the group met them in another one."""
         if not group.was_reset and not group.ordered:
-            fresh = set(group.ids(Place.OWED))
+            fresh = set(group.ids(ModelPlace.OWED))
             numbers = [group.deliveries[id].event.number for id in ids if id in fresh]
             owed = sorted(group.deliveries[id].event.number for id in fresh)
             assert numbers == owed[: len(numbers)]
@@ -148,7 +148,7 @@ class TopicPair:
         recovered = self.run(self.stand.reclaim(sources=self.sources[1:], limit=2))
         found = {(each.stream.group, each.id) for each in recovered}
         assert len(found) == len(recovered)
-        running = {(name, id) for name in GROUPS for id in self.model.groups[name].ids(Place.RUNNING)}
+        running = {(name, id) for name in GROUPS for id in self.model.groups[name].ids(ModelPlace.RUNNING)}
         assert found == running
         for name, id in found:
             self.model.groups[name].recover(id)
@@ -156,7 +156,9 @@ class TopicPair:
     def finish(self) -> None:
         """Handle everything until nothing is left but dead letters."""
         self.crash()
-        while self.model.scheduled or any(group.ids(Place.WAITING) for group in self.model.groups.values()):
+        while self.model.scheduled or any(
+            group.ids(ModelPlace.WAITING) for group in self.model.groups.values()
+        ):
             self.wait(100)
             self.promote()
         for name in GROUPS:
@@ -190,19 +192,19 @@ class TopicPair:
         for name, group in self.model.groups.items():
             stream = self.source(name)
             counts = self.run(self.backends[1].counts(stream))
-            assert counts.running == len(group.ids(Place.RUNNING))
-            assert counts.scheduled + counts.retrying == len(group.ids(Place.WAITING))
+            assert counts.running == len(group.ids(ModelPlace.RUNNING))
+            assert counts.scheduled + counts.retrying == len(group.ids(ModelPlace.WAITING))
             queued = len(group.ids(*QUEUED))
             # After a reset what is passed over later is counted until then.
             assert counts.queued >= queued if group.was_reset else counts.queued == queued
             letters = self.run(self.backends[0].dead_letters(stream, only=DeadFilter()))
-            assert {letter.id for letter in letters} == set(group.ids(Place.DEAD))
+            assert {letter.id for letter in letters} == set(group.ids(ModelPlace.DEAD))
 
     def check_that_nothing_was_lost(self) -> None:
         """Whatever happened: in the end every group has had everything, and the log can be trimmed."""
         self.finish()
         for name, group in self.model.groups.items():
-            assert set(group.ids(*Place)) == set(group.ids(Place.DEAD, Place.OPEN))
+            assert set(group.ids(*ModelPlace)) == set(group.ids(ModelPlace.DEAD, ModelPlace.OPEN))
             counts = self.run(self.backends[0].counts(self.source(name)))
             assert (counts.queued, counts.running, counts.scheduled, counts.retrying) == (0, 0, 0, 0)
         tended = self.run(self.orders.keep_topics(*self.sources[1:]))
