@@ -136,11 +136,10 @@ class StoreState:
 
     def claim(self, sources: Sequence[Stream], wish: Wish, consumer: str, now_us: int) -> list[Claim]:
         first = first_of(len(sources), wish.turn)
-        streams = self._open([*sources[first:], *sources[:first]])
-        for stream in streams:
+        for stream in self._open(sources):
             if isinstance(stream, GroupState) and not stream.joined:
-                stream.note_member(now_us, wants_order=None)
-                self.make(stream.stream)
+                self.group(stream.stream).note_member(now_us, wants_order=None)
+        streams = self._open([*sources[first:], *sources[:first]])
         claims: list[Claim] = []
         children = wish.children
         for lane in (SUSPECT, *wish.lanes):

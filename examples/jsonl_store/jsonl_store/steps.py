@@ -107,7 +107,7 @@ class Reported(msgspec.Struct, frozen=True):
 # --- the path of a message ----------------------------------------------------------------------------------
 
 
-class DeclareStream(Step[int | None]):
+class DeclareStream(Step[int | None], frozen=True):
     stream: Stream
     lease_us: int
 
@@ -115,21 +115,21 @@ class DeclareStream(Step[int | None]):
         return state.declare(self.stream, self.lease_us, now_us)
 
 
-class RemoveStream(Step[bool]):
+class RemoveStream(Step[bool], frozen=True):
     stream: Stream
 
     def apply(self, state: StoreState, now_us: int) -> bool:
         return state.remove(self.stream)
 
 
-class Append(Step[list[Answer]]):
+class Append(Step[list[Answer]], frozen=True):
     batch: Batch
 
     def apply(self, state: StoreState, now_us: int) -> list[Answer]:
         return list(state.make(self.batch.stream).append(self.batch, now_us))
 
 
-class ClaimMessages(Step[list[Claim]]):
+class ClaimMessages(Step[list[Claim]], frozen=True):
     sources: list[Stream]
     consumer: str
     wish: Wish
@@ -141,7 +141,7 @@ class ClaimMessages(Step[list[Claim]]):
         return not state.is_claimable(self.sources, self.wish)
 
 
-class Settle(Step[list[Verdict]]):
+class Settle(Step[list[Verdict]], frozen=True):
     settled: list[Settled]
 
     def apply(self, state: StoreState, now_us: int) -> list[Verdict]:
@@ -152,7 +152,7 @@ class Settle(Step[list[Verdict]]):
         return state.find(held.stream).settle(held.id, held.token, settled.outcome, now_us)
 
 
-class ReportProgress(Step[None]):
+class ReportProgress(Step[None], frozen=True):
     reports: list[Reported]
 
     def apply(self, state: StoreState, now_us: int) -> None:
@@ -161,7 +161,7 @@ class ReportProgress(Step[None]):
             stream.report(each.held.token, each.fraction, each.text, each.log, now_us)
 
 
-class Renew(Step[list[Renewal]]):
+class Renew(Step[list[Renewal]], frozen=True):
     claims: list[Held]
     after_outage: bool
 
@@ -175,7 +175,7 @@ class Renew(Step[list[Renewal]]):
 # --- upkeep -------------------------------------------------------------------------------------------------
 
 
-class Reclaim(Step[Reclaimed]):
+class Reclaim(Step[Reclaimed], frozen=True):
     sources: list[Stream]
     limit: int
     restart: bool
@@ -190,7 +190,7 @@ class Reclaim(Step[Reclaimed]):
         return not self.restart and not state.needs_reclaim(self.sources, now_us)
 
 
-class Promote(Step[Promoted]):
+class Promote(Step[Promoted], frozen=True):
     sources: list[Stream]
     limit: int
 
@@ -202,7 +202,7 @@ class Promote(Step[Promoted]):
         return due is None or due[0] > now_us
 
 
-class Prune(Step[int]):
+class Prune(Step[int], frozen=True):
     limit: int
 
     def apply(self, state: StoreState, now_us: int) -> int:
@@ -212,21 +212,21 @@ class Prune(Step[int]):
         return not state.needs_prune(now_us)
 
 
-class Beat(Step[None]):
+class Beat(Step[None], frozen=True):
     worker: WorkerInfo
 
     def apply(self, state: StoreState, now_us: int) -> None:
         state.beat(self.worker, now_us)
 
 
-class Leave(Step[None]):
+class Leave(Step[None], frozen=True):
     consumer: str
 
     def apply(self, state: StoreState, now_us: int) -> None:
         state.workers.pop(self.consumer, None)
 
 
-class CountTraffic(Step[None]):
+class CountTraffic(Step[None], frozen=True):
     tallies: list[TrafficCount]
 
     def apply(self, state: StoreState, now_us: int) -> None:
@@ -236,14 +236,14 @@ class CountTraffic(Step[None]):
 # --- schedules and topics -----------------------------------------------------------------------------------
 
 
-class SwapSchedule(Step[Swapped]):
+class SwapSchedule(Step[Swapped], frozen=True):
     swap: ScheduleSwap
 
     def apply(self, state: StoreState, now_us: int) -> Swapped:
         return state.swap_schedule(self.swap, now_us)
 
 
-class DeclareTopic(Step[None]):
+class DeclareTopic(Step[None], frozen=True):
     topic: Stream
     rules: TopicRules
 
@@ -252,7 +252,7 @@ class DeclareTopic(Step[None]):
         topic.established, topic.rules = True, self.rules
 
 
-class Join(Step[bool]):
+class Join(Step[bool], frozen=True):
     group: Stream
     start: Start
     ordered: bool
@@ -261,7 +261,7 @@ class Join(Step[bool]):
         return state.join(self.group, self.start, ordered=self.ordered, now_us=now_us)
 
 
-class Reset(Step[bool]):
+class Reset(Step[bool], frozen=True):
     group: Stream
     start: Start
 
@@ -269,7 +269,7 @@ class Reset(Step[bool]):
         return state.group(self.group).reset(self.start, now_us)
 
 
-class KeepTopics(Step[KeptTopics]):
+class KeepTopics(Step[KeptTopics], frozen=True):
     streams: list[Stream]
     wishes: dict[str, bool]
     limit: int
@@ -281,7 +281,7 @@ class KeepTopics(Step[KeptTopics]):
 # --- steering -----------------------------------------------------------------------------------------------
 
 
-class Pause(Step[None]):
+class Pause(Step[None], frozen=True):
     stream: Stream
     paused: bool
 
@@ -289,7 +289,7 @@ class Pause(Step[None]):
         state.make(self.stream).pause(paused=self.paused)
 
 
-class Cancel(Step[CancelAnswer]):
+class Cancel(Step[CancelAnswer], frozen=True):
     stream: Stream
     id: str
     mark_us: int
@@ -298,7 +298,7 @@ class Cancel(Step[CancelAnswer]):
         return state.find(self.stream).cancel(self.id, self.mark_us, now_us)
 
 
-class Purge(Step[int]):
+class Purge(Step[int], frozen=True):
     stream: Stream
     mark_us: int
     limit: int
@@ -308,7 +308,7 @@ class Purge(Step[int]):
         return state.find(self.stream).purge(self.mark_us, self.limit, self.marks, now_us)
 
 
-class Replay(Step[list[ReplayAnswer]]):
+class Replay(Step[list[ReplayAnswer]], frozen=True):
     stream: Stream
     ids: list[str]
 
@@ -317,7 +317,7 @@ class Replay(Step[list[ReplayAnswer]]):
         return [stream.replay(id, now_us) for id in self.ids]
 
 
-class Discard(Step[int]):
+class Discard(Step[int], frozen=True):
     stream: Stream
     ids: list[str]
 
@@ -326,7 +326,7 @@ class Discard(Step[int]):
         return sum(stream.discard(id) for id in self.ids)
 
 
-class RunNow(Step[bool]):
+class RunNow(Step[bool], frozen=True):
     stream: Stream
     id: str
 
@@ -334,7 +334,7 @@ class RunNow(Step[bool]):
         return state.find(self.stream).run_now(self.id, now_us)
 
 
-class Rewrite(Step[bool]):
+class Rewrite(Step[bool], frozen=True):
     stream: Stream
     id: str
     body: bytes
