@@ -32,7 +32,8 @@ T = TypeVar("T")
 
 
 class Journal:
-    """`announce` and `ended` are called for what steps of any process announce and end."""
+    """`announce` and `ended` are called for what steps of any process announce and end, `changed` when other
+    processes have made steps."""
 
     def __init__(
         self,
@@ -41,21 +42,22 @@ class Journal:
         *,
         announce: Callable[[ControlMessage], None] = lambda message: None,
         ended: Callable[[Stream, str], None] = lambda stream, id: None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.path = path
         self._clock = clock
-        self._announce, self._ended = announce, ended
+        self._announce, self._ended, self._changed = announce, ended, changed
         self._file: int | None = None
-        self._told: list[Callable[[], None]] = []  # what the steps since the last line have to tell
+        self._told_up_to = 0  # what lines before this have to tell was told, or is too old
         self._restart()
 
     def _restart(self) -> None:
-        """Forget the state. It is read from the file again."""
+        """Forget the state. The next step reads the file from its beginning."""
         self._read_up_to = 0
-        self._told.clear()
+        self._to_tell: list[Callable[[], None]] = []
         self.state = StoreState(
-            lambda message: self._told.append(lambda: self._announce(message)),
-            lambda stream, id: self._told.append(lambda: self._ended(stream, id)),
+            lambda message: self._to_tell.append(lambda: self._announce(message)),
+            lambda stream, id: self._to_tell.append(lambda: self._ended(stream, id)),
         )
 
     def open(self) -> None:
@@ -63,6 +65,7 @@ class Journal:
             with _as_unavailable(self.path):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                self._told_up_to = os.fstat(self._file).st_size
             self._restart()
 
     def close(self) -> None:
@@ -70,15 +73,17 @@ class Journal:
             os.close(self._file)
             self._file = None
 
-    def has_news(self) -> bool:
-        """Whether another process has written since this one looked."""
-        return self._file is not None and os.fstat(self._file).st_size != self._read_up_to
+    def catch_up(self) -> None:
+        """Read what other processes have written, if anything."""
+        if self._file is not None and os.fstat(self._file).st_size != self._read_up_to:
+            with self.locked():
+                pass
 
     @contextmanager
     def locked(self) -> Iterator[int]:
         """No other process makes a step meanwhile, and the state is up to date. Gives the time."""
         if self._file is None:
-            raise BackendUnavailable(f"the store {self.path} is not open")
+            raise BackendUnavailable(f"{self.path} is not open")
         file = self._file
         with _as_unavailable(self.path):
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -94,15 +99,15 @@ class Journal:
         with self.locked() as now_us:
             if step.is_idle(self.state, now_us):
                 return step.apply(self.state, now_us)
-            try:
+            with _refused_if_unwritable():
                 line = encode_step(now_us, step)
-                # What other processes will read is what is applied here, too.
-                answer = cast(Step[T], decode_line(line).change).apply(self.state, now_us)
+                # What other processes read is also what is applied here.
+                read_back = cast(Step[T], decode_line(line).change)
+            try:
+                answer = read_back.apply(self.state, now_us)
                 self._write(line + b"\n")
-            except BaseException as error:
+            except BaseException:
                 self._restart()  # the step is not in the file, and may be in the state, or a part of it
-                if isinstance(error, msgspec.MsgspecError):
-                    raise RequestRefused(f"this cannot be written as JSON: {error}") from error
                 raise
             self._tell()
             return answer
@@ -113,30 +118,56 @@ class Journal:
             written = os.write(self._file, line)
         except OSError as error:
             raise ChangesRefused(f"{self.path} cannot be written: {error}") from error
-        if written < len(line):  # the disk is full; the next one to read cuts it off
-            raise ChangesRefused(f"{self.path} cannot be written: there is no room")
+        if written < len(line):  # the next process that reads cuts it off
+            raise ChangesRefused(f"{self.path} cannot be written: there is no room left")
         self._read_up_to += len(line)
 
     def _read(self, file: int) -> None:
         size = os.fstat(file).st_size
         if size < self._read_up_to:  # somebody emptied it
+            self._told_up_to = 0
             self._restart()
-        data = b""
-        while self._read_up_to + len(data) < size:
-            data += os.pread(file, size - len(data) - self._read_up_to, self._read_up_to + len(data))
-        whole = data[: data.rfind(b"\n") + 1]
-        for text in whole.splitlines():
+        *lines, unfinished = _read_from(file, self._read_up_to, size).split(b"\n")
+        for line in lines:
+            self._apply(line)
+        if unfinished:
+            os.ftruncate(file, self._read_up_to)
+        if lines:
+            self._changed()
+
+    def _apply(self, text: bytes) -> None:
+        try:
             line = decode_line(text)
             line.change.apply(self.state, line.at_us)
-            self._tell()
-        self._read_up_to += len(whole)
-        if len(whole) < len(data):
-            os.ftruncate(file, self._read_up_to)
+        except Exception as error:
+            at = self._read_up_to
+            self._restart()
+            raise BackendUnavailable(f"{self.path} cannot be read at byte {at:,}: {error}") from error
+        self._read_up_to += len(text) + 1
+        self._tell()
 
     def _tell(self) -> None:
-        told, self._told = self._told, []
-        for tell in told:
-            tell()
+        told, self._to_tell = self._to_tell, []
+        if self._read_up_to > self._told_up_to:
+            self._told_up_to = self._read_up_to
+            for tell in told:
+                tell()
+
+
+@contextmanager
+def _refused_if_unwritable() -> Iterator[None]:
+    """What cannot be written as a line, or not be read again, is refused before anything is changed."""
+    try:
+        yield
+    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+        raise RequestRefused(f"this cannot be written as JSON: {error}") from error
+
+
+def _read_from(file: int, start: int, end: int) -> bytes:
+    data = b""
+    while start + len(data) < end:
+        data += os.pread(file, end - start - len(data), start + len(data))
+    return data
 
 
 @contextmanager

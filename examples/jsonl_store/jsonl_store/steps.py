@@ -6,7 +6,7 @@ and in every process that reads it, and comes to the same result in all of them.
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -45,10 +45,6 @@ from .state import StoreState, Wish
 
 T = TypeVar("T")
 
-OUTCOMES: Final[dict[str, type[Outcome]]] = {
-    kind.__name__: kind for kind in (Done, Retry, Snoozed, Released, Dead, Cancelled, Expired)
-}
-
 
 class Step(msgspec.Struct, Generic[T], frozen=True, tag_field="step", tag=True):
     def apply(self, state: StoreState, now_us: int) -> T:
@@ -72,25 +68,34 @@ class Held(msgspec.Struct, frozen=True):
         return cls(claim.stream, claim.id, claim.token)
 
 
+class OutcomeByKind(TypedDict, total=False):
+    """One outcome, under the name of its kind: outcomes do not say in JSON what they are."""
+
+    done: Done
+    retry: Retry
+    snoozed: Snoozed
+    released: Released
+    dead: Dead
+    cancelled: Cancelled
+    expired: Expired
+
+
 class Settled(msgspec.Struct, frozen=True):
-    """A settlement. The kind of its outcome is beside it, since outcomes do not name themselves."""
+    """A settlement."""
 
     held: Held
-    kind: str
-    values: msgspec.Raw
+    by_kind: OutcomeByKind
 
     @classmethod
     def by(cls, settlement: Settlement) -> Settled:
         outcome = settlement.outcome
-        settled = cls(
-            Held.by(settlement.claim), type(outcome).__name__, msgspec.Raw(msgspec.json.encode(outcome))
-        )
-        assert settled.outcome == outcome
-        return settled
+        by_kind = cast(OutcomeByKind, {type(outcome).__name__.lower(): outcome})
+        return cls(Held.by(settlement.claim), by_kind)
 
     @property
     def outcome(self) -> Outcome:
-        return msgspec.json.decode(self.values, type=OUTCOMES[self.kind])
+        (outcome,) = self.by_kind.values()
+        return cast(Outcome, outcome)
 
 
 class Reported(msgspec.Struct, frozen=True):

@@ -77,8 +77,14 @@ class JsonlStore(Store):
     def __init__(self, path: str | PathLike[str], *, clock: TimeSource | None = None) -> None:
         self._path = Path(path)
         self._clock = clock or SystemClock()
-        self._journal = Journal(self._path, self._clock, announce=self._heard, ended=self._ended)
         self._changes = Changes(self._look)
+        self._journal = Journal(
+            self._path,
+            self._clock,
+            announce=self._heard,
+            ended=self._ended,
+            changed=self._changes.ring,
+        )
         self._watch = ClockWatch(self._clock.elapsed_us)
         self._turns = count(1)
         self._woken: set[str] = set()
@@ -119,12 +125,9 @@ class JsonlStore(Store):
             yield self._journal.state, now_us
 
     def _look(self) -> None:
-        """Read what other processes have written, if anything."""
         try:
-            if self._journal.has_news():
-                with self._state():
-                    self._changes.ring()
-        except (BackendUnavailable, OSError):
+            self._journal.catch_up()
+        except BackendUnavailable:
             self._changes.ring()  # those who wait meet the error themselves
 
     def _heard(self, message: ControlMessage) -> None:
@@ -168,7 +171,7 @@ class JsonlStore(Store):
         step = steps.ClaimMessages(list(sources), consumer, wish)
         until = monotonic() + wait
         while True:
-            claims = self._journal.make(step)
+            claims = self._journal.make(step)  # rings for nobody: claims must not wake each other
             left = until - monotonic()
             if self._was_woken(consumer) or claims or left <= 0:
                 return claims
