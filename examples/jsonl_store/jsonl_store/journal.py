@@ -73,18 +73,21 @@ class Journal:
             os.close(self._file)
             self._file = None
 
+    def check_open(self) -> int:
+        if self._file is None:
+            raise BackendUnavailable(f"{self.path} is not open")
+        return self._file
+
     def catch_up(self) -> None:
         """Read what other processes have written, if anything."""
-        if self._file is not None and os.fstat(self._file).st_size != self._read_up_to:
+        if os.fstat(self.check_open()).st_size != self._read_up_to:
             with self.locked():
                 pass
 
     @contextmanager
     def locked(self) -> Iterator[int]:
         """No other process makes a step meanwhile, and the state is up to date. Gives the time."""
-        if self._file is None:
-            raise BackendUnavailable(f"{self.path} is not open")
-        file = self._file
+        file = self.check_open()
         with _as_unavailable(self.path):
             fcntl.flock(file, fcntl.LOCK_EX)
         try:

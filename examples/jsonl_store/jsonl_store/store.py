@@ -103,8 +103,11 @@ class JsonlStore(Store):
 
     async def open(self) -> None:
         self._journal.open()
-        with self._state():
-            """What is there is read now, so that the first verb need not."""
+        try:
+            self._journal.catch_up()
+        except BackendUnavailable:
+            self._journal.close()
+            raise
 
     async def close(self) -> None:
         self._journal.close()
@@ -230,8 +233,7 @@ class JsonlStore(Store):
             return state.traffic(minutes, now_us)
 
     def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
-        with self._state():
-            """What was announced before is not heard."""
+        self._journal.catch_up()  # what was announced before is not heard
         self._listeners.append(hear)
         self._changes.listeners += 1
         self._changes.watch()
@@ -318,10 +320,8 @@ class JsonlStore(Store):
                 left = None if until is None else until - monotonic()
                 if left is not None and left <= 0:
                     return None
-                with self._state():
-                    """Raises when the store was closed meanwhile."""
-                if not end.done():
-                    await self._changes.next(left)
+                await self._changes.next(left)
+                self._journal.check_open()
             return end.result()
         finally:
             self._waited[stream, id].remove(end)
