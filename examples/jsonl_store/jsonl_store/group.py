@@ -15,7 +15,8 @@ from headrace.store import (
 )
 
 from .entry import Entry
-from .stream import FIRST_PRIORITY, StreamState, Surroundings
+from .messages import FIRST_PRIORITY, Surroundings
+from .stream import StreamState
 from .topic import Event, TopicState
 
 #: The lane into which a group draws.
@@ -193,8 +194,9 @@ class GroupState(StreamState):
 
     def take(self, lane: int, limit: int, room: int, consumer: str, now_us: int) -> list[Claim]:
         if lane == DRAWING:
-            while len(self.lanes[DRAWING]) < limit and (entry := self._draw()):
-                self._put(entry, DRAWING)
+            for _ in range(limit - len(self.lanes[DRAWING])):
+                if entry := self._draw():
+                    self._put(entry, DRAWING)
         return super().take(lane, limit, room, consumer, now_us)
 
     def _draw(self) -> Entry | None:

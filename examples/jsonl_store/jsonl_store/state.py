@@ -33,7 +33,8 @@ from headrace.store import (
 )
 
 from .group import GroupState
-from .stream import CHILD, FIRST_PRIORITY, RETURNED, SUSPECT, StreamState, Surroundings, passed_in
+from .messages import CHILD, FIRST_PRIORITY, RETURNED, SUSPECT, Surroundings, passed_in
+from .stream import StreamState
 from .topic import TopicState
 
 TOP_DOWN = tuple(range(FIRST_PRIORITY, CHILD))

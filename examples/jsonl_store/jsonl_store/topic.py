@@ -24,7 +24,8 @@ from headrace.store import (
 )
 
 from .entry import Entry, Mark
-from .stream import StreamState, Surroundings
+from .messages import Surroundings
+from .stream import StreamState
 
 if TYPE_CHECKING:
     from .group import GroupState
