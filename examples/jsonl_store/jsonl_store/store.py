@@ -78,7 +78,7 @@ class JsonlStore(Store):
         self._path = Path(path)
         self._clock = clock or SystemClock()
         self._changes = Changes(self._look)
-        self._journal = Journal(
+        self.journal = Journal(
             self._path,
             self._clock,
             announce=self._heard,
@@ -102,34 +102,34 @@ class JsonlStore(Store):
         return twin
 
     async def open(self) -> None:
-        self._journal.open()
+        self.journal.open()
         try:
-            self._journal.catch_up()
+            self.journal.catch_up()
         except BackendUnavailable:
-            self._journal.close()
+            self.journal.close()
             raise
 
     async def close(self) -> None:
-        self._journal.close()
+        self.journal.close()
         self._changes.stop()
         self._changes.ring()
 
     # --- steps and looks ---------------------------------------------------------------------------------
 
     def _make(self, step: steps.Step[T]) -> T:
-        answer = self._journal.make(step)
+        answer = self.journal.make(step)
         self._changes.ring()
         return answer
 
     @contextmanager
     def _state(self) -> Iterator[tuple[StoreState, int]]:
         """The state as it is now, to look at, and the time."""
-        with self._journal.locked() as now_us:
-            yield self._journal.state, now_us
+        with self.journal.locked() as now_us:
+            yield self.journal.state, now_us
 
     def _look(self) -> None:
         try:
-            self._journal.catch_up()
+            self.journal.catch_up()
         except BackendUnavailable:
             self._changes.ring()  # those who wait meet the error themselves
 
@@ -144,7 +144,7 @@ class JsonlStore(Store):
     def _ended(self, stream: Stream, id: str) -> None:
         if (stream, id) not in self._waited:
             return
-        record = end_of(self._journal.state.find(stream), id, self._clock.now_us())
+        record = end_of(self.journal.state.find(stream), id, self._clock.now_us())
         for waiting in self._waited[stream, id]:
             if record is not None and not waiting.done():
                 waiting.set_result(record)
@@ -174,7 +174,7 @@ class JsonlStore(Store):
         step = steps.ClaimMessages(list(sources), consumer, wish)
         until = monotonic() + wait
         while True:
-            claims = self._journal.make(step)  # rings for nobody: claims must not wake each other
+            claims = self.journal.make(step)  # rings for nobody: claims must not wake each other
             left = until - monotonic()
             if self._was_woken(consumer) or claims or left <= 0:
                 return claims
@@ -233,7 +233,7 @@ class JsonlStore(Store):
             return state.traffic(minutes, now_us)
 
     def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
-        self._journal.catch_up()  # what was announced before is not heard
+        self.journal.catch_up()  # what was announced before is not heard
         self._listeners.append(hear)
         self._changes.listeners += 1
         self._changes.watch()
@@ -321,7 +321,7 @@ class JsonlStore(Store):
                 if left is not None and left <= 0:
                     return None
                 await self._changes.next(left)
-                self._journal.check_open()
+                self.journal.check_open()
             return end.result()
         finally:
             self._waited[stream, id].remove(end)
@@ -395,11 +395,11 @@ class JsonlLeaseKeeper(LeaseKeeper):
     """Has the journal open a second time, since it runs in another thread."""
 
     def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+        self.journal = journal
 
     async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
-        self._journal.open()
-        return self._journal.make(steps.Renew([steps.Held.by(claim) for claim in claims], after_outage))
+        self.journal.open()
+        return self.journal.make(steps.Renew([steps.Held.by(claim) for claim in claims], after_outage))
 
     async def close(self) -> None:
-        self._journal.close()
+        self.journal.close()
