@@ -108,6 +108,7 @@ class JsonlStore(Store):
         except BackendUnavailable:
             self.journal.close()
             raise
+        self._changes.watch()  # there may be listeners from before it was closed
 
     async def close(self) -> None:
         self.journal.close()
