@@ -1,7 +1,8 @@
 """The contract of a store, for those who write one: `App(store=MyStore(...))`.
 
 `Store` is the abstract class. Its docstrings say for each verb what is atomic, what may be repeated, and what
-happens when a lease is gone. Everything else here is what its verbs take and answer.
+happens when a lease is gone. Everything else here is what its verbs take and answer, and the
+rules that hold in every store: leases, turns, the order of listings, ordered groups.
 `headrace.testing.contract` tests a store against all of it.
 """
 
@@ -12,10 +13,23 @@ from headrace.core.errors import (
     Moved,
     NotConfirmed,
     RequestRefused,
+    UnknownEvent,
 )
 from headrace.core.messages.claim import Claim, Report
-from headrace.core.messages.job_log import JobLog, LogLine
-from headrace.core.messages.message import Batch, Message, State, Stream, StreamKind, TrailEntry, UniqueKey
+from headrace.core.messages.job_log import NO_LOG, JobLog, LogLine
+from headrace.core.messages.message import (
+    EXPIRED_MARK_US,
+    FRESH,
+    NORMAL,
+    PRODUCER_TTL_US,
+    Batch,
+    Message,
+    State,
+    Stream,
+    StreamKind,
+    TrailEntry,
+    UniqueKey,
+)
 from headrace.core.messages.outcome import (
     Cancelled,
     Dead,
@@ -54,7 +68,10 @@ from headrace.core.records.control import (
     ScheduleNotice,
 )
 from headrace.core.records.findings import Finding, Level
+from headrace.core.records.listing import PARTS as LISTING_PARTS
+from headrace.core.records.listing import ListingPart, ListingWalk, numbers_in
 from headrace.core.records.record import (
+    WORKER_TTL_US,
     Counts,
     DeadLetter,
     JobStatus,
@@ -64,9 +81,11 @@ from headrace.core.records.record import (
     RunningJob,
     WorkerInfo,
 )
-from headrace.core.records.traffic import TrafficCount, TrafficRecord
+from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, TrafficCount, TrafficRecord
+from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
 from headrace.core.rules.layout import WHOLE, Generation, Layout
-from headrace.core.runtime.clock import SystemClock, TimeSource
+from headrace.core.rules.lease import Lease
+from headrace.core.runtime.clock import ClockWatch, SystemClock, TimeSource, datetime_of
 from headrace.core.schedules.schedule_record import ScheduleRecord, ScheduleSwap, Swapped, Timetable
 from headrace.core.store import (
     BRIEF_MARK_US,
@@ -78,23 +97,41 @@ from headrace.core.store import (
     PartitionedStore,
 )
 from headrace.core.store import Store as Store
+from headrace.core.topics.deferred_keys import DeferredKey, DeferredKeys
 from headrace.core.topics.topic import (
+    BEGINNING,
+    LIVE_FOR,
+    TRIMMED_BESIDE,
     GroupRecord,
     KeptTopics,
     LogEntry,
+    Ordering,
     Reading,
     Start,
     TopicRecord,
     TopicRules,
+    may_park,
 )
 
 __all__ = [
+    "BEGINNING",
     "BRIEF_MARK_US",
     "CLAIM_BYTES",
     "CRASHED",
     "CRASH_LIMIT",
+    "EXPIRED_MARK_US",
+    "FRESH",
+    "KEPT_MINUTES",
+    "LISTING_PARTS",
+    "LIVE_FOR",
+    "MINUTE",
+    "NORMAL",
+    "NO_LOG",
+    "PRODUCER_TTL_US",
     "PURGED_MARKS",
+    "TRIMMED_BESIDE",
     "WHOLE",
+    "WORKER_TTL_US",
     "Answer",
     "BackendUnavailable",
     "Batch",
@@ -103,6 +140,7 @@ __all__ = [
     "Cancelled",
     "ChangesRefused",
     "Claim",
+    "ClockWatch",
     "ConfigurationError",
     "ControlMessage",
     "ControlState",
@@ -111,6 +149,8 @@ __all__ = [
     "DeadFilter",
     "DeadLetter",
     "DeadReason",
+    "DeferredKey",
+    "DeferredKeys",
     "Done",
     "DueNotice",
     "Expired",
@@ -124,15 +164,19 @@ __all__ = [
     "KeptTopics",
     "Layout",
     "LayoutNotice",
+    "Lease",
     "LeaseKeeper",
     "LeaseNotice",
     "Level",
+    "ListingPart",
+    "ListingWalk",
     "LogEntry",
     "LogLine",
     "Message",
     "MissedNotice",
     "Moved",
     "NotConfirmed",
+    "Ordering",
     "Outcome",
     "Page",
     "PartitionedStore",
@@ -170,7 +214,14 @@ __all__ = [
     "TrafficRecord",
     "TrailEntry",
     "UniqueKey",
+    "UnknownEvent",
     "Verdict",
     "Wanted",
     "WorkerInfo",
+    "datetime_of",
+    "first_of",
+    "is_child_work_first",
+    "is_from_bottom",
+    "may_park",
+    "numbers_in",
 ]

@@ -86,6 +86,11 @@ class Stand:
         await backend.open()
         return backend
 
+    async def split(self, parts: int) -> None:
+        """Split the queue. The test is skipped where the store has no parts."""
+        inner_of(self.backend)
+        await self.backend.split(self.stream, parts)
+
     async def queue(self, name: str) -> Stream:
         """One more queue, ready to be claimed from."""
         source = Stream("queue", name)
@@ -298,7 +303,7 @@ class Stand:
 def inner_of(router: StreamRouter) -> PartitionedStore:
     """The store below the router. A test of parts is skipped where a store has none."""
     if not isinstance(router.store, PartitionedStore):
-        pytest.skip("the store has no parts: it is no PartitionedStore")
+        pytest.skip("this tests parts, and the store has none: it is no PartitionedStore")
     return router.store
 
 

@@ -226,7 +226,8 @@ def wanted(messages: Sequence[Message]) -> list[Wanted]:
     return [Wanted.by(message) for message in messages]
 
 
-async def test_ids_and_keys_that_are_known_have_a_holder(inner: PartitionedStore, stand: Stand) -> None:
+async def test_ids_and_keys_that_are_known_have_a_holder(stand: Stand) -> None:
+    store = stand.backend.store
     waiting = await stand.add("given")
     keyed = await stand.add(unique=UniqueKey("key"))
     asked = [
@@ -236,35 +237,36 @@ async def test_ids_and_keys_that_are_known_have_a_holder(inner: PartitionedStore
         message(),
         message(unique=UniqueKey("other")),
     ]
-    assert await inner.holders(QUEUE, wanted(asked)) == [waiting, keyed, waiting, None, None]
-    assert await inner.holders(QUEUE, []) == []
-    assert await inner.holders(Stream("queue", "unknown"), wanted(asked)) == [None] * 5
-    assert (await inner.counts(QUEUE)).queued == 2
+    assert await store.holders(QUEUE, wanted(asked)) == [waiting, keyed, waiting, None, None]
+    assert await store.holders(QUEUE, []) == []
+    assert await store.holders(Stream("queue", "unknown"), wanted(asked)) == [None] * 5
+    assert (await store.counts(QUEUE)).queued == 2
 
 
-async def test_a_key_that_was_released_has_no_holder(inner: PartitionedStore, stand: Stand) -> None:
+async def test_a_key_that_was_released_has_no_holder(stand: Stand) -> None:
+    store = stand.backend.store
     claim = await stand.running(unique=UniqueKey("key"))
-    assert await inner.holders(QUEUE, [Wanted(key="key")]) == [claim.id]
+    assert await store.holders(QUEUE, [Wanted(key="key")]) == [claim.id]
     await stand.die(claim)
     # The id is known as long as the dead letter is; the key is free.
-    assert await inner.holders(QUEUE, [Wanted(key="key"), Wanted(claim.id)]) == [None, claim.id]
+    assert await store.holders(QUEUE, [Wanted(key="key"), Wanted(claim.id)]) == [None, claim.id]
 
 
-async def test_a_mark_and_a_span_hold_until_their_time_has_passed(
-    inner: PartitionedStore, stand: Stand
-) -> None:
+async def test_a_mark_and_a_span_hold_until_their_time_has_passed(stand: Stand) -> None:
+    store = stand.backend.store
     span = UniqueKey("span", "elapsed", 100 * SECOND)
     claim = await stand.running(unique=span)
     await stand.settle_done(claim, value=b"result", ttl=100)
     asked = [message(claim.id), message(unique=span)]
-    assert await inner.holders(QUEUE, wanted(asked)) == [claim.id, claim.id]
+    assert await store.holders(QUEUE, wanted(asked)) == [claim.id, claim.id]
     await stand.advance(101)
-    assert await inner.holders(QUEUE, wanted(asked)) == [None, None]
+    assert await store.holders(QUEUE, wanted(asked)) == [None, None]
 
 
-async def test_in_a_topic_only_keys_are_held(inner: PartitionedStore, stand: Stand) -> None:
-    await inner.declare_topic(TOPIC, TopicRules())
+async def test_in_a_topic_only_keys_are_held(stand: Stand) -> None:
+    store = stand.backend.store
+    await store.declare_topic(TOPIC, TopicRules())
     event = message(unique=UniqueKey("order-1", "elapsed", 60 * SECOND))
-    await inner.append(batch(TOPIC, 1, event))
+    await store.append(batch(TOPIC, 1, event))
     asked = [message(event.id), message(unique=UniqueKey("order-1", "elapsed", 60 * SECOND))]
-    assert await inner.holders(TOPIC, wanted(asked)) == [None, event.id]
+    assert await store.holders(TOPIC, wanted(asked)) == [None, event.id]

@@ -196,7 +196,7 @@ async def test_a_key_that_is_held_since_a_split_keeps_a_letter_from_before_it_de
     for parts in (5, 7):
         claims.append(await stand.running(unique=FINISHED))
         await stand.die(claims[-1])
-        await stand.backend.split(stand.stream, parts)
+        await stand.split(parts)
     first, second = (claim.id for claim in claims)
     other = await stand.running(unique=FINISHED)
     assert await stand.backend.replay(stand.stream, [first]) == [ReplayAnswer.DUPLICATE]
@@ -216,7 +216,7 @@ async def test_a_letter_that_takes_no_key_again_is_replayed_over_a_split(
 ) -> None:
     claim = await stand.running(unique=unique)
     await stand.die(claim)
-    await stand.backend.split(stand.stream, 5)
+    await stand.split(5)
     await stand.advance(61)
     await stand.add(unique=unique)
     assert await stand.backend.replay(stand.stream, [claim.id]) == [ReplayAnswer.REPLAYED]
@@ -519,7 +519,7 @@ async def test_a_schedule_takes_the_key_from_an_expired_owner(stand: Stand) -> N
 
 async def test_an_expired_owner_from_before_a_split_stands_in_nobodys_way(stand: Stand) -> None:
     owner = await _expired(stand, FINISHED)
-    await stand.backend.split(stand.stream, 5)
+    await stand.split(5)
     assert await stand.backend.holders(stand.stream, [Wanted(key=FINISHED.key)]) == [None]
     following = await stand.add(unique=FINISHED)
     assert await stand.backend.holders(stand.stream, [Wanted(key=FINISHED.key)]) == [following]
