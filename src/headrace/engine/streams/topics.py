@@ -131,6 +131,8 @@ class TopicVerbs(Routed):
         return await self._in_parts(group, join)
 
     async def _join_parts(self, group: Stream, start: Start, parts: Sequence[str], *, ordered: bool) -> bool:
+        """Join the group in every part. The first part decides whether the group is new: when several workers
+        join at once, each of them may be the first in some part."""
         starts = await self._joining(group, start, parts)
         joined = await asyncio.gather(
             *(
@@ -138,7 +140,7 @@ class TopicVerbs(Routed):
                 for part in parts
             )
         )
-        return all(joined)
+        return joined[0]
 
     async def _joining(self, group: Stream, start: Start, parts: Sequence[str]) -> dict[str, Start]:
         """The start of a group in each part. A group that is in every part keeps its positions, whatever

@@ -57,6 +57,16 @@ async def test_a_process_that_takes_it_for_whole_finds_its_parts(orders: PartedO
     assert (await orders.record()).rules == TopicRules(0, 7)
 
 
+async def test_one_of_those_who_join_at_once_makes_the_group(orders: PartedOrders) -> None:
+    """Each of them is the first in some part."""
+    group = group_stream("orders", "billing")
+    await orders.publish("a")
+    last = (await orders.backend._layouts.parts(TOPIC))[-1]
+    await orders.processes[1].store.join(group_stream(last.name, "billing"), NEW)
+    assert await orders.backend.join(group, NEW)
+    assert not await orders.processes[1].join(group, NEW)
+
+
 async def test_a_layout_that_the_store_has_lost_comes_back(orders: PartedOrders) -> None:
     group = await orders.join()
     store = orders.backend.store._store  # type: ignore[attr-defined]
