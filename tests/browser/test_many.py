@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.browser.sample_app import SampleApp
-from tests.servers import Server, require
+from tests.support.servers import Server, require
 
 from .conftest import STORES, Stand, Tab, redis_kind
 

@@ -22,7 +22,7 @@ from headrace import (
     RetryPolicy,
     Task,
 )
-from tests.waiting import wait_until_sync
+from tests.support.waiting import wait_until_sync
 
 
 class Shop:

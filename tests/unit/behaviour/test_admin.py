@@ -21,8 +21,8 @@ from headrace import (
     current_job,
 )
 from headrace.core.runtime.clock import MovableClock
+from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import LONG, claimed_ahead, drain, until
-from tests.waiting import wait_until
 
 # --- looking -------------------------------------------------------------------------------------------
 

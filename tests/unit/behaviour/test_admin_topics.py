@@ -22,8 +22,8 @@ from headrace import (
     Unrecoverable,
 )
 from headrace.core.runtime.clock import MovableClock
+from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import LONG, drain
-from tests.waiting import wait_until
 
 #: Id, queue, topic and group of a dead letter.
 Letter = tuple[str, str | None, str | None, str | None]

@@ -13,7 +13,7 @@ from headrace.core.records.record import WorkerInfo
 from headrace.core.runtime.clock import SECOND, MovableClock
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.heartbeats import beat
-from tests.examined import OK, WARN, examined
+from tests.support.doctor_findings import OK, WARN, examined
 from tests.unit.behaviour.work import drain
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from headrace import App, Job, JobStatus, Worker, signals
 from headrace.core.messages.claim import Claim
 from headrace.core.runtime.clock import MovableClock
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 S = TypeVar("S", bound=signals.Signal)
 

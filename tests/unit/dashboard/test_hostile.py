@@ -17,10 +17,10 @@ from headrace.dashboard import asgi
 from headrace.dashboard.actions.actions import ACTIONS
 from headrace.dashboard.text import clean
 from headrace.testing.contract.heartbeats import beat
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
+from tests.unit.dashboard.sample_app import HOSTILE, Placed, Shop
 
 from .conftest import Visitor, tags_of, text_of
-from .shop import HOSTILE, Placed, Shop
 
 #: Tags and attributes that our own pages have; anything else came from a text.
 TAGS = frozenset(

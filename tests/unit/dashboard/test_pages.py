@@ -17,10 +17,10 @@ from headrace.dashboard import asgi
 from headrace.dashboard.pages import search
 from headrace.dashboard.text import clock_time, exact
 from headrace.testing.contract.heartbeats import beat
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
+from tests.unit.dashboard.sample_app import Placed, Shop
 
 from .conftest import Visitor, tags_of, text_of
-from .shop import Placed, Shop
 
 
 async def text(visitor: Visitor, path: str, status: int = 200) -> str:

@@ -30,7 +30,7 @@ from headrace.engine.settling.in_flight import InFlight
 from headrace.engine.settling.manual_acks import ManualAcks
 from headrace.engine.streams import StreamRouter
 from headrace.engine.upkeep.leases import Leases
-from tests.routers import open_router
+from tests.support.routers import open_router
 
 SOURCE = Stream("queue", "work")
 LEASE = 30.0
