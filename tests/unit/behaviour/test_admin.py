@@ -444,7 +444,7 @@ async def test_a_burst_does_not_wait_for_a_paused_queue(app: App) -> None:
     assert await job.status() is JobStatus.QUEUED
 
 
-async def test_a_purge_cancels_what_waits_and_nothing_else(app: App, clock: MovableClock) -> None:
+async def test_a_purge_cancels_what_waits_and_nothing_else(app: App) -> None:
     gate, inside = asyncio.Event(), asyncio.Event()
 
     @app.task(name="see", unique=True, retry=RetryPolicy.fixed(1, 60))

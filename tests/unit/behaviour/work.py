@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from headrace import App, Job, JobStatus, Worker, signals
 from headrace.core.messages.claim import Claim
-from headrace.core.runtime.clock import MovableClock
 from tests.support.waiting import wait_until
 
 S = TypeVar("S", bound=signals.Signal)
@@ -28,12 +27,6 @@ async def until(job: Job[Any], status: JobStatus) -> None:
         return await job.status() is status
 
     await wait_until(is_there, message=f"{job} is {status}")
-
-
-def pass_time(worker: Worker, clock: MovableClock, seconds: float) -> None:
-    """Move the store's clock under a running worker, which looks at once what is due now."""
-    clock.advance(seconds)
-    worker._parts.promotion.something_is_due()
 
 
 def of(kind: type[S], heard: Sequence[signals.Signal]) -> list[S]:

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace import App, Event, Topic
-from headrace.core.messages.message import Batch, Message, Stream, group_stream
-from headrace.core.records.answers import DeadFilter
-from headrace.core.records.record import Counts, DeadLetter
-from headrace.core.topics.topic import GroupRecord
+from headrace import App, DeadLetter, Event, GroupInfo, Topic
+from headrace.store import Batch, Message, Store, Stream
 from tests.support.waiting import wait_until
 
 
@@ -32,15 +29,12 @@ async def placed(topic: Topic[OrderPlaced], *order_ids: int, key: str | None = N
     return [each.id for each in outcomes]  # type: ignore[union-attr]
 
 
-async def counts(app: App, group: str, topic: str = "orders") -> Counts:
-    return await app._app_loop.call(app._app_loop.backend.counts, group_stream(topic, group))
+async def counts(app: App, group: str, topic: str = "orders") -> GroupInfo:
+    return await group_of(app, group, topic) or GroupInfo(group)
 
 
 async def dead(app: App, group: str, topic: str = "orders") -> list[DeadLetter]:
-    page = await app._app_loop.call(
-        app._app_loop.backend.dead_letters, group_stream(topic, group), only=DeadFilter()
-    )
-    return list(page)
+    return list(await app.admin.dead(topic=topic, group=group))
 
 
 async def until_dead(app: App, group: str, count: int = 1) -> list[DeadLetter]:
@@ -51,9 +45,9 @@ async def until_dead(app: App, group: str, count: int = 1) -> list[DeadLetter]:
     return await dead(app, group)
 
 
-async def group_of(app: App, group: str, topic: str = "orders") -> GroupRecord | None:
-    [record] = await app._app_loop.call(app._app_loop.backend.topics, [topic])
-    return next((each for each in record.groups if each.stream.group == group), None)
+async def group_of(app: App, group: str, topic: str = "orders") -> GroupInfo | None:
+    groups = [each for info in await app.admin.topics() if info.name == topic for each in info.groups]
+    return next((each for each in groups if each.group == group), None)
 
 
 async def until_done(app: App, *groups: str) -> None:
@@ -61,12 +55,12 @@ async def until_done(app: App, *groups: str) -> None:
 
     async def is_empty() -> bool:
         seen = [await counts(app, group) for group in groups]
-        return not any(each.queued or each.running or each.retrying for each in seen)
+        return not any(each.lag or each.running or each.retrying for each in seen)
 
     await wait_until(is_empty, message=f"{groups} have handled everything")
 
 
-async def smuggle(app: App, body: bytes, id: str = "smuggled") -> None:
+async def smuggle(store: Store, body: bytes, id: str = "smuggled") -> None:
     """Write bytes to the topic that no topic would have written."""
     batch = Batch(Stream("topic", "orders"), "smuggler", 1, [Message(id, "?", body)])
-    await app._app_loop.call(app._app_loop.backend.append, batch)
+    await store.append(batch)

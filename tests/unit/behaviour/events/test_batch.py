@@ -28,6 +28,7 @@ from headrace.engine.registry import CallNext
 from headrace.engine.running import slots as slots_module
 from headrace.engine.running.batches import HOPELESS
 from headrace.engine.running.bundle import bundled
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until, wait_until_sync
 from tests.unit.behaviour.events.orders import (
     OrderPlaced,
@@ -192,7 +193,7 @@ async def test_what_a_handler_asks_for_it_asks_for_the_list(app: App) -> None:
     assert not await dead(app, "index")
 
 
-async def test_what_cannot_be_read_is_dead_and_the_rest_is_handled(app: App) -> None:
+async def test_what_cannot_be_read_is_dead_and_the_rest_is_handled(app: App, store: InterceptedStore) -> None:
     orders = orders_of(app)
     seen: list[int] = []
 
@@ -201,7 +202,7 @@ async def test_what_cannot_be_read_is_dead_and_the_rest_is_handled(app: App) -> 
         seen.extend(numbers(events))
 
     await placed(orders, 1)
-    await smuggle(app, b"\xc1")
+    await smuggle(store, b"\xc1")
     await placed(orders, 2)
     await drain(app)
     assert seen == [1, 2]
@@ -228,7 +229,9 @@ async def test_batches_are_full_while_there_is_a_backlog_and_bounded(app: App) -
     assert most <= 25
 
 
-async def test_a_batch_that_crashed_once_comes_back_as_a_batch(app: App, clock: MovableClock) -> None:
+async def test_a_batch_that_crashed_once_comes_back_as_a_batch(
+    app: App, store: InterceptedStore, clock: MovableClock
+) -> None:
     orders = orders_of(app)
     lists: list[int] = []
 
@@ -239,7 +242,7 @@ async def test_a_batch_that_crashed_once_comes_back_as_a_batch(app: App, clock: 
     async with app.worker(lease=LONG):
         pass
     await placed(orders, *range(200))
-    backend, source = app._app_loop.backend, group_stream("orders", "index")
+    backend, source = store, group_stream("orders", "index")
     await backend.claim([source], consumer="a worker that dies", limit=200, suspects=0, wait=0)
     clock.advance(LONG + 1)
     await backend.reclaim([source], limit=200)
@@ -268,7 +271,7 @@ async def test_shutdown_hands_a_running_list_back_without_an_attempt(app: App) -
     await placed(orders, *range(5))
     async with app.worker(grace=0, lease=LONG) as worker:
         await wait_until(lambda: worker.running)
-    assert (await counts(app, "index")).queued == 5
+    assert (await counts(app, "index")).lag == 5
     gate.set()
     await drain(app)
     assert set(attempts) == {1}
@@ -295,7 +298,7 @@ async def test_a_list_that_will_not_end_is_handed_back_whole(
     await placed(orders, *range(5))
     async with app.worker(grace=0, lease=LONG):
         await inside.wait()
-    assert (await counts(app, "index")).queued == 5
+    assert (await counts(app, "index")).lag == 5
     gate.set()
 
 
@@ -317,7 +320,7 @@ async def test_an_error_at_shutdown_kills_nobody(app: App) -> None:
     await placed(orders, *range(5))
     async with app.worker(grace=0, lease=LONG):
         await inside.wait()
-    assert (await counts(app, "index")).queued == 5
+    assert (await counts(app, "index")).lag == 5
     await drain(app)
     assert not await dead(app, "index")
 
@@ -395,7 +398,7 @@ async def test_a_lost_event_is_taken_out_of_a_buffered_list(app: App) -> None:
         gate.set()
 
 
-async def test_batches_on_receipt_and_in_a_fan_out(app: App, clock: MovableClock) -> None:
+async def test_batches_on_receipt_and_in_a_fan_out(app: App) -> None:
     orders = orders_of(app)
     seen: dict[str, list[int]] = {"receipt": [], "fan-out": []}
 

@@ -31,6 +31,8 @@ from headrace.core.messages.outcome import Settlement, Verdict
 from headrace.core.records.answers import Promoted
 from headrace.core.runtime.clock import MovableClock
 from headrace.engine.registry import CallNext
+from headrace.store import Batch, Message, Stream
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.events.orders import (
     OrderPlaced,
@@ -43,7 +45,7 @@ from tests.unit.behaviour.events.orders import (
     until_dead,
     until_done,
 )
-from tests.unit.behaviour.work import LONG, drain, of, pass_time
+from tests.unit.behaviour.work import LONG, drain, of
 
 # --- groups and forms ------------------------------------------------------------------------------------
 
@@ -247,10 +249,10 @@ async def test_a_plain_function_may_await_on_a_loop_of_its_own(app: App) -> None
 
     await placed(orders, 1)
     await drain(app)
-    assert (await counts(app, "audit")).queued == 0
+    assert (await counts(app, "audit")).lag == 0
 
 
-async def test_reject_and_retry(app: App, clock: MovableClock) -> None:
+async def test_reject_and_retry(app: App, store: InterceptedStore) -> None:
     orders = orders_of(app)
     attempts: list[tuple[int, int]] = []
 
@@ -262,14 +264,14 @@ async def test_reject_and_retry(app: App, clock: MovableClock) -> None:
         else:
             await delivery.retry(60)
 
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await placed(orders, 1, 2)
         [letter] = await until_dead(app, "audit")
         assert (letter.reason, letter.error, letter.payload) == ("unrecoverable", "why", letter.payload)
         for attempt in (2, 3):
             await wait_until(lambda: counts(app, "audit"))
             await wait_until(_retrying(app, "audit"))
-            pass_time(worker, clock, 61)
+            store.pass_time(61)
             await wait_until(lambda attempt=attempt: (2, attempt) in attempts)  # type: ignore[misc]
         letters = await until_dead(app, "audit", 2)
     assert {each.reason for each in letters} == {"unrecoverable", "exhausted"}
@@ -379,20 +381,22 @@ async def test_on_receipt_an_event_is_settled_before_it_is_handled_and_never_com
     assert not await dead(app, "audit")
 
 
-async def test_what_no_handler_can_take_goes_to_the_dead_letters_also_with_receipt(app: App) -> None:
+async def test_what_no_handler_can_take_goes_to_the_dead_letters_also_with_receipt(
+    app: App, store: InterceptedStore
+) -> None:
     orders = orders_of(app)
 
     @orders.subscribe(group="audit", ack="receipt", start="beginning")
     async def audit(order: OrderPlaced) -> None: ...
 
-    await smuggle(app, b"\xc1 no message")
+    await smuggle(store, b"\xc1 no message")
     await drain(app)
     [letter] = await dead(app, "audit")
     assert letter.reason == "undecodable"
 
 
-async def test_receipts_are_written_when_the_store_is_back(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    orders, store = orders_of(app), app._app_loop.backend
+async def test_receipts_are_written_when_the_store_is_back(app: App, store: InterceptedStore) -> None:
+    orders = orders_of(app)
     settle, failures = store.settle, 3
     seen: list[int] = []
 
@@ -411,7 +415,7 @@ async def test_receipts_are_written_when_the_store_is_back(app: App, monkeypatch
         return await settle(settlements)
 
     await placed(orders, 1, 2)
-    monkeypatch.setattr(store, "settle", flaky)
+    store.intercept("settle", flaky)
     async with app.worker(lease=LONG) as worker:
         await wait_until(lambda: sorted(seen) == [1, 2])
         assert len(worker._parts.held) == 0
@@ -443,9 +447,9 @@ async def test_what_was_received_is_handled_although_the_worker_stops(app: App) 
 
 
 async def test_max_in_flight_bounds_handlers_with_their_unwritten_acks(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    app: App, store: InterceptedStore
 ) -> None:
-    orders, store = orders_of(app), app._app_loop.backend
+    orders = orders_of(app)
     settle = store.settle
     begun = written = most = 0
     gate = asyncio.Event()
@@ -463,7 +467,7 @@ async def test_max_in_flight_bounds_handlers_with_their_unwritten_acks(
         written += len(settlements)
         return verdicts
 
-    monkeypatch.setattr(store, "settle", held_up)
+    store.intercept("settle", held_up)
     await placed(orders, *range(20))
     async with app.worker(lease=LONG):
         await wait_until(lambda: begun == 3)
@@ -493,7 +497,9 @@ async def test_a_handler_that_goes_on_after_its_ack_keeps_its_permit(app: App) -
     assert most == 2
 
 
-async def test_permits_come_back_whatever_becomes_of_an_event(app: App, clock: MovableClock) -> None:
+async def test_permits_come_back_whatever_becomes_of_an_event(
+    app: App, store: InterceptedStore, clock: MovableClock
+) -> None:
     orders = orders_of(app)
 
     @orders.subscribe(group="audit", max_in_flight=2, retry=RetryPolicy.none())
@@ -509,15 +515,15 @@ async def test_permits_come_back_whatever_becomes_of_an_event(app: App, clock: M
     async with app.worker(lease=LONG) as worker:
         await placed(orders, *range(12))
         await orders.publish(OrderPlaced(99), expires=60, delay=1)
-        await smuggle(app, b"\xc1")
+        await smuggle(store, b"\xc1")
         clock.advance(120)
-        pass_time(worker, clock, 0)
+        store.pass_time(0)
         await until_done(app, "audit")
         [permits] = worker._parts.subscriptions._limits.values()
         await wait_until(lambda: permits.idle)
 
 
-async def test_a_lost_lease_of_a_buffered_event_gives_its_permit_back(app: App, clock: MovableClock) -> None:
+async def test_a_lost_lease_of_a_buffered_event_gives_its_permit_back(app: App) -> None:
     orders = orders_of(app)
     gate, seen = asyncio.Event(), list[int]()
 
@@ -546,7 +552,7 @@ async def test_a_lost_lease_of_a_buffered_event_gives_its_permit_back(app: App, 
 
 
 async def test_a_retry_goes_to_the_failing_group_alone_with_its_own_policy(
-    app: App, clock: MovableClock, heard: list[signals.Signal]
+    app: App, store: InterceptedStore, heard: list[signals.Signal]
 ) -> None:
     orders = orders_of(app)
     seen: list[str] = []
@@ -560,10 +566,10 @@ async def test_a_retry_goes_to_the_failing_group_alone_with_its_own_policy(
         seen.append(f"bad {delivery.attempt}")
         raise ValueError("broken")
 
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         [id] = await placed(orders, 1)
         await wait_until(_retrying(app, "bad"))
-        pass_time(worker, clock, 3601)
+        store.pass_time(3601)
         [letter] = await until_dead(app, "bad")
     assert sorted(seen) == ["bad 1", "bad 2", "good"]
     assert (letter.id, letter.reason, letter.error, letter.attempts) == (id, "exhausted", "broken", 2)
@@ -576,9 +582,9 @@ async def test_a_retry_goes_to_the_failing_group_alone_with_its_own_policy(
 
 
 async def test_malformed_and_oversized_events_are_dead_with_their_bytes_and_the_reason(
-    clock: MovableClock,
+    store: InterceptedStore,
 ) -> None:
-    app = App("memory://", clock=clock, max_payload=100)
+    app = App(store=store, max_payload=100)
     orders = orders_of(app)
     handled: list[int] = []
 
@@ -591,7 +597,7 @@ async def test_malformed_and_oversized_events_are_dead_with_their_bytes_and_the_
 
     await placed(orders, 1)
     for number, bad in enumerate([b"\xc1", body(b"\xa1x"), body(b"x" * 200), b"x" * 200_000]):
-        await smuggle_numbered(app, bad, number)
+        await smuggle_numbered(store, bad, number)
     await drain(app)
     letters = {each.id: each for each in await dead(app, "audit")}
     assert [letters[f"bad-{n}"].reason for n in range(4)] == [
@@ -605,11 +611,9 @@ async def test_malformed_and_oversized_events_are_dead_with_their_bytes_and_the_
     await app.close()
 
 
-async def smuggle_numbered(app: App, body: bytes, number: int) -> None:
-    from headrace.core.messages.message import Batch, Message, Stream
-
+async def smuggle_numbered(store: InterceptedStore, body: bytes, number: int) -> None:
     batch = Batch(Stream("topic", "orders"), f"smuggler-{number}", 1, [Message(f"bad-{number}", "?", body)])
-    await app._app_loop.call(app._app_loop.backend.append, batch)
+    await store.append(batch)
 
 
 # --- the worker's life -----------------------------------------------------------------------------------
@@ -628,7 +632,7 @@ async def test_shutdown_hands_events_back_and_spends_no_attempt(app: App) -> Non
     await placed(orders, 1)
     async with app.worker(grace=0, lease=LONG):
         await wait_until(lambda: attempts)
-    assert (await counts(app, "audit")).queued == 1
+    assert (await counts(app, "audit")).lag == 1
     gate.set()
     await drain(app)
     assert attempts == [(1, False), (1, True)]
@@ -652,9 +656,9 @@ async def test_a_burst_drains_the_groups(app: App, clock: MovableClock) -> None:
 
 
 async def test_a_burst_waits_for_delayed_events_that_are_due(
-    app: App, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+    app: App, store: InterceptedStore, clock: MovableClock
 ) -> None:
-    orders, store = orders_of(app), app._app_loop.backend
+    orders = orders_of(app)
     promote, calls, seen = store.promote, 0, list[int]()
 
     @orders.subscribe(group="audit", start="beginning")
@@ -666,7 +670,7 @@ async def test_a_burst_waits_for_delayed_events_that_are_due(
         calls += 1
         return Promoted(0, 100_000) if calls == 1 else await promote(sources, limit=limit)
 
-    monkeypatch.setattr(store, "promote", late)
+    store.intercept("promote", late)
     await orders.publish(OrderPlaced(1), delay=10)
     clock.advance(20)
     await drain(app)
@@ -735,10 +739,8 @@ async def test_a_worker_that_cannot_begin_leaves_nothing_running(app: App) -> No
     assert worker._built is None
 
 
-async def test_a_worker_waits_a_while_for_a_store_that_is_away(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    orders, store = orders_of(app), app._app_loop.backend
+async def test_a_worker_waits_a_while_for_a_store_that_is_away(app: App, store: InterceptedStore) -> None:
+    orders = orders_of(app)
     join, failures = store.join, 2
 
     @orders.subscribe(group="audit", start="beginning")
@@ -751,14 +753,16 @@ async def test_a_worker_waits_a_while_for_a_store_that_is_away(
             raise BackendUnavailable("away", uncertain=True, transient=True)
         return await join(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store, "join", flaky)
+    store.intercept("join", flaky)
     async with app.worker():
         await placed(orders, 1)
         await until_done(app, "audit")
 
 
-async def test_a_removed_group_is_left_in_peace_until_it_is_joined_again(app: App) -> None:
-    orders, store = orders_of(app), app._app_loop.backend
+async def test_a_removed_group_is_left_in_peace_until_it_is_joined_again(
+    app: App, store: InterceptedStore
+) -> None:
+    orders = orders_of(app)
     seen: list[int] = []
 
     @orders.subscribe(group="audit")
@@ -768,9 +772,7 @@ async def test_a_removed_group_is_left_in_peace_until_it_is_joined_again(app: Ap
     async with app.worker():
         await placed(orders, 1)
         await wait_until(lambda: seen == [1])
-        group = await group_of(app, "audit")
-        assert group is not None
-        assert await store.remove_stream(group.stream)
+        assert await app.admin.remove_group("orders", "audit")
         await placed(orders, 2)
     assert await group_of(app, "audit") is None
     async with app.worker():

@@ -32,8 +32,8 @@ async def test_every_process_gets_every_event_and_leaves_nothing_behind() -> Non
                 await wait_until(lambda: len(seen["a"]) == len(seen["b"]) == 100)
             await placed(orders_of(a), 100)
             await wait_until(lambda: len(seen["a"]) == 101)
-        [record] = await a._app_loop.backend.topics()
-        assert record.groups == ()
+        [topic] = await a.admin.topics()
+        assert topic.groups == ()
         async with b.worker():
             await placed(orders_of(a), 101)
             await wait_until(lambda: 101 in seen["b"])

@@ -8,20 +8,17 @@ from collections import defaultdict
 import pytest
 
 from headrace import App, ConfigurationError, Event, RetryPolicy, Unrecoverable
-from headrace.core.messages.message import Stream
 from headrace.core.rules.layout import PARTS_MOST
 from headrace.core.runtime.clock import MovableClock
-from headrace.core.topics.topic import BEGINNING
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.events.orders import OrderPlaced, orders_of, placed, until_done
 from tests.unit.behaviour.work import LONG, drain
 
 
-async def _parts(app: App) -> set[str]:
+async def _parts(store: InterceptedStore) -> set[str]:
     """Where the events of the topic lie."""
-    backend = app._app_loop.backend
-    reading = await backend.read(Stream("topic", "orders"), BEGINNING, consumer="test", limit=1000, wait=0)
-    return set(reading.parts)
+    return {record.stream.name for record in await store.topics() if record.length}
 
 
 async def _partitions(app: App) -> int:
@@ -32,11 +29,13 @@ async def _partitions(app: App) -> int:
 # --- declaring --------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_is_laid_out_as_it_is_declared_when_it_is_first_used(app: App) -> None:
+async def test_a_topic_is_laid_out_as_it_is_declared_when_it_is_first_used(
+    app: App, store: InterceptedStore
+) -> None:
     orders = app.topic("orders", OrderPlaced, partitions=4)
     await placed(orders, *range(50))
     assert await _partitions(app) == 4
-    assert await _parts(app) == {f"orders#1.{index}" for index in range(4)}
+    assert await _parts(store) == {f"orders#1.{index}" for index in range(4)}
 
 
 async def test_a_worker_that_comes_first_lays_it_out_too(app: App) -> None:

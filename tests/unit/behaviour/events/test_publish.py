@@ -27,9 +27,10 @@ from headrace.core.messages.message import Batch
 from headrace.core.records.answers import Answer
 from headrace.core.runtime.clock import MovableClock
 from headrace.engine.producing import producer_lane
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.events.orders import OrderPlaced, counts, numbers, orders_of, placed, until_done
-from tests.unit.behaviour.work import LONG, drain, of, pass_time
+from tests.unit.behaviour.work import LONG, drain, of
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -191,9 +192,9 @@ async def test_a_codec_that_fails_refuses_one_message(clock: MovableClock) -> No
 
 
 async def test_when_the_store_goes_away_what_was_stored_before_is_told_apart(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    app: App, store: InterceptedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders, store = orders_of(app), app._app_loop.backend
+    orders = orders_of(app)
     append, tried = store.append, 0
 
     async def once(batch: Batch) -> list[Answer]:
@@ -204,7 +205,7 @@ async def test_when_the_store_goes_away_what_was_stored_before_is_told_apart(
         return await append(batch)
 
     monkeypatch.setattr(producer_lane, "RETRY_TIME", 0.0)
-    monkeypatch.setattr(store, "append", once)
+    store.intercept("append", once)
     outcomes = await orders.publish_many([OrderPlaced(each) for each in range(1600)])
     assert [type(each) for each in outcomes] == [Published] * 500 + [Refused] * 1100
     assert tried == 2  # the rest is not tried
@@ -241,7 +242,9 @@ async def test_nothing_to_publish(app: App) -> None:
     assert await orders_of(app).publish_many([]) == []
 
 
-async def test_a_delayed_event_is_stored_and_delivered_when_it_is_due(app: App, clock: MovableClock) -> None:
+async def test_a_delayed_event_is_stored_and_delivered_when_it_is_due(
+    app: App, store: InterceptedStore, clock: MovableClock
+) -> None:
     orders = orders_of(app)
     seen: list[OrderPlaced] = []
 
@@ -249,14 +252,14 @@ async def test_a_delayed_event_is_stored_and_delivered_when_it_is_due(app: App, 
     async def bill(event: OrderPlaced) -> None:
         seen.append(event)
 
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await orders.publish(OrderPlaced(1), delay=3600)
         await orders.publish(OrderPlaced(2), at=datetime.fromtimestamp(clock.now_us() / 1e6 + 60, UTC))
         await orders.publish(OrderPlaced(3))
         await wait_until(lambda: numbers(seen) == [3])
-        pass_time(worker, clock, 61)
+        store.pass_time(61)
         await wait_until(lambda: numbers(seen) == [3, 2])
-        pass_time(worker, clock, 3600)
+        store.pass_time(3600)
         await wait_until(lambda: numbers(seen) == [3, 2, 1])
 
 
@@ -379,8 +382,8 @@ async def test_an_event_that_is_handled_twice_starts_one_job(app: App) -> None:
     assert ran == [1, 2]
 
 
-async def test_a_full_queue_holds_a_feed_up_and_buries_nothing(clock: MovableClock) -> None:
-    app = App("memory://", clock=clock, queue_limit=1)
+async def test_a_full_queue_holds_a_feed_up_and_buries_nothing(store: InterceptedStore) -> None:
+    app = App(store=store, clock=store.clock, queue_limit=1)
     orders = orders_of(app)
     ran: list[int] = []
 
@@ -392,10 +395,10 @@ async def test_a_full_queue_holds_a_feed_up_and_buries_nothing(clock: MovableClo
     await placed(orders, *range(3))
     async with app.worker(queues=[], lease=LONG):
         await wait_until(lambda: _snoozed(app))
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
 
         def all_have_run() -> bool:
-            pass_time(worker, clock, 2)
+            store.pass_time(2)
             return sorted(ran) == [0, 1, 2]
 
         await wait_until(all_have_run)

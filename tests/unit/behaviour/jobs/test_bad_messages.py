@@ -12,8 +12,9 @@ from headrace import App, JobFailed, JobStatus, PayloadTooLarge, signals
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import ENVELOPE_VERSION, Batch, Envelope, Message, Stream, encode_envelope
 from headrace.core.runtime.clock import MovableClock
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
-from tests.unit.behaviour.work import LONG, drain, of, pass_time, until
+from tests.unit.behaviour.work import LONG, drain, of, until
 
 QUEUE = Stream("queue", "default")
 
@@ -27,27 +28,22 @@ class Strict(msgspec.Struct):
 
 
 @pytest.fixture
-def url() -> str:
-    return f"memory://{new_id()}"
-
-
-@pytest.fixture
-async def app(url: str, clock: MovableClock) -> AsyncIterator[App]:
-    async with App(url, clock=clock) as app:
+async def app(store: InterceptedStore) -> AsyncIterator[App]:
+    async with App(store=store, clock=store.clock) as app:
         yield app
 
 
 @pytest.fixture
-async def producer(url: str, clock: MovableClock) -> AsyncIterator[App]:
+async def producer(store: InterceptedStore) -> AsyncIterator[App]:
     """Another process, with other ideas of the tasks."""
-    async with App(url, clock=clock) as producer:
+    async with App(store=store.for_other_loop(), clock=store.clock) as producer:
         yield producer
 
 
-async def put(app: App, body: bytes, *, task: str = "see") -> str:
+async def put(store: InterceptedStore, body: bytes, *, task: str = "see") -> str:
     """Store a message as it is."""
     id = new_id()
-    await app._app_loop.backend.append(Batch(QUEUE, new_id(), 1, [Message(id, task, body)]))
+    await store.append(Batch(QUEUE, new_id(), 1, [Message(id, task, body)]))
     return id
 
 
@@ -121,12 +117,14 @@ DEEP = functools.reduce(lambda inner, _: b"\x91" + inner, range(20_000), b"\x01"
 
 
 @pytest.mark.parametrize("body", [b"", b"garbage", b"\xc1", NOT_TEXT, DEEP, msgspec.msgpack.encode({"a": 1})])
-async def test_bytes_that_are_no_message_are_dead_with_the_bytes_kept(app: App, body: bytes) -> None:
+async def test_bytes_that_are_no_message_are_dead_with_the_bytes_kept(
+    app: App, store: InterceptedStore, body: bytes
+) -> None:
     @app.task(name="see")
     async def see() -> int:
         return 1
 
-    id = await put(app, body)
+    id = await put(store, body)
     good = await see.enqueue()
     await drain(app, concurrency=1)
     (letter,) = await app.admin.dead()
@@ -160,8 +158,10 @@ async def test_headers_over_the_limit_are_refused_where_they_are_sent(app: App) 
     assert len(await app.admin.dead()) == 0
 
 
-async def test_a_payload_over_the_limit_is_dead_where_it_arrives(url: str, producer: App) -> None:
-    async with App(url, max_payload=1000) as app:
+async def test_a_payload_over_the_limit_is_dead_where_it_arrives(
+    store: InterceptedStore, producer: App
+) -> None:
+    async with App(store=store, max_payload=1000) as app:
 
         @producer.task(name="see")
         async def old_see(text: str) -> None: ...
@@ -201,7 +201,7 @@ async def test_an_unknown_task_is_handed_back_until_somebody_knows_it(
 
 
 async def test_an_unknown_task_comes_back_less_and_less_often_and_is_dead_after_an_hour(
-    app: App, producer: App, clock: MovableClock, heard: list[signals.Signal]
+    app: App, store: InterceptedStore, producer: App, clock: MovableClock, heard: list[signals.Signal]
 ) -> None:
     @producer.task(name="new")
     async def new(n: int) -> int:
@@ -209,7 +209,7 @@ async def test_an_unknown_task_comes_back_less_and_less_often_and_is_dead_after_
 
     job = await new.enqueue(7)
     delays: list[float] = []
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         while await job.status() is not JobStatus.DEAD:
             await until(job, JobStatus.SCHEDULED)
             due = (await job.info()).due_at
@@ -217,7 +217,7 @@ async def test_an_unknown_task_comes_back_less_and_less_often_and_is_dead_after_
             delay = due.timestamp() - clock.now_us() / 1e6
             delays.append(delay)
             releases = (await job.info()).releases
-            pass_time(worker, clock, delay + 0.001)
+            store.pass_time(delay + 0.001)
             await wait_until(functools.partial(_moved_on, app, job.id, releases))
     assert delays[:7] == pytest.approx([1, 2, 4, 8, 16, 32, 60], abs=0.5)
     assert set(map(round, delays[6:])) == {60}
@@ -235,7 +235,9 @@ async def _moved_on(app: App, id: str, releases: int) -> bool:
 
 
 @pytest.mark.parametrize("known_layout", [True, False])
-async def test_a_message_of_a_later_version_is_handed_back_too(app: App, known_layout: bool) -> None:
+async def test_a_message_of_a_later_version_is_handed_back_too(
+    app: App, store: InterceptedStore, known_layout: bool
+) -> None:
     @app.task(name="see")
     async def see() -> int:
         return 1
@@ -245,7 +247,7 @@ async def test_a_message_of_a_later_version_is_handed_back_too(app: App, known_l
         body = encode_envelope(Envelope(later, "id", "see", 1, None, None, b"\x91\x90"))
     else:
         body = msgspec.msgpack.encode([later, {"a": "layout of its own"}])
-    id = await put(app, body)
+    id = await put(store, body)
     async with app.worker():
         await until(app.job(id), JobStatus.SCHEDULED)
     assert f"the message has version {later}" in (await app.job(id).info()).error

@@ -11,8 +11,9 @@ from headrace import App, JobCancelled, JobStatus, RetryLater, RetryPolicy, Run,
 from headrace.core.records.answers import Renewal
 from headrace.core.runtime.clock import MovableClock
 from headrace.engine.registry import CallNext
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until, wait_until_sync
-from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, pass_time, until
+from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, until
 
 
 async def test_a_waiting_job_is_removed_at_once(app: App) -> None:
@@ -225,7 +226,7 @@ async def test_a_missed_announcement_is_made_good_by_the_renewal(app: App) -> No
         assert await job.wait(timeout=10) is JobStatus.CANCELLED
 
 
-async def test_a_retrying_job_is_removed_at_once(app: App, clock: MovableClock) -> None:
+async def test_a_retrying_job_is_removed_at_once(app: App, store: InterceptedStore) -> None:
     runs: list[int] = []
 
     @app.task(name="fail", retry=RetryPolicy.fixed(5, 60))
@@ -234,11 +235,11 @@ async def test_a_retrying_job_is_removed_at_once(app: App, clock: MovableClock) 
         raise ValueError("no")
 
     job = await fail.enqueue()
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await until(job, JobStatus.RETRYING)
         assert await job.cancel()
         assert await job.status() is JobStatus.CANCELLED
-        pass_time(worker, clock, 61)
+        store.pass_time(61)
     assert runs == [1]
 
 

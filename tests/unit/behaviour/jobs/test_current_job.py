@@ -10,7 +10,8 @@ import pytest
 from headrace import App, HeadraceError, JobStatus, RetryPolicy, current_job
 from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import MovableClock, microseconds
-from tests.unit.behaviour.work import LONG, drain, pass_time, until
+from tests.support.intercepted_store import InterceptedStore
+from tests.unit.behaviour.work import LONG, drain, until
 
 
 async def test_outside_of_a_job_there_is_none() -> None:
@@ -121,7 +122,7 @@ async def test_a_job_handed_back_by_a_stopping_worker_is_redelivered_on_its_firs
 
 
 async def test_a_job_whose_worker_was_lost_is_redelivered_on_its_next_attempt(
-    app: App, clock: MovableClock
+    app: App, store: InterceptedStore, clock: MovableClock
 ) -> None:
     @app.task(name="see")
     async def see() -> tuple[int, bool]:
@@ -129,17 +130,15 @@ async def test_a_job_whose_worker_was_lost_is_redelivered_on_its_next_attempt(
 
     job = await see.enqueue()
     source = Stream("queue", "default")
-    await app._app_loop.backend.declare_stream(source, microseconds(LONG))
-    (claim,) = await app._app_loop.backend.claim(
-        [source], consumer="a worker that dies", limit=1, suspects=0, wait=0
-    )
+    await store.declare_stream(source, microseconds(LONG))
+    (claim,) = await store.claim([source], consumer="a worker that dies", limit=1, suspects=0, wait=0)
     assert claim.id == job.id
     clock.advance(LONG + 1)
     await drain(app)
     assert await job.result() == (2, True)
 
 
-async def test_a_retry_is_not_a_redelivery(app: App, clock: MovableClock) -> None:
+async def test_a_retry_is_not_a_redelivery(app: App, store: InterceptedStore) -> None:
     @app.task(name="see", retry=RetryPolicy.fixed(1, 60))
     async def see() -> tuple[int, bool]:
         if current_job().attempt == 1:
@@ -147,9 +146,9 @@ async def test_a_retry_is_not_a_redelivery(app: App, clock: MovableClock) -> Non
         return current_job().attempt, current_job().redelivered
 
     job = await see.enqueue()
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await until(job, JobStatus.RETRYING)
-        pass_time(worker, clock, 60)
+        store.pass_time(60)
         assert await job.result(timeout=10) == (2, False)
 
 

@@ -9,11 +9,12 @@ import pytest
 from headrace import App, ConfigurationError, JobExpired, JobStatus, Snooze, signals
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.runtime.clock import MovableClock
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
-from tests.unit.behaviour.work import LONG, drain, of, pass_time, until
+from tests.unit.behaviour.work import LONG, drain, of, until
 
 
-async def test_a_delayed_job_runs_when_its_time_has_come(app: App, clock: MovableClock) -> None:
+async def test_a_delayed_job_runs_when_its_time_has_come(app: App, store: InterceptedStore) -> None:
     seen: list[str] = []
 
     @app.task(name="see")
@@ -21,14 +22,14 @@ async def test_a_delayed_job_runs_when_its_time_has_come(app: App, clock: Movabl
         seen.append(what)
 
     job = await see.with_(delay=60).enqueue("later")
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await see.enqueue("now")
         await wait_until(lambda: seen)
         assert await job.status() is JobStatus.SCHEDULED
-        pass_time(worker, clock, 59)
+        store.pass_time(59)
         await (await see.enqueue("still not")).wait(timeout=10)
         assert seen == ["now", "still not"]
-        pass_time(worker, clock, 1)
+        store.pass_time(1)
         await job.wait(timeout=10)
     assert seen == ["now", "still not", "later"]
 
@@ -157,7 +158,7 @@ async def test_a_call_may_expire_sooner_than_its_task_says(app: App, clock: Mova
     assert await job.status() is JobStatus.EXPIRED
 
 
-async def test_a_retry_does_not_expire(app: App, clock: MovableClock) -> None:
+async def test_a_retry_does_not_expire(app: App, store: InterceptedStore, clock: MovableClock) -> None:
     @app.task(name="see", expires=60, retry=lambda failures, error: 3600)
     async def see() -> int:
         if clock.offset_us < 3600_000_000:
@@ -165,13 +166,15 @@ async def test_a_retry_does_not_expire(app: App, clock: MovableClock) -> None:
         return 1
 
     job = await see.enqueue()
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await until(job, JobStatus.RETRYING)
-        pass_time(worker, clock, 3600)
+        store.pass_time(3600)
         assert await job.result(timeout=10) == 1
 
 
-async def test_a_snoozed_job_was_started_and_does_not_expire(app: App, clock: MovableClock) -> None:
+async def test_a_snoozed_job_was_started_and_does_not_expire(
+    app: App, store: InterceptedStore, clock: MovableClock
+) -> None:
     @app.task(name="see", expires=60)
     async def see() -> int:
         if clock.offset_us < 3600_000_000:
@@ -179,9 +182,9 @@ async def test_a_snoozed_job_was_started_and_does_not_expire(app: App, clock: Mo
         return 1
 
     job = await see.enqueue()
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await until(job, JobStatus.SCHEDULED)
-        pass_time(worker, clock, 3600)
+        store.pass_time(3600)
         assert await job.result(timeout=10) == 1
 
 
@@ -259,11 +262,13 @@ async def test_the_last_time_that_can_be_given_is_listed(app: App) -> None:
 
 
 @pytest.mark.parametrize("due_us", [253_402_300_800_000_000, (1 << 62), 1 << 53])
-async def test_a_listing_shows_whatever_time_is_stored(app: App, due_us: int) -> None:
+async def test_a_listing_shows_whatever_time_is_stored(
+    app: App, store: InterceptedStore, due_us: int
+) -> None:
     """Another program, or an older version, has stored it."""
     message = Message("strange", "see", b"no envelope", due_us=due_us)
     async with app:
-        await app._app_loop.backend.append(Batch(Stream("queue", "default"), "producer", 1, [message]))
+        await store.append(Batch(Stream("queue", "default"), "producer", 1, [message]))
         [info] = await app.admin.jobs()
         assert info.due_at is not None
         assert info.due_at.year >= 2255

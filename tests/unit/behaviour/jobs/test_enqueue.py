@@ -10,6 +10,7 @@ import pytest
 from headrace import App, InvalidPayload, Job, JobStatus, QueueFull, signals
 from headrace.core.messages.message import Batch
 from headrace.core.records.answers import Answer
+from tests.support.intercepted_store import InterceptedStore
 from tests.unit.behaviour.work import drain, of, until
 
 
@@ -79,9 +80,7 @@ async def test_calling_a_task_runs_it_here_and_now(app: App) -> None:
     assert await app.admin.queues() == []
 
 
-async def test_ten_thousand_jobs_are_stored_in_a_handful_of_writes(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ten_thousand_jobs_are_stored_in_a_handful_of_writes(app: App, store: InterceptedStore) -> None:
     @app.task(name="double")
     async def double(n: int) -> int:
         return 2 * n
@@ -91,13 +90,13 @@ async def test_ten_thousand_jobs_are_stored_in_a_handful_of_writes(
         return -n
 
     writes: list[int] = []
-    append = app._app_loop.backend.append
+    append = store.append
 
     async def counted(batch: Batch) -> list[Answer]:
         writes.append(len(batch.messages))
         return await append(batch)
 
-    monkeypatch.setattr(app._app_loop.backend, "append", counted)
+    store.intercept("append", counted)
     calls = [double.call(n) if n % 2 else negate.call(n) for n in range(10_000)]
     jobs = await app.enqueue_many(calls)
     assert len(writes) == 20

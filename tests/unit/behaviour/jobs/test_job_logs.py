@@ -29,6 +29,7 @@ from headrace.core.runtime.clock import MovableClock
 from headrace.engine import worker as worker_module
 from headrace.engine.running import slots as slots_module
 from headrace.engine.upkeep import progress
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import LONG, drain, until
 
@@ -397,8 +398,8 @@ async def test_warnings_are_still_shown_where_no_logging_is_set_up(
     assert len(await written(job)) == 3
 
 
-async def test_a_store_that_was_away_gets_the_lines_later(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    report, failures = app._app_loop.backend.report_progress, [0]
+async def test_a_store_that_was_away_gets_the_lines_later(app: App, store: InterceptedStore) -> None:
+    report, failures = store.report_progress, [0]
 
     async def flaky(reports: Any) -> None:
         failures[0] += 1
@@ -406,7 +407,7 @@ async def test_a_store_that_was_away_gets_the_lines_later(app: App, monkeypatch:
             raise BackendUnavailable("away")
         await report(reports)
 
-    monkeypatch.setattr(app._app_loop.backend, "report_progress", flaky)
+    store.intercept("report_progress", flaky)
 
     @app.task(name="work")
     async def work() -> None:

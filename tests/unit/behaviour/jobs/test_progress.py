@@ -14,10 +14,10 @@ import pytest
 from headrace import App, HeadraceError, Job, JobProgress, JobStatus, RetryPolicy, current_job
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Report
-from headrace.core.runtime.clock import MovableClock
 from headrace.engine.running.run import PROGRESS_TEXT
 from headrace.engine.upkeep import progress
 from headrace.signals import BackendError, Signal
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import LONG, drain, of, until
 
@@ -28,16 +28,15 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def written(app: App, monkeypatch: pytest.MonkeyPatch) -> list[list[Report]]:
+def written(store: InterceptedStore) -> list[list[Report]]:
     """What reaches the store, batch by batch; an empty batch is an idle round."""
-    backend, batches = app._app_loop.backend, list[list[Report]]()
-    report = backend.report_progress
+    report, batches = store.report_progress, list[list[Report]]()
 
     async def counted(reports: Sequence[Report]) -> None:
         batches.append(list(reports))
         await report(reports)
 
-    monkeypatch.setattr(backend, "report_progress", counted)
+    store.intercept("report_progress", counted)
     return batches
 
 
@@ -53,7 +52,7 @@ async def until_shown(job: Job[Any], fraction: float, text: str) -> None:
     await wait_until(is_shown, message=f"{fraction} {text}")
 
 
-async def test_what_a_coroutine_says_is_seen_in_info(app: App, clock: MovableClock) -> None:
+async def test_what_a_coroutine_says_is_seen_in_info(app: App) -> None:
     go = asyncio.Event()
 
     @app.task(name="read")
@@ -141,9 +140,9 @@ async def test_with_nothing_to_say_the_store_is_left_alone(app: App, written: li
 
 
 async def test_a_store_that_was_away_gets_it_later(
-    app: App, heard: list[Signal], monkeypatch: pytest.MonkeyPatch
+    app: App, store: InterceptedStore, heard: list[Signal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend = app._app_loop.backend
+    backend = store
     report, away = backend.report_progress, [True]
 
     async def flaky(reports: Sequence[Report]) -> None:

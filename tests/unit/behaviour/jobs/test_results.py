@@ -287,7 +287,7 @@ async def test_a_result_of_a_task_that_is_not_known_here_is_plain_data() -> None
         assert result["title"] == "sums"
 
 
-async def test_the_status_follows_the_job(app: App, clock: MovableClock) -> None:
+async def test_the_status_follows_the_job(app: App) -> None:
     gate, inside = asyncio.Event(), asyncio.Event()
 
     @app.task(name="see")

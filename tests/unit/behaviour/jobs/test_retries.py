@@ -19,8 +19,9 @@ from headrace import (
     signals,
 )
 from headrace.core.runtime.clock import MovableClock
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
-from tests.unit.behaviour.work import LONG, drain, of, pass_time, until
+from tests.unit.behaviour.work import LONG, drain, of, until
 
 
 async def test_a_failed_job_is_tried_again_as_often_as_its_policy_says(app: App) -> None:
@@ -62,7 +63,7 @@ async def test_a_plain_function_is_retried_in_the_same_way(app: App) -> None:
 
 
 async def test_between_two_tries_a_job_is_retrying_and_waits_its_delay(
-    app: App, clock: MovableClock, heard: list[signals.Signal]
+    app: App, store: InterceptedStore, heard: list[signals.Signal]
 ) -> None:
     runs = 0
 
@@ -75,13 +76,13 @@ async def test_between_two_tries_a_job_is_retrying_and_waits_its_delay(
         return runs
 
     job = await fail_once.enqueue()
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await until(job, JobStatus.RETRYING)
         info = await job.info()
         assert (info.attempts, info.failures, info.error) == (1, 1, "ValueError: not yet")
-        pass_time(worker, clock, 59)
+        store.pass_time(59)
         assert await job.status() is JobStatus.RETRYING
-        pass_time(worker, clock, 1)
+        store.pass_time(1)
         assert await job.result(timeout=10) == 2
     (retrying,) = of(signals.JobRetrying, heard)
     assert (retrying.attempt, retrying.delay, retrying.why) == (1, 60.0, "ValueError: not yet")
@@ -185,7 +186,7 @@ async def test_a_policy_that_fails_ends_the_job_with_its_own_error(app: App) -> 
 
 
 async def test_retry_later_chooses_its_own_delay_and_counts_as_a_failure(
-    app: App, clock: MovableClock
+    app: App, store: InterceptedStore
 ) -> None:
     @app.task(name="fail", retry=RetryPolicy.fixed(1, 0))
     async def later() -> int:
@@ -194,11 +195,11 @@ async def test_retry_later_chooses_its_own_delay_and_counts_as_a_failure(
         return current_job().attempt
 
     job = await later.enqueue()
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await until(job, JobStatus.RETRYING)
         info = await job.info()
         assert (info.failures, info.error) == (1, "headrace.RetryLater: the bank is closed")
-        pass_time(worker, clock, 300)
+        store.pass_time(300)
         assert await job.result(timeout=10) == 2
 
 
@@ -217,7 +218,7 @@ async def test_retry_later_is_bounded_by_the_policys_retries(app: App) -> None:
 
 
 async def test_a_snoozed_job_is_scheduled_and_spends_no_attempt(
-    app: App, clock: MovableClock, heard: list[signals.Signal]
+    app: App, store: InterceptedStore, heard: list[signals.Signal]
 ) -> None:
     attempts: list[int] = []
 
@@ -229,11 +230,11 @@ async def test_a_snoozed_job_is_scheduled_and_spends_no_attempt(
         return "done"
 
     job = await nap.enqueue()
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         for naps in range(1, 6):
             await until(job, JobStatus.SCHEDULED)
             assert len(attempts) == naps
-            pass_time(worker, clock, 60)
+            store.pass_time(60)
             await wait_until(lambda naps=naps: len(attempts) > naps)  # type: ignore[misc]
         assert await job.result(timeout=10) == "done"
     assert attempts == [1] * 6

@@ -10,22 +10,17 @@ from typing import Any
 import pytest
 
 from headrace import App, ConfigurationError, JobStatus, QueueFull, RetryPolicy, ScheduleInfo, signals
-from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import MovableClock
+from headrace.store import Stream
 from headrace.testing import Kit, memory, run_inline
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import LONG, drain, of
 
 
-def pass_time(worker: Any, clock: MovableClock, seconds: float) -> None:
-    clock.advance(seconds)
-    worker._parts.schedule_runner.poke()
-
-
-async def seen(app: App) -> bool:
+async def seen(store: InterceptedStore) -> bool:
     """Whether a worker has seen the schedules of the default queue."""
-    table = await app._app_loop.backend.schedules([Stream("queue", "default")])
-    return bool(table.records)
+    return bool((await store.schedules([Stream("queue", "default")])).records)
 
 
 async def names(app: App) -> list[str]:
@@ -39,17 +34,17 @@ def has_run(runs: list[int], times: int) -> bool:
 # --- declared -----------------------------------------------------------------------------------------------
 
 
-async def test_a_function_becomes_a_task_that_runs_by_itself(app: App, clock: MovableClock) -> None:
+async def test_a_function_becomes_a_task_that_runs_by_itself(app: App, store: InterceptedStore) -> None:
     runs: list[int] = []
 
     @app.every(30)
     async def tidy_up(deep: bool = False) -> None:
         runs.append(len(runs))
 
-    async with app.worker(lease=LONG) as worker:
-        await wait_until(lambda: seen(app))
+    async with app.worker(lease=LONG):
+        await wait_until(lambda: seen(store))
         for number in (1, 2, 3):
-            pass_time(worker, clock, 30)
+            store.pass_time(30)
             await wait_until(partial(has_run, runs, number))
     assert tidy_up.name in app.tasks
     await tidy_up(deep=True)
@@ -77,7 +72,7 @@ async def test_a_task_keeps_its_options(app: App) -> None:
     assert info.next_at > datetime.now(UTC)
 
 
-async def test_what_a_call_says_differently_goes_with_every_job(app: App, clock: MovableClock) -> None:
+async def test_what_a_call_says_differently_goes_with_every_job(app: App) -> None:
     app.every(60)(app.task(name="greet")(greet).with_(queue="low", headers={"why": "schedule"}, expires=600))
     job = await app.schedules.run_now("greet")
     assert job.queue == "low"
@@ -178,10 +173,12 @@ async def test_a_schedule_is_added_listed_and_removed(app: App, report: Any) -> 
         await app.schedules.remove("report-7")
 
 
-async def test_an_added_schedule_fires_with_its_arguments(app: App, report: Any, clock: MovableClock) -> None:
-    async with app.worker(lease=LONG) as worker:
+async def test_an_added_schedule_fires_with_its_arguments(
+    app: App, store: InterceptedStore, report: Any
+) -> None:
+    async with app.worker(lease=LONG):
         await app.schedules.add("report-7", report.call(7), every=60)
-        pass_time(worker, clock, 60)
+        store.pass_time(60)
         succeeded = await _succeeded(app)
         assert await succeeded.result(timeout=5) == 7
         [info] = await app.schedules.list()
@@ -239,15 +236,15 @@ async def test_one_of_cron_and_every(app: App, report: Any, options: Any, words:
         await app.schedules.add("x", report, every=5)
 
 
-async def test_a_paused_schedule_lets_its_moments_pass(app: App, clock: MovableClock) -> None:
+async def test_a_paused_schedule_lets_its_moments_pass(app: App, store: InterceptedStore) -> None:
     app.every(10, name="tidy", catch_up="all")(greet)
     await app.schedules.pause("tidy")
     [info] = await app.schedules.list()
     assert (info.paused, info.next_at) == (True, None)
-    async with app.worker(lease=LONG) as worker:
-        pass_time(worker, clock, 1000)
+    async with app.worker(lease=LONG):
+        store.pass_time(1000)
         await app.schedules.resume("tidy")
-        pass_time(worker, clock, 10)
+        store.pass_time(10)
         await _succeeded(app)
     assert len(list(await app.admin.jobs("default"))) == 1
     with pytest.raises(ConfigurationError, match="no schedule called 'nix'; there are: tidy"):
@@ -301,7 +298,7 @@ async def test_a_burst_does_not_fire(app: App, clock: MovableClock, heard: list[
     assert of(signals.JobEnqueued, heard) == []
 
 
-async def test_retries_and_results_are_those_of_any_job(app: App, clock: MovableClock) -> None:
+async def test_retries_and_results_are_those_of_any_job(app: App, store: InterceptedStore) -> None:
     runs: list[int] = []
 
     @app.every(10)
@@ -312,9 +309,9 @@ async def test_retries_and_results_are_those_of_any_job(app: App, clock: Movable
             raise ValueError("not yet")
         return "done"
 
-    async with app.worker(lease=LONG) as worker:
-        await wait_until(lambda: seen(app))
-        pass_time(worker, clock, 10)
+    async with app.worker(lease=LONG):
+        await wait_until(lambda: seen(store))
+        store.pass_time(10)
         job = await _succeeded(app)
         assert await job.result(timeout=5) == "done"
 
@@ -344,8 +341,8 @@ async def test_the_kit_moves_the_clock_of_schedules() -> None:
     app = App("sqlite:///never-made.db")
     app.every(3600, name="tidy")(app.task(name="greet")(greet))
     with memory(app) as kit:
+        await app.schedules.resume("tidy")  # so that it counts from now on
         async with app.worker(grace=1):
-            await wait_until(lambda: seen(app))
             for jobs in (1, 2):
                 kit.clock.advance(3600)
                 await wait_until(partial(_has_enqueued, kit, jobs))

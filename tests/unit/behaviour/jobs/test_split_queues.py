@@ -11,11 +11,19 @@ from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Stream
 from headrace.core.records.findings import Finding, Level
 from headrace.core.rules.layout import part_stream
+from headrace.store import Store
+from headrace.stores import open_store
 
 
 @pytest.fixture
 def url() -> str:
     return f"memory://{new_id()}"
+
+
+@pytest.fixture
+def store(url: str) -> Store:
+    """The store of the apps, seen from another process."""
+    return open_store(url)
 
 
 def stored_parts(queue: Stream) -> list[Stream]:
@@ -26,13 +34,13 @@ async def parts_of(app: App, name: str) -> int:
     return next(queue.partitions for queue in await app.admin.queues() if queue.name == name)
 
 
-async def test_a_declared_queue_is_laid_out_when_it_is_first_used(url: str) -> None:
+async def test_a_declared_queue_is_laid_out_when_it_is_first_used(store: Store, url: str) -> None:
     async with App(url) as app:
         emails = app.queue("emails", partitions=4)
         assert emails == Queue("emails", 4)
         assert str(emails) == "emails"
 
-        @app.task(queue=emails.name)
+        @app.task(name="greet", queue=emails.name)
         async def greet(name: str) -> str:
             return f"hello {name}"
 
@@ -43,7 +51,7 @@ async def test_a_declared_queue_is_laid_out_when_it_is_first_used(url: str) -> N
         )
         async with app.worker():
             assert [await job.result(timeout=10) for job in jobs] == [f"hello {n}" for n in range(20)]
-        lain = [stream.name for stream in await app._app_loop.backend.store.streams()]
+        lain = [stream.name for stream in await store.streams()]
         assert sum("#1." in name for name in lain) == 4
 
 
@@ -51,7 +59,7 @@ async def test_a_worker_that_comes_first_lays_it_out_as_well(url: str) -> None:
     async with App(url) as app:
         app.queue("default", partitions=3)
 
-        @app.task
+        @app.task(name="add")
         async def add(left: int, right: int) -> int:
             return left + right
 
@@ -60,7 +68,7 @@ async def test_a_worker_that_comes_first_lays_it_out_as_well(url: str) -> None:
         assert await parts_of(app, "default") == 3
 
 
-async def test_whoever_only_looks_lays_out_nothing(url: str) -> None:
+async def test_whoever_only_looks_lays_out_nothing(store: Store, url: str) -> None:
     """A dashboard may not have the right to."""
     async with App(url) as app:
         app.queue("emails", partitions=4)
@@ -68,14 +76,15 @@ async def test_whoever_only_looks_lays_out_nothing(url: str) -> None:
         @app.task(queue="emails")
         async def greet() -> None: ...
 
-        backend, emails = app._app_loop.backend, Stream("queue", "emails")
+        emails = Stream("queue", "emails")
         assert len(await app.admin.dead(queue="emails")) == 0
         assert await app.job("unknown", queue="emails").status() is JobStatus.UNKNOWN
-        assert (await backend.layout(emails)).whole
+        assert await app.admin.queues() == []
+        assert await store.streams() == []
         await app.admin.pause("emails")
         await greet.enqueue()
         assert await parts_of(app, "emails") == 4
-        assert all([(await backend.store.counts(part)).paused for part in stored_parts(emails)])
+        assert all([(await store.counts(part)).paused for part in stored_parts(emails)])
 
 
 async def test_what_is_stored_counts_and_a_difference_is_said_once(
@@ -134,7 +143,7 @@ async def test_a_queue_is_split_under_a_worker(url: str) -> None:
     """A worker that waits at the parts from before hears of it."""
     async with App(url) as app, App(url) as operator:
 
-        @app.task
+        @app.task(name="add")
         async def add(left: int, right: int) -> int:
             return left + right
 
@@ -150,7 +159,7 @@ async def test_a_queue_is_split_under_a_worker(url: str) -> None:
 async def test_jobs_are_found_steered_and_ended_wherever_they_are(url: str) -> None:
     async with App(url) as app:
 
-        @app.task(result_ttl=60)
+        @app.task(name="add", result_ttl=60)
         async def add(left: int, right: int) -> int:
             return left + right
 
@@ -164,9 +173,8 @@ async def test_jobs_are_found_steered_and_ended_wherever_they_are(url: str) -> N
         page = await app.admin.jobs("default", state="scheduled")
         assert {info.id for info in page} == {job.id for job in jobs[1:9]}
         assert all(info.queue == "default" for info in page)
-        backend = app._app_loop.backend
         for job in jobs[1:9]:
-            assert await backend.run_now(Stream("queue", "default"), job.id)
+            assert await app.admin.retry_now(job.id, queue="default")
         async with app.worker():
             assert [await job.result(timeout=10) for job in jobs[1:9]] == [2, 3, 4, 5, 2, 3, 4, 5]
 
@@ -174,7 +182,7 @@ async def test_jobs_are_found_steered_and_ended_wherever_they_are(url: str) -> N
 async def test_pause_and_purge_are_for_all_parts_those_to_come_too(url: str) -> None:
     async with App(url) as app:
 
-        @app.task
+        @app.task(name="add")
         async def add() -> None: ...
 
         await app.admin.split("default", 3)

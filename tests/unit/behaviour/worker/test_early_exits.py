@@ -12,6 +12,7 @@ import pytest
 
 from headrace import App, Job, JobStatus, signals
 from headrace.engine.worker import Worker
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import of
 
@@ -143,14 +144,11 @@ async def test_a_service_that_somebody_cancels_goes_on(app: App) -> None:
         assert await (await double.enqueue(4)).result(timeout=10) == 8
 
 
-async def test_a_second_signal_ends_a_worker_whose_store_hangs(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_second_signal_ends_a_worker_whose_store_hangs(app: App, store: InterceptedStore) -> None:
     waiting = Waiting(app)
     worker = app.worker()
     running = asyncio.create_task(worker.run())
     await waiting.running()
-    store = app._app_loop.backend
     hanging: list[str] = []
 
     def hangs(verb: str) -> Any:
@@ -170,7 +168,7 @@ async def test_a_second_signal_ends_a_worker_whose_store_hangs(
         "report_progress",
         "count_traffic",
     ):
-        monkeypatch.setattr(store, verb, hangs(verb))
+        store.intercept(verb, hangs(verb))
     store.wake(worker.id)
     await wait_until(lambda: "claim" in hanging)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -49,7 +49,7 @@ async def test_a_module_that_is_imported_again_declares_nothing_new(app: App) ->
 
 
 async def test_a_handler_that_imports_a_late_module_says_so(app: App) -> None:
-    @app.task(retry=RetryPolicy.none())
+    @app.task(name="lazy", retry=RetryPolicy.none())
     async def lazy() -> int:
         declare_task(app)
         return 1

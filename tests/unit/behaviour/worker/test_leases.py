@@ -14,6 +14,7 @@ from headrace.core.runtime.clock import microseconds
 from headrace.core.store import LeaseKeeper
 from headrace.engine.upkeep.lease_renewal import BEATS
 from headrace.stores.memory.store import MemoryStore
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import of, until
 
@@ -54,10 +55,10 @@ async def test_a_worker_that_missed_the_announcement_learns_it_from_its_beat(app
 
 
 async def test_what_a_worker_holds_is_renewed_at_once_when_the_lease_becomes_shorter(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    app: App, store: InterceptedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewed: list[str] = []
-    make = app._app_loop.backend.lease_keeper
+    make = store.lease_keeper
     go = asyncio.Event()
 
     def watched() -> LeaseKeeper:
@@ -71,7 +72,7 @@ async def test_what_a_worker_holds_is_renewed_at_once_when_the_lease_becomes_sho
         monkeypatch.setattr(real, "renew", counted)
         return real
 
-    monkeypatch.setattr(app._app_loop.backend, "lease_keeper", watched)
+    store.intercept("lease_keeper", watched)
 
     @app.task(name="long")
     async def long() -> int:
@@ -88,7 +89,7 @@ async def test_what_a_worker_holds_is_renewed_at_once_when_the_lease_becomes_sho
             assert await job.result(timeout=10) == 1
 
 
-async def test_a_job_outlives_a_shorter_lease_and_runs_once(app: App) -> None:
+async def test_a_job_outlives_a_shorter_lease_and_runs_once(app: App, store: InterceptedStore) -> None:
     runs, go = list[int](), asyncio.Event()
 
     @app.task(name="long")
@@ -103,7 +104,7 @@ async def test_a_job_outlives_a_shorter_lease_and_runs_once(app: App) -> None:
         async with app.worker(lease=0.3):
             await wait_until(lambda: interval(first) == 0.3 / BEATS)
             # As if the longer lease had run out, so that the shorter one holds alone.
-            store = app._app_loop.backend.store
+            store = store
             assert isinstance(store, MemoryStore)
             store._store.stream_state(Stream("queue", "default")).lease = Lease(microseconds(0.3))
             began = asyncio.get_running_loop().time()

@@ -12,6 +12,7 @@ import pytest
 
 from headrace import App, AppClosed, BackendUnavailable, ConfigurationError, JobStatus, signals
 from headrace.engine.app_loop import retrying, store_wait
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import of
 
@@ -21,13 +22,12 @@ Verb = Callable[..., Coroutine[Any, Any, Any]]
 class Outage:
     """Verbs of the app's store fail so many times: before they are carried out, or after: `late`."""
 
-    def __init__(self, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._backend = app._app_loop.backend
-        self._monkeypatch = monkeypatch
+    def __init__(self, store: InterceptedStore) -> None:
+        self._store = store
         self.asked = 0
 
     def of(self, name: str, times: int = 2, *, late: bool = False, transient: bool = True) -> None:
-        verb: Verb = getattr(self._backend, name)
+        verb: Verb = getattr(self._store, name)
         left = times
 
         async def failing(*args: Any, **options: Any) -> Any:
@@ -40,12 +40,12 @@ class Outage:
                 raise BackendUnavailable("away", uncertain=late, transient=transient)
             return await verb(*args, **options)
 
-        self._monkeypatch.setattr(self._backend, name, failing)
+        self._store.intercept(name, failing)
 
 
 @pytest.fixture
-def outage(app: App, monkeypatch: pytest.MonkeyPatch) -> Outage:
-    return Outage(app, monkeypatch)
+def outage(store: InterceptedStore) -> Outage:
+    return Outage(store)
 
 
 @pytest.fixture
@@ -90,12 +90,12 @@ async def test_without_a_time_it_is_told_after_a_while(app: App, outage: Outage,
 
 
 async def test_a_verb_that_hangs_is_given_up_in_time(
-    app: App, outage: Outage, short: None, monkeypatch: pytest.MonkeyPatch
+    app: App, store: InterceptedStore, outage: Outage, short: None
 ) -> None:
     async def hang(*args: object, **options: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(app._app_loop.backend, "pause", hang)
+    store.intercept("pause", hang)
     outage.of("pause", times=1)
     with pytest.raises(BackendUnavailable, match="away") as caught:
         await app.admin.pause("default")
@@ -220,19 +220,17 @@ async def test_a_worker_that_its_store_refuses_heeds_a_signal(
     assert not of(signals.WorkerStarted, heard)
 
 
-async def test_a_worker_does_not_wait_where_that_is_of_no_use(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_worker_does_not_wait_where_that_is_of_no_use(app: App, store: InterceptedStore) -> None:
     async def refuse() -> None:
         raise ConfigurationError("wrong password")
 
-    monkeypatch.setattr(app._app_loop.backend, "open", refuse)
+    store.intercept("open", refuse)
     with pytest.raises(ConfigurationError, match="wrong password"):
         await app.worker().run()
 
 
 async def test_whoever_is_the_last_to_wait_for_the_store_ends_its_opening(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    app: App, store: InterceptedStore
 ) -> None:
     """So that leaving need not wait for a server that does not answer."""
     ended = asyncio.Event()
@@ -243,13 +241,13 @@ async def test_whoever_is_the_last_to_wait_for_the_store_ends_its_opening(
         finally:
             ended.set()
 
-    with monkeypatch.context() as hanging:
-        hanging.setattr(app._app_loop.backend, "open", hang)
-        opening = [asyncio.create_task(app.open()) for _ in range(2)]
-        await wait_until(lambda: sum(each._openers for each in app._app_loop._open.values()) == 2)
-        opening[0].cancel()
-        await asyncio.gather(opening[0], return_exceptions=True)
-        assert not ended.is_set()
-        opening[1].cancel()
-        await ended.wait()
+    store.intercept("open", hang)
+    opening = [asyncio.create_task(app.open()) for _ in range(2)]
+    await asyncio.sleep(0)  # both have begun
+    opening[0].cancel()
+    await asyncio.gather(opening[0], return_exceptions=True)
+    assert not ended.is_set()
+    opening[1].cancel()
+    await ended.wait()
+    store.restore("open")
     await app.open()

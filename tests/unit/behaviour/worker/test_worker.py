@@ -33,8 +33,9 @@ from headrace.engine import worker as worker_module
 from headrace.engine.running import slots as slots_module
 from headrace.engine.running.outcome_policy import OutcomePolicy
 from headrace.engine.upkeep import prefetch_return as prefetch_return_module
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
-from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, pass_time, until
+from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, until
 
 # --- starting ------------------------------------------------------------------------------------------
 
@@ -243,10 +244,8 @@ async def test_stopping_twice_is_stopping_once(app: App, heard: list[signals.Sig
     assert len(of(signals.WorkerStopped, heard)) == 1
 
 
-async def test_outcomes_are_written_before_the_worker_has_stopped(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settle = app._app_loop.backend.settle
+async def test_outcomes_are_written_before_the_worker_has_stopped(app: App, store: InterceptedStore) -> None:
+    settle = store.settle
     away = 2
 
     async def away_for_a_moment(settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -263,7 +262,7 @@ async def test_outcomes_are_written_before_the_worker_has_stopped(
         ran.set()
         return 1
 
-    monkeypatch.setattr(app._app_loop.backend, "settle", away_for_a_moment)
+    store.intercept("settle", away_for_a_moment)
     job = await see.enqueue()
     async with app.worker():
         await ran.wait()
@@ -271,7 +270,7 @@ async def test_outcomes_are_written_before_the_worker_has_stopped(
 
 
 async def test_a_store_that_stays_away_does_not_keep_a_worker_from_stopping(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    app: App, store: InterceptedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "LAST_WRITES", 0.05)
 
@@ -283,7 +282,7 @@ async def test_a_store_that_stays_away_does_not_keep_a_worker_from_stopping(
     @app.task(name="see")
     async def see() -> int:
         for verb in ("settle", "claim", "heartbeat", "promote", "reclaim"):
-            monkeypatch.setattr(app._app_loop.backend, verb, away)
+            store.intercept(verb, away)
         ran.set()
         return 1
 
@@ -472,7 +471,7 @@ async def test_the_first_success_counts_even_when_the_lease_was_lost(
     assert len(of(signals.LeaseLost, heard)) == 1
 
 
-async def test_all_jobs_of_a_worker_that_died_run_again_at_once(app: App, clock: MovableClock) -> None:
+async def test_all_jobs_of_a_worker_that_died_run_again_at_once(app: App, store: InterceptedStore) -> None:
     together = asyncio.Barrier(12)
 
     @app.task(name="see")
@@ -481,12 +480,12 @@ async def test_all_jobs_of_a_worker_that_died_run_again_at_once(app: App, clock:
         return current_job().attempt
 
     jobs = await app.enqueue_many([see.call() for _ in range(12)])
-    await crash(app, clock, 12)
+    await crash(store, 12)
     async with app.worker(lease=LONG):
         assert [await job.result(timeout=10) for job in jobs] == [2] * 12
 
 
-async def test_jobs_that_crashed_twice_are_run_one_at_a_time(app: App, clock: MovableClock) -> None:
+async def test_jobs_that_crashed_twice_are_run_one_at_a_time(app: App, store: InterceptedStore) -> None:
     inside = most = 0
 
     @app.task(name="see")
@@ -500,20 +499,20 @@ async def test_jobs_that_crashed_twice_are_run_one_at_a_time(app: App, clock: Mo
         return current_job().attempt
 
     jobs = await app.enqueue_many([see.call() for _ in range(5)])
-    await crash(app, clock, 5)
-    await crash(app, clock, 5)
+    await crash(store, 5)
+    await crash(store, 5)
     await drain(app)
     assert most == 1
     assert [await job.result() for job in jobs] == [3] * 5
 
 
-async def crash(app: App, clock: MovableClock, count: int) -> None:
+async def crash(store: InterceptedStore, count: int) -> None:
     """Have a worker take so many jobs and die."""
-    backend, sources = app._app_loop.backend, [Stream("queue", "default")]
-    await backend.declare_stream(sources[0], microseconds(LONG))
-    await backend.claim(sources, consumer="a worker that dies", limit=count, suspects=0, wait=0)
-    clock.advance(LONG + 1)
-    await backend.reclaim(sources, limit=count)
+    sources = [Stream("queue", "default")]
+    await store.declare_stream(sources[0], microseconds(LONG))
+    await store.claim(sources, consumer="a worker that dies", limit=count, suspects=0, wait=0)
+    store.clock.advance(LONG + 1)
+    await store.reclaim(sources, limit=count)
 
 
 async def test_jobs_that_were_claimed_ahead_and_not_started_are_given_to_others(
@@ -561,7 +560,7 @@ async def test_a_burst_runs_what_jobs_enqueue_and_what_is_retried(app: App) -> N
     assert ran == [3, 2, 2, 1, 0]
 
 
-async def test_a_burst_waits_for_what_is_running_and_retrying(app: App, clock: MovableClock) -> None:
+async def test_a_burst_waits_for_what_is_running_and_retrying(app: App, store: InterceptedStore) -> None:
     @app.task(name="see", retry=RetryPolicy.fixed(1, 60))
     async def see() -> int:
         if current_job().attempt == 1:
@@ -573,12 +572,12 @@ async def test_a_burst_waits_for_what_is_running_and_retrying(app: App, clock: M
     burst = asyncio.create_task(worker.run(burst=True))
     await until(job, JobStatus.RETRYING)
     assert not burst.done()
-    pass_time(worker, clock, 60)
+    store.pass_time(60)
     await asyncio.wait_for(burst, 10)
     assert await job.result() == 1
 
 
-async def test_a_burst_waits_for_what_another_worker_runs(app: App) -> None:
+async def test_a_burst_waits_for_what_another_worker_runs(app: App, store: InterceptedStore) -> None:
     inside, gate = asyncio.Event(), asyncio.Event()
 
     @app.task(name="see")
@@ -592,14 +591,14 @@ async def test_a_burst_waits_for_what_another_worker_runs(app: App) -> None:
         await inside.wait()
         burst = asyncio.create_task(app.worker().run(burst=True))
         looks = 0
-        counts = app._app_loop.backend.counts
+        counts = store.counts
 
         async def counted(stream: Stream) -> Counts:
             nonlocal looks
             looks += 1
             return await counts(stream)
 
-        app._app_loop.backend.counts = counted  # type: ignore[method-assign]
+        store.counts = counted  # type: ignore[method-assign]
         await wait_until(lambda: looks >= 2)
         assert not burst.done()
         gate.set()
@@ -607,9 +606,7 @@ async def test_a_burst_waits_for_what_another_worker_runs(app: App) -> None:
     assert await job.result() == 1
 
 
-async def test_a_burst_does_not_wait_for_what_is_scheduled_snoozed_or_dead(
-    app: App, clock: MovableClock
-) -> None:
+async def test_a_burst_does_not_wait_for_what_is_scheduled_snoozed_or_dead(app: App) -> None:
     @app.task(name="see", retry=RetryPolicy.none())
     async def see(how: str) -> int:
         if how == "snooze":
@@ -639,14 +636,12 @@ async def test_a_burst_runs_what_is_due(app: App, clock: MovableClock) -> None:
     assert await job.result() == 1
 
 
-async def test_a_burst_outlives_a_store_that_is_away_for_a_moment(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_burst_outlives_a_store_that_is_away_for_a_moment(app: App, store: InterceptedStore) -> None:
     @app.task(name="see")
     async def see() -> int:
         return 1
 
-    counts = app._app_loop.backend.counts
+    counts = store.counts
     troubles = [BackendUnavailable("away", transient=True)] * 2
 
     async def sometimes(stream: Stream) -> Counts:
@@ -654,7 +649,7 @@ async def test_a_burst_outlives_a_store_that_is_away_for_a_moment(
             raise troubles.pop()
         return await counts(stream)
 
-    monkeypatch.setattr(app._app_loop.backend, "counts", sometimes)
+    store.intercept("counts", sometimes)
     job = await see.enqueue()
     await drain(app)
     assert await job.result() == 1
