@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.core.records.control import ControlMessage, MissedNotice
-from headrace.core.runtime.clock import MovableClock
+from headrace.core.runtime.clock import MovableClock, microseconds
+from headrace.store import (
+    Claim,
+    ControlMessage,
+    LeaseKeeper,
+    LeaseNotice,
+    MissedNotice,
+    Renewal,
+    Stream,
+)
 from headrace.stores.memory.shared_state import SharedState
 from headrace.stores.memory.store import MemoryStore
 
@@ -21,10 +29,33 @@ class Calls:
         self.under_way = 0
 
 
+class WatchedKeeper(LeaseKeeper):
+    """Notes what is renewed, and answers for some messages that their lease is lost."""
+
+    def __init__(self, keeper: LeaseKeeper, renewed: list[str], lost: set[str]) -> None:
+        self._keeper = keeper
+        self._renewed = renewed
+        self._lost = lost
+
+    async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
+        self._renewed.extend(claim.id for claim in claims)
+        answers = await self._keeper.renew(claims, after_outage=after_outage)
+        return [
+            Renewal.LOST if claim.id in self._lost else answer
+            for claim, answer in zip(claims, answers, strict=True)
+        ]
+
+    async def close(self) -> None:
+        await self._keeper.close()
+
+
 class InterceptedStore(MemoryStore):
     def __init__(self, clock: MovableClock | None = None) -> None:
         self.clock = clock or MovableClock()
         super().__init__(SharedState(), name="test", clock=self.clock)
+        self.renewed: list[str] = []  # ids, each time that their leases are renewed
+        self.lost: set[str] = set()  # ids whose leases are lost for those who renew them
+        self.ahead = 0  # so many messages more than it asks for are handed to the next that claims some
         self._listeners: list[Listener] = []
 
     def intercept(self, verb: str, replacement: Callable[..., Any]) -> None:
@@ -51,6 +82,31 @@ class InterceptedStore(MemoryStore):
         self.intercept(verb, watched)
         return calls
 
+    async def claim(
+        self,
+        sources: Sequence[Stream],
+        *,
+        consumer: str,
+        limit: int,
+        suspects: int,
+        children: int | None = None,
+        wait: float,
+    ) -> list[Claim]:
+        claims = await super().claim(
+            sources,
+            consumer=consumer,
+            limit=limit + self.ahead,
+            suspects=suspects,
+            children=children,
+            wait=wait,
+        )
+        if claims:
+            self.ahead = 0
+        return claims
+
+    def lease_keeper(self) -> LeaseKeeper:
+        return WatchedKeeper(super().lease_keeper(), self.renewed, self.lost)
+
     def listen(self, hear: Listener) -> Callable[[], None]:
         end = super().listen(hear)
         self._listeners.append(hear)
@@ -71,3 +127,8 @@ class InterceptedStore(MemoryStore):
         """Move the clock under running workers, which look at once for what is due now."""
         self.clock.advance(seconds)
         self.announce(MissedNotice())
+
+    def change_lease(self, stream: Stream, seconds: float) -> None:
+        """Announce another lease of a stream. Workers then renew what they hold, and recover what is lost, at
+        once."""
+        self.announce(LeaseNotice(stream, microseconds(seconds)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from headrace import App, Job, JobStatus, Worker, signals
-from headrace.core.messages.claim import Claim
+from headrace import App, Job, JobStatus, signals
 from tests.support.waiting import wait_until
 
 S = TypeVar("S", bound=signals.Signal)
@@ -32,14 +31,3 @@ async def until(job: Job[Any], status: JobStatus) -> None:
 def of(kind: type[S], heard: Sequence[signals.Signal]) -> list[S]:
     """The signals of a kind."""
     return [signal for signal in heard if isinstance(signal, kind)]
-
-
-async def claimed_ahead(worker: Worker, count: int) -> list[Claim]:
-    """Have a worker hold claims that wait for a slot, as if its pace had asked for them."""
-    parts = worker._parts
-    claims = await parts.store.claim(
-        parts.served.claimed, consumer=worker.id, limit=count, suspects=0, wait=0
-    )
-    parts.in_flight.take(claims)
-    parts.slots.put(claims)
-    return claims

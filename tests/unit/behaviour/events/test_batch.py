@@ -21,7 +21,6 @@ from headrace import (
 )
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import State, group_stream
-from headrace.core.records.answers import Renewal
 from headrace.core.runtime.clock import MovableClock
 from headrace.engine import worker as worker_module
 from headrace.engine.registry import CallNext
@@ -38,9 +37,10 @@ from tests.unit.behaviour.events.orders import (
     orders_of,
     placed,
     smuggle,
-    until_done,
 )
 from tests.unit.behaviour.work import LONG, drain, of
+
+INDEX = group_stream("orders", "index")
 
 
 async def test_a_list_at_a_time_in_order(app: App) -> None:
@@ -326,76 +326,54 @@ async def test_an_error_at_shutdown_kills_nobody(app: App) -> None:
 
 
 async def test_the_lost_lease_of_one_does_not_end_the_list_but_that_of_all_does(
-    app: App, heard: list[signals.Signal]
+    app: App, store: InterceptedStore, heard: list[signals.Signal]
 ) -> None:
     orders = orders_of(app)
-    gate, seen = asyncio.Event(), list[int]()
+    cancelled, seen = asyncio.Event(), list[int]()
 
     @orders.subscribe(group="index", batch=10, start="beginning")
     async def index(events: list[OrderPlaced]) -> None:
         seen.append(len(events))
-        await gate.wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
 
-    await placed(orders, *range(3))
-    async with app.worker(lease=LONG) as worker:
+    ids = await placed(orders, *range(3))
+    async with app.worker(lease=LONG, grace=0) as worker:
         await wait_until(lambda: seen == [3])
-        [bundle] = worker._parts.held.running
-        claims = list(worker._parts.held._since)
-        worker._parts.claim_control.handle_renewals([(claims[1], Renewal.LOST)])
-        assert not worker._parts.held.running[bundle].cancelled
-        worker._parts.claim_control.handle_renewals([(claim, Renewal.LOST) for claim in claims])
-        assert worker._parts.held.running[bundle].cancelled
-        gate.set()
-        await until_done(app, "index")
+        store.lost.add(ids[1])
+        store.change_lease(INDEX, LONG / 2)
+        await wait_until(lambda: worker.renewals == 3)
+        assert not cancelled.is_set()
+        store.lost.update(ids)
+        store.change_lease(INDEX, LONG / 4)
+        await cancelled.wait()
     assert len(of(signals.LeaseLost, heard)) == 1
 
 
-async def test_leases_lost_in_a_thread_end_the_middleware_after_it(app: App) -> None:
+async def test_leases_lost_in_a_thread_end_the_middleware_after_it(app: App, store: InterceptedStore) -> None:
     orders = orders_of(app)
+
+    ended = asyncio.Event()
 
     @app.use
     async def hang(run: Run, call_next: CallNext) -> object:
         await call_next(run)
-        return await asyncio.Event().wait()
+        try:
+            return await asyncio.Event().wait()
+        finally:
+            ended.set()
 
     @orders.subscribe(group="index", batch=10, start="beginning")
     def index(events: list[OrderPlaced]) -> None:
         wait_until_sync(lambda: current_job().cancelled)
 
-    await placed(orders, *range(3))
+    store.lost.update(await placed(orders, *range(3)))
     async with app.worker(lease=LONG, grace=0) as worker:
-        parts = worker._parts
-        await wait_until(lambda: parts.held.running)
-        [run] = parts.held.running.values()
-        parts.claim_control.handle_renewals([(claim, Renewal.LOST) for claim in parts.held._since])
-        await wait_until(lambda: run.ended)
-
-
-async def test_a_lost_event_is_taken_out_of_a_buffered_list(app: App) -> None:
-    orders = orders_of(app)
-    gate, lists = asyncio.Event(), list[list[int]]()
-
-    @orders.subscribe(group="index", batch=2, start="beginning")
-    async def index(events: list[OrderPlaced]) -> None:
-        lists.append(numbers(events))
-        await gate.wait()
-
-    await placed(orders, *range(4))
-    async with app.worker(concurrency=2, lease=LONG) as worker:
-        await wait_until(lambda: len(lists) == 2)
-        [permits] = worker._parts.subscriptions._limits.values()
-        claims = list(worker._parts.held._since)
-        more = [Claim(each.stream, f"x{each.id}", each.body, each.token, 0) for each in claims[:2]]
-        worker._parts.held.take(more)
-        permits.take(2)
-        worker._parts.slots.put(bundled(more, 2))
-        left = permits.left
-        worker._parts.claim_control.handle_renewals([(more[0], Renewal.LOST)])
-        assert permits.left == left + 1
-        assert [each.claims for each in worker._parts.slots.ready] == [(more[1],)]  # type: ignore[attr-defined]
-        worker._parts.slots.take_back()
-        worker._parts.held.drop(more[1])
-        gate.set()
+        await wait_until(lambda: worker.running)
+        store.change_lease(INDEX, LONG / 2)
+        await wait_until(ended.is_set)
 
 
 async def test_batches_on_receipt_and_in_a_fan_out(app: App) -> None:

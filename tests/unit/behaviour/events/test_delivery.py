@@ -24,9 +24,8 @@ from headrace import (
     current_job,
     signals,
 )
-from headrace.core.messages.claim import Claim
 from headrace.core.messages.event_envelope import EventEnvelope
-from headrace.core.messages.message import ENVELOPE_VERSION, Stream, encode_envelope
+from headrace.core.messages.message import ENVELOPE_VERSION, encode_envelope, group_stream
 from headrace.core.messages.outcome import Settlement, Verdict
 from headrace.core.records.answers import Promoted
 from headrace.core.runtime.clock import MovableClock
@@ -299,7 +298,7 @@ async def test_with_ack_success_a_handler_may_settle_early_and_what_it_raises_th
 
 
 async def test_a_manual_handler_that_settles_nothing_is_announced_and_its_event_comes_again(
-    app: App, clock: MovableClock, heard: list[signals.Signal]
+    app: App, store: InterceptedStore, clock: MovableClock, heard: list[signals.Signal]
 ) -> None:
     orders = orders_of(app)
     seen: list[int] = []
@@ -310,13 +309,12 @@ async def test_a_manual_handler_that_settles_nothing_is_announced_and_its_event_
         if delivery.attempt > 1:
             await delivery.ack()
 
-    async with app.worker(lease=60) as worker:
+    async with app.worker(lease=60):
         [id] = await placed(orders, 1)
         await wait_until(lambda: of(signals.EventUnsettled, heard))
-        assert len(worker._parts.held) == 0  # so its lease is renewed no longer
         assert (await counts(app, "audit")).running == 1
-        clock.advance(61)
-        worker._parts.recovery.poke()
+        store.clock.advance(61)
+        store.change_lease(group_stream("orders", "audit"), 59)
         await wait_until(lambda: seen == [1, 2])
         await until_done(app, "audit")
     [told] = of(signals.EventUnsettled, heard)
@@ -416,12 +414,14 @@ async def test_receipts_are_written_when_the_store_is_back(app: App, store: Inte
 
     await placed(orders, 1, 2)
     store.intercept("settle", flaky)
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await wait_until(lambda: sorted(seen) == [1, 2])
-        assert len(worker._parts.held) == 0
+        assert (await counts(app, "audit")).running == 0
 
 
-async def test_what_was_received_is_handled_although_the_worker_stops(app: App) -> None:
+async def test_what_was_received_is_handled_although_the_worker_stops(
+    app: App, store: InterceptedStore, heard: list[signals.Signal]
+) -> None:
     orders = orders_of(app)
     gate, seen = asyncio.Event(), list[int]()
 
@@ -430,17 +430,15 @@ async def test_what_was_received_is_handled_although_the_worker_stops(app: App) 
         await gate.wait()
         seen.append(order.order_id)
 
-    await placed(orders, 1)
+    await placed(orders, 1, 2, 3, 4)
+    store.ahead = 3
     async with app.worker(concurrency=1, lease=LONG) as worker:
         await wait_until(lambda: worker.running == 1)
-        [running] = worker._parts.held.running
-        received = [Claim(running.stream, f"received-{n}", running.body, None, 0) for n in range(3)]
-        worker._parts.slots.put(received)
         stopping = asyncio.create_task(worker.stop())
-        await wait_until(lambda: worker._state == "stopping")
+        await wait_until(lambda: of(signals.WorkerStopping, heard))
         gate.set()
         await stopping
-    assert seen == [1] * 4
+    assert seen == [1, 2, 3, 4]
 
 
 # --- bounds ----------------------------------------------------------------------------------------------
@@ -502,6 +500,8 @@ async def test_permits_come_back_whatever_becomes_of_an_event(
 ) -> None:
     orders = orders_of(app)
 
+    together = asyncio.Barrier(2)
+
     @orders.subscribe(group="audit", max_in_flight=2, retry=RetryPolicy.none())
     async def audit(order: OrderPlaced) -> None:
         match order.order_id % 4:
@@ -509,43 +509,20 @@ async def test_permits_come_back_whatever_becomes_of_an_event(
                 raise ValueError("broken")
             case 1:
                 raise Unrecoverable("no")
+            case 3 if order.order_id >= 100:
+                await together.wait()
             case _:
                 pass
 
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await placed(orders, *range(12))
         await orders.publish(OrderPlaced(99), expires=60, delay=1)
         await smuggle(store, b"\xc1")
         clock.advance(120)
         store.pass_time(0)
         await until_done(app, "audit")
-        [permits] = worker._parts.subscriptions._limits.values()
-        await wait_until(lambda: permits.idle)
-
-
-async def test_a_lost_lease_of_a_buffered_event_gives_its_permit_back(app: App) -> None:
-    orders = orders_of(app)
-    gate, seen = asyncio.Event(), list[int]()
-
-    @orders.subscribe(group="audit", max_in_flight=4, start="beginning")
-    async def audit(order: OrderPlaced) -> None:
-        seen.append(order.order_id)
-        await gate.wait()
-
-    await placed(orders, *range(4))
-    async with app.worker(concurrency=4, lease=LONG) as worker:
-        await wait_until(lambda: len(seen) == 4)
-        [permits] = worker._parts.subscriptions._limits.values()
-        assert permits.left == 0
-        claim = next(iter(worker._parts.held._since))
-        buffered = type(claim)(claim.stream, "other", claim.body, object(), claim.claimed_us)
-        worker._parts.held.take([buffered])
-        permits.take(1)
-        worker._parts.slots.put([buffered])
-        worker._parts.claim_control._lost_from_buffer(buffered)
-        assert permits.left == 0
-        assert buffered not in worker._parts.held
-        gate.set()
+        await placed(orders, 103, 107)
+        await until_done(app, "audit")  # both were handled at once
 
 
 # --- failures --------------------------------------------------------------------------------------------
@@ -736,7 +713,7 @@ async def test_a_worker_that_cannot_begin_leaves_nothing_running(app: App) -> No
     with pytest.raises(UnknownEvent, match="holds no event"):
         await worker.__aenter__()
     assert asyncio.all_tasks() == before
-    assert worker._built is None
+    assert worker.running == 0
 
 
 async def test_a_worker_waits_a_while_for_a_store_that_is_away(app: App, store: InterceptedStore) -> None:

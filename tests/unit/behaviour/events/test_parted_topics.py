@@ -9,7 +9,6 @@ import pytest
 
 from headrace import App, ConfigurationError, Event, RetryPolicy, Unrecoverable
 from headrace.core.rules.layout import PARTS_MOST
-from headrace.core.runtime.clock import MovableClock
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.events.orders import OrderPlaced, orders_of, placed, until_done
@@ -185,7 +184,7 @@ async def test_a_group_handles_the_history_of_all_parts_again(app: App) -> None:
     assert len(seen) == 8
 
 
-async def test_delayed_events_are_published_in_their_part(app: App, clock: MovableClock) -> None:
+async def test_delayed_events_are_published_in_their_part(app: App, store: InterceptedStore) -> None:
     orders = app.topic("orders", OrderPlaced, partitions=3)
     seen: list[int] = []
 
@@ -195,9 +194,8 @@ async def test_delayed_events_are_published_in_their_part(app: App, clock: Movab
 
     await orders.publish(OrderPlaced(1), delay=60)
     await orders.publish(OrderPlaced(2), delay=60)
-    async with app.worker(lease=LONG) as worker:
-        clock.advance(61)
-        worker._parts.promotion.something_is_due()
+    async with app.worker(lease=LONG):
+        store.pass_time(61)
         await wait_until(lambda: sorted(seen) == [1, 2])
 
 

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
-from headrace import App, JobCancelled, JobStatus, RetryLater, RetryPolicy, Run, Snooze, current_job, signals
-from headrace.core.records.answers import Renewal
+from headrace import (
+    App,
+    JobCancelled,
+    JobStatus,
+    RetryLater,
+    RetryPolicy,
+    Run,
+    Snooze,
+    Worker,
+    current_job,
+    signals,
+)
 from headrace.core.runtime.clock import MovableClock
 from headrace.engine.registry import CallNext
+from headrace.store import Stream
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until, wait_until_sync
-from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, until
+from tests.unit.behaviour.work import LONG, drain, of, until
 
 
 async def test_a_waiting_job_is_removed_at_once(app: App) -> None:
@@ -103,7 +115,9 @@ async def test_a_running_coroutine_is_cancelled_where_it_waits(app: App, heard: 
     assert of(signals.JobFailed, heard) == []
 
 
-async def test_a_coroutine_that_cleans_up_slowly_is_not_cancelled_again(app: App) -> None:
+async def test_a_coroutine_that_cleans_up_slowly_is_not_cancelled_again(
+    app: App, store: InterceptedStore
+) -> None:
     inside, cleaning, gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
     cleaned: list[str] = []
 
@@ -123,10 +137,9 @@ async def test_a_coroutine_that_cleans_up_slowly_is_not_cancelled_again(app: App
         await inside.wait()
         await job.cancel()
         await cleaning.wait()
-        (claim,) = worker._parts.held.running
-        for _ in range(3):  # each renewal says it again
-            worker._parts.claim_control.handle_renewals([(claim, Renewal.CANCELLED)])
-            await asyncio.sleep(0)
+        for again in (1, 2, 3):  # each renewal says it again
+            store.change_lease(Stream("queue", "default"), LONG / 2**again)
+            await wait_until(partial(_has_renewed, worker, again))
         gate.set()
         await job.wait(timeout=10)
     assert cleaned == ["done"]
@@ -209,7 +222,7 @@ async def test_a_thread_is_told_and_its_value_is_discarded(app: App) -> None:
             await job.result(timeout=10)
 
 
-async def test_a_missed_announcement_is_made_good_by_the_renewal(app: App) -> None:
+async def test_a_missed_announcement_is_made_good_by_the_renewal(app: App, store: InterceptedStore) -> None:
     inside = asyncio.Event()
 
     @app.task(name="hang")
@@ -219,8 +232,8 @@ async def test_a_missed_announcement_is_made_good_by_the_renewal(app: App) -> No
         return 1
 
     job = await hang.enqueue()
-    async with app.worker(lease=0.1) as worker:
-        worker._end_listening()
+    store.intercept("listen", lambda hear: lambda: None)
+    async with app.worker(lease=0.1):
         await inside.wait()
         await job.cancel()
         assert await job.wait(timeout=10) is JobStatus.CANCELLED
@@ -243,7 +256,9 @@ async def test_a_retrying_job_is_removed_at_once(app: App, store: InterceptedSto
     assert runs == [1]
 
 
-async def test_a_job_that_a_worker_has_only_buffered_is_cancelled_before_it_starts(app: App) -> None:
+async def test_a_job_that_a_worker_has_only_buffered_is_cancelled_before_it_starts(
+    app: App, store: InterceptedStore
+) -> None:
     gate, ran = asyncio.Event(), list[int]()
 
     @app.task(name="see")
@@ -253,10 +268,9 @@ async def test_a_job_that_a_worker_has_only_buffered_is_cancelled_before_it_star
         return n
 
     jobs = await app.enqueue_many([see.call(n) for n in range(3)])
-    async with app.worker(concurrency=1) as worker:
+    store.ahead = 1
+    async with app.worker(concurrency=1):
         await wait_until(lambda: ran)
-        # Claimed, but not started: as if the pace had asked for it.
-        await claimed_ahead(worker, 1)
         assert await jobs[1].cancel()
         assert await jobs[1].wait(timeout=10) is JobStatus.CANCELLED
         gate.set()
@@ -308,3 +322,7 @@ async def test_a_job_may_cancel_itself(app: App) -> None:
     job = await see.enqueue()
     async with app.worker():
         assert await job.wait(timeout=10) is JobStatus.CANCELLED
+
+
+def _has_renewed(worker: Worker, times: int) -> bool:
+    return worker.renewals == times

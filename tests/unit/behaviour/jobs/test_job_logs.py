@@ -325,7 +325,7 @@ async def test_what_headrace_logs_itself_is_not_the_jobs(app: App, root: logging
     from headrace.observability.logs import log_every_job
 
     root.setLevel("DEBUG")
-    log_every_job(app._emitter.on)
+    log_every_job(lambda kind, hear: app.on(kind)(hear))
 
     @app.task(name="quiet", retry=RetryPolicy.none())
     async def quiet() -> int:

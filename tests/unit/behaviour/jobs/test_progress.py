@@ -116,15 +116,10 @@ async def test_what_has_not_changed_is_not_written_again(app: App, written: list
         await current_job().progress(0.1, name)
         await asyncio.Event().wait()
 
-    jobs = [await wait.enqueue(name) for name in "abc"]
-    async with app.worker(grace=0) as worker:
-        for job, name in zip(jobs, "abc", strict=True):
-            await until_shown(job, 0.1, name)
-        rounds = [batch for batch in written if batch]
-        for _ in range(3):
-            await worker._parts.progress._report()
-        assert [batch for batch in written if batch] == rounds
-    assert sorted(report.text for batch in rounds for report in batch) == ["a", "b", "c"]
+    async with app.worker(grace=0):
+        for name in "abc":
+            await until_shown(await wait.enqueue(name), 0.1, name)
+    assert [report.text for batch in written for report in batch] == ["a", "b", "c"]
 
 
 async def test_with_nothing_to_say_the_store_is_left_alone(app: App, written: list[list[Report]]) -> None:
@@ -132,25 +127,30 @@ async def test_with_nothing_to_say_the_store_is_left_alone(app: App, written: li
     async def quiet() -> None:
         await asyncio.Event().wait()
 
+    @app.task(name="loud")
+    async def loud() -> None:
+        await current_job().progress(0.1, "here")
+        await asyncio.Event().wait()
+
     job = await quiet.enqueue()
-    async with app.worker(grace=0) as worker:
+    async with app.worker(grace=0):
         await until(job, JobStatus.RUNNING)
-        await worker._parts.progress._report()
-    assert written == []
+        await until_shown(await loud.enqueue(), 0.1, "here")
+    assert [report.text for batch in written for report in batch] == ["here"]
+    assert all(written), "no request without a report"
 
 
 async def test_a_store_that_was_away_gets_it_later(
-    app: App, store: InterceptedStore, heard: list[Signal], monkeypatch: pytest.MonkeyPatch
+    app: App, store: InterceptedStore, heard: list[Signal]
 ) -> None:
-    backend = store
-    report, away = backend.report_progress, [True]
+    report, away = store.report_progress, [True]
 
     async def flaky(reports: Sequence[Report]) -> None:
         if away[0]:
             raise BackendUnavailable("away")
         await report(reports)
 
-    monkeypatch.setattr(backend, "report_progress", flaky)
+    store.intercept("report_progress", flaky)
 
     @app.task(name="say")
     async def say() -> None:

@@ -144,7 +144,9 @@ async def test_a_service_that_somebody_cancels_goes_on(app: App) -> None:
         assert await (await double.enqueue(4)).result(timeout=10) == 8
 
 
-async def test_a_second_signal_ends_a_worker_whose_store_hangs(app: App, store: InterceptedStore) -> None:
+async def test_a_second_signal_ends_a_worker_whose_store_hangs(
+    app: App, store: InterceptedStore, heard: list[signals.Signal]
+) -> None:
     waiting = Waiting(app)
     worker = app.worker()
     running = asyncio.create_task(worker.run())
@@ -172,7 +174,7 @@ async def test_a_second_signal_ends_a_worker_whose_store_hangs(app: App, store: 
     store.wake(worker.id)
     await wait_until(lambda: "claim" in hanging)
     os.kill(os.getpid(), signal.SIGTERM)
-    await wait_until(lambda: worker._state == "stopping")
+    await wait_until(lambda: of(signals.WorkerStopping, heard))
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.wait_for(running, 5)
     assert "settle" in hanging

@@ -687,18 +687,15 @@ async def test_cancelling_itself_and_waiting(slot: Slot) -> None:
     assert failure.error_type == "asyncio.exceptions.CancelledError"
 
 
-async def test_raising_a_cancellation_by_hand(slot: Slot) -> None:
+@pytest.mark.parametrize("suspends", [False, True])
+async def test_raising_a_cancellation_by_hand(slot: Slot, suspends: bool) -> None:
     async def handler() -> None:
+        if suspends:
+            await asyncio.sleep(0)
         raise asyncio.CancelledError("by hand")
 
-    async def suspended() -> None:
-        await asyncio.sleep(0)
-        raise asyncio.CancelledError("by hand")
-
-    for each in (handler, suspended):
-        failure = await slot.failure(each)
-        assert (failure.error_type, failure.error) == ("asyncio.exceptions.CancelledError", "by hand")
-        slot.app._registry.handlers.pop("handler")
+    failure = await slot.failure(handler)
+    assert (failure.error_type, failure.error) == ("asyncio.exceptions.CancelledError", "by hand")
 
 
 async def test_awaiting_a_child_that_is_cancelled(slot: Slot) -> None:

@@ -8,6 +8,8 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from headrace import (
     App,
     BackendUnavailable,
     ConfigurationError,
+    Job,
     JobStatus,
     RetryPolicy,
     Run,
@@ -26,7 +29,6 @@ from headrace import (
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import Outcome, Settlement, Verdict
-from headrace.core.records.answers import Renewal
 from headrace.core.records.record import Counts
 from headrace.core.runtime.clock import MovableClock, microseconds
 from headrace.engine import worker as worker_module
@@ -35,7 +37,9 @@ from headrace.engine.running.outcome_policy import OutcomePolicy
 from headrace.engine.upkeep import prefetch_return as prefetch_return_module
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
-from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, until
+from tests.unit.behaviour.work import LONG, drain, of, until
+
+QUEUE = Stream("queue", "default")
 
 # --- starting ------------------------------------------------------------------------------------------
 
@@ -162,7 +166,7 @@ async def test_what_was_handed_back_is_run_before_everything_else(app: App) -> N
     assert order == ["handed back", "handed back", "high"]
 
 
-async def test_buffered_jobs_are_handed_back_at_once(app: App) -> None:
+async def test_buffered_jobs_are_handed_back_at_once(app: App, store: InterceptedStore) -> None:
     inside, gate = asyncio.Event(), asyncio.Event()
 
     @app.task(name="see")
@@ -172,9 +176,9 @@ async def test_buffered_jobs_are_handed_back_at_once(app: App) -> None:
         return n
 
     jobs = await app.enqueue_many([see.call(n) for n in range(3)])
+    store.ahead = 2
     async with app.worker(concurrency=1, grace=30) as worker:
         await inside.wait()
-        await claimed_ahead(worker, 2)
         stopping = asyncio.create_task(worker.stop())
         await until(jobs[1], JobStatus.QUEUED)
         await until(jobs[2], JobStatus.QUEUED)
@@ -352,10 +356,9 @@ async def test_a_cancellation_while_leaving_takes_the_grace_away_and_goes_on(app
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_run_ends_at_a_signal(app: App, number: int) -> None:
-    worker = app.worker()
-    running = asyncio.create_task(worker.run())
-    await wait_until(lambda: worker.last_poll or worker._state == "running")
+async def test_run_ends_at_a_signal(app: App, heard: list[signals.Signal], number: int) -> None:
+    running = asyncio.create_task(app.worker().run())
+    await wait_until(lambda: of(signals.WorkerStarted, heard))
     os.kill(os.getpid(), number)
     await asyncio.wait_for(running, 10)
 
@@ -403,22 +406,25 @@ def test_a_worker_runs_in_a_thread_that_is_not_the_main_one() -> None:
 # --- leases --------------------------------------------------------------------------------------------
 
 
-async def lose_leases(worker: Worker, clock: MovableClock) -> list[Claim]:
-    """Have another worker find that this one's leases ran out; which they were."""
-    held = list(worker._parts.held._since)
-    clock.advance(worker.options.lease + 1)
-    reclaimed = await worker._parts.store.reclaim(worker._parts.served.claimed, limit=10)
-    assert {recovery.id for recovery in reclaimed.recovered} == {claim.id for claim in held}
-    return held
+async def lose_leases(store: InterceptedStore, *jobs: Job[Any]) -> None:
+    """Have another worker find that the leases of these jobs ran out."""
+    store.clock.advance(LONG + 1)
+    reclaimed = await store.reclaim([QUEUE], limit=10)
+    assert {recovery.id for recovery in reclaimed.recovered} == {job.id for job in jobs}
 
 
-def renew(worker: Worker, claims: list[Claim]) -> None:
-    """As the keeper does when it is its time, and hears that the claims are lost."""
-    worker._parts.claim_control.handle_renewals([(claim, Renewal.LOST) for claim in claims])
+def _has_renewed(worker: Worker, times: int) -> bool:
+    return worker.renewals == times
+
+
+async def nothing(*args: object, **options: object) -> list[Claim]:
+    """A claim that finds nothing."""
+    await asyncio.sleep(0.01)
+    return []
 
 
 async def test_a_lost_lease_is_announced_once_and_the_handler_cancelled(
-    app: App, clock: MovableClock, heard: list[signals.Signal]
+    app: App, store: InterceptedStore, heard: list[signals.Signal]
 ) -> None:
     inside, cancelled, gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
     runs: list[int] = []
@@ -438,12 +444,12 @@ async def test_a_lost_lease_is_announced_once_and_the_handler_cancelled(
     job = await see.enqueue()
     async with app.worker(lease=LONG) as worker:
         await inside.wait()
-        lost = await lose_leases(worker, clock)
-        renew(worker, lost)
+        await lose_leases(store, job)
+        store.change_lease(QUEUE, LONG / 2)
         await cancelled.wait()
-        for _ in range(3):  # each renewal says it again
-            renew(worker, lost)
-            await asyncio.sleep(0)
+        for again in (2, 3, 4):  # each renewal says it again
+            store.change_lease(QUEUE, LONG / 2**again)
+            await wait_until(partial(_has_renewed, worker, again))
         gate.set()
         assert await job.result(timeout=10) == 1
     assert runs == [1, 2]
@@ -451,7 +457,7 @@ async def test_a_lost_lease_is_announced_once_and_the_handler_cancelled(
 
 
 async def test_the_first_success_counts_even_when_the_lease_was_lost(
-    app: App, clock: MovableClock, heard: list[signals.Signal]
+    app: App, store: InterceptedStore, heard: list[signals.Signal]
 ) -> None:
     inside = asyncio.Event()
 
@@ -463,10 +469,11 @@ async def test_the_first_success_counts_even_when_the_lease_was_lost(
         return "done all the same"
 
     job = await see.enqueue()
-    async with app.worker(lease=LONG) as worker:
+    async with app.worker(lease=LONG):
         await inside.wait()
         await app.admin.pause("default")
-        renew(worker, await lose_leases(worker, clock))
+        await lose_leases(store, job)
+        store.change_lease(QUEUE, LONG / 2)
         assert await job.result(timeout=10) == "done all the same"
     assert len(of(signals.LeaseLost, heard)) == 1
 
@@ -508,7 +515,7 @@ async def test_jobs_that_crashed_twice_are_run_one_at_a_time(app: App, store: In
 
 async def crash(store: InterceptedStore, count: int) -> None:
     """Have a worker take so many jobs and die."""
-    sources = [Stream("queue", "default")]
+    sources = [QUEUE]
     await store.declare_stream(sources[0], microseconds(LONG))
     await store.claim(sources, consumer="a worker that dies", limit=count, suspects=0, wait=0)
     store.clock.advance(LONG + 1)
@@ -516,7 +523,7 @@ async def crash(store: InterceptedStore, count: int) -> None:
 
 
 async def test_jobs_that_were_claimed_ahead_and_not_started_are_given_to_others(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    app: App, store: InterceptedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prefetch_return_module, "HOARDED", 0.02)
     inside, gate = asyncio.Event(), asyncio.Event()
@@ -529,9 +536,9 @@ async def test_jobs_that_were_claimed_ahead_and_not_started_are_given_to_others(
         return n
 
     jobs = await app.enqueue_many([see.call(n) for n in range(3)])
-    async with app.worker(concurrency=1) as hoarder:
+    store.ahead = 2
+    async with app.worker(concurrency=1):
         await inside.wait()
-        await claimed_ahead(hoarder, 2)
         async with app.worker():
             assert [await job.result(timeout=10) for job in jobs[1:]] == [1, 2]
         gate.set()
@@ -590,16 +597,8 @@ async def test_a_burst_waits_for_what_another_worker_runs(app: App, store: Inter
     async with app.worker():
         await inside.wait()
         burst = asyncio.create_task(app.worker().run(burst=True))
-        looks = 0
-        counts = store.counts
-
-        async def counted(stream: Stream) -> Counts:
-            nonlocal looks
-            looks += 1
-            return await counts(stream)
-
-        store.counts = counted  # type: ignore[method-assign]
-        await wait_until(lambda: looks >= 2)
+        looks = store.watch("counts")
+        await wait_until(lambda: len(looks.made) >= 2)
         assert not burst.done()
         gate.set()
         await asyncio.wait_for(burst, 10)
@@ -672,7 +671,9 @@ async def test_a_burst_is_ended_by_a_signal_too(app: App) -> None:
     assert await job.status() is JobStatus.QUEUED
 
 
-async def test_a_buffered_job_whose_lease_was_lost_is_left_to_others(app: App, clock: MovableClock) -> None:
+async def test_a_buffered_job_whose_lease_was_lost_is_left_to_others(
+    app: App, store: InterceptedStore, heard: list[signals.Signal]
+) -> None:
     inside, gate, ran = asyncio.Event(), asyncio.Event(), list[int]()
 
     @app.task(name="see")
@@ -685,14 +686,15 @@ async def test_a_buffered_job_whose_lease_was_lost_is_left_to_others(app: App, c
         return n
 
     jobs = await app.enqueue_many([see.call(n) for n in range(2)])
-    async with app.worker(concurrency=1, lease=LONG) as worker:
+    store.ahead = 1
+    async with app.worker(concurrency=1, lease=LONG):
         await inside.wait()
-        claims = await claimed_ahead(worker, 1)
-        await app.admin.pause("default")
-        renew(worker, await lose_leases(worker, clock))
-        assert claims[0] not in worker._parts.held
+        store.intercept("claim", nothing)
+        await lose_leases(store, *jobs)
+        store.change_lease(QUEUE, LONG / 2)
+        await wait_until(lambda: of(signals.LeaseLost, heard))
         gate.set()
-        await app.admin.resume("default")
+        store.restore("claim")
         assert await jobs[1].result(timeout=10) == 1
     assert ran.count(1) == 1
 

@@ -65,12 +65,14 @@ async def test_what_waits_for_slots_that_are_all_taken_says_nothing_of_handlers(
     running, *waiting = await bench.claims(count=3)
     slots.put([running])
     await inside.wait()
+    received = Claim(running.stream, "received", running.body, None, 0)  # only this process has it
     bench.held.take(waiting)
-    slots.put(waiting)
+    slots.put([received, *waiting])
     now = time.monotonic()
     with monkeypatch.context() as later:
         later.setattr(time, "monotonic", lambda: now + 2 * HOARDED)
         balancer.unhoard()
+    assert list(slots.ready) == [received]
     gate.set()
     assert await slots.until_quiet(10)
     await slots.stop()
