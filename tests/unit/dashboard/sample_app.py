@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace import App, Job, RetryPolicy, Secret, current_job
+from headrace.stores import open_store
 from tests.support.waiting import wait_until
 
 log = logging.getLogger("shop")
@@ -44,7 +45,8 @@ class Shop:
     """The app, and its tasks by name."""
 
     def __init__(self, url: str) -> None:
-        self.app = App(url, job_logs=20)
+        self.backend = open_store(url)
+        self.app = App(store=self.backend, job_logs=20)
         self.orders = self.app.topic("orders", Placed)
         self._declare_tasks()
         self._declare_handlers()

@@ -16,6 +16,7 @@ from headrace import App, JobStatus
 from headrace.cli.main import cli
 from headrace.cli.worker import command as worker_module
 from headrace.cli.worker.supervisor import SUPERVISOR
+from tests.support.intercepted_store import InterceptedStore
 
 SHOP = """
 from headrace import App, RetryPolicy
@@ -190,7 +191,9 @@ def test_a_store_that_fails_exits_with_1(shop: Any, monkeypatch: pytest.MonkeyPa
     async def away() -> None:
         raise BackendUnavailable("the store is away: start it")
 
-    monkeypatch.setattr(shop.app._app_loop.backend, "open", away)
+    store = InterceptedStore()
+    store.intercept("open", away)
+    monkeypatch.setattr(shop, "app", App(store=store))
     result = run("worker", "cli_shop:app", "--burst")
     assert result.exit_code == 1
     assert "Error: the store is away: start it" in result.stderr
