@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
 import pytest
@@ -10,20 +9,21 @@ import pytest
 from headrace import signals
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
-from headrace.core.records.answers import Promoted, Reclaimed
+from headrace.core.records.answers import Reclaimed
 from headrace.core.runtime.clock import microseconds
 from headrace.engine.settling.claim_control import ClaimControl
-from headrace.engine.upkeep import promotion as promotion_module
 from headrace.engine.upkeep.heartbeat import Heartbeat
 from headrace.engine.upkeep.promotion import PROMOTE_BATCH, PROMOTE_FALLBACK, Promotion
 from headrace.engine.upkeep.pruning import Pruning
 from headrace.engine.upkeep.recovery import RECLAIM_BATCH, LeaseRecovery
+from tests.support.movable_loop import idle, pause_after, running
 from tests.support.waiting import wait_until
 from tests.unit.engine.bench import LEASE, SOURCE, Bench
 
 
 class Desk:
     def __init__(self, bench: Bench) -> None:
+        self._promote, self._reclaim = bench.store.watch("promote"), bench.store.watch("reclaim")
         self.promotion = Promotion(bench.backend, bench.served, emitter=bench.emitter)
         self.recovery = LeaseRecovery(bench.backend, bench.served, leases=bench.leases, emitter=bench.emitter)
         self.pruning = Pruning(bench.backend, emitter=bench.emitter)
@@ -47,6 +47,22 @@ class Desk:
             emitter=bench.emitter,
         )
 
+    def promotions(self) -> int:
+        return len(self._promote.made)
+
+    def recoveries(self) -> int:
+        return len(self._reclaim.made)
+
+    async def check_leases(self) -> None:
+        """Have recovery check once, while it does nothing else."""
+        self.recovery.start()
+        await idle()
+        await self.recovery.stop()
+
+
+def about(seconds: float) -> object:
+    return pytest.approx(seconds, abs=0.2)
+
 
 @pytest.fixture
 async def desk(bench: Bench) -> Desk:
@@ -61,51 +77,40 @@ async def queued(bench: Bench) -> int:
 
 
 async def test_with_nothing_scheduled_promotion_sleeps_for_its_fallback(desk: Desk) -> None:
-    assert await desk.promotion._promote() == PROMOTE_FALLBACK
+    async with running(desk.promotion):
+        assert await pause_after(desk.promotions) == about(PROMOTE_FALLBACK)
 
 
 async def test_promotion_sleeps_until_the_next_is_due(bench: Bench, desk: Desk) -> None:
     await bench.append(delay=2)
-    pause = await desk.promotion._promote()
-    assert pause == pytest.approx(2, abs=0.5)
-    assert await queued(bench) == 0
-    bench.clock.advance(2)
-    await desk.promotion._promote()
-    assert await queued(bench) == 1
+    async with running(desk.promotion):
+        await wait_until(desk.promotions)
+        bench.clock.advance(2)
+        assert await pause_after(desk.promotions) == about(2)
+        await wait_until(lambda: queued(bench))
 
 
 async def test_what_is_due_much_later_is_looked_at_after_the_fallback(bench: Bench, desk: Desk) -> None:
     await bench.append(delay=3600)
-    assert await desk.promotion._promote() == PROMOTE_FALLBACK
+    async with running(desk.promotion):
+        assert await pause_after(desk.promotions) == about(PROMOTE_FALLBACK)
 
 
 async def test_a_full_batch_is_followed_by_the_next_at_once(bench: Bench, desk: Desk) -> None:
     await bench.append(count=PROMOTE_BATCH + 1, delay=1)
     bench.clock.advance(1)
-    assert await desk.promotion._promote() is None
-    assert await desk.promotion._promote() == PROMOTE_FALLBACK
+    async with running(desk.promotion):
+        assert await pause_after(desk.promotions, 2) == about(PROMOTE_FALLBACK)
     assert await queued(bench) == PROMOTE_BATCH + 1
 
 
-async def test_something_due_sooner_ends_the_sleep(
-    bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(promotion_module, "PROMOTE_FALLBACK", 3600.0)
-    promote, looks = bench.backend.promote, 0
-
-    async def watched(sources: Sequence[Stream], *, limit: int) -> Promoted:
-        nonlocal looks
-        looks += 1
-        return await promote(sources, limit=limit)
-
-    monkeypatch.setattr(bench.backend, "promote", watched)
-    desk.promotion.start()
-    await wait_until(lambda: looks == 1)
-    await bench.append(delay=1)
-    bench.clock.advance(1)
-    desk.promotion.something_is_due()
-    await wait_until(lambda: looks == 2)
-    await desk.promotion.stop()
+async def test_something_due_sooner_ends_the_sleep(bench: Bench, desk: Desk) -> None:
+    async with running(desk.promotion):
+        await wait_until(lambda: desk.promotions() == 1)
+        await bench.append(delay=1)
+        bench.clock.advance(1)
+        desk.promotion.something_is_due()
+        await wait_until(lambda: desk.promotions() == 2)
     assert await queued(bench) == 1
 
 
@@ -115,18 +120,16 @@ async def test_something_due_sooner_ends_the_sleep(
 async def test_a_lost_job_is_recovered_and_announced(bench: Bench, desk: Desk) -> None:
     (claim,) = await bench.claims()
     bench.clock.advance(LEASE + 1)
-    pause = await desk.recovery._reclaim()
-    assert pause is not None
-    assert pause == pytest.approx(LEASE / 5, rel=0.1)
+    async with running(desk.recovery):
+        assert await pause_after(desk.recoveries) == pytest.approx(LEASE / 5, rel=0.1)
     assert bench.heard == [signals.JobRecovered(claim.id, "task", "work", crashes=1, worker="worker")]
 
 
 async def test_many_are_recovered_in_steps_until_the_scan_has_come_round(bench: Bench, desk: Desk) -> None:
     await bench.claims(count=RECLAIM_BATCH + 1)
     bench.clock.advance(LEASE + 1)
-    assert await desk.recovery._reclaim() is None
-    assert len(bench.heard) == RECLAIM_BATCH
-    assert await desk.recovery._reclaim() is not None
+    async with running(desk.recovery):
+        assert await pause_after(desk.recoveries, 2) == pytest.approx(LEASE / 5, rel=0.1)
     assert len(bench.heard) == RECLAIM_BATCH + 1
 
 
@@ -135,7 +138,7 @@ async def test_the_third_crash_is_announced_as_a_death(bench: Bench, desk: Desk)
     for _ in range(3):
         await bench.backend.claim([SOURCE], consumer="worker", limit=1, suspects=1, wait=0)
         bench.clock.advance(LEASE + 1)
-        await desk.recovery._reclaim()
+        await desk.check_leases()
     died = bench.heard[-1]
     assert isinstance(died, signals.JobDied)
     assert (died.reason, died.attempt) == ("crashed", 3)
@@ -153,10 +156,10 @@ class Outage:
         self.away = False
         self.told: list[bool] = []  # of each call that got through: whether it came after an outage
         self._now_us = 0
-        self._recovery = desk.recovery
-        self._reclaim = bench.backend.reclaim
+        self._desk = desk
+        self._reclaim = bench.store.reclaim
         monkeypatch.setattr(desk.recovery, "_elapsed_us", lambda: self._now_us)
-        monkeypatch.setattr(bench.backend, "reclaim", self._watched)
+        bench.store.intercept("reclaim", self._watched)
 
     async def _watched(
         self, sources: Sequence[Stream], *, limit: int, every_us: int, after_outage: bool
@@ -168,8 +171,7 @@ class Outage:
 
     async def look(self, *, after: float) -> None:
         self._now_us += microseconds(after)
-        with contextlib.suppress(BackendUnavailable):
-            await self._recovery._reclaim()
+        await self._desk.check_leases()
 
 
 @pytest.fixture
@@ -210,11 +212,11 @@ async def test_a_worker_that_has_just_begun_knows_of_no_outage(outage: Outage) -
 
 
 async def test_the_step_of_a_clock_is_announced(bench: Bench, desk: Desk) -> None:
-    await desk.recovery._reclaim()
+    await desk.check_leases()
     bench.clock.step(3600)
-    await desk.recovery._reclaim()
+    await desk.check_leases()
     bench.clock.step(-3600)
-    await desk.recovery._reclaim()
+    await desk.check_leases()
     forward, back = bench.heard
     assert isinstance(forward, signals.ClockStepped)
     assert forward.seconds == pytest.approx(3600, abs=1)
@@ -230,9 +232,9 @@ async def test_a_worker_announces_itself_and_hears_what_is_paused(bench: Bench, 
     desk.slots.put(buffered)
     await bench.backend.pause(SOURCE, paused=True)
     await bench.backend.declare_stream(SOURCE, microseconds(LEASE / 2))
-    pause = await desk.heartbeat._beat()
-    assert pause is not None
-    assert pause < 3
+    beats = bench.store.watch("heartbeat")
+    async with running(desk.heartbeat):
+        assert await pause_after(lambda: len(beats.made)) < 3
     [worker] = await bench.backend.workers()
     assert (worker.consumer, worker.queues, worker.concurrency) == ("worker", ("work",), 1)
     assert not desk.slots.ready
@@ -242,19 +244,18 @@ async def test_a_worker_announces_itself_and_hears_what_is_paused(bench: Bench, 
 
 async def test_after_another_lease_reclaim_goes_by_that(bench: Bench, desk: Desk) -> None:
     bench.leases.changed({SOURCE: microseconds(LEASE / 10)})
-    pause = await desk.recovery._reclaim()
-    assert pause is not None
-    assert pause <= LEASE / 10 / 5 * 1.5
+    async with running(desk.recovery):
+        assert await pause_after(desk.recoveries) <= LEASE / 10 / 5 * 1.5
 
 
-async def test_pruning_goes_on_while_there_is_much_to_prune(
-    bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pruned = [1000, 5]
+async def test_pruning_goes_on_while_there_is_much_to_prune(bench: Bench, desk: Desk) -> None:
+    answers, asked = [1000, 5], 0
 
     async def prune(*, limit: int) -> int:
-        return pruned.pop(0)
+        nonlocal asked
+        asked += 1
+        return answers.pop(0) if answers else 0
 
-    monkeypatch.setattr(bench.backend, "prune", prune)
-    assert await desk.pruning._prune() is None
-    assert await desk.pruning._prune() is not None
+    bench.store.intercept("prune", prune)
+    async with running(desk.pruning):
+        assert await pause_after(lambda: asked, 2) > 1

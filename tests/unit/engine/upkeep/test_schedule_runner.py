@@ -26,6 +26,7 @@ from headrace.core.schedules.schedule_record import (
 from headrace.engine.upkeep import schedule_precedence
 from headrace.engine.upkeep.schedule_runner import BEATEN, LOOK, LOOK_IDLE, ScheduleRunner
 from headrace.testing.contract.heartbeats import beat
+from tests.support.movable_loop import idle, pause_after, running
 from tests.unit.engine.bench import SOURCE, Bench
 
 STREAM = SOURCE
@@ -42,11 +43,23 @@ def ticker(bench: Bench, *declared: Schedule) -> ScheduleRunner:
     return ScheduleRunner(bench.backend, [SOURCE], declared, emitter=bench.emitter)
 
 
-async def settled(ticker: ScheduleRunner) -> float:
-    """Look until there is nothing to do; answers the pause after it."""
-    while not (pause := await ticker._look()):
-        pass
-    return pause
+async def settled(ticker: ScheduleRunner) -> None:
+    """Look until there is nothing to do."""
+    ticker.start()
+    for _ in range(20):  # after each firing it looks again
+        await idle()
+    await ticker.stop()
+
+
+async def pause_of(bench: Bench, ticker: ScheduleRunner) -> float:
+    """Look until there is nothing to do; the seconds until it looks again."""
+    looks = bench.store.watch("schedules")
+    async with running(ticker):
+        return await pause_after(lambda: len(looks.made))
+
+
+def about(seconds: float) -> object:
+    return pytest.approx(seconds, abs=0.2)
 
 
 async def begun(bench: Bench, *declared: Schedule) -> ScheduleRunner:
@@ -66,23 +79,24 @@ async def record(bench: Bench) -> ScheduleRecord:
 
 
 async def test_without_schedules_it_looks_rarely(bench: Bench) -> None:
-    assert await ticker(bench)._look() == LOOK_IDLE
+    assert await pause_of(bench, ticker(bench)) == about(LOOK_IDLE)
 
 
 async def test_an_interval_fires_first_after_one_interval_and_then_at_a_fixed_rate(bench: Bench) -> None:
     tick = await begun(bench, schedule(Timing(every_us=2 * SECOND)))
     first = (await record(bench)).last_us
-    assert 1.5 < await settled(tick) <= 2
+    assert await pause_of(bench, tick) == about(2)
     assert await jobs(bench) == []
     for number in (1, 2, 3):
         bench.clock.advance(2.1 if number == 1 else 2)
-        assert await settled(tick) < 2
+        await settled(tick)
         assert (await record(bench)).last_us == first + number * 2 * SECOND
         assert len(await jobs(bench)) == number
 
 
 async def test_it_looks_again_before_a_moment_that_is_far_away(bench: Bench) -> None:
-    assert await settled(await begun(bench, schedule(Timing(every_us=3600 * SECOND)))) == LOOK
+    tick = await begun(bench, schedule(Timing(every_us=3600 * SECOND)))
+    assert await pause_of(bench, tick) == about(LOOK)
 
 
 async def test_a_cron_expression(bench: Bench) -> None:
@@ -113,7 +127,7 @@ async def test_two_workers_fire_a_moment_once(bench: Bench) -> None:
         assert len(await jobs(bench)) == number
 
 
-async def test_one_that_was_slower_looks_again_soon(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_was_slower_looks_again_soon(bench: Bench) -> None:
     one, other = await begun(bench, EVERY_TEN), await begun(bench, EVERY_TEN)
     bench.clock.advance(10)
     seen = await bench.backend.schedules([STREAM])
@@ -122,8 +136,8 @@ async def test_one_that_was_slower_looks_again_soon(bench: Bench, monkeypatch: p
     async def schedules_as_they_were(streams: Sequence[Stream]) -> object:
         return seen
 
-    monkeypatch.setattr(bench.backend, "schedules", schedules_as_they_were)
-    assert await other._look() == BEATEN
+    bench.store.intercept("schedules", schedules_as_they_were)
+    assert await pause_of(bench, other) == about(BEATEN)
     assert len(await jobs(bench)) == 1
 
 
@@ -132,7 +146,7 @@ async def test_the_clock_of_the_worker_makes_no_difference(
 ) -> None:
     tick = await begun(bench, EVERY_TEN)
     monkeypatch.setattr("time.time", lambda: 4e9)
-    assert await settled(tick) == LOOK
+    assert await pause_of(bench, tick) == about(LOOK)
     assert await jobs(bench) == []
 
 
@@ -209,7 +223,7 @@ async def test_what_another_version_wrote_or_only_other_code_declares_is_left_al
     others = [add(STREAM, "newer", b"\xc1"), establish(STREAM, "of other code")]
     await bench.backend.swap_schedules(others)
     bench.clock.advance(100)
-    assert await ticker(bench)._look() == LOOK
+    assert await pause_of(bench, ticker(bench)) == about(LOOK)
     assert await jobs(bench) == []
 
 
@@ -225,23 +239,22 @@ async def test_one_that_cannot_be_computed_here_does_not_stop_the_others(bench: 
 
 
 async def test_many_are_fired_at_once_and_those_that_an_error_left_out_are_fired_next(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
 ) -> None:
     many = [schedule(Timing(every_us=10 * SECOND), name=f"tidy-{n}") for n in range(50)]
     tick = await begun(bench, *many)
     bench.clock.advance(10)
-    before = bench.backend.swap_schedules
+    before = bench.store.swap_schedules
 
     async def one_fails(swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
         assert len(swaps) == 50
         await before([swap for swap in swaps if swap.name != "tidy-7"])
         raise BackendUnavailable("away for a moment")
 
-    monkeypatch.setattr(bench.backend, "swap_schedules", one_fails)
-    with pytest.raises(BackendUnavailable):
-        await tick._look()
+    bench.store.intercept("swap_schedules", one_fails)
+    await settled(tick)
     assert len(await jobs(bench)) == 49
-    monkeypatch.undo()
+    bench.store.restore("swap_schedules")
     await settled(tick)
     assert len(await jobs(bench)) == 50
 
@@ -260,7 +273,7 @@ async def test_an_interval_goes_on_from_now_when_the_clock_was_set_back(bench: B
     await settled(ticker)
     assert len(await jobs(bench)) == 1
     bench.clock.step(-3600)
-    assert await settled(ticker) <= 10
+    assert await pause_of(bench, ticker) <= 10
     bench.clock.advance(10.1)
     await settled(ticker)
     assert len(await jobs(bench)) == 2
