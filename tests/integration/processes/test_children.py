@@ -48,7 +48,7 @@ async def test_a_job_that_was_given_up_leaves_nothing_to_the_next() -> None:
 
 async def test_the_timeout_counts_from_the_start_of_the_function() -> None:
     async with program.app, program.app.worker(children=2):
-        task = program.secret_of.with_(timeout=3, retry=ONCE)
+        task = program.secret_of.with_(timeout=4, retry=ONCE)
         jobs = [await task.enqueue(str(number), 0.8) for number in range(12)]
         assert len(await finished(jobs)) == 12
 

@@ -23,7 +23,7 @@ on_redis_7 = pytest.mark.parametrize("workshop", ["redis-7.0"], indirect=True)
 on_valkey = pytest.mark.parametrize("workshop", ["valkey-9.1"], indirect=True)
 
 #: Seconds within which work goes on once the store can be used, and a dead connection is noticed.
-SOON, NOTICED = 5.0, 10.0
+SOON, NOTICED = 10.0, 15.0
 
 
 class Quiet:

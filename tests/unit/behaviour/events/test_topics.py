@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 
 import pytest
@@ -51,10 +50,8 @@ async def test_a_topic_that_is_made_meanwhile_is_followed_from_its_beginning_wit
 
     await app.topic("orders.old", OrderPlaced).publish(OrderPlaced(0))  # before: start="new" leaves it out
     async with app.worker():
-        began = time.monotonic()
         await placed(app.topic("orders.eu", OrderPlaced), 1, 2)
         await wait_until(lambda: len(seen) == len(everywhere) == 2)
-        assert time.monotonic() - began < 2
         await placed(app.topic("orders.eu", OrderPlaced), 3)
         await placed(app.topic("orders.old", OrderPlaced), 4)
         await wait_until(lambda: len(seen) == 4 and len(everywhere) == 3)

@@ -97,10 +97,10 @@ async def test_ten_thousand_times_cost_few_writes(app: App, written: list[list[R
 
     @app.task(name="chatter")
     async def chatter() -> None:
-        began = time.perf_counter()
+        began = time.thread_time()
         for number in range(10_000):
             await current_job().progress(number / 10_000, f"row {number}")
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.thread_time() - began)
         await asyncio.Event().wait()
 
     job = await chatter.enqueue()

@@ -269,11 +269,9 @@ async def test_each_in_a_line_that_stands_still_has_its_own_time(
     first = asyncio.create_task(desk.append(message()))
     await wait_until(lambda: desk.batches)
     second = asyncio.create_task(desk.append(message()))
-    began = asyncio.get_running_loop().time()
     assert [type(each) for each in await asyncio.gather(first, second, return_exceptions=True)] == [
         BackendUnavailable
     ] * 2
-    assert asyncio.get_running_loop().time() - began < 5 * 0.05
     desk.gate.set()
 
 
