@@ -173,6 +173,14 @@ async def test_a_message_whose_key_another_holds_by_now_stays_dead(stand: Stand)
     assert await _owner(stand, FINISHED) == other
 
 
+async def test_a_message_that_stays_dead_is_answered_as_often_as_it_is_named(stand: Stand) -> None:
+    claim = await stand.running(unique=FINISHED)
+    await stand.die(claim)
+    await stand.add(unique=FINISHED)
+    answers = await stand.backend.replay(stand.stream, [claim.id] * 2)
+    assert answers == [ReplayAnswer.DUPLICATE] * 2
+
+
 async def test_a_message_may_be_replayed_once_its_key_is_free_again(stand: Stand) -> None:
     claim = await stand.running(unique=FINISHED)
     await stand.die(claim)
@@ -310,6 +318,14 @@ async def test_until_elapsed_the_end_of_a_former_owner_releases_nobodys_key(stan
     owner = await stand.add(unique=FINISHED)
     await stand.settle_done(claim)
     assert await _owner(stand, FINISHED) == owner
+
+
+async def test_until_elapsed_a_new_owner_leaves_the_expired_former_owner_alone(stand: Stand) -> None:
+    """Nothing changes for the former owner: its key was free before the new message came."""
+    await stand.add(unique=ELAPSED, lifetime=100)
+    await stand.advance(101)
+    await stand.add(unique=ELAPSED)
+    assert (await stand.counts()).queued == 2
 
 
 async def test_until_elapsed_pruning_does_not_release_a_key_before_its_time(stand: Stand) -> None:
