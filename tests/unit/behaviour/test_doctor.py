@@ -12,7 +12,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.records.record import WorkerInfo
 from headrace.core.runtime.clock import SECOND, MovableClock
 from headrace.engine.streams import StreamRouter
-from headrace.testing.contract.heartbeats import beat
+from headrace.testing.contract.kit.heartbeats import beat
 from tests.examined import OK, WARN, examined
 from tests.unit.behaviour.work import drain
 
