@@ -1,365 +1,104 @@
-"""What a store should do with one stream, in dictionaries and lists, written from the contract's prose alone.
-
-Time is counted in whole seconds since the start. A store's clock runs a little ahead of it, by as long as the
-test has taken. So every span is a multiple of ten seconds: nothing comes near a boundary by accident.
-"""
+"""What both models have in common: time, leases, and who may settle a message."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
 
-from headrace.core.messages.message import EXPIRED_MARK_US, Batch, Message, UniqueKey
-from headrace.core.messages.outcome import (
-    Cancelled,
-    Dead,
-    Done,
-    Expired,
-    Outcome,
-    Released,
-    Retry,
-    Snoozed,
-    Verdict,
-)
-from headrace.core.records.answers import Answer, CancelAnswer, Renewal, ReplayAnswer
+from headrace.core.messages.outcome import Done, Outcome, Verdict
+from headrace.core.records.answers import Renewal, ReplayAnswer
 from headrace.core.records.record import JobStatus
-from headrace.core.runtime.clock import SECOND
-from headrace.core.store import CRASH_LIMIT
+from headrace.testing.contract.kit.stand import LEASE
 
-SUSPECT, RETURNED = "suspect", "returned"
-PRIORITY_LANES = ("high", "normal", "low")
-
-#: Where a queued message stands: its lane, and the moment when it became ready. Several may share a place.
-Place = tuple[str, int]
-
-#: Seconds that a producer's last batch is remembered at least.
-PRODUCER_MEMORY = 600
+#: The lease in whole seconds, which is how a model counts.
+LEASE_SECONDS: Final = round(LEASE)
 
 
 @dataclass
-class ModelJob:
-    """A message that has not been forgotten. `hand_outs` numbers the claims that were made of it."""
+class ModelClock:
+    """Whole seconds since the start. A store's clock runs a little ahead of it, by as long as the test has
+    taken. So every span is a multiple of ten seconds: nothing comes near a boundary by accident."""
 
-    id: str
-    body: bytes
-    priority: int
-    unique: UniqueKey | None
-    expires: int | None
-    status: JobStatus = JobStatus.QUEUED
-    failures: int = 0
-    crashes: int = 0
-    releases: int = 0
-    due: int = 0
-    turn: int = 0  # the order in which messages got their due time
-    place: Place = ("", 0)
+    now: int = 0
+
+
+@dataclass(kw_only=True)
+class ModelMessage:
+    """A message that has not been forgotten. Its claims have numbers; `holder` is the one that holds it."""
+
     holder: int | None = None
     worker: str = ""
     leased_at: int = 0
-    cancelled_for: int | None = None
     hand_outs: set[int] = field(default_factory=set)
+    crashes: int = 0
+    cancelled_for: int | None = None  # it is to be cancelled, with an end record for so long
+
+
+M = TypeVar("M", bound=ModelMessage)
+
+
+class StreamModel(ABC, Generic[M]):
+    """What should be in one stream that is claimed from: a queue or a group."""
+
+    def __init__(self, clock: ModelClock) -> None:
+        self._clock = clock
+        self.messages: dict[str, M] = {}
 
     @property
-    def waits_for_its_time(self) -> bool:
-        return self.status in (JobStatus.SCHEDULED, JobStatus.RETRYING)
-
-    def expired(self, now: int) -> bool:
-        """Whether it waits although its time has passed, and nobody has begun with it."""
-        waits = self.status is JobStatus.QUEUED or self.waits_for_its_time
-        late = self.expires is not None and self.expires <= now
-        return waits and late and not (self.failures or self.crashes)
-
-
-@dataclass
-class Mark:
-    status: JobStatus
-    until: int
-    result: bytes | None = None
-
-
-class Model:
-    def __init__(self, lease: int) -> None:
-        self.now = 0
-        self.lease = lease
-        self.paused = False
-        self.jobs: dict[str, ModelJob] = {}
-        self.dead: list[str] = []  # the latest last
-        self._marks: dict[str, Mark] = {}
-        self._keys: dict[str, tuple[str, int | None]] = {}
-        self._batches: dict[str, tuple[int, list[Answer], int]] = {}
-        self._turns = 0
-        self._moments = 0
-
-    # --- what a test may ask -----------------------------------------------------------------------------
-
-    def mark(self, id: str) -> Mark | None:
-        mark = self._marks.get(id)
-        return mark if mark and mark.until > self.now else None
-
-    def status(self, id: str) -> JobStatus:
-        if id in self.jobs:
-            return JobStatus.EXPIRED if self.jobs[id].expired(self.now) else self.jobs[id].status
-        mark = self.mark(id)
-        return mark.status if mark else JobStatus.UNKNOWN
-
-    def count(self, status: JobStatus) -> int:
-        return sum(job.status is status for job in self.jobs.values())
+    def now(self) -> int:
+        return self._clock.now
 
     def holds(self, id: str, number: int) -> bool:
-        return id in self.jobs and self.jobs[id].holder == number
-
-    def due(self) -> list[ModelJob]:
-        """What should run already, in the order in which it should."""
-        due = [job for job in self.jobs.values() if job.waits_for_its_time and job.due <= self.now]
-        return sorted(due, key=lambda job: (job.due, job.turn))
-
-    def next_due(self) -> int | None:
-        """Seconds until anything is due."""
-        return min(
-            (max(job.due - self.now, 0) for job in self.jobs.values() if job.waits_for_its_time), default=None
-        )
-
-    def next_moment(self) -> None:
-        self._moments += 1
-
-    def overdue(self) -> set[str]:
-        return {
-            job.id
-            for job in self.jobs.values()
-            if job.status is JobStatus.RUNNING and job.leased_at + self.lease <= self.now
-        }
-
-    def remembers(self, batch: Batch) -> bool:
-        number, _, until = self._batches.get(batch.producer, (0, [], 0))
-        return number == batch.number and until > self.now
-
-    # --- in ----------------------------------------------------------------------------------------------
-
-    def append(self, batch: Batch) -> list[Answer]:
-        if self.remembers(batch):
-            return self._batches[batch.producer][1]
-        answers = [self._append(message, batch.limit) for message in batch.messages]
-        self._batches[batch.producer] = (batch.number, answers, self.now + PRODUCER_MEMORY)
-        return answers
-
-    def _append(self, message: Message, limit: int | None) -> Answer:
-        if self.status(message.id) is not JobStatus.UNKNOWN:
-            return Answer(message.id, "duplicate")
-        if message.unique and (owner := self._owner(message.unique)):
-            return Answer(owner, "duplicate")
-        expired = self._expired_owner(message.unique)
-        waiting = self.count(JobStatus.QUEUED) + self.count(JobStatus.SCHEDULED)
-        if expired and expired.status is not JobStatus.RETRYING:
-            waiting -= 1
-        if limit is not None and waiting >= limit:
-            return Answer(message.id, "full")
-        if expired:
-            self._end(expired, JobStatus.EXPIRED, message.mark_us)
-        delay, lifetime = message.delay_us // SECOND, message.lifetime_us // SECOND
-        expires = self.now + delay + lifetime if lifetime else None
-        job = ModelJob(message.id, message.body, message.priority, message.unique, expires)
-        self.jobs[job.id] = job
-        if job.unique:
-            self._take_key(job.unique, job.id)
-        self._wait_or_queue(job, JobStatus.SCHEDULED, delay)
-        return Answer(job.id)
-
-    # --- out and back ------------------------------------------------------------------------------------
-
-    def places(self, ids: list[str]) -> list[Place]:
-        return [self.jobs[id].place for id in ids]
-
-    def offers(self, limit: int, suspects: int) -> list[list[Place]]:
-        """The places that a claim may serve: from the top, or from the bottom when it is its turn."""
-        if self.paused:
-            return [[]]
-        first = self._lane(SUSPECT)[: min(limit, suspects)] + self._lane(RETURNED)
-        top_down = [place for name in PRIORITY_LANES for place in self._lane(name)]
-        bottom_up = [place for name in reversed(PRIORITY_LANES) for place in self._lane(name)]
-        return [(first + rest)[:limit] for rest in (top_down, bottom_up)]
-
-    def _lane(self, name: str) -> list[Place]:
-        queued = [job.place for job in self.jobs.values() if job.status is JobStatus.QUEUED]
-        return sorted(place for place in queued if place[0] == name)
+        return id in self.messages and self.messages[id].holder == number
 
     def hand_out(self, id: str, number: int, worker: str) -> None:
-        job = self.jobs[id]
-        job.status, job.worker, job.leased_at = JobStatus.RUNNING, worker, self.now
-        job.holder = number
-        job.hand_outs.add(number)
-        if job.unique and job.unique.until == "started":
-            self._release_key(job)
-
-    def settle(self, id: str, number: int, outcome: Outcome) -> Verdict:
-        job = self.jobs.get(id)
-        if isinstance(outcome, Done):
-            return self._succeed(job, number, outcome)
-        if job is None or job.holder != number:
-            return Verdict.LOST
-        if isinstance(outcome, Dead):
-            self._bury(job, outcome.state.failures, outcome.state.crashes, outcome.state.releases)
-        elif isinstance(outcome, Cancelled):
-            self._end(job, JobStatus.CANCELLED, outcome.ttl_us)
-        elif isinstance(outcome, Expired):
-            self._end(job, JobStatus.EXPIRED, outcome.ttl_us)
-        else:
-            self._run_again(job, outcome)
-        return Verdict.KEPT
-
-    def _succeed(self, job: ModelJob | None, number: int, outcome: Done) -> Verdict:
-        settleable = (JobStatus.QUEUED, JobStatus.RUNNING)
-        if job is None or number not in job.hand_outs or job.status not in settleable:
-            return Verdict.GONE
-        kept = outcome.kept
-        self._end(job, JobStatus.SUCCEEDED, kept.ttl_us if kept else 0, kept.value if kept else None)
-        return Verdict.KEPT
-
-    def _run_again(self, job: ModelJob, outcome: Retry | Snoozed | Released) -> None:
-        if job.cancelled_for is not None:
-            self._end(job, JobStatus.CANCELLED, job.cancelled_for)
-            return
-        state = outcome.state
-        job.failures, job.crashes, job.releases = state.failures, state.crashes, state.releases
-        job.holder = None
-        status = JobStatus.RETRYING if isinstance(outcome, Retry) else JobStatus.SCHEDULED
-        returned = isinstance(outcome, Released)
-        self._wait_or_queue(job, status, outcome.delay_us // SECOND, returned=returned)
+        message = self.messages[id]
+        message.holder, message.worker, message.leased_at = number, worker, self.now
+        message.hand_outs.add(number)
 
     def renew(self, id: str, number: int) -> Renewal:
         if not self.holds(id, number):
             return Renewal.LOST
-        job = self.jobs[id]
-        job.leased_at = self.now
-        return Renewal.KEPT if job.cancelled_for is None else Renewal.CANCELLED
+        message = self.messages[id]
+        message.leased_at = self.now
+        return Renewal.KEPT if message.cancelled_for is None else Renewal.CANCELLED
 
-    # --- upkeep ------------------------------------------------------------------------------------------
+    def settle(self, id: str, number: int, outcome: Outcome) -> Verdict:
+        """A success counts from anyone who was ever given the message, any other outcome from its holder."""
+        message = self.messages.get(id)
+        if isinstance(outcome, Done):
+            if message is None or number not in message.hand_outs or not self.can_succeed(message):
+                return Verdict.GONE
+        elif message is None or message.holder != number:
+            return Verdict.LOST
+        self.apply(message, outcome)
+        return Verdict.KEPT
 
+    def overdue(self) -> set[str]:
+        return {id for id, message in self.messages.items() if self._has_run_out(message)}
+
+    def _has_run_out(self, message: M) -> bool:
+        return message.holder is not None and message.leased_at + LEASE_SECONDS <= self.now
+
+    # --- what the two models do in their own way ---------------------------------------------------------
+
+    @abstractmethod
+    def can_succeed(self, message: M) -> bool:
+        """Whether it is where a success still counts."""
+
+    @abstractmethod
+    def apply(self, message: M, outcome: Outcome) -> None: ...
+
+    @abstractmethod
     def recover(self, id: str) -> tuple[int, JobStatus]:
-        """How often it has crashed now, and where it went. Those recovered together are ready together."""
-        job = self.jobs[id]
-        job.holder = None
-        job.crashes += 1
-        if job.cancelled_for is not None:
-            self._end(job, JobStatus.CANCELLED, job.cancelled_for)
-            return job.crashes, JobStatus.CANCELLED
-        if job.crashes >= CRASH_LIMIT:
-            self._bury(job, job.failures, job.crashes, job.releases)
-        else:
-            self._queue(job, returned=True, with_the_last=True)
-        return job.crashes, job.status
+        """Take it from its holder: how often it has crashed now, and where it went."""
 
-    def promote(self, limit: int) -> int:
-        due = self.due()[:limit]
-        for job in due:
-            self._queue(job)
-        return len(due)
+    @abstractmethod
+    def dead_ids(self) -> list[str]: ...
 
-    # --- steering ----------------------------------------------------------------------------------------
+    @abstractmethod
+    def replay(self, id: str) -> ReplayAnswer: ...
 
-    def cancel(self, id: str, mark_us: int) -> CancelAnswer:
-        job = self.jobs.get(id)
-        if job is None or job.status is JobStatus.DEAD or job.expired(self.now):
-            return CancelAnswer.GONE
-        if job.status is JobStatus.RUNNING:
-            job.cancelled_for = mark_us
-            return CancelAnswer.TOLD
-        self._end(job, JobStatus.CANCELLED, mark_us)
-        return CancelAnswer.REMOVED
-
-    def purge(self, mark_us: int) -> int:
-        waiting = [
-            job for job in self.jobs.values() if job.status is JobStatus.QUEUED or job.waits_for_its_time
-        ]
-        for job in waiting:
-            expired = job.expired(self.now)
-            self._end(job, JobStatus.EXPIRED if expired else JobStatus.CANCELLED, mark_us)
-        return len(waiting)
-
-    def replay(self, id: str) -> ReplayAnswer:
-        if id not in self.dead:
-            return ReplayAnswer.GONE
-        job = self.jobs[id]
-        if job.unique and job.unique.until == "finished":
-            if self._owner(job.unique):
-                return ReplayAnswer.DUPLICATE
-            if expired := self._expired_owner(job.unique):
-                self._end(expired, JobStatus.EXPIRED, EXPIRED_MARK_US)
-            self._take_key(job.unique, id)
-        self.dead.remove(id)
-        job.failures = job.crashes = job.releases = 0
-        job.expires = job.cancelled_for = None
-        self._queue(job)
-        return ReplayAnswer.REPLAYED
-
-    def discard(self, id: str) -> int:
-        if id not in self.dead:
-            return 0
-        self.dead.remove(id)
-        del self.jobs[id]
-        return 1
-
-    def run_now(self, id: str) -> bool:
-        job = self.jobs.get(id)
-        if job is None or not job.waits_for_its_time:
-            return False
-        self._queue(job)
-        return True
-
-    def rewrite(self, id: str, body: bytes) -> bool:
-        job = self.jobs.get(id)
-        if job is None or not (job.waits_for_its_time or job.status is JobStatus.DEAD):
-            return False
-        job.body = body
-        return True
-
-    # --- moves -------------------------------------------------------------------------------------------
-
-    def _wait_or_queue(self, job: ModelJob, status: JobStatus, delay: int, *, returned: bool = False) -> None:
-        if delay <= 0:
-            self._queue(job, returned=returned)
-            return
-        self._turns += 1
-        job.status, job.due, job.turn = status, self.now + delay, self._turns
-
-    def _queue(self, job: ModelJob, *, returned: bool = False, with_the_last: bool = False) -> None:
-        job.status = JobStatus.QUEUED
-        name = PRIORITY_LANES[job.priority]
-        if job.crashes >= 2:
-            name = SUSPECT
-        elif returned:
-            name = RETURNED
-        self._moments += 0 if with_the_last else 1
-        job.place = (name, self._moments)
-
-    def _bury(self, job: ModelJob, failures: int, crashes: int, releases: int) -> None:
-        job.failures, job.crashes, job.releases = failures, crashes, releases
-        job.status, job.holder = JobStatus.DEAD, None
-        self.dead.append(job.id)
-        self._release_key(job)
-
-    def _end(self, job: ModelJob, status: JobStatus, ttl_us: int, result: bytes | None = None) -> None:
-        self._release_key(job, expired=status is JobStatus.EXPIRED)
-        del self.jobs[job.id]
-        self._marks[job.id] = Mark(status, self.now + ttl_us // SECOND, result)
-
-    # --- unique keys -------------------------------------------------------------------------------------
-
-    def _owner(self, unique: UniqueKey) -> str | None:
-        return None if self._expired_owner(unique) else self._holder(unique)
-
-    def _expired_owner(self, unique: UniqueKey | None) -> ModelJob | None:
-        job = self.jobs.get(self._holder(unique) or "") if unique else None
-        return job if job and job.unique and job.expired(self.now) else None
-
-    def _holder(self, unique: UniqueKey) -> str | None:
-        owner, until = self._keys.get(unique.key, (None, None))
-        return owner if until is None or until > self.now else None
-
-    def _take_key(self, unique: UniqueKey, id: str) -> None:
-        elapsed = unique.until == "elapsed"
-        self._keys[unique.key] = (id, self.now + unique.window_us // SECOND if elapsed else None)
-
-    def _release_key(self, job: ModelJob, *, expired: bool = False) -> None:
-        if job.unique is None or (job.unique.until == "elapsed" and not expired):
-            return
-        owner, until = self._keys.get(job.unique.key, (None, None))
-        if owner == job.id and (until is None) == (job.unique.until != "elapsed"):
-            del self._keys[job.unique.key]
+    @abstractmethod
+    def discard(self, id: str) -> int: ...

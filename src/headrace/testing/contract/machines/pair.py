@@ -1,89 +1,52 @@
-"""A store and the model beside each other: what is done to both, and the comparison of what is left."""
+"""A store and a model beside each other: what is done to both, and the claims that were made.
+
+`job_pair.py` and `topic_pair.py` add what is special about their models.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import math
-import time
-from collections.abc import Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final, TypeVar
-
-import pytest
-from hypothesis import Phase, settings
+from typing import Any, TypeVar
 
 from headrace.core.messages.claim import Claim
-from headrace.core.messages.message import Batch
-from headrace.core.records.answers import DeadFilter
-from headrace.core.records.record import JobStatus, Record
-from headrace.core.runtime.clock import SECOND, MovableClock, microseconds
-from headrace.testing.contract.kit.stand import LEASE, Stand
+from headrace.core.messages.message import Stream
+from headrace.core.messages.outcome import Outcome, Settlement
+from headrace.core.runtime.clock import MovableClock
+from headrace.testing.contract.kit.stand import Stand, dead
 from headrace.testing.contract.kit.tidy import check_that_nothing_is_left
 from headrace.testing.contract.under_test import StoreUnderTest
 
-from .model import Model, ModelJob
+from .model import ModelClock, StreamModel
 
 T = TypeVar("T")
 
-#: How much a test of a machine tries. In `make test` it is a few examples, which are not made smaller when
-#: one fails, since that takes minutes. In `make test-more` it is what the profile says.
-lengths = pytest.mark.parametrize(
-    "examples",
-    [
-        pytest.param(settings(max_examples=30, phases=[Phase.generate], deadline=None), id="few"),
-        pytest.param(settings(deadline=None), id="many", marks=pytest.mark.more),
-    ],
-)
 
-#: Few, so that they meet again.
-IDS: Final = ("ada", "bob", "cleo", "dan", "eve")
+@dataclass(frozen=True)
+class HandOut:
+    """A claim and the number that the model knows it by."""
 
-#: The model counts whole seconds and a run takes a few: times that differ by less are the same.
-TOLERANCE_US: Final = 10 * SECOND
-
-#: Seconds after which an example on a server is cut short.
-LONGEST: Final = 7.0
-
-#: A claim and the number that the model knows it by.
-HandOut = tuple[int, Claim]
+    stream: Stream
+    claim: Claim
+    number: int
 
 
-class SlowClock(MovableClock):
-    """Goes on by a microsecond at each reading. So a store that goes by this clock agrees with the model,
-    however long a run takes."""
+class Pair(ABC):
+    """`backends` are two processes that use the store. `streams` are those that are claimed from."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._started_us = super().now_us()
-        self._readings = count(1)
-
-    def now_us(self) -> int:
-        return self._started_us + self.elapsed_us()
-
-    def elapsed_us(self) -> int:
-        return self.offset_us + next(self._readings)
-
-
-def clock_for(store: StoreUnderTest) -> MovableClock:
-    """A server has a clock of its own, and a store compares that with ours."""
-    return MovableClock() if store.server_clock else SlowClock()
-
-
-def time_limit(clock: MovableClock) -> float:
-    """When an example must be at its end. On a server real time counts, and the model tolerates little."""
-    return math.inf if isinstance(clock, SlowClock) else time.monotonic() + LONGEST
-
-
-class Pair:
-    """`backends` are two processes that use the store."""
+    @property
+    @abstractmethod
+    def streams(self) -> Mapping[Stream, StreamModel[Any]]:
+        """Each with its model."""
 
     def __init__(self, store: StoreUnderTest, clock: MovableClock) -> None:
         self._loop = asyncio.Runner()
         self._numbers = count(1)
-        self._start_us = clock.now_us()
-        self.model = Model(lease=round(LEASE))
+        self.clock = ModelClock()
         self.stand = Stand(store, clock)
-        self.last_batches: dict[int, Batch] = {}
         self.hand_outs: list[HandOut] = []  # the latest last
         self.run(self.stand.open())
         self.backends = [self.stand.backend, self.run(self.stand.other())]
@@ -101,56 +64,76 @@ class Pair:
     def next_number(self) -> int:
         return next(self._numbers)
 
-    def held(self) -> list[HandOut]:
-        return [each for each in self.hand_outs if self.model.holds(each[1].id, each[0])]
+    # --- what the two pairs do in their own way ------------------------------------------------------------
+
+    @abstractmethod
+    def compare(self) -> None:
+        """Whether the store shows what the model says."""
+
+    @abstractmethod
+    def fill(self, stream: Stream) -> None:
+        """See to it that there is something to claim, where the actions alone do not."""
+
+    @abstractmethod
+    def claim(self, stream: Stream, process: int, limit: int, suspects: int) -> list[HandOut]: ...
+
+    @abstractmethod
+    def promote(self, process: int, limit: int) -> None: ...
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Check what must hold in the end, whatever was done."""
+
+    # --- steps that several actions take -----------------------------------------------------------------
+
+    def wait(self, seconds: int) -> None:
+        self.run(self.stand.advance(seconds))
+        self.clock.now += seconds
+
+    def held(self, stream: Stream | None = None) -> list[HandOut]:
+        return [each for each in self.hand_outs if self._holds(each) and stream in (None, each.stream)]
 
     def lost(self) -> list[HandOut]:
         """Claims that no longer hold their message; the latest, which are the more interesting ones."""
-        return [each for each in self.hand_outs if not self.model.holds(each[1].id, each[0])][-4:]
+        return [each for each in self.hand_outs if not self._holds(each)][-4:]
 
-    # --- comparison --------------------------------------------------------------------------------------
+    def _holds(self, each: HandOut) -> bool:
+        return self.streams[each.stream].holds(each.claim.id, each.number)
 
-    def compare_counts(self) -> None:
-        counts = self.run(self.backends[1].counts(self.stand.stream))
-        model = self.model
-        assert counts.queued == model.count(JobStatus.QUEUED)
-        assert counts.running == model.count(JobStatus.RUNNING)
-        assert counts.scheduled == model.count(JobStatus.SCHEDULED)
-        assert counts.retrying == model.count(JobStatus.RETRYING)
-        assert counts.dead == model.count(JobStatus.DEAD)
-        assert counts.due == len(model.due())
-        assert counts.paused == model.paused
-        assert bool(counts.oldest_us) == bool(counts.queued)
+    def hand_out(self, stream: Stream, claims: list[Claim], worker: str) -> list[HandOut]:
+        """Note claims that were made."""
+        handed = [HandOut(stream, claim, self.next_number()) for claim in claims]
+        for each in handed:
+            self.streams[stream].hand_out(each.claim.id, each.number, worker)
+        self.hand_outs += handed
+        return handed
 
-    def compare_records(self) -> None:
-        for id in IDS:
-            record = self.run(self.backends[0].get(self.stand.stream, id))
-            assert (record.status if record else JobStatus.UNKNOWN) is self.model.status(id)
-            if record is not None and id in self.model.jobs:
-                self._compare_living(record, self.model.jobs[id])
-            elif record is not None and (mark := self.model.mark(id)):
-                assert record.result == mark.result
+    def busy(self, stream: Stream, process: int = 1) -> list[HandOut]:
+        """What is held of a stream. Where it is nothing, something is claimed, if there is anything."""
+        if not self.held(stream):
+            self.fill(stream)
+            self.claim(stream, process, limit=1, suspects=1)
+        return self.held(stream)
 
-    def _compare_living(self, record: Record, job: ModelJob) -> None:
-        state = record.state
-        assert (record.body, record.priority, record.task) == (job.body, job.priority, "greet")
-        assert (state.failures, state.crashes, state.releases) == (job.failures, job.crashes, job.releases)
-        assert record.worker == (job.worker if job.status is JobStatus.RUNNING else "")
-        if job.waits_for_its_time and not job.expired(self.model.now):
-            self._compare_time(record.due_us, job.due)
+    def settle(self, hand_out: HandOut, outcome: Outcome, process: int) -> None:
+        (verdict,) = self.run(self.backends[process].settle([Settlement(hand_out.claim, outcome)]))
+        assert verdict == self.streams[hand_out.stream].settle(hand_out.claim.id, hand_out.number, outcome)
 
-    def compare_dead_letters(self) -> None:
-        page = self.run(self.backends[1].dead_letters(self.stand.stream, only=DeadFilter()))
-        assert [letter.id for letter in page] == self.model.dead[::-1]
+    def bury(self, stream: Stream, process: int) -> list[str]:
+        """The dead letters of a stream. Where there is none, what is held dies."""
+        model = self.streams[stream]
+        if not model.dead_ids() and (held := self.busy(stream, process)):
+            self.settle(held[-1], dead(held[-1].claim.state), process)
+        return model.dead_ids()
 
-    def compare_claim(self, claim: Claim) -> None:
-        job, state = self.model.jobs[claim.id], claim.state
-        assert (claim.body, claim.priority) == (job.body, job.priority)
-        assert (state.failures, state.crashes, state.releases) == (job.failures, job.crashes, job.releases)
-        self._compare_time(claim.expires_us, job.expires)
-
-    def _compare_time(self, stored_us: int, expected: int | None) -> None:
-        if expected is None:
-            assert stored_us == 0
-        else:
-            assert abs(stored_us - self._start_us - microseconds(expected)) < TOLERANCE_US
+    def reclaim(self) -> None:
+        """Take away all that was not renewed in time."""
+        recovered = self.run(self.stand.reclaim(sources=list(self.streams), limit=2))
+        found = [(each.stream, each.id) for each in recovered]
+        assert len(set(found)) == len(found)
+        overdue = [(stream, id) for stream, model in self.streams.items() for id in model.overdue()]
+        assert set(found) == set(overdue)
+        for each in recovered:
+            model = self.streams[each.stream]
+            assert each.worker == model.messages[each.id].worker
+            assert (each.crashes, each.status) == model.recover(each.id)

@@ -1,19 +1,23 @@
 """What a store owes to the groups of a topic, written from the contract's prose alone.
 
-A store may draw events for a group before they are claimed. So the model does not say what lies where, but
-what each group must get, what it may get, and in which order. Time is counted in whole seconds, all of them
-multiples of ten, so that nothing comes near a boundary by accident.
+A store may draw events for a group before they are claimed. So the model does not say where each event is. It
+says what each group must get, what it may get, and in which order.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
-from headrace.core.messages.outcome import Dead, Done, Outcome, Released, Retry, Snoozed, Verdict
+from headrace.core.messages.message import Stream
+from headrace.core.messages.outcome import Dead, Outcome, Released, Retry, Snoozed
 from headrace.core.records.answers import ReplayAnswer
+from headrace.core.records.record import JobStatus
+from headrace.core.runtime.clock import SECOND
 from headrace.core.store import CRASH_LIMIT
 from headrace.core.topics.topic import Start
+
+from .model import ModelClock, ModelMessage, StreamModel
 
 
 class ModelPlace(Enum):
@@ -44,49 +48,46 @@ class ModelEvent:
 
 
 @dataclass
-class ModelDelivery:
-    """An event that a group has or is to get. `hand_outs` numbers the claims that were made of it. `again`:
-    it is owed once more when it has ended, since an ordered group was reset meanwhile; `maybe`: perhaps."""
+class ModelDelivery(ModelMessage):
+    """An event that a group has or is to get. `again`: it is owed once more when it has ended, because an
+    ordered group was reset meanwhile. `maybe`: perhaps it is."""
 
     event: ModelEvent
     place: ModelPlace = ModelPlace.OWED
-    holder: int | None = None
-    hand_outs: set[int] = field(default_factory=set)
-    crashes: int = 0
     due: int = 0
     again: bool = False
     maybe: bool = False
 
 
-class GroupModel:
-    def __init__(self, *, ordered: bool) -> None:
+class GroupModel(StreamModel[ModelDelivery]):
+    def __init__(self, clock: ModelClock, *, ordered: bool) -> None:
+        super().__init__(clock)
         self.ordered = ordered
         self.was_reset = False
-        self.deliveries: dict[str, ModelDelivery] = {}
 
     def owe(self, event: ModelEvent) -> None:
-        known = self.deliveries.get(event.id)
+        known = self.messages.get(event.id)
         if known is None:
-            self.deliveries[event.id] = ModelDelivery(event)
+            self.messages[event.id] = ModelDelivery(event)
         elif known.place is ModelPlace.OPEN:
             known.place = ModelPlace.OWED
 
-    def ids(self, *places: ModelPlace) -> list[str]:
-        return [id for id, delivery in self.deliveries.items() if delivery.place in places]
+    def ids_in(self, *places: ModelPlace) -> list[str]:
+        return [id for id, delivery in self.messages.items() if delivery.place in places]
 
-    def holds(self, id: str, number: int) -> bool:
-        return id in self.deliveries and self.deliveries[id].holder == number
+    def dead_ids(self) -> list[str]:
+        return self.ids_in(ModelPlace.DEAD)
 
     # --- out ---------------------------------------------------------------------------------------------
 
-    def hand_out(self, id: str, number: int) -> None:
+    def hand_out(self, id: str, number: int, worker: str) -> None:
         """A claim was made; it must have been possible."""
-        assert id in self.deliveries, f"{id} is nothing that the group is to get"
-        delivery = self.deliveries[id]
+        assert id in self.messages, f"{id} is nothing that the group is to get"
+        delivery = self.messages[id]
         assert delivery.place in (*QUEUED, ModelPlace.OPEN), f"{id} is {delivery.place.value}"
         self._check_order(delivery)
-        delivery.place, delivery.holder = ModelPlace.RUNNING, number
-        delivery.hand_outs.add(number)
+        delivery.place = ModelPlace.RUNNING
+        super().hand_out(id, number, worker)
 
     def _check_order(self, delivery: ModelDelivery) -> None:
         key = delivery.event.key
@@ -101,7 +102,7 @@ class GroupModel:
 
     def left(self) -> list[str]:
         """What a claim of which the limit was not reached should have handed out as well."""
-        return [id for id in self.ids(*QUEUED) if not self._is_parked(self.deliveries[id])]
+        return [id for id in self.ids_in(*QUEUED) if not self._is_parked(self.messages[id])]
 
     def _is_parked(self, delivery: ModelDelivery) -> bool:
         key = delivery.event.key
@@ -110,29 +111,23 @@ class GroupModel:
         return any(each.place in HOLDING for each in self._of_key(key))
 
     def _of_key(self, key: str) -> list[ModelDelivery]:
-        return [each for each in self.deliveries.values() if each.event.key == key]
+        return [each for each in self.messages.values() if each.event.key == key]
 
     # --- back --------------------------------------------------------------------------------------------
 
-    def settle(self, id: str, number: int, outcome: Outcome, now: int) -> Verdict:
-        delivery = self.deliveries.get(id)
-        if isinstance(outcome, Done):
-            settleable = (ModelPlace.RUNNING, ModelPlace.AGAIN, ModelPlace.REPLAYED)
-            if delivery is None or number not in delivery.hand_outs or delivery.place not in settleable:
-                return Verdict.GONE
-            self._end(delivery)
-            return Verdict.KEPT
-        if delivery is None or delivery.holder != number:
-            return Verdict.LOST
-        delivery.holder = None
-        if isinstance(outcome, Retry | Snoozed | Released):
-            delay = outcome.delay_us // 1_000_000
-            delivery.place, delivery.due = (ModelPlace.WAITING if delay else ModelPlace.AGAIN), now + delay
-        elif isinstance(outcome, Dead):
-            self._bury(delivery)
-        else:
-            self._end(delivery)
-        return Verdict.KEPT
+    def can_succeed(self, message: ModelDelivery) -> bool:
+        return message.place in (ModelPlace.RUNNING, ModelPlace.AGAIN, ModelPlace.REPLAYED)
+
+    def apply(self, message: ModelDelivery, outcome: Outcome) -> None:
+        message.holder = None
+        match outcome:
+            case Retry(state, delay_us) | Snoozed(state, delay_us) | Released(state, delay_us):
+                message.place = ModelPlace.WAITING if delay_us else ModelPlace.AGAIN
+                message.due, message.crashes = self.now + delay_us // SECOND, state.crashes
+            case Dead():
+                self._bury(message)
+            case _:
+                self._end(message)
 
     def _bury(self, delivery: ModelDelivery) -> None:
         """A dead letter is passed over, but it may be none any more when it is met."""
@@ -140,66 +135,69 @@ class GroupModel:
         delivery.again, delivery.maybe = False, delivery.again or delivery.maybe
 
     def _end(self, delivery: ModelDelivery) -> None:
-        del self.deliveries[delivery.event.id]
+        del self.messages[delivery.event.id]
         if delivery.again or delivery.maybe:
             place = ModelPlace.OWED if delivery.again else ModelPlace.OPEN
-            self.deliveries[delivery.event.id] = ModelDelivery(delivery.event, place)
+            self.messages[delivery.event.id] = ModelDelivery(delivery.event, place)
 
-    def recover(self, id: str) -> None:
-        delivery = self.deliveries[id]
-        delivery.crashes += 1
+    def recover(self, id: str) -> tuple[int, JobStatus]:
+        delivery = self.messages[id]
         delivery.holder = None
+        delivery.crashes += 1
         if delivery.crashes >= CRASH_LIMIT:
             self._bury(delivery)
-        else:
-            delivery.place = ModelPlace.AGAIN
+            return delivery.crashes, JobStatus.DEAD
+        delivery.place = ModelPlace.AGAIN
+        return delivery.crashes, JobStatus.QUEUED
 
-    def promote(self, now: int) -> int:
-        due = [
-            each for each in self.deliveries.values() if each.place is ModelPlace.WAITING and each.due <= now
-        ]
+    def promote(self) -> int:
+        waiting = [self.messages[id] for id in self.ids_in(ModelPlace.WAITING)]
+        due = [delivery for delivery in waiting if delivery.due <= self.now]
         for delivery in due:
             delivery.place = ModelPlace.AGAIN
         return len(due)
 
     def replay(self, id: str) -> ReplayAnswer:
-        if id not in self.ids(ModelPlace.DEAD):
+        if id not in self.dead_ids():
             return ReplayAnswer.GONE
-        self.deliveries[id].place, self.deliveries[id].crashes = ModelPlace.REPLAYED, 0
+        self.messages[id].place, self.messages[id].crashes = ModelPlace.REPLAYED, 0
         return ReplayAnswer.REPLAYED
 
     def discard(self, id: str) -> int:
-        if id not in self.ids(ModelPlace.DEAD):
+        if id not in self.dead_ids():
             return 0
-        self._end(self.deliveries[id])
+        self._end(self.messages[id])
         return 1
 
     def reset(self, events: list[ModelEvent]) -> None:
         """From now on these are owed; what was owed and is not among them may have been drawn before. In an
         ordered group what is in progress is owed again when its turn comes."""
         self.was_reset = True
-        for id in self.ids(ModelPlace.OWED):
-            self.deliveries[id].place = ModelPlace.OPEN
-        for delivery in self.deliveries.values():
+        for id in self.ids_in(ModelPlace.OWED):
+            self.messages[id].place = ModelPlace.OPEN
+        for delivery in self.messages.values():
             delivery.again, delivery.maybe = False, delivery.again or delivery.maybe
         for event in events:
             self.owe(event)
-            delivery = self.deliveries[event.id]
+            delivery = self.messages[event.id]
             if self.ordered and event.key and delivery.place in (*HOLDING, ModelPlace.REPLAYED):
                 delivery.again = True
 
 
 class TopicModel:
-    def __init__(self) -> None:
-        self.now = 0
+    def __init__(self, clock: ModelClock) -> None:
+        self._clock = clock
         self.events: list[ModelEvent] = []
         self.first = 1  # as the store says
         self.max_length: int | None = None
         self.max_age: int | None = None
-        self.scheduled: list[
-            tuple[int, str, str]
-        ] = []  # when it is due, id and key; the first appended first
-        self.groups: dict[str, GroupModel] = {}
+        # When it is due, its id and key. The first appended is the first.
+        self.scheduled: list[tuple[int, str, str]] = []
+        self.groups: dict[Stream, GroupModel] = {}
+
+    @property
+    def now(self) -> int:
+        return self._clock.now
 
     def publish(self, id: str, key: str, delay: int = 0) -> None:
         if delay:
@@ -216,6 +214,11 @@ class TopicModel:
         for _, id, key in due:
             self.publish(id, key)
         return len(due)
+
+    def waits(self) -> bool:
+        """Whether anything waits for its time."""
+        waiting = [group.ids_in(ModelPlace.WAITING) for group in self.groups.values()]
+        return bool(self.scheduled) or any(waiting)
 
     def there(self) -> list[ModelEvent]:
         return self.events[self.first - 1 :]
