@@ -26,8 +26,14 @@ def only_where_it_holds(store_under_test: StoreUnderTest, request: pytest.Fixtur
 
 
 @pytest.fixture
-async def stand(store_under_test: StoreUnderTest) -> AsyncIterator[Stand]:
-    stand = Stand(store_under_test)
+def kind() -> str:
+    """What a test claims from. `queue_and_group` has it run on both."""
+    return "queue"
+
+
+@pytest.fixture
+async def stand(store_under_test: StoreUnderTest, kind: str) -> AsyncIterator[Stand]:
+    stand = Stand(store_under_test, kind=kind)
     try:
         await stand.open()
         yield stand

@@ -24,10 +24,8 @@ from headrace.core.topics.topic import (
 )
 from headrace.engine.streams import StreamRouter
 
-from .stand import LEASE, Stand
-
-#: Seconds that a claim or a reader would wait if nothing woke it, and within which a woken one must be back.
-LONG, SOON = 50.0, 10.0
+from .stand import LEASE, ORDERS, Stand
+from .waits import LONG, started
 
 DAY: Final = 24 * 3600.0
 
@@ -35,8 +33,8 @@ DAY: Final = 24 * 3600.0
 class Orders:
     """The topic `orders`. Groups begin with the first event unless a test says otherwise."""
 
-    stream: Final = Stream("topic", "orders")
-    source: Final = stream
+    stream: Final = ORDERS
+    source: Final = ORDERS
 
     def __init__(self, stand: Stand) -> None:
         self.stand = stand
@@ -163,10 +161,7 @@ class Orders:
     async def start_claiming(
         self, *groups: Stream, by: StreamRouter | None = None
     ) -> asyncio.Task[list[Claim]]:
-        """A claim that waits, or is about to: which of the two must make no difference."""
-        claiming = asyncio.ensure_future(self.stand.claim(sources=groups, wait=LONG, by=by))
-        await a_few_turns()
-        return claiming
+        return await started(self.stand.claim(sources=groups, wait=LONG, by=by))
 
     async def done(self, claims: Sequence[Claim]) -> None:
         verdicts = await self.backend.settle([Settlement(claim, Done()) for claim in claims])
@@ -187,12 +182,3 @@ class Orders:
 
     async def status(self, group: Stream, id: str) -> JobStatus:
         return await self.stand.status(id, source=group)
-
-
-async def a_few_turns() -> None:
-    for _ in range(3):
-        await asyncio.sleep(0)
-
-
-async def soon(claiming: asyncio.Task[list[Claim]]) -> list[str]:
-    return [claim.id for claim in await asyncio.wait_for(claiming, SOON)]

@@ -11,7 +11,17 @@ import pytest
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
-from headrace.core.messages.message import FRESH, NORMAL, Batch, Message, State, Stream, TrailEntry, UniqueKey
+from headrace.core.messages.message import (
+    FRESH,
+    NORMAL,
+    Batch,
+    Message,
+    State,
+    Stream,
+    TrailEntry,
+    UniqueKey,
+    group_stream,
+)
 from headrace.core.messages.outcome import (
     Dead,
     DeadReason,
@@ -27,6 +37,7 @@ from headrace.core.records.answers import Answer, Promoted, Recovery, Renewal
 from headrace.core.records.record import Counts, JobStatus, Record, WorkerInfo
 from headrace.core.runtime.clock import MovableClock, microseconds
 from headrace.core.store import PartitionedStore
+from headrace.core.topics.topic import BEGINNING
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.under_test import StoreUnderTest
 from headrace.testing.waiting import wait_until
@@ -41,13 +52,27 @@ HOUR_US: Final = microseconds(3600)
 FAILURE: Final = Failure("ValueError", "no such row", "Traceback: …")
 
 
+#: What most tests claim from.
+WORK: Final = Stream("queue", "work")
+
+#: The topic of the test stand.
+ORDERS: Final = Stream("topic", "orders")
+
+#: For a test that holds for a queue and for a group alike.
+queue_and_group = pytest.mark.parametrize("kind", ["queue", "group"])
+
+
 class Stand:
-    """One store of the contract suite. `backend` is the worker at hand, `other()` another process."""
+    """One store of the contract suite. `backend` is the worker at hand, `other()` another process.
 
-    stream: Final = Stream("queue", "work")
-    source: Final = stream
+    Messages are claimed from `stream`, and `inlet` takes them: the same queue, or a group and its topic.
+    """
 
-    def __init__(self, under_test: StoreUnderTest, clock: MovableClock | None = None) -> None:
+    def __init__(
+        self, under_test: StoreUnderTest, clock: MovableClock | None = None, *, kind: str = "queue"
+    ) -> None:
+        self.stream = self.source = WORK if kind == "queue" else group_stream(ORDERS.name, "billing")
+        self.inlet = WORK if kind == "queue" else ORDERS
         self.under_test = under_test
         self.parts = under_test.parts
         self.clock = clock or MovableClock()
@@ -64,9 +89,11 @@ class Stand:
     async def open(self) -> None:
         await self._open(self.backend)
         if self.parts > 1:
-            await self.backend.split(self.stream, self.parts)
-            await self.backend.split(Stream("topic", "orders"), self.parts)
-        await self.backend.declare_stream(self.source, microseconds(LEASE))
+            await self.backend.split(WORK, self.parts)
+            await self.backend.split(ORDERS, self.parts)
+        if self.stream.kind == "group":
+            await self.backend.join(self.stream, BEGINNING)
+        await self.backend.declare_stream(self.stream, microseconds(LEASE))
 
     async def close(self) -> None:
         for backend in self._opened:
@@ -147,16 +174,16 @@ class Stand:
     def batch(
         self,
         *messages: Message,
-        source: Stream = source,
+        source: Stream | None = None,
         producer: str = "producer",
         number: int | None = None,
         limit: int | None = None,
     ) -> Batch:
         number = next(self._numbers) if number is None else number
-        return Batch(source, producer, number, list(messages), limit)
+        return Batch(source or self.inlet, producer, number, list(messages), limit)
 
     async def append(
-        self, *messages: Message, source: Stream = source, limit: int | None = None
+        self, *messages: Message, source: Stream | None = None, limit: int | None = None
     ) -> list[Answer]:
         return await self.backend.append(self.batch(*messages, source=source, limit=limit))
 
@@ -164,7 +191,7 @@ class Stand:
         self,
         id: str | None = None,
         *,
-        source: Stream = source,
+        source: Stream | None = None,
         task: str = "greet",
         body: bytes = b"hello",
         priority: int = NORMAL,
@@ -193,7 +220,7 @@ class Stand:
         self,
         limit: int = 100,
         *,
-        sources: Sequence[Stream] = (source,),
+        sources: Sequence[Stream] = (),
         consumer: str = "worker-1",
         suspects: int = 100,
         children: int | None = None,
@@ -201,14 +228,19 @@ class Stand:
         by: StreamRouter | PartitionedStore | None = None,
     ) -> list[Claim]:
         return await (by or self.backend).claim(
-            sources, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
+            sources or [self.stream],
+            consumer=consumer,
+            limit=limit,
+            suspects=suspects,
+            children=children,
+            wait=wait,
         )
 
     async def claim_ids(
         self,
         limit: int = 100,
         *,
-        sources: Sequence[Stream] = (source,),
+        sources: Sequence[Stream] = (),
         suspects: int = 100,
         children: int | None = None,
     ) -> list[str]:
@@ -244,11 +276,11 @@ class Stand:
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
-    async def reclaim(self, *, limit: int = 100, sources: Sequence[Stream] = (source,)) -> list[Recovery]:
+    async def reclaim(self, *, limit: int = 100, sources: Sequence[Stream] = ()) -> list[Recovery]:
         """Steps of `limit` until the scan has come round."""
         recovered: list[Recovery] = []
         for _ in range(1000):
-            step = await self.backend.reclaim(sources, limit=limit)
+            step = await self.backend.reclaim(sources or [self.stream], limit=limit)
             assert len(step.recovered) <= limit
             recovered += step.recovered
             if not step.more:
@@ -274,7 +306,8 @@ class Stand:
 
         return await asyncio.to_thread(asyncio.run, renew())
 
-    async def promote(self, *, limit: int = 100, sources: Sequence[Stream] = (source,)) -> Promoted:
+    async def promote(self, *, limit: int = 100, sources: Sequence[Stream] = ()) -> Promoted:
+        sources = sources or [self.stream]
         promoted = await self.backend.promote(sources, limit=limit)
         if promoted.by_stream is not None:
             # It says the same of each stream, and of all together what it says of them.
@@ -284,19 +317,19 @@ class Stand:
 
     # --- looking -----------------------------------------------------------------------------------------
 
-    async def look(self, id: str, *, source: Stream = source) -> Record:
+    async def look(self, id: str, *, source: Stream | None = None) -> Record:
         """The record of a message that must be there."""
-        record = await self.backend.get(source, id)
+        record = await self.backend.get(source or self.stream, id)
         assert record is not None
-        assert (record.stream, record.id) == (source, id)
+        assert (record.stream, record.id) == (source or self.stream, id)
         return record
 
-    async def status(self, id: str, *, source: Stream = source) -> JobStatus:
-        record = await self.backend.get(source, id)
+    async def status(self, id: str, *, source: Stream | None = None) -> JobStatus:
+        record = await self.backend.get(source or self.stream, id)
         return record.status if record else JobStatus.UNKNOWN
 
-    async def counts(self, *, source: Stream = source) -> Counts:
-        return await self.backend.counts(source)
+    async def counts(self, *, source: Stream | None = None) -> Counts:
+        return await self.backend.counts(source or self.stream)
 
 
 def inner_of(router: StreamRouter) -> PartitionedStore:

@@ -8,10 +8,10 @@ from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import Cancelled, Released
 from headrace.core.records.record import JobStatus, Progress
-from headrace.testing.contract.kit.stand import HOUR_US, Stand, retry
+from headrace.testing.contract.kit.stand import HOUR_US, WORK, Stand, retry
 
 
-async def told(stand: Stand, id: str, *, source: Stream = Stand.source) -> tuple[float, str] | None:
+async def told(stand: Stand, id: str, *, source: Stream = WORK) -> tuple[float, str] | None:
     progress = (await stand.look(id, source=source)).progress
     return (progress.fraction, progress.text) if progress else None
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headrace.core.messages.message import Batch, Message, UniqueKey
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
+from headrace.testing.contract.kit.stand import WORK
 
 from .actions import (
     Action,
@@ -25,7 +26,7 @@ from .actions import (
     weighted,
 )
 from .job_model import IDS
-from .job_pair import WORK, JobPair
+from .job_pair import JobPair
 
 # --- in ---------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from headrace.core.messages.message import Batch, Stream
 from headrace.core.records.answers import DeadFilter
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.runtime.clock import SECOND, MovableClock, microseconds
-from headrace.testing.contract.kit.stand import Stand
+from headrace.testing.contract.kit.stand import WORK
 from headrace.testing.contract.under_test import StoreUnderTest
 
 from .job_model import IDS, JobModel, ModelJob
@@ -17,8 +17,6 @@ from .pair import HandOut, Pair
 
 #: The model counts whole seconds and a run takes a few: times that differ by less are the same.
 TOLERANCE_US: Final = 10 * SECOND
-
-WORK: Final = Stand.source
 
 
 class JobPair(Pair):
@@ -68,7 +66,7 @@ class JobPair(Pair):
         self._compare_dead_letters()
 
     def compare_counts(self) -> None:
-        counts = self.run(self.backends[1].counts(self.stand.stream))
+        counts = self.run(self.backends[1].counts(WORK))
         model = self.model
         assert counts.queued == model.count(JobStatus.QUEUED)
         assert counts.running == model.count(JobStatus.RUNNING)
@@ -81,7 +79,7 @@ class JobPair(Pair):
 
     def _compare_records(self) -> None:
         for id in IDS:
-            record = self.run(self.backends[0].get(self.stand.stream, id))
+            record = self.run(self.backends[0].get(WORK, id))
             assert (record.status if record else JobStatus.UNKNOWN) is self.model.status(id)
             if record is not None and id in self.model.messages:
                 self._compare_living(record, self.model.messages[id])
@@ -97,7 +95,7 @@ class JobPair(Pair):
             self._compare_time(record.due_us, job.due)
 
     def _compare_dead_letters(self) -> None:
-        page = self.run(self.backends[1].dead_letters(self.stand.stream, only=DeadFilter()))
+        page = self.run(self.backends[1].dead_letters(WORK, only=DeadFilter()))
         assert [letter.id for letter in page] == self.model.dead[::-1]
 
     def _compare_claim(self, claim: Claim) -> None:

@@ -14,10 +14,8 @@ from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
 from headrace.core.store import CLAIM_BYTES
 from headrace.testing.contract.kit.stand import LEASE, Stand
+from headrace.testing.contract.kit.waits import LONG, SOON, claimed, started
 from headrace.testing.waiting import wait_until
-
-#: Seconds that a claim would wait if nothing woke it, and within which a woken one must be back.
-LONG, SOON = 50.0, 10.0
 
 
 async def test_a_claim_holds_all_that_its_worker_needs(stand: Stand) -> None:
@@ -140,23 +138,23 @@ async def test_a_claim_waits_no_longer_than_it_was_told(stand: Stand) -> None:
 async def test_a_claim_on_a_stream_that_is_not_there_yet_waits_too(stand: Stand) -> None:
     elsewhere = Stream("queue", "elsewhere")
     await stand.backend.declare_stream(elsewhere, 30 * SECOND)
-    waiting = await _start_claiming(stand, sources=[elsewhere])
+    waiting = await started(stand.claim(sources=[elsewhere], wait=LONG))
     id = await stand.add(source=elsewhere)
-    assert await _ids(waiting) == [id]
+    assert await claimed(waiting) == [id]
 
 
 async def test_a_waiting_claim_is_woken_by_an_append(stand: Stand) -> None:
-    waiting = await _start_claiming(stand)
+    waiting = await started(stand.claim(wait=LONG))
     id = await stand.add()
-    assert await _ids(waiting) == [id]
+    assert await claimed(waiting) == [id]
 
 
 async def test_a_waiting_claim_is_woken_by_an_append_of_another_process(stand: Stand) -> None:
     other = await stand.other()
-    waiting = await _start_claiming(stand)
+    waiting = await started(stand.claim(wait=LONG))
     message = stand.message()
     await other.append(stand.batch(message, producer="another"))
-    assert await _ids(waiting) == [message.id]
+    assert await claimed(waiting) == [message.id]
 
 
 async def test_none_of_many_sources_waits_for_the_others_to_run_dry(stand: Stand) -> None:
@@ -169,78 +167,78 @@ async def test_none_of_many_sources_waits_for_the_others_to_run_dry(stand: Stand
 
 async def test_a_waiting_claim_is_woken_by_one_of_many_sources(stand: Stand) -> None:
     sources = [await stand.queue(f"queue-{number}") for number in range(150)]
-    waiting = await _start_claiming(stand, sources=sources)
+    waiting = await started(stand.claim(sources=sources, wait=LONG))
     for source in (sources[0], sources[140]):
         id = await stand.add(source=source)
-        assert await _ids(waiting) == [id]
-        waiting = await _start_claiming(stand, sources=sources)
+        assert await claimed(waiting) == [id]
+        waiting = await started(stand.claim(sources=sources, wait=LONG))
     waiting.cancel()
 
 
 @pytest.mark.parametrize("name", ["first", "second", "third"])
 async def test_a_waiting_claim_is_woken_by_any_of_its_sources(stand: Stand, name: str) -> None:
     sources = [await stand.queue(each) for each in ("first", "second", "third")]
-    waiting = await _start_claiming(stand, sources=sources)
+    waiting = await started(stand.claim(sources=sources, wait=LONG))
     id = await stand.add(source=Stream("queue", name))
-    assert await _ids(waiting) == [id]
+    assert await claimed(waiting) == [id]
 
 
 async def test_a_waiting_claim_is_woken_by_a_promotion(stand: Stand) -> None:
     id = await stand.add(delay=10)
-    waiting = await _start_claiming(stand)
+    waiting = await started(stand.claim(wait=LONG))
     await stand.advance(11)
     await stand.promote()
-    assert await _ids(waiting) == [id]
+    assert await claimed(waiting) == [id]
 
 
 async def test_a_waiting_claim_is_woken_by_a_recovery(stand: Stand) -> None:
     claim = await stand.running()
     other = await stand.other()
-    waiting = await _start_claiming(stand, consumer="worker-2")
+    waiting = await started(stand.claim(consumer="worker-2", wait=LONG))
     await stand.advance(LEASE + 1)
     await wait_until(lambda: _recovers(stand, claim))
-    assert await _ids(waiting) == [claim.id]
+    assert await claimed(waiting) == [claim.id]
     await other.close()
 
 
 async def test_a_waiting_claim_is_woken_by_a_release(stand: Stand) -> None:
     claim = await stand.running()
-    waiting = await _start_claiming(stand, consumer="worker-2")
+    waiting = await started(stand.claim(consumer="worker-2", wait=LONG))
     await stand.settle(claim, Released())
-    assert await _ids(waiting) == [claim.id]
+    assert await claimed(waiting) == [claim.id]
 
 
 async def test_a_waiting_claim_is_woken_by_a_replay(stand: Stand) -> None:
     claim = await stand.running()
     await stand.die(claim)
-    waiting = await _start_claiming(stand)
+    waiting = await started(stand.claim(wait=LONG))
     await stand.backend.replay(stand.stream, [claim.id])
-    assert await _ids(waiting) == [claim.id]
+    assert await claimed(waiting) == [claim.id]
 
 
 async def test_a_waiting_claim_is_woken_when_a_message_is_hastened(stand: Stand) -> None:
     id = await stand.add(delay=1000)
-    waiting = await _start_claiming(stand)
+    waiting = await started(stand.claim(wait=LONG))
     await stand.backend.run_now(stand.stream, id)
-    assert await _ids(waiting) == [id]
+    assert await claimed(waiting) == [id]
 
 
 async def test_a_waiting_claim_is_woken_when_its_stream_is_resumed(stand: Stand) -> None:
     await stand.backend.pause(stand.stream, paused=True)
     id = await stand.add()
-    waiting = await _start_claiming(stand)
+    waiting = await started(stand.claim(wait=LONG))
     await stand.backend.pause(stand.stream, paused=False)
-    assert await _ids(waiting) == [id]
+    assert await claimed(waiting) == [id]
 
 
 async def test_what_two_waiting_claims_are_woken_for_goes_to_one(stand: Stand) -> None:
-    first = await _start_claiming(stand)
-    second = await _start_claiming(stand, consumer="worker-2")
+    first = await started(stand.claim(wait=LONG))
+    second = await started(stand.claim(consumer="worker-2", wait=LONG))
     await stand.add()
     done, _ = await asyncio.wait([first, second], timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
     assert len(done) == 1
     await stand.add()
-    claims = [*await _ids(first), *await _ids(second)]
+    claims = [*await claimed(first), *await claimed(second)]
     assert len(set(claims)) == 2
 
 
@@ -248,14 +246,14 @@ async def test_what_two_waiting_claims_are_woken_for_goes_to_one(stand: Stand) -
 
 
 async def test_wake_makes_a_waiting_claim_return(stand: Stand) -> None:
-    waiting = await _start_claiming(stand)
+    waiting = await started(stand.claim(wait=LONG))
     stand.backend.wake("worker-1")
-    assert await _ids(waiting) == []
+    assert await claimed(waiting) == []
 
 
 async def test_wake_makes_the_next_claim_return_when_none_is_waiting(stand: Stand) -> None:
     stand.backend.wake("worker-1")
-    assert await asyncio.wait_for(stand.claim(wait=LONG), SOON) == []
+    assert await claimed(await started(stand.claim(wait=LONG))) == []
 
 
 async def test_a_woken_claim_still_takes_what_is_there(stand: Stand) -> None:
@@ -266,24 +264,24 @@ async def test_a_woken_claim_still_takes_what_is_there(stand: Stand) -> None:
 
 
 async def test_wake_does_not_disturb_another_consumer(stand: Stand) -> None:
-    first = await _start_claiming(stand, consumer="worker-1")
-    second = await _start_claiming(stand, consumer="worker-2")
+    first = await started(stand.claim(consumer="worker-1", wait=LONG))
+    second = await started(stand.claim(consumer="worker-2", wait=LONG))
     stand.backend.wake("worker-1")
-    assert await _ids(first) == []
+    assert await claimed(first) == []
     id = await stand.add()
-    assert await _ids(second) == [id]
+    assert await claimed(second) == [id]
 
 
 async def test_one_wake_serves_one_claim(stand: Stand) -> None:
     stand.backend.wake("worker-1")
-    assert await asyncio.wait_for(stand.claim(wait=LONG), SOON) == []
-    waiting = await _start_claiming(stand)
+    assert await claimed(await started(stand.claim(wait=LONG))) == []
+    waiting = await started(stand.claim(wait=LONG))
     id = await stand.add()
-    assert await _ids(waiting) == [id]
+    assert await claimed(waiting) == [id]
 
 
 async def test_a_cancelled_wait_takes_nothing_with_it(stand: Stand) -> None:
-    waiting = await _start_claiming(stand)
+    waiting = await started(stand.claim(wait=LONG))
     waiting.cancel()
     await asyncio.wait([waiting])
     id = await stand.add()
@@ -291,7 +289,7 @@ async def test_a_cancelled_wait_takes_nothing_with_it(stand: Stand) -> None:
 
 
 async def test_a_claim_cancelled_in_the_moment_of_an_append_loses_nothing(stand: Stand) -> None:
-    waiting = await _start_claiming(stand)
+    waiting = await started(stand.claim(wait=LONG))
     id = await stand.add()
     waiting.cancel()
     await asyncio.wait([waiting])
@@ -305,26 +303,10 @@ async def test_a_claim_cancelled_under_way_loses_nothing(stand: Stand, steps: in
     for _ in range(steps):
         await asyncio.sleep(0)
     if not claiming.cancel():
-        assert await _ids(claiming) == [id]
+        assert await claimed(claiming) == [id]
         return
     await asyncio.wait([claiming])
     await _is_offered_again(stand, id)
-
-
-async def _start_claiming(
-    stand: Stand, *, consumer: str = "worker-1", sources: list[Stream] | None = None
-) -> asyncio.Task[list[Claim]]:
-    """A claim that waits, or is about to: which of the two must make no difference."""
-    claiming = asyncio.ensure_future(
-        stand.claim(sources=sources or [stand.source], consumer=consumer, wait=LONG)
-    )
-    for _ in range(3):
-        await asyncio.sleep(0)
-    return claiming
-
-
-async def _ids(claiming: asyncio.Task[list[Claim]]) -> list[str]:
-    return [claim.id for claim in await asyncio.wait_for(claiming, SOON)]
 
 
 async def _recovers(stand: Stand, claim: Claim) -> bool:

@@ -21,9 +21,7 @@ from headrace.core.messages.outcome import (
 )
 from headrace.core.records.record import JobStatus, Record
 from headrace.testing.contract.kit.stand import FAILURE, HOUR_US, Stand, dead, kept, retry
-
-#: Seconds that a waiter would wait if nothing woke it, and within which a woken one must be back.
-LONG, SOON = 50.0, 10.0
+from headrace.testing.contract.kit.waits import LONG, SOON, soon, started
 
 ENDS: dict[str, tuple[Outcome, JobStatus]] = {
     "done": (Done(), JobStatus.UNKNOWN),
@@ -52,8 +50,7 @@ async def test_a_waiter_is_woken_by_the_settlement(stand: Stand, outcome: Outcom
     claim = await stand.running()
     waiting = await _start_waiting(stand, claim.id)
     await stand.settle(claim, outcome)
-    record = await asyncio.wait_for(waiting, SOON)
-    assert record is not None
+    record = await _end(waiting)
     assert (record.id, record.status) == (claim.id, status)
 
 
@@ -61,8 +58,7 @@ async def test_a_waiter_gets_the_result(stand: Stand) -> None:
     claim = await stand.running()
     waiting = await _start_waiting(stand, claim.id)
     await stand.settle(claim, kept(b"42"))
-    record = await asyncio.wait_for(waiting, SOON)
-    assert record is not None
+    record = await _end(waiting)
     assert record.result == b"42"
 
 
@@ -70,19 +66,16 @@ async def test_a_waiter_gets_the_error(stand: Stand) -> None:
     claim = await stand.running()
     waiting = await _start_waiting(stand, claim.id)
     await stand.settle(claim, dead())
-    record = await asyncio.wait_for(waiting, SOON)
-    assert record is not None
+    record = await _end(waiting)
     assert (record.reason, record.failure) == (DeadReason.EXHAUSTED, FAILURE)
 
 
 async def test_a_waiter_is_woken_by_another_process(stand: Stand) -> None:
     claim = await stand.running()
     other = await stand.other()
-    waiting = asyncio.ensure_future(other.wait_for_end(stand.stream, claim.id, LONG))
-    await _let_it_start()
+    waiting = await started(other.wait_for_end(stand.stream, claim.id, LONG))
     await stand.settle(claim, kept(b"42"))
-    record = await asyncio.wait_for(waiting, SOON)
-    assert record is not None
+    record = await _end(waiting)
     assert record.result == b"42"
 
 
@@ -90,8 +83,7 @@ async def test_all_waiters_of_a_message_are_woken(stand: Stand) -> None:
     claim = await stand.running()
     other = await stand.other()
     waiting = [await _start_waiting(stand, claim.id) for _ in range(3)]
-    waiting.append(asyncio.ensure_future(other.wait_for_end(stand.stream, claim.id, LONG)))
-    await _let_it_start()
+    waiting.append(await started(other.wait_for_end(stand.stream, claim.id, LONG)))
     await stand.settle(claim, kept(b"42"))
     records = await asyncio.wait_for(asyncio.gather(*waiting), SOON)
     assert [record and record.result for record in records] == [b"42"] * 4
@@ -101,10 +93,10 @@ async def test_only_the_waiters_of_that_message_are_woken(stand: Stand) -> None:
     first, second = await stand.running(), await stand.running()
     waiting_first, waiting_second = [await _start_waiting(stand, claim.id) for claim in (first, second)]
     await stand.settle(first, Done())
-    await asyncio.wait_for(waiting_first, SOON)
+    await soon(waiting_first)
     assert not waiting_second.done()
     await stand.settle(second, Done())
-    await asyncio.wait_for(waiting_second, SOON)
+    await soon(waiting_second)
 
 
 async def test_an_unknown_message_is_over(stand: Stand) -> None:
@@ -139,11 +131,9 @@ async def test_a_waiter_without_patience_only_looks(stand: Stand) -> None:
 
 async def test_a_waiter_may_wait_without_an_end(stand: Stand) -> None:
     claim = await stand.running()
-    waiting = asyncio.ensure_future(stand.backend.wait_for_end(stand.stream, claim.id, None))
-    await _let_it_start()
+    waiting = await started(stand.backend.wait_for_end(stand.stream, claim.id, None))
     await stand.settle(claim, kept(b"42"))
-    record = await asyncio.wait_for(waiting, SOON)
-    assert record is not None
+    record = await _end(waiting)
     assert record.result == b"42"
 
 
@@ -152,7 +142,7 @@ async def test_a_waiter_that_gave_up_may_wait_again(stand: Stand) -> None:
     assert await stand.backend.wait_for_end(stand.stream, claim.id, 0.01) is None
     waiting = await _start_waiting(stand, claim.id)
     await stand.settle(claim, Done())
-    assert await asyncio.wait_for(waiting, SOON) is not None
+    assert await soon(waiting) is not None
 
 
 async def test_a_waiter_that_is_cancelled_disturbs_nobody(stand: Stand) -> None:
@@ -161,7 +151,7 @@ async def test_a_waiter_that_is_cancelled_disturbs_nobody(stand: Stand) -> None:
     leaving.cancel()
     await asyncio.wait([leaving])
     assert await stand.settle(claim, kept(b"42")) is Verdict.KEPT
-    assert await asyncio.wait_for(staying, SOON) is not None
+    assert await soon(staying) is not None
 
 
 @pytest.mark.parametrize(
@@ -178,8 +168,7 @@ async def test_a_waiter_waits_on_while_its_message_runs_again(stand: Stand, outc
     again = await stand.claim_one(claim.id)
     assert not waiting.done()
     await stand.settle(again, kept(b"42"))
-    record = await asyncio.wait_for(waiting, SOON)
-    assert record is not None
+    record = await _end(waiting)
     assert record.result == b"42"
 
 
@@ -187,8 +176,7 @@ async def test_a_waiter_is_woken_when_a_waiting_message_is_cancelled(stand: Stan
     id = await stand.add(delay=100)
     waiting = await _start_waiting(stand, id)
     await stand.backend.cancel(stand.stream, id, mark_us=HOUR_US)
-    record = await asyncio.wait_for(waiting, SOON)
-    assert record is not None
+    record = await _end(waiting)
     assert record.status is JobStatus.CANCELLED
 
 
@@ -197,8 +185,7 @@ async def test_a_waiter_is_woken_when_its_message_dies_of_crashes(stand: Stand) 
     waiting = await _start_waiting(stand, id)
     for _ in range(3):
         await stand.lose(await stand.claim_one(id))
-    record = await asyncio.wait_for(waiting, SOON)
-    assert record is not None
+    record = await _end(waiting)
     assert (record.status, record.reason) == (JobStatus.DEAD, DeadReason.CRASHED)
 
 
@@ -207,8 +194,7 @@ async def test_a_waiter_is_woken_by_the_late_success_of_a_former_holder(stand: S
     await stand.lose(claim)
     waiting = await _start_waiting(stand, claim.id)
     await stand.settle(claim, kept(b"42"))
-    record = await asyncio.wait_for(waiting, SOON)
-    assert record is not None
+    record = await _end(waiting)
     assert record.result == b"42"
 
 
@@ -227,8 +213,7 @@ async def test_a_waiter_is_woken_by_a_purge(stand: Stand) -> None:
     id = await stand.add()
     waiting = await _start_waiting(stand, id)
     await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=10)
-    record = await asyncio.wait_for(waiting, SOON)
-    assert record is not None
+    record = await _end(waiting)
     assert record.status is JobStatus.CANCELLED
 
 
@@ -238,31 +223,17 @@ async def test_a_replayed_message_is_waited_for_anew(stand: Stand) -> None:
     await stand.backend.replay(stand.stream, [claim.id])
     waiting = await _start_waiting(stand, claim.id)
     await stand.settle(await stand.claim_one(claim.id), kept(b"42"))
-    record = await asyncio.wait_for(waiting, SOON)
-    assert record is not None
+    record = await _end(waiting)
     assert record.result == b"42"
 
 
 async def test_a_waiter_is_let_go_when_its_backend_is_closed(stand: Stand) -> None:
     id = await stand.add()
     other = await stand.other()
-    waiting = asyncio.ensure_future(other.wait_for_end(stand.stream, id, LONG))
-    await _let_it_start()
+    waiting = await started(other.wait_for_end(stand.stream, id, LONG))
     await other.close()
     with pytest.raises(BackendUnavailable):
-        await asyncio.wait_for(waiting, SOON)
-
-
-async def _start_waiting(stand: Stand, id: str) -> asyncio.Task[Record | None]:
-    """A waiter that is registered, or is about to be: which of the two must make no difference."""
-    waiting = asyncio.ensure_future(stand.backend.wait_for_end(stand.stream, id, LONG))
-    await _let_it_start()
-    return waiting
-
-
-async def _let_it_start() -> None:
-    for _ in range(3):
-        await asyncio.sleep(0)
+        await soon(waiting)
 
 
 @pytest.mark.parametrize("outcome", [kept(b"42"), Cancelled(HOUR_US), Expired(HOUR_US)], ids=type)
@@ -275,3 +246,13 @@ async def test_a_mark_keeps_what_the_message_went_through(stand: Stand, outcome:
     await stand.settle(second, outcome)
     state = (await stand.look(first.id)).state
     assert (state.failures, state.trail) == (1, second.state.trail)
+
+
+async def _start_waiting(stand: Stand, id: str) -> asyncio.Task[Record | None]:
+    return await started(stand.backend.wait_for_end(stand.stream, id, LONG))
+
+
+async def _end(waiting: asyncio.Task[Record | None]) -> Record:
+    record = await soon(waiting)
+    assert record is not None
+    return record

@@ -12,8 +12,9 @@ from headrace.core.records.control import ControlMessage, LeaseNotice, PauseNoti
 from headrace.core.records.record import Counts, JobStatus, WorkerInfo
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.topics.topic import BEGINNING, NEW, Start
-from headrace.testing.contract.kit.orders import Orders, soon
+from headrace.testing.contract.kit.orders import Orders
 from headrace.testing.contract.kit.stand import HOUR_US, LEASE, retry, worker_info
+from headrace.testing.contract.kit.waits import claimed
 from headrace.testing.waiting import wait_until
 
 # --- reset ------------------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ async def test_whoever_waits_for_a_removed_group_gets_on_when_it_is_joined_anew(
     claiming = await orders.start_claiming(group)
     other = await orders.stand.other()
     assert await other.join(group, BEGINNING)
-    assert await soon(claiming) == ["a"]
+    assert await claimed(claiming) == ["a"]
 
 
 async def test_a_group_that_is_removed_under_a_waiting_claim_gets_on_too(orders: Orders) -> None:
@@ -230,7 +231,7 @@ async def test_a_group_that_is_removed_under_a_waiting_claim_gets_on_too(orders:
     await orders.backend.remove_stream(group)
     await orders.backend.join(group, NEW)
     await orders.publish("a")
-    assert await soon(claiming) == ["a"]
+    assert await claimed(claiming) == ["a"]
 
 
 async def test_a_group_joined_anew_remembers_no_order(orders: Orders) -> None:
@@ -269,7 +270,7 @@ async def test_a_claim_is_woken_when_its_group_is_resumed(orders: Orders) -> Non
     await orders.backend.pause(group, paused=True)
     claiming = await orders.start_claiming(group)
     await orders.backend.pause(group, paused=False)
-    assert await soon(claiming) == ["a"]
+    assert await claimed(claiming) == ["a"]
 
 
 async def test_a_pause_of_a_group_is_announced(orders: Orders) -> None:

@@ -12,7 +12,8 @@ from headrace.core.messages.outcome import Released
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.topics.topic import NEW, Start
-from headrace.testing.contract.kit.orders import LONG, SOON, Orders, soon
+from headrace.testing.contract.kit.orders import Orders
+from headrace.testing.contract.kit.waits import LONG, SOON, claimed
 
 
 async def test_a_claim_of_an_event_holds_all_that_its_worker_needs(orders: Orders) -> None:
@@ -257,7 +258,7 @@ async def test_an_event_wakes_a_claim_that_waits(orders: Orders) -> None:
     group = await orders.join()
     claiming = await orders.start_claiming(group)
     await orders.publish("a")
-    assert await soon(claiming) == ["a"]
+    assert await claimed(claiming) == ["a"]
 
 
 async def test_an_event_wakes_the_claims_of_all_groups(orders: Orders) -> None:
@@ -265,24 +266,24 @@ async def test_an_event_wakes_the_claims_of_all_groups(orders: Orders) -> None:
     other = await orders.stand.other()
     claims = [await orders.start_claiming(billing), await orders.start_claiming(mail, by=other)]
     await orders.publish("a")
-    assert [await soon(claiming) for claiming in claims] == [["a"], ["a"]]
+    assert [await claimed(claiming) for claiming in claims] == [["a"], ["a"]]
 
 
 async def test_an_event_of_another_process_wakes_a_claim(orders: Orders) -> None:
     group = await orders.join()
     claiming = await orders.start_claiming(group)
     await orders.publish("a", by=await orders.stand.other())
-    assert await soon(claiming) == ["a"]
+    assert await claimed(claiming) == ["a"]
 
 
 async def test_a_claim_that_waits_for_a_queue_and_a_group_is_woken_by_either(orders: Orders) -> None:
     group = await orders.join()
     claiming = await orders.start_claiming(orders.stand.source, group)
     await orders.publish("event")
-    assert await soon(claiming) == ["event"]
+    assert await claimed(claiming) == ["event"]
     claiming = await orders.start_claiming(orders.stand.source, group)
     await orders.stand.add("job")
-    assert await soon(claiming) == ["job"]
+    assert await claimed(claiming) == ["job"]
 
 
 async def test_a_claim_that_waits_is_woken_when_its_group_is_set_back(orders: Orders) -> None:
@@ -291,14 +292,14 @@ async def test_a_claim_that_waits_is_woken_when_its_group_is_set_back(orders: Or
     await orders.finish(group)
     claiming = await orders.start_claiming(group)
     await orders.backend.reset(group, Start("beginning"))
-    assert await soon(claiming) == ["a"]
+    assert await claimed(claiming) == ["a"]
 
 
 async def test_wake_ends_the_wait_of_a_claim_for_a_group(orders: Orders) -> None:
     group = await orders.join()
     claiming = await orders.start_claiming(group)
     orders.backend.wake("worker-1")
-    assert await soon(claiming) == []
+    assert await claimed(claiming) == []
 
 
 async def test_a_cancelled_wait_takes_no_event_with_it(orders: Orders) -> None:

@@ -11,8 +11,9 @@ from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import Done, Settlement, Verdict
 from headrace.core.topics.topic import BEGINNING
 from headrace.engine.streams import StreamRouter
-from headrace.testing.contract.kit.orders import LONG, SOON, Orders
+from headrace.testing.contract.kit.orders import Orders
 from headrace.testing.contract.kit.stand import kept
+from headrace.testing.contract.kit.waits import LONG, SOON
 
 
 async def _processes(orders: Orders, count: int = 4) -> list[StreamRouter]:

@@ -25,8 +25,9 @@ from headrace.core.records.record import JobStatus
 from headrace.core.store import CRASH_LIMIT
 from headrace.core.topics.topic import NEW, ORDER_HELD_FOR
 from headrace.engine.app_loop.retrying import with_retries
-from headrace.testing.contract.kit.orders import Orders, soon
+from headrace.testing.contract.kit.orders import Orders
 from headrace.testing.contract.kit.stand import HOUR_US, dead, kept, retry
+from headrace.testing.contract.kit.waits import claimed
 
 
 @pytest.fixture
@@ -240,7 +241,7 @@ async def test_a_handed_on_key_wakes_a_claim(orders: Orders, group: Stream) -> N
     running = await orders.claim_one(group, "a1")
     claiming = await orders.start_claiming(group, by=await orders.stand.other())
     await orders.done([running])
-    assert await soon(claiming) == ["a2"]
+    assert await claimed(claiming) == ["a2"]
 
 
 async def test_a_parked_event_lies_in_the_group_as_queued(orders: Orders, group: Stream) -> None:

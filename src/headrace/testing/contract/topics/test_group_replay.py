@@ -15,7 +15,8 @@ from headrace.core.records.record import JobStatus
 from headrace.core.topics.topic import BEGINNING, NEW, Start
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.streams import StreamRouter
-from headrace.testing.contract.kit.orders import Orders, soon
+from headrace.testing.contract.kit.orders import Orders
+from headrace.testing.contract.kit.waits import claimed
 from headrace.testing.waiting import wait_until
 
 
@@ -152,7 +153,7 @@ async def test_a_group_that_was_set_back_wakes_a_claim(orders: Orders, group: St
     await orders.finish(group)
     claiming = await orders.start_claiming(group, by=await orders.stand.other())
     await set_back(orders, group)
-    assert await soon(claiming) == ["a1"]
+    assert await claimed(claiming) == ["a1"]
 
 
 async def test_many_that_wait_are_drawn_anew(orders: Orders, group: Stream) -> None:

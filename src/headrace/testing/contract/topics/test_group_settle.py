@@ -19,8 +19,9 @@ from headrace.core.records.answers import CancelAnswer, DeadFilter, Renewal, Rep
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
 from headrace.core.store import CRASH_LIMIT
-from headrace.testing.contract.kit.orders import Orders, soon
+from headrace.testing.contract.kit.orders import Orders
 from headrace.testing.contract.kit.stand import HOUR_US, LEASE, dead, kept, retry
+from headrace.testing.contract.kit.waits import claimed
 
 
 async def test_what_is_done_is_gone_from_the_group_and_stays_in_the_log(orders: Orders) -> None:
@@ -168,7 +169,7 @@ async def test_a_replay_wakes_a_claim(orders: Orders) -> None:
     await orders.stand.die(await orders.claim_one(group))
     claiming = await orders.start_claiming(group)
     await orders.backend.replay(group, ["a"])
-    assert await soon(claiming) == ["a"]
+    assert await claimed(claiming) == ["a"]
 
 
 async def test_a_dead_letter_outlives_its_event(orders: Orders) -> None:

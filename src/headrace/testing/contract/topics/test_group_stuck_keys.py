@@ -17,8 +17,9 @@ from headrace.core.topics.topic import (
     PARKED_MOST,
     PARKED_OF_KEY,
 )
-from headrace.testing.contract.kit.orders import Orders, soon
+from headrace.testing.contract.kit.orders import Orders
 from headrace.testing.contract.kit.stand import HOUR_US
+from headrace.testing.contract.kit.waits import claimed
 
 #: More events of a key than are parked.
 MANY = [f"a-{number:04}" for number in range(PARKED_OF_KEY + 60)]
@@ -135,7 +136,7 @@ async def test_room_wakes_a_claim_that_waits(orders: Orders, group: Stream) -> N
     running = await stick(orders, group, *MANY)
     claiming = await orders.start_claiming(group, by=await orders.stand.other())
     await orders.done([running])
-    assert await soon(claiming) == MANY[:1]
+    assert await claimed(claiming) == MANY[:1]
 
 
 async def test_cancelled_events_of_a_stuck_key_make_room(orders: Orders, group: Stream) -> None:

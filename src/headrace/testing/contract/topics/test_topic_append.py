@@ -11,8 +11,9 @@ from headrace.core.records.answers import Answer, CancelAnswer
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.topics.topic import TopicRules
-from headrace.testing.contract.kit.orders import Orders, soon
+from headrace.testing.contract.kit.orders import Orders
 from headrace.testing.contract.kit.stand import HOUR_US
+from headrace.testing.contract.kit.waits import claimed
 
 ONCE = UniqueKey("order-4711", "elapsed", microseconds(60))
 
@@ -204,7 +205,7 @@ async def test_a_promotion_wakes_the_groups(orders: Orders) -> None:
     claiming = await orders.start_claiming(group)
     await orders.stand.advance(11)
     await orders.promote()
-    assert await soon(claiming) == ["a"]
+    assert await claimed(claiming) == ["a"]
 
 
 async def test_a_scheduled_event_can_be_cancelled(orders: Orders) -> None:

@@ -11,7 +11,8 @@ from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.position import Position, TopicReading
 from headrace.core.topics.topic import BEGINNING, NEW, Start
-from headrace.testing.contract.kit.orders import LONG, SOON, Orders, a_few_turns
+from headrace.testing.contract.kit.orders import Orders
+from headrace.testing.contract.kit.waits import LONG, soon, started
 
 
 @pytest.mark.whole("parts have no order among each other")
@@ -160,16 +161,16 @@ async def test_wake_ends_the_wait_of_a_reader(orders: Orders) -> None:
     await orders.publish("a")
     reading = await _start_reading(orders, 1)
     orders.backend.wake("reader")
-    assert _nothing_behind(await asyncio.wait_for(reading, SOON)) == 1
+    assert _nothing_behind(await soon(reading)) == 1
 
 
 async def test_wake_ends_the_next_wait_of_a_reader_that_does_not_wait_yet(orders: Orders) -> None:
     orders.backend.wake("reader")
-    assert _nothing_behind(await asyncio.wait_for(orders.read(wait=LONG), SOON)) == 0
+    assert _nothing_behind(await soon(await started(orders.read(wait=LONG)))) == 0
 
 
 async def test_a_reader_that_nothing_wakes_comes_back_after_its_wait(orders: Orders) -> None:
-    assert _nothing_behind(await asyncio.wait_for(orders.read(wait=0.01), SOON)) == 0
+    assert _nothing_behind(await soon(await started(orders.read(wait=0.01)))) == 0
 
 
 async def test_the_start_of_a_reader_that_waits_is_where_it_began(orders: Orders) -> None:
@@ -191,11 +192,8 @@ def _ids(reading: TopicReading) -> list[str]:
 async def _start_reading(
     orders: Orders, after: int | Position | Start, *, consumer: str = "reader"
 ) -> asyncio.Task[TopicReading]:
-    """One that waits, or is about to: which of the two must make no difference."""
-    reading = asyncio.ensure_future(orders.read(after, wait=LONG, consumer=consumer))
-    await a_few_turns()
-    return reading
+    return await started(orders.read(after, wait=LONG, consumer=consumer))
 
 
 async def _soon(reading: asyncio.Task[TopicReading]) -> list[str]:
-    return _ids(await asyncio.wait_for(reading, SOON))
+    return _ids(await soon(reading))
