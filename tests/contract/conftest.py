@@ -29,7 +29,7 @@ MORE = pytest.mark.more
 
 #: What runs on parts in `make test`, and in `make test-more` also on a cluster, where they are on different
 #: nodes. There every other module runs on parts, too.
-SPLIT_CORE = ("test_claim", "test_settle")
+SPLIT_CORE = ("test_claim", "test_fences", "test_settle")
 
 #: Several servers that belong together: the core of the suite runs on them too.
 CONSTELLATIONS: dict[str, tuple[type[Watched | Cluster], str]] = {
@@ -46,6 +46,7 @@ CORE = {
             "append",
             "claim",
             "children",
+            "fences",
             "settle",
             "reclaim",
             "renew",

@@ -51,7 +51,7 @@ from headrace.stores.redis.intake.reader import ClaimReader
 from headrace.stores.redis.keys import NORMAL_LANE, is_permanent
 from headrace.stores.redis.store import RedisStore
 from headrace.stores.redis.verbs.looking import WorkerEntry, encode_seen
-from headrace.testing.contract.heartbeats import beat, leave
+from headrace.testing.contract.kit.heartbeats import beat, leave
 from tests.integration.support.lossy_proxy import Proxy
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.support.server_groups import QUICKLY, text_of

@@ -22,7 +22,7 @@ from headrace.stores.redis import scripts
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.intake import drawing
 from headrace.stores.redis.keys import is_permanent
-from headrace.testing.contract.heartbeats import leave
+from headrace.testing.contract.kit.heartbeats import leave
 from tests.integration.support.lossy_proxy import Proxy
 from tests.integration.support.redis_bench import LONG, Bench, opened
 from tests.support.servers import Server, require, rows

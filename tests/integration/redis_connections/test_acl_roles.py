@@ -17,7 +17,7 @@ from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.topic import BEGINNING, TopicRules
 from headrace.engine.streams import StreamRouter
 from headrace.stores.redis.health.permissions import CLUSTERED, ROLES, WATCHED, Role, rules_for
-from headrace.testing.contract.stand import inner_of
+from headrace.testing.contract.kit.stand import inner_of
 from tests.integration.support.access_roles import (
     BILLS,
     JOBS,

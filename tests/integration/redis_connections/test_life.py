@@ -19,7 +19,7 @@ from headrace.core.records.answers import Renewal
 from headrace.core.records.record import WorkerInfo
 from headrace.core.runtime.clock import SECOND
 from headrace.stores import open_store
-from headrace.testing.contract.heartbeats import beat
+from headrace.testing.contract.kit.heartbeats import beat
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, opened
 from tests.support.servers import Server
 from tests.support.waiting import wait_until

@@ -20,7 +20,7 @@ from headrace.core.records.record import WorkerInfo
 from headrace.core.schedules.schedule_record import Swapped, advance, establish, pause, remove, resume
 from headrace.signals import BackendError
 from headrace.stores import open_store
-from headrace.testing.contract.heartbeats import beat
+from headrace.testing.contract.kit.heartbeats import beat
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.support.servers import HOST, Server, also, require, rows
 from tests.support.waiting import wait_until

@@ -24,7 +24,7 @@ from headrace.core.store import Store
 from headrace.stores import open_store
 from headrace.stores.redis import notices
 from headrace.stores.redis.health.permissions import rules_for
-from headrace.testing.contract.heartbeats import beat, leave
+from headrace.testing.contract.kit.heartbeats import beat, leave
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.integration.support.worker_processes import Workshop
 from tests.support.servers import HOST, Server, also, require

@@ -31,8 +31,8 @@ from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule_record import advance, establish
 from headrace.core.topics.topic import BEGINNING, NEW, Start, TopicRules
 from headrace.engine.streams import StreamRouter
-from headrace.testing.contract.heartbeats import beat, leave
-from headrace.testing.contract.stand import inner_of
+from headrace.testing.contract.kit.heartbeats import beat, leave
+from headrace.testing.contract.kit.stand import inner_of
 
 HOUR = 3600 * SECOND
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.testing.contract.stand import inner_of
+from headrace.testing.contract.kit.stand import inner_of
 from tests.integration.support.damaged_store import PASSED, fill
 from tests.support.routers import open_router
 from tests.support.servers import HOST, Server, ask

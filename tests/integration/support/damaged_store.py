@@ -38,7 +38,7 @@ from headrace.core.schedules.schedule_record import establish
 from headrace.core.topics.topic import BEGINNING
 from headrace.dashboard import asgi
 from headrace.engine.streams import StreamRouter
-from headrace.testing.contract.heartbeats import beat
+from headrace.testing.contract.kit.heartbeats import beat
 from tests.support.routers import open_router
 from tests.support.waiting import wait_until
 

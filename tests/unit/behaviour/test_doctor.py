@@ -11,7 +11,7 @@ from headrace.admin import diagnosis
 from headrace.core.errors import BackendUnavailable
 from headrace.core.records.record import WorkerInfo
 from headrace.core.runtime.clock import SECOND, MovableClock
-from headrace.testing.contract.heartbeats import beat
+from headrace.testing.contract.kit.heartbeats import beat
 from tests.support.doctor_findings import OK, WARN, examined
 from tests.support.intercepted_store import InterceptedStore
 from tests.unit.behaviour.work import drain

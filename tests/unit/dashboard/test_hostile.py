@@ -16,7 +16,7 @@ from headrace.core.records.record import RunningJob, WorkerInfo
 from headrace.dashboard import asgi
 from headrace.dashboard.actions.actions import ACTIONS
 from headrace.dashboard.text import clean
-from headrace.testing.contract.heartbeats import beat
+from headrace.testing.contract.kit.heartbeats import beat
 from tests.support.waiting import wait_until
 from tests.unit.dashboard.sample_app import HOSTILE, Placed, Shop
 

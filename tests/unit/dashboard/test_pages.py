@@ -16,7 +16,7 @@ from headrace.core.runtime.clock import MovableClock
 from headrace.dashboard import asgi
 from headrace.dashboard.pages import search
 from headrace.dashboard.text import clock_time, exact
-from headrace.testing.contract.heartbeats import beat
+from headrace.testing.contract.kit.heartbeats import beat
 from tests.support.waiting import wait_until
 from tests.unit.dashboard.sample_app import Placed, Shop
 

@@ -15,7 +15,7 @@ from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import DONE, Settlement, Verdict
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.settling.settler import BATCH
-from headrace.testing.contract.settling import Settling
+from headrace.testing.contract.kit.settling import Settling
 from tests.support.routers import open_router
 from tests.support.waiting import wait_until
 

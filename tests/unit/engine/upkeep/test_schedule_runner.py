@@ -25,7 +25,7 @@ from headrace.core.schedules.schedule_record import (
 )
 from headrace.engine.upkeep import schedule_precedence
 from headrace.engine.upkeep.schedule_runner import BEATEN, LOOK, LOOK_IDLE, ScheduleRunner
-from headrace.testing.contract.heartbeats import beat
+from headrace.testing.contract.kit.heartbeats import beat
 from tests.support.movable_loop import idle, pause_after, running
 from tests.unit.engine.bench import SOURCE, Bench
 

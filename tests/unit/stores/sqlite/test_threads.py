@@ -25,7 +25,7 @@ from headrace.stores.sqlite.threads.fair_write_lock import FairWriteLock
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.threads.waiters import ControlListener
 from headrace.stores.sqlite.verbs.control import StoredNotice
-from headrace.testing.contract.heartbeats import beat
+from headrace.testing.contract.kit.heartbeats import beat
 from tests.support.waiting import wait_until, wait_until_sync
 
 STREAM = Stream("queue", "work")
