@@ -61,8 +61,8 @@ class Drain:
                 await self._until_done(streams, worker)
 
     async def _until_done(self, streams: Sequence[Stream], worker: Worker) -> None:
-        while not self._done(streams) or not worker._parts.slots.quiet:
-            self._look_after_fan_outs(worker._parts.subscriptions.fan_outs)
+        while not self._done(streams) or not worker._parts.running.slots.quiet:
+            self._look_after_fan_outs(worker._parts.intake.subscriptions.fan_outs)
             if all(_idle(counts) for counts in self._counts(streams)):
                 self._move_clock(streams)
             looked_at = time.monotonic()

@@ -136,7 +136,7 @@ async def test_workers_announce_what_they_do(app: App) -> None:
     async with app.worker(concurrency=7) as worker:
         job = await see.enqueue()
         await inside.wait()
-        worker._parts.heartbeat.poke()
+        worker._parts.upkeep.heartbeat.poke()
 
         async def is_named() -> bool:
             return any(info.running for info in await app.admin.workers())

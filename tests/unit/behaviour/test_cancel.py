@@ -122,9 +122,9 @@ async def test_a_coroutine_that_cleans_up_slowly_is_not_cancelled_again(app: App
         await inside.wait()
         await job.cancel()
         await cleaning.wait()
-        (claim,) = worker._parts.held.running
+        (claim,) = worker._parts.claims.held.running
         for _ in range(3):  # each renewal says it again
-            worker._parts.claim_control.handle_renewals([(claim, Renewal.CANCELLED)])
+            worker._parts.upkeep.claim_control.handle_renewals([(claim, Renewal.CANCELLED)])
             await asyncio.sleep(0)
         gate.set()
         await job.wait(timeout=10)

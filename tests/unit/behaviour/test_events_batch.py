@@ -336,12 +336,12 @@ async def test_the_lost_lease_of_one_does_not_end_the_list_but_that_of_all_does(
     await placed(orders, *range(3))
     async with app.worker(lease=LONG) as worker:
         await wait_until(lambda: seen == [3])
-        [bundle] = worker._parts.held.running
-        claims = list(worker._parts.held._since)
-        worker._parts.claim_control.handle_renewals([(claims[1], Renewal.LOST)])
-        assert not worker._parts.held.running[bundle].cancelled
-        worker._parts.claim_control.handle_renewals([(claim, Renewal.LOST) for claim in claims])
-        assert worker._parts.held.running[bundle].cancelled
+        [bundle] = worker._parts.claims.held.running
+        claims = list(worker._parts.claims.held._since)
+        worker._parts.upkeep.claim_control.handle_renewals([(claims[1], Renewal.LOST)])
+        assert not worker._parts.claims.held.running[bundle].cancelled
+        worker._parts.upkeep.claim_control.handle_renewals([(claim, Renewal.LOST) for claim in claims])
+        assert worker._parts.claims.held.running[bundle].cancelled
         gate.set()
         await until_done(app, "index")
     assert len(of(signals.LeaseLost, heard)) == 1
@@ -362,9 +362,11 @@ async def test_leases_lost_in_a_thread_end_the_middleware_after_it(app: App) -> 
     await placed(orders, *range(3))
     async with app.worker(lease=LONG, grace=0) as worker:
         parts = worker._parts
-        await wait_until(lambda: parts.held.running)
-        [run] = parts.held.running.values()
-        parts.claim_control.handle_renewals([(claim, Renewal.LOST) for claim in parts.held._since])
+        await wait_until(lambda: parts.claims.held.running)
+        [run] = parts.claims.held.running.values()
+        parts.upkeep.claim_control.handle_renewals(
+            [(claim, Renewal.LOST) for claim in parts.claims.held._since]
+        )
         await wait_until(lambda: run.ended)
 
 
@@ -380,18 +382,18 @@ async def test_a_lost_event_is_taken_out_of_a_buffered_list(app: App) -> None:
     await placed(orders, *range(4))
     async with app.worker(concurrency=2, lease=LONG) as worker:
         await wait_until(lambda: len(lists) == 2)
-        [permits] = worker._parts.subscriptions._limits.values()
-        claims = list(worker._parts.held._since)
+        [permits] = worker._parts.intake.subscriptions._limits.values()
+        claims = list(worker._parts.claims.held._since)
         more = [Claim(each.stream, f"x{each.id}", each.body, each.token, 0) for each in claims[:2]]
-        worker._parts.held.take(more)
+        worker._parts.claims.held.take(more)
         permits.take(2)
-        worker._parts.slots.put(bundled(more, 2))
+        worker._parts.running.slots.put(bundled(more, 2))
         left = permits.left
-        worker._parts.claim_control.handle_renewals([(more[0], Renewal.LOST)])
+        worker._parts.upkeep.claim_control.handle_renewals([(more[0], Renewal.LOST)])
         assert permits.left == left + 1
-        assert [each.claims for each in worker._parts.slots.ready] == [(more[1],)]  # type: ignore[attr-defined]
-        worker._parts.slots.take_back()
-        worker._parts.held.drop(more[1])
+        assert [each.claims for each in worker._parts.running.slots.ready] == [(more[1],)]  # type: ignore[attr-defined]
+        worker._parts.running.slots.take_back()
+        worker._parts.claims.held.drop(more[1])
         gate.set()
 
 

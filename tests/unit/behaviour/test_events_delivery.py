@@ -311,10 +311,10 @@ async def test_a_manual_handler_that_settles_nothing_is_announced_and_its_event_
     async with app.worker(lease=60) as worker:
         [id] = await placed(orders, 1)
         await wait_until(lambda: of(signals.EventUnsettled, heard))
-        assert len(worker._parts.held) == 0  # so its lease is renewed no longer
+        assert len(worker._parts.claims.held) == 0  # so its lease is renewed no longer
         assert (await counts(app, "audit")).running == 1
         clock.advance(61)
-        worker._parts.recovery.poke()
+        worker._parts.upkeep.recovery.poke()
         await wait_until(lambda: seen == [1, 2])
         await until_done(app, "audit")
     [told] = of(signals.EventUnsettled, heard)
@@ -414,7 +414,7 @@ async def test_receipts_are_written_when_the_store_is_back(app: App, monkeypatch
     monkeypatch.setattr(store, "settle", flaky)
     async with app.worker(lease=LONG) as worker:
         await wait_until(lambda: sorted(seen) == [1, 2])
-        assert len(worker._parts.held) == 0
+        assert len(worker._parts.claims.held) == 0
 
 
 async def test_what_was_received_is_handled_although_the_worker_stops(app: App) -> None:
@@ -429,9 +429,9 @@ async def test_what_was_received_is_handled_although_the_worker_stops(app: App) 
     await placed(orders, 1)
     async with app.worker(concurrency=1, lease=LONG) as worker:
         await wait_until(lambda: worker.running == 1)
-        [running] = worker._parts.held.running
+        [running] = worker._parts.claims.held.running
         received = [Claim(running.stream, f"received-{n}", running.body, None, 0) for n in range(3)]
-        worker._parts.slots.put(received)
+        worker._parts.running.slots.put(received)
         stopping = asyncio.create_task(worker.stop())
         await wait_until(lambda: worker._state == "stopping")
         gate.set()
@@ -513,7 +513,7 @@ async def test_permits_come_back_whatever_becomes_of_an_event(app: App, clock: M
         clock.advance(120)
         pass_time(worker, clock, 0)
         await until_done(app, "audit")
-        [permits] = worker._parts.subscriptions._limits.values()
+        [permits] = worker._parts.intake.subscriptions._limits.values()
         await wait_until(lambda: permits.idle)
 
 
@@ -529,16 +529,16 @@ async def test_a_lost_lease_of_a_buffered_event_gives_its_permit_back(app: App, 
     await placed(orders, *range(4))
     async with app.worker(concurrency=4, lease=LONG) as worker:
         await wait_until(lambda: len(seen) == 4)
-        [permits] = worker._parts.subscriptions._limits.values()
+        [permits] = worker._parts.intake.subscriptions._limits.values()
         assert permits.left == 0
-        claim = next(iter(worker._parts.held._since))
+        claim = next(iter(worker._parts.claims.held._since))
         buffered = type(claim)(claim.stream, "other", claim.body, object(), claim.claimed_us)
-        worker._parts.held.take([buffered])
+        worker._parts.claims.held.take([buffered])
         permits.take(1)
-        worker._parts.slots.put([buffered])
-        worker._parts.claim_control._lost_from_buffer(buffered)
+        worker._parts.running.slots.put([buffered])
+        worker._parts.upkeep.claim_control._lost_from_buffer(buffered)
         assert permits.left == 0
-        assert buffered not in worker._parts.held
+        assert buffered not in worker._parts.claims.held
         gate.set()
 
 

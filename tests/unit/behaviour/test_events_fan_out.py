@@ -108,7 +108,7 @@ async def test_with_full_slots_it_waits_and_misses_nothing(app: App) -> None:
     async with app.worker(concurrency=2) as worker:
         await placed(orders, *range(20))
         await wait_until(lambda: worker.running == 2)
-        [permits] = worker._parts.subscriptions._limits.values()
+        [permits] = worker._parts.intake.subscriptions._limits.values()
         assert permits.left >= 0
         gate.set()
         await wait_until(lambda: seen == list(range(20)))
@@ -160,7 +160,7 @@ async def test_a_worker_that_stops_does_not_wait_for_what_it_would_try_again(app
 
     async with app.worker() as worker:
         await placed(orders, 1)
-        [reader] = worker._parts.subscriptions.fan_outs
+        [reader] = worker._parts.intake.subscriptions.fan_outs
         await wait_until(lambda: reader._again)
     assert tried == [1]
     assert not reader._again
@@ -180,10 +180,10 @@ async def test_what_fails_while_the_worker_stops_is_not_tried_again(app: App) ->
         await placed(orders, 1)
         await wait_until(lambda: tried)
         stopping = asyncio.create_task(worker.stop())
-        await wait_until(lambda: not worker._parts.subscriptions._reading)
+        await wait_until(lambda: not worker._parts.intake.subscriptions._reading)
         gate.set()
         await stopping
-    [reader] = worker._parts.subscriptions.fan_outs
+    [reader] = worker._parts.intake.subscriptions.fan_outs
     assert not reader._again
 
 
@@ -204,7 +204,7 @@ async def test_a_pattern_shares_its_permits_between_its_topics(app: App) -> None
     async with app.worker() as worker:
         await asyncio.gather(*(placed(topic, *range(10)) for topic in topics))
         await wait_until(lambda: worker.running == 3)
-        [permits] = worker._parts.subscriptions._limits.values()
+        [permits] = worker._parts.intake.subscriptions._limits.values()
         gate.set()
         await wait_until(lambda: permits.finished == 30)
     assert most == 3

@@ -11,7 +11,7 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import group_stream
 from headrace.core.runtime.clock import MovableClock
 from headrace.engine.intake.group_reader import GroupReader
-from headrace.engine.upkeep import prefetch_return as prefetch_return_module
+from headrace.engine.running import slots as slots_module
 from tests.unit.behaviour.orders import OrderPlaced, counts, orders_of, placed, until_done
 from tests.unit.behaviour.work import LONG
 from tests.waiting import wait_until
@@ -28,21 +28,21 @@ async def test_a_pause_hands_back_what_is_held_and_leaves_what_was_received(app:
     await placed(orders, 1)
     async with app.worker(concurrency=1, lease=LONG) as worker:
         await wait_until(lambda: worker.running == 1)
-        [running] = worker._parts.held.running
+        [running] = worker._parts.claims.held.running
         received = Claim(running.stream, "received", running.body, None, 0)
         held = Claim(running.stream, "held", running.body, None, 0)
-        worker._parts.slots.put([received, held])
-        worker._parts.held.take([held])
-        worker._parts.claim_control.handle_pauses(frozenset({running.whole}))
-        assert list(worker._parts.slots.ready) == [received]
-        worker._parts.slots.take_back()
+        worker._parts.running.slots.put([received, held])
+        worker._parts.claims.held.take([held])
+        worker._parts.upkeep.claim_control.handle_pauses(frozenset({running.whole}))
+        assert list(worker._parts.running.slots.ready) == [received]
+        worker._parts.running.slots.take_back()
         gate.set()
 
 
 async def test_what_only_this_process_has_does_not_hide_what_is_hoarded_behind_it(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefetch_return_module, "HOARDED", 0.01)
+    monkeypatch.setattr(slots_module, "LONGEST_BUFFERED", 0.01)
     orders = orders_of(app)
     gate = asyncio.Event()
 
@@ -53,13 +53,13 @@ async def test_what_only_this_process_has_does_not_hide_what_is_hoarded_behind_i
     await placed(orders, 1)
     async with app.worker(concurrency=1, lease=LONG) as worker:
         await wait_until(lambda: worker.running == 1)
-        [running] = worker._parts.held.running
+        [running] = worker._parts.claims.held.running
         received = Claim(running.stream, "received", running.body, None, 0)
         held = Claim(running.stream, "held", running.body, None, 0)
-        worker._parts.held.take([held])
-        worker._parts.slots.put([received, held])
-        await wait_until(lambda: list(worker._parts.slots.ready) == [received])
-        worker._parts.slots.take_back()
+        worker._parts.claims.held.take([held])
+        worker._parts.running.slots.put([received, held])
+        await wait_until(lambda: list(worker._parts.running.slots.ready) == [received])
+        worker._parts.running.slots.take_back()
         gate.set()
 
 
@@ -97,7 +97,7 @@ async def test_of_those_that_have_crashed_twice_one_is_handled_at_a_time_in_all_
         # All of them wait for events, and are ready to take such a one.
         await wait_until(lambda: all(store.store._waiting[each.consumer] for each in fetchers(worker)))  # type: ignore[attr-defined]
         clock.advance(61)
-        worker._parts.recovery.poke()
+        worker._parts.upkeep.recovery.poke()
         await wait_until(lambda: len(attempts) == 8, timeout=20)
         await until_done(app, *groups)
     assert attempts == [3] * 8
@@ -105,7 +105,7 @@ async def test_of_those_that_have_crashed_twice_one_is_handled_at_a_time_in_all_
 
 
 def fetchers(worker: Worker) -> list[GroupReader]:
-    return list(worker._parts.subscriptions._groups.values())
+    return list(worker._parts.intake.subscriptions._groups.values())
 
 
 async def test_a_paused_group_is_not_read_and_goes_on_when_it_is_resumed(app: App) -> None:

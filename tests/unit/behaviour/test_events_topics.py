@@ -100,7 +100,7 @@ async def test_when_the_store_fails_while_topics_are_looked_for_it_goes_on_later
         monkeypatch.setattr(app._app_loop.backend, "join", flaky)
         await placed(app.topic("orders.eu", OrderPlaced), 1)
         await wait_until(lambda: seen == [1])
-        assert len(worker._parts.served.claimed) == 2
+        assert len(worker._parts.claims.served.claimed) == 2
     assert {each.service for each in of(signals.BackendError, heard)} == {"topic discovery"}
 
 

@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 
 def interval(worker: Worker) -> float:
-    return worker._parts.lease_renewal._interval
+    return worker._parts.upkeep.lease_renewal._interval
 
 
 async def test_another_workers_lease_is_followed_and_announced_once(
@@ -28,7 +28,7 @@ async def test_another_workers_lease_is_followed_and_announced_once(
     async with app.worker(lease=15) as first, app.worker(lease=1) as second:
         await wait_until(lambda: interval(first) == 1 / BEATS)
         assert interval(second) == 1 / BEATS
-        assert first._parts.leases.shortest == 1
+        assert first._parts.claims.leases.shortest == 1
     assert of(signals.LeaseChanged, heard) == [signals.LeaseChanged("default", 15.0, 1.0)]
 
 
@@ -49,7 +49,7 @@ async def test_a_worker_that_missed_the_announcement_learns_it_from_its_beat(app
     async with app.worker(lease=15) as first:
         first._end_listening()
         async with app.worker(lease=1):
-            await first._parts.heartbeat._beat()
+            await first._parts.upkeep.heartbeat._beat()
             assert interval(first) == 1 / BEATS
 
 

@@ -198,7 +198,7 @@ async def test_delayed_events_are_published_in_their_part(app: App, clock: Movab
     await orders.publish(OrderPlaced(2), delay=60)
     async with app.worker(lease=LONG) as worker:
         clock.advance(61)
-        worker._parts.promotion.something_is_due()
+        worker._parts.upkeep.promotion.something_is_due()
         await wait_until(lambda: sorted(seen) == [1, 2])
 
 

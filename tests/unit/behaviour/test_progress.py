@@ -123,7 +123,7 @@ async def test_what_has_not_changed_is_not_written_again(app: App, written: list
             await until_shown(job, 0.1, name)
         rounds = [batch for batch in written if batch]
         for _ in range(3):
-            await worker._parts.progress._report()
+            await worker._parts.upkeep.progress._report()
         assert [batch for batch in written if batch] == rounds
     assert sorted(report.text for batch in rounds for report in batch) == ["a", "b", "c"]
 
@@ -136,7 +136,7 @@ async def test_with_nothing_to_say_the_store_is_left_alone(app: App, written: li
     job = await quiet.enqueue()
     async with app.worker(grace=0) as worker:
         await until(job, JobStatus.RUNNING)
-        await worker._parts.progress._report()
+        await worker._parts.upkeep.progress._report()
     assert written == []
 
 

@@ -20,7 +20,7 @@ from .work import LONG, drain, of
 
 def pass_time(worker: Any, clock: MovableClock, seconds: float) -> None:
     clock.advance(seconds)
-    worker._parts.schedule_runner.poke()
+    worker._parts.intake.schedule_runner.poke()
 
 
 async def seen(app: App) -> bool:

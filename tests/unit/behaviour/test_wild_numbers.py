@@ -169,7 +169,7 @@ async def test_progress_is_a_fraction_whatever_is_stored(app: App, stored: float
     job = await see.enqueue()
     async with app.worker() as worker:
         await begun.wait()
-        [claim] = worker._parts.held.running
+        [claim] = worker._parts.claims.held.running
         await app._app_loop.backend.report_progress([Report(claim, stored)])
         progress = (await job.info()).progress
         go_on.set()

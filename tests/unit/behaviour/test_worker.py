@@ -32,7 +32,6 @@ from headrace.core.runtime.clock import MovableClock, microseconds
 from headrace.engine import worker as worker_module
 from headrace.engine.running import slots as slots_module
 from headrace.engine.running.outcome_policy import OutcomePolicy
-from headrace.engine.upkeep import prefetch_return as prefetch_return_module
 from tests.unit.behaviour.work import LONG, claimed_ahead, drain, of, pass_time, until
 from tests.waiting import wait_until
 
@@ -406,16 +405,16 @@ def test_a_worker_runs_in_a_thread_that_is_not_the_main_one() -> None:
 
 async def lose_leases(worker: Worker, clock: MovableClock) -> list[Claim]:
     """Have another worker find that this one's leases ran out; which they were."""
-    held = list(worker._parts.held._since)
+    held = list(worker._parts.claims.held._since)
     clock.advance(worker.options.lease + 1)
-    reclaimed = await worker._parts.store.reclaim(worker._parts.served.claimed, limit=10)
+    reclaimed = await worker._parts.store.reclaim(worker._parts.claims.served.claimed, limit=10)
     assert {recovery.id for recovery in reclaimed.recovered} == {claim.id for claim in held}
     return held
 
 
 def renew(worker: Worker, claims: list[Claim]) -> None:
     """As the keeper does when it is its time, and hears that the claims are lost."""
-    worker._parts.claim_control.handle_renewals([(claim, Renewal.LOST) for claim in claims])
+    worker._parts.upkeep.claim_control.handle_renewals([(claim, Renewal.LOST) for claim in claims])
 
 
 async def test_a_lost_lease_is_announced_once_and_the_handler_cancelled(
@@ -519,7 +518,7 @@ async def crash(app: App, clock: MovableClock, count: int) -> None:
 async def test_jobs_that_were_claimed_ahead_and_not_started_are_given_to_others(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefetch_return_module, "HOARDED", 0.02)
+    monkeypatch.setattr(slots_module, "LONGEST_BUFFERED", 0.02)
     inside, gate = asyncio.Event(), asyncio.Event()
 
     @app.task(name="see")
@@ -695,7 +694,7 @@ async def test_a_buffered_job_whose_lease_was_lost_is_left_to_others(app: App, c
         claims = await claimed_ahead(worker, 1)
         await app.admin.pause("default")
         renew(worker, await lose_leases(worker, clock))
-        assert claims[0] not in worker._parts.held
+        assert claims[0] not in worker._parts.claims.held
         gate.set()
         await app.admin.resume("default")
         assert await jobs[1].result(timeout=10) == 1

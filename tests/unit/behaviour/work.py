@@ -33,7 +33,7 @@ async def until(job: Job[Any], status: JobStatus) -> None:
 def pass_time(worker: Worker, clock: MovableClock, seconds: float) -> None:
     """Move the store's clock under a running worker, which looks at once what is due now."""
     clock.advance(seconds)
-    worker._parts.promotion.something_is_due()
+    worker._parts.upkeep.promotion.something_is_due()
 
 
 def of(kind: type[S], heard: Sequence[signals.Signal]) -> list[S]:
@@ -45,8 +45,8 @@ async def claimed_ahead(worker: Worker, count: int) -> list[Claim]:
     """Have a worker hold claims that wait for a slot, as if its pace had asked for them."""
     parts = worker._parts
     claims = await parts.store.claim(
-        parts.served.claimed, consumer=worker.id, limit=count, suspects=0, wait=0
+        parts.claims.served.claimed, consumer=worker.id, limit=count, suspects=0, wait=0
     )
-    parts.in_flight.take(claims)
-    parts.slots.put(claims)
+    parts.claims.in_flight.take(claims)
+    parts.running.slots.put(claims)
     return claims

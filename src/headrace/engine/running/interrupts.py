@@ -105,7 +105,7 @@ class _Guarded(Coroutine[Any, Any, Any]):
             return error
         run = self._run
         if run.ended and run.resources is not None:
-            run.resources.left_behind(run, error)
+            run.resources.left_behind(run.id, run.task, run.queue, error)
         text = f": {error}" if str(error) else ""
         return RuntimeError(f"a task of {run.task} raised {type(error).__name__}{text}")
 

@@ -122,11 +122,11 @@ class Resources:
         *,
         lifespan: Lifespan | None = None,
         announce: Callable[[str, BaseException], None],
-        left_behind: Callable[[Any, BaseException], None] = lambda run, error: None,
+        left_behind: Callable[[str, str, str, BaseException], None] = lambda id, task, queue, error: None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.state: Any = None
-        self.left_behind = left_behind  # reports the error of a task that outlived its run
+        self.left_behind = left_behind  # reports the error of a task that outlived its job: id, task, queue
         self._lifespan = lifespan
         self._announce = announce
         self._idle_loop = loop  # of a child process; it stands still while a plain function runs
