@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Literal, TypedDict, cast, get_args
+from typing import Any, Literal, TypedDict
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -149,9 +149,10 @@ def _priority(option: str, value: object) -> PriorityName:
 
 
 def _run_in(option: str, value: object) -> RunIn:
-    if value not in get_args(RunIn):
-        raise ConfigurationError(f"run_in must be 'thread' or 'process', not {value!r}")
-    return cast(RunIn, value)
+    match value:
+        case "thread" | "process":
+            return value
+    raise ConfigurationError(f"run_in must be 'thread' or 'process', not {value!r}")
 
 
 def _queue(option: str, value: object) -> str:
@@ -196,10 +197,11 @@ def _unique_key(option: str, value: object) -> str:
 
 
 def _unique_until(option: str, value: object) -> UniqueUntil:
-    if isinstance(value, str):
-        if value in get_args(Literal["started", "finished"]):
-            return cast(UniqueUntil, value)
-        raise ConfigurationError(f"unique_until must be 'started', 'finished' or seconds, not {value!r}")
+    match value:
+        case "started" | "finished":
+            return value
+        case str():
+            raise ConfigurationError(f"unique_until must be 'started', 'finished' or seconds, not {value!r}")
     return positive_seconds("unique_until", value)
 
 

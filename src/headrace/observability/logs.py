@@ -6,7 +6,6 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -160,7 +159,7 @@ def _log(signal: Signal, more: str = "") -> None:
     logger.log(level, "%s", text + more, extra=_fields(signal))
 
 
-def _fields(signal: Signal) -> dict[str, Any]:
+def _fields(signal: Signal) -> dict[str, object]:
     """The fields of a signal as attributes of the record. Those of a job have the names of `JobContext`."""
     fields = {"signal": type(signal).__name__, **msgspec.structs.asdict(signal)}
     if "traceback" in fields:

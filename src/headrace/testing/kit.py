@@ -10,6 +10,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import msgspec
 
 from headrace.app import App
+from headrace.core.records.record import JobStatus
 from headrace.core.values.durations import Duration
 from headrace.engine.registry import CallNext, Handler
 from headrace.engine.running.run import Abandoned, Run
@@ -80,8 +81,7 @@ class Kit:
             self._store,
             self.clock,
             queues=queues,
-            scheduled=scheduled,
-            retries=retries,
+            awaited=[JobStatus.RETRYING] * retries + [JobStatus.SCHEDULED] * scheduled,
             concurrency=concurrency,
             timeout=timeout,
         )

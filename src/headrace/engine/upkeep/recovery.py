@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.answers import Recovery
@@ -85,7 +84,7 @@ def recovered(recovery: Recovery) -> Signal | None:
     """The signal for a job that was recovered from a worker that is gone."""
     names = recovery.id, recovery.task, recovery.stream.name
     if recovery.status is JobStatus.DEAD:
-        return JobDied(*names, **_death(recovery))
+        return JobDied(*names, recovery.crashes, DeadReason.CRASHED.value, "", _crashes(recovery))
     if recovery.status is JobStatus.QUEUED:
         return JobRecovered(*names, crashes=recovery.crashes, worker=recovery.worker)
     return None
@@ -96,14 +95,9 @@ def recovered_event(recovery: Recovery) -> Signal | None:
     stream = recovery.stream
     names = recovery.id, recovery.task, stream.topic, stream.group
     if recovery.status is JobStatus.DEAD:
-        return EventDied(*names, **_death(recovery))
+        return EventDied(*names, recovery.crashes, DeadReason.CRASHED.value, "", _crashes(recovery))
     return EventRecovered(*names, crashes=recovery.crashes, worker=recovery.worker)
 
 
-def _death(recovery: Recovery) -> dict[str, Any]:
-    return {
-        "attempt": recovery.crashes,
-        "reason": DeadReason.CRASHED.value,
-        "error_type": "",
-        "error": f"its worker was lost {recovery.crashes} times, last {recovery.worker}",
-    }
+def _crashes(recovery: Recovery) -> str:
+    return f"its worker was lost {recovery.crashes} times, last {recovery.worker}"
