@@ -35,8 +35,8 @@ def test_the_page_of_the_contract_names_each_verb_and_its_place() -> None:
     table = contract.__doc__.partition("**All verbs**")[2].partition("**One idea.**")[0]
     rows: dict[str, set[str]] = {}
     for line in filter(None, table.splitlines()[1:]):
-        place, verbs = line[:51].strip(), line[51:].split()
-        rows.setdefault(place or next(reversed(rows)), set()).update(verbs)
+        place, named = line[:51].strip(), line[51:].split()
+        rows.setdefault(place or next(reversed(rows)), set()).update(named)
     assert rows.pop("Examination, core/records/findings.py") == {"examine", "(optional)"}
     for kind in (*PartitionedStore.__mro__, LeaseKeeper):
         path = kind.__module__.replace(".", "/").removeprefix("headrace/") + ".py"

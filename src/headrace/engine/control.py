@@ -35,8 +35,8 @@ class ControlHandler:
         self._promotion = promotion
         self._schedule_runner = schedule_runner
 
-    def handle(self, order: ControlMessage) -> None:
-        match order:
+    def handle(self, message: ControlMessage) -> None:
+        match message:
             case CancelNotice(stream=stream, id=id):
                 self._claim_control.cancel(stream, id)
             case PauseNotice(stream=stream, paused=True):
@@ -48,9 +48,9 @@ class ControlHandler:
             case LeaseNotice(stream=stream, lease_us=lease_us):
                 self._leases.changed({stream: lease_us})
             case ScheduleNotice(stream=stream):
-                self._schedule_runner.heed(stream)
+                self._schedule_runner.schedules_changed(stream)
             case MissedNotice():
                 self._promotion.something_is_due(None)
-                self._schedule_runner.heed(None)
+                self._schedule_runner.schedules_changed(None)
             case LayoutNotice():
                 pass  # the router above the store handles it

@@ -12,7 +12,7 @@ from .build import WorkerParts
 LOOK = 0.02
 
 #: Seconds. In practice a wait without a limit.
-UNTIL_SO = 3600.0
+NO_LIMIT = 3600.0
 
 
 async def until_drained(parts: WorkerParts) -> None:
@@ -20,8 +20,8 @@ async def until_drained(parts: WorkerParts) -> None:
     counts too."""
     held, slots, subscriptions = parts.claims.held, parts.running.slots, parts.intake.subscriptions
     while True:
-        await slots.until_quiet(UNTIL_SO)
-        await parts.claims.in_flight.flushed(UNTIL_SO)
+        await slots.until_quiet(NO_LIMIT)
+        await parts.claims.in_flight.flushed(NO_LIMIT)
         try:
             looked = not len(held) and await subscriptions.have_nothing() and await _nothing_left(parts)
             if looked and slots.quiet and not len(held):

@@ -12,7 +12,7 @@ from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.app_loop.store_wait import waiting_for_store
 from headrace.engine.producing.identity import new_identity
 from headrace.engine.running.interrupts import guard_tasks
-from headrace.engine.running.slots import STUBBORN
+from headrace.engine.running.slots import CANCEL_WAIT
 
 from .build import WorkerParts, WorkerPlan, build
 from .draining import until_drained
@@ -164,7 +164,7 @@ class Worker:
             await shutdown.take(service.stop)
         claims.in_flight.hand_back(running.slots.take_back(claims.readers.may_be_handed_back))
         await shutdown.take(self._until_quiet)
-        await shutdown.take(self._interrupt_all, 2 * STUBBORN)
+        await shutdown.take(self._interrupt_all, 2 * CANCEL_WAIT)
         await shutdown.take(lambda: claims.in_flight.flushed(LAST_WRITES))
         for service in (*parts.upkeep.services, *parts.path):
             await shutdown.take(service.stop)
@@ -190,7 +190,7 @@ class Worker:
         for run in list(claims.held.running.values()):
             run.interrupt("shutdown")
             run.abandon()
-        if not await slots.until_quiet(QUICK_STEP if self._hurry.is_set() else STUBBORN):
+        if not await slots.until_quiet(QUICK_STEP if self._hurry.is_set() else CANCEL_WAIT):
             # Some coroutines do not end when cancelled. The worker leaves them, and ignores what they return.
             claims.in_flight.hand_back(list(claims.held.running))
 

@@ -210,7 +210,7 @@ async def test_a_coroutine_that_will_not_end_is_left_behind_and_its_job_handed_b
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (slots_module, worker_module):
-        monkeypatch.setattr(module, "STUBBORN", 0.01)
+        monkeypatch.setattr(module, "CANCEL_WAIT", 0.01)
     inside, gate = asyncio.Event(), asyncio.Event()
     ended: list[int] = []
 

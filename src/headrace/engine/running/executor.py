@@ -45,7 +45,7 @@ class Executor:
         self._threads = Threads(parts.options.concurrency)
         self._registry = parts.registry
         self._processes = processes
-        self._deadlines = Deadlines(self._strike)
+        self._deadlines = Deadlines(self._time_out)
         self._release_logs = capture() if parts.registry.job_logs else lambda: None
 
     def begin(self, claim: Claim, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
@@ -281,7 +281,7 @@ class Executor:
             return result_of(await self._processes.run(call))
         finally:
             run.children = tuple(each for each in run.children if each is not call)
-            if run.strike_at == inf and not run.children and not run.ended:
+            if run.ends_at == inf and not run.children and not run.ended:
                 self._begin_timeout(run)  # the function never began, but the middleware goes on
 
     async def _call(self, run: Run) -> object:
@@ -303,7 +303,7 @@ class Executor:
                 JobStarted(*names, run.attempt, self._consumer, waited=waited, late=_lateness(run))
             )
 
-    def _strike(self, run: Run) -> None:
+    def _time_out(self, run: Run) -> None:
         run.interrupt("timeout")
         if run.in_thread:
             self._emitter.emit(ThreadOverdue(run.id, run.task, run.queue, timeout=run.timeout or 0.0))

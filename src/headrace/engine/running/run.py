@@ -63,11 +63,11 @@ class Run(msgspec.Struct, eq=False):
     settled: bool = False  # its handler has settled it
     value: object = None  # what a batch handler returned
     error: BaseException | None = None  # what a batch handler raised
-    _said: Callable[[float, str], None] | None = None
+    _listen: Callable[[float, str], None] | None = None
     _asked: Interruption | None = None
     _slot: Slot | None = None
     _future: asyncio.Future[Any] | None = None
-    strike_at: float = inf  # when its timeout strikes, on the clock of the loop
+    ends_at: float = inf  # when its timeout ends it, on the clock of the loop
     children: tuple[Delegated, ...] = ()  # its calls in child processes
     delegated: bool = False  # it has requested a child process
 
@@ -118,7 +118,7 @@ class Run(msgspec.Struct, eq=False):
 
     @property
     def deadline(self) -> datetime | None:
-        """When the run's timeout strikes; None for a task without one."""
+        """When the run's timeout ends it; None for a task without one."""
         return None if self.timeout is None else datetime.fromtimestamp(self.timeout_at, UTC)
 
     @property
@@ -148,12 +148,12 @@ class Run(msgspec.Struct, eq=False):
         if self.ended:
             return  # from a thread that goes on after the end of its job
         report = self.reported = Report(self.claim, float(fraction), _printable(text))
-        if self._said is not None:
-            self._said(float(fraction), report.text)
+        if self._listen is not None:
+            self._listen(float(fraction), report.text)
 
-    def tell_progress(self, said: Callable[[float, str], None]) -> None:
-        """From now on call `said`, in any thread, with each progress report of the job."""
-        self._said = said
+    def on_progress(self, listen: Callable[[float, str], None]) -> None:
+        """From now on call `listen`, in any thread, with each progress report of the job."""
+        self._listen = listen
 
     def begin_on_loop(self, slot: Slot) -> None:
         """From now on an interruption cancels the task of `slot`."""

@@ -25,7 +25,7 @@ from .slot import Slot
 STREAK_SECONDS = 0.001
 
 #: Seconds that a handler has to end after its last cancellation.
-STUBBORN = 1.0
+CANCEL_WAIT = 1.0
 
 #: Buffered claims older than this many seconds are handed back: the pace has dropped.
 LONGEST_BUFFERED = 0.25
@@ -145,7 +145,7 @@ class Slots:
         self._closed = True
         self._wake(self.size)
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=STUBBORN)
+            await asyncio.wait(self._tasks, timeout=CANCEL_WAIT)
 
     def _begin(self) -> None:
         task = asyncio.get_running_loop().create_task(self._slot(), name="headrace slot")

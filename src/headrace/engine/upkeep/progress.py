@@ -36,20 +36,20 @@ class ProgressWriter:
         for start in range(0, len(changed), BATCH):
             batch = [(run, run.reported) for run in changed[start : start + BATCH]]
             try:
-                await self._backend.report_progress([self._whole(run, said) for run, said in batch])
+                await self._backend.report_progress([self._whole(run, report) for run, report in batch])
             except BaseException:
                 for run, _ in batch:
                     if run.log is not None:
                         run.log.unwritten = True
                 raise
-            for run, said in batch:
-                run.written = said  # a newer report goes with the next write
+            for run, report in batch:
+                run.written = report  # a newer report goes with the next write
         return REPORT_EVERY
 
-    def _whole(self, run: Run, said: Report | None) -> Report:
+    def _whole(self, run: Run, report: Report | None) -> Report:
         """The whole report: it replaces the one before, so it must be complete."""
-        said = said or Report(run.claim)
-        return said if run.log is None else msgspec.structs.replace(said, log=self._policy.log_of(run))
+        report = report or Report(run.claim)
+        return report if run.log is None else msgspec.structs.replace(report, log=self._policy.log_of(run))
 
 
 def _wrote(run: Run) -> bool:

@@ -29,7 +29,7 @@ class Promotion:
 
     def something_is_due(self, stream: Stream | None = None) -> None:
         """A message was scheduled that may be due before the next check; None: in any stream."""
-        self._due_times.heed(stream)
+        self._due_times.announced(stream)
         self._service.poke()
 
     async def _promote(self) -> float | None:
@@ -39,7 +39,7 @@ class Promotion:
         self._due_times.forget(asked)
         promoted = await self._backend.promote(asked, limit=PROMOTE_BATCH)
         if promoted.by_stream is None:
-            self._due_times.heed(None)  # there is no time for each stream, so all are asked every time
+            self._due_times.announced(None)  # there is no time for each stream, so all are asked every time
             left_us = promoted.next_in_us
             pause = PROMOTE_FALLBACK if left_us is None else min(PROMOTE_FALLBACK, max(0, left_us) / SECOND)
         else:

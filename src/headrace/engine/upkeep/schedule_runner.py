@@ -64,7 +64,7 @@ class ScheduleRunner:
         self._announced: set[Stream] = set(self._streams)
         self._rotation: Rotation[Stream] = Rotation()
 
-    def heed(self, stream: Stream | None) -> None:
+    def schedules_changed(self, stream: Stream | None) -> None:
         """A schedule of the stream was added, changed or removed; None: of any stream."""
         self._announced.update(self._streams if stream is None else (stream,))
         self._service.poke()
