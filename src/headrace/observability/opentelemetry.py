@@ -23,6 +23,7 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.directives import RetryLater, Snooze
 from headrace.core.messages.event_envelope import decode_event
 from headrace.core.messages.sending import TRACEPARENT, Sending, SendingWrapper
+from headrace.core.runtime.current_run import RunUnderWay
 from headrace.core.values.decoding import DECODE_ERRORS
 
 try:
@@ -41,23 +42,15 @@ SYSTEM = "headrace"
 _travelling = TraceContextTextMapPropagator()
 
 
-class TracedRun(Protocol):
+class TracedRun(RunUnderWay, Protocol):
     """The part of a run that traces need."""
 
     claim: Claim
 
     @property
-    def id(self) -> str: ...
-    @property
-    def task(self) -> str: ...
-    @property
-    def queue(self) -> str: ...
-    @property
     def topic(self) -> str | None: ...
     @property
     def group(self) -> str | None: ...
-    @property
-    def attempt(self) -> int: ...
     @property
     def headers(self) -> Mapping[str, str]: ...
 

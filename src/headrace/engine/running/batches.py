@@ -8,8 +8,7 @@ retried later, as long as each of them has a retry left.
 
 from __future__ import annotations
 
-from headrace.core.messages.batch_result import BatchResult
-from headrace.core.messages.directives import RetryLater, Snooze
+from headrace.core.messages.directives import BatchResult, RetryLater, Snooze
 from headrace.core.messages.outcome import DONE, Dead, Failure, Outcome, Retry, Snoozed
 
 from .bundle import Bundle, FinishedBundle, bundle_of

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
+from headrace.core.errors import HeadraceError
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Envelope
 from headrace.core.runtime.current_run import under_way
@@ -224,3 +225,11 @@ def _printable(text: str) -> str:
 
 
 current_run: ContextVar[Run] = cast("ContextVar[Run]", under_way)
+
+
+def current_job() -> Run:
+    """The run of the job that calls this function, in a coroutine, a thread or a child process."""
+    run = current_run.get(None)
+    if run is None:
+        raise HeadraceError("current_job() was called outside of a job")
+    return run
