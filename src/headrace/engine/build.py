@@ -133,7 +133,9 @@ def build(plan: WorkerPlan) -> WorkerParts:
     settling = build_settling(plan, claims)
     intake = build_intake(plan, claims, running, settling)
     upkeep = build_upkeep(plan, claims, running, intake)
-    control = build_control(claims, intake, upkeep)
+    control = ControlHandler(
+        upkeep.claim_control, claims.readers, claims.leases, upkeep.promotion, intake.schedule_runner
+    )
     return WorkerParts(plan.store, claims, running, settling, intake, upkeep, control)
 
 
@@ -149,7 +151,7 @@ def build_claims(plan: WorkerPlan) -> ClaimParts:
 
 
 def build_running(plan: WorkerPlan, claims: ClaimParts) -> RunningParts:
-    problems = _Problems(plan)
+    problems = _Problems(plan.id, plan.emitter)
     resources = Resources(
         lifespan=plan.registry.lifespan,
         announce=problems.cleanup_failed,
@@ -275,28 +277,17 @@ def build_upkeep(
     )
 
 
-def build_control(claims: ClaimParts, intake: IntakeParts, upkeep: UpkeepParts) -> ControlHandler:
-    return ControlHandler(
-        claim_control=upkeep.claim_control,
-        readers=claims.readers,
-        leases=claims.leases,
-        promotion=upkeep.promotion,
-        schedule_runner=intake.schedule_runner,
-    )
-
-
-class _Problems:
+class _Problems(msgspec.Struct, frozen=True):
     """Announces problems that belong to no single outcome."""
 
-    def __init__(self, plan: WorkerPlan) -> None:
-        self._worker = plan.id
-        self._emitter = plan.emitter
+    worker: str
+    emitter: Emitter
 
     def child_not_started(self, error: Exception, delay: float) -> None:
-        self._emitter.emit(ChildNotStarted(self._worker, described(error), delay))
+        self.emitter.emit(ChildNotStarted(self.worker, described(error), delay))
 
     def cleanup_failed(self, name: str, error: BaseException) -> None:
-        self._emitter.emit(CleanupFailed(self._worker, name, described(error)))
+        self.emitter.emit(CleanupFailed(self.worker, name, described(error)))
 
     def left_task_failed(self, id: str, task: str, queue: str, error: BaseException) -> None:
-        self._emitter.emit(LeftTaskFailed(id, task, queue, error=described(error)))
+        self.emitter.emit(LeftTaskFailed(id, task, queue, error=described(error)))

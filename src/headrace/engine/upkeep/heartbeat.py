@@ -7,6 +7,8 @@ import random
 import time
 from itertools import islice
 
+import msgspec
+
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlState
@@ -31,45 +33,35 @@ BEAT_EVERY = 2.5
 NAMED = 100
 
 
-class WorkerDescription:
+class WorkerDescription(msgspec.Struct, frozen=True):
     """A worker as the store lists it."""
 
-    def __init__(
-        self,
-        worker: str,
-        options: WorkerOptions,
-        served: ServedStreams,
-        readers: WorkerReaders,
-        held: HeldClaims,
-        timings: tuple[str, ...],
-    ) -> None:
-        self.started_us = 0
-        self._worker = worker
-        self._options = options
-        self._served = served
-        self._readers = readers
-        self._held = held
-        self._timings = timings  # the timetables by which this worker fires schedules
+    worker: str
+    options: WorkerOptions
+    served: ServedStreams
+    readers: WorkerReaders
+    held: HeldClaims
+    timings: tuple[str, ...]  # the timetables by which it fires schedules
 
-    def info(self) -> WorkerInfo:
-        running = islice(self._held.running.values(), NAMED)
+    def info(self, started_us: int) -> WorkerInfo:
+        running = islice(self.held.running.values(), NAMED)
         return WorkerInfo(
-            consumer=self._worker,
+            consumer=self.worker,
             host=host_name(),
             pid=os.getpid(),
-            started_us=self.started_us,
-            queues=self._options.queues,
-            concurrency=self._options.concurrency,
-            polled_us=round(self._readers.polled_at * SECOND),
-            groups=tuple(stream.name for stream in self._served.groups),
-            timings=self._timings,
+            started_us=started_us,
+            queues=self.options.queues,
+            concurrency=self.options.concurrency,
+            polled_us=round(self.readers.polled_at * SECOND),
+            groups=tuple(stream.name for stream in self.served.groups),
+            timings=self.timings,
             running=tuple(RunningJob(run.id, run.task, run.claim.claimed_us) for run in running),
         )
 
     def consumers(self) -> dict[str, list[Stream]]:
         """The names under which the worker claims, with the streams of each."""
-        return {self._worker: list(self._served.queues)} | {
-            reader.consumer: list(reader.streams) for reader in self._readers if reader.streams
+        return {self.worker: list(self.served.queues)} | {
+            reader.consumer: list(reader.streams) for reader in self.readers if reader.streams
         }
 
 
@@ -85,13 +77,14 @@ class Heartbeat:
     ) -> None:
         self._backend = backend
         self._description = description
+        self._started_us = 0
         self._leases = leases
         self._claim_control = claim_control
         self._service = Service("heartbeat", self._beat, emitter=emitter)
         self.stop, self.poke = self._service.stop, self._service.poke
 
     def start(self) -> None:
-        self._description.started_us = round(time.time() * SECOND)
+        self._started_us = round(time.time() * SECOND)
         self._service.start()
 
     async def leave(self) -> None:
@@ -108,5 +101,5 @@ class Heartbeat:
         return BEAT_EVERY * random.uniform(0.9, 1.1)
 
     async def _send(self, *, leaving: bool = False) -> ControlState:
-        description = self._description
-        return await self._backend.heartbeat(description.info(), description.consumers(), leaving=leaving)
+        worker, consumers = self._description.info(self._started_us), self._description.consumers()
+        return await self._backend.heartbeat(worker, consumers, leaving=leaving)

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.messages.message import EXPIRED_MARK_US, Message, Stream
 from headrace.core.rules.rotation import Rotation
 from headrace.core.runtime.clock import SECOND
-from headrace.core.schedules.schedule import Firing, Schedule, decode_schedule, due, message_at, next_after
+from headrace.core.schedules.schedule import Firing, Schedule, due, message_at, next_after, stored_schedule
 from headrace.core.schedules.schedule_record import (
     ScheduleRecord,
     ScheduleSwap,
@@ -19,7 +19,6 @@ from headrace.core.schedules.schedule_record import (
     establish,
 )
 from headrace.core.signals import BackendError, JobEnqueued
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.engine.emitter import Emitter
 from headrace.engine.service import Service
 from headrace.engine.streams import StreamRouter
@@ -116,7 +115,7 @@ class ScheduleRunner:
 
     def _standing(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
         for record in table.records:
-            schedule = self._declared.get((record.stream, record.name)) or _read(record)
+            schedule = self._declared.get((record.stream, record.name)) or stored_schedule(record.definition)
             if schedule is not None and not record.paused and self._precedence.holds(record):
                 yield schedule, record
 
@@ -146,12 +145,3 @@ class ScheduleRunner:
 
     def _message(self, schedule: Schedule, moment_us: int, now_us: int) -> Message:
         return msgspec.structs.replace(message_at(schedule, moment_us, now_us), mark_us=self._mark_us)
-
-
-def _read(record: ScheduleRecord) -> Schedule | None:
-    """The schedule that is stored in the record. None: only other code declares it, or its version is
-    newer."""
-    try:
-        return None if record.definition is None else decode_schedule(record.definition)
-    except DECODE_ERRORS:
-        return None
