@@ -26,7 +26,7 @@ BATCH = 500
 _KEPT = Verdict.KEPT
 
 
-class Settler:
+class Settler(Service):
     """Uses no timers: a single outcome is written at once, many are written in hundreds."""
 
     def __init__(
@@ -48,13 +48,10 @@ class Settler:
         self._readers = readers
         self._signals = signals
         self._traffic = traffic
-        self._emitter = emitter
         self._doubtful = False  # the last write failed, but the store may have written a part
-        self._service = Service("settler", self._step, emitter=emitter, poked=in_flight.arrived)
-        self.start = self._service.start
-        self.stop = self._service.stop
+        super().__init__("settler", self._settle, emitter=emitter, poked=in_flight.arrived)
 
-    async def _step(self) -> float | None:
+    async def _settle(self) -> float | None:
         if not self._in_flight.unwritten:
             self._in_flight.nothing_to_write()
             return 3600.0  # the next outcome ends the pause

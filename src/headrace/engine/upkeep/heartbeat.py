@@ -65,7 +65,7 @@ class WorkerDescription(msgspec.Struct, frozen=True):
         }
 
 
-class Heartbeat:
+class Heartbeat(Service):
     def __init__(
         self,
         backend: StreamRouter,
@@ -80,12 +80,11 @@ class Heartbeat:
         self._started_us = 0
         self._leases = leases
         self._claim_control = claim_control
-        self._service = Service("heartbeat", self._beat, emitter=emitter)
-        self.stop, self.poke = self._service.stop, self._service.poke
+        super().__init__("heartbeat", self._beat, emitter=emitter)
 
     def start(self) -> None:
-        self._started_us = round(time.time() * SECOND)
-        self._service.start()
+        self._started_us = self._started_us or round(time.time() * SECOND)
+        super().start()
 
     async def leave(self) -> None:
         """Remove the worker and its readers from the store's list."""

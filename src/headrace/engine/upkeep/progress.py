@@ -20,16 +20,14 @@ REPORT_EVERY = 0.5
 BATCH = 500
 
 
-class ProgressWriter:
+class ProgressWriter(Service):
     def __init__(
         self, backend: StreamRouter, *, running: Mapping[Claim, Run], policy: OutcomePolicy, emitter: Emitter
     ) -> None:
         self._backend = backend
         self._running = running
         self._policy = policy
-        self._service = Service("progress", self._report, emitter=emitter)
-        self.start = self._service.start
-        self.stop = self._service.stop
+        super().__init__("progress", self._report, emitter=emitter)
 
     async def _report(self) -> float | None:
         changed = [run for run in self._running.values() if run.reported is not run.written or _wrote(run)]

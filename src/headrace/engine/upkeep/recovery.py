@@ -26,7 +26,7 @@ RECLAIMS = 5
 LONG_GAP = 0.8
 
 
-class LeaseRecovery:
+class LeaseRecovery(Service):
     """Checks a few times in each lease, and at once when the lease changes."""
 
     def __init__(
@@ -35,13 +35,11 @@ class LeaseRecovery:
         self._backend = backend
         self._served = served
         self._leases = leases
-        self._emitter = emitter
         self._elapsed_us = SystemClock().elapsed_us
         self._reached_us: int | None = None  # when a check last succeeded
         self._refused = False  # a check failed since then
-        service = Service("recovery", self._reclaim, emitter=emitter)
-        self.start, self.stop, self.poke = service.start, service.stop, service.poke
-        leases.on_change(service.poke)
+        super().__init__("recovery", self._reclaim, emitter=emitter)
+        leases.on_change(self.poke)
 
     async def _reclaim(self) -> float | None:
         every = self._leases.shortest / RECLAIMS

@@ -33,7 +33,7 @@ LOOK, LOOK_IDLE = 5.0, 30.0
 BEATEN = 0.05
 
 
-class ScheduleRunner:
+class ScheduleRunner(Service):
     """Fires schedules by the store's clock, so an error of this machine's clock has no effect."""
 
     def __init__(
@@ -53,12 +53,8 @@ class ScheduleRunner:
             if (stream := Stream("queue", each.queue)) in self._streams
         }
         self._precedence = SchedulePrecedence(backend, self._declared)
-        self._emitter = emitter
         self._mark_us = mark_us
-        self._service = Service("schedule runner", self._look, emitter=emitter)
-        self.start = self._service.start
-        self.stop = self._service.stop
-        self.poke = self._service.poke
+        super().__init__("schedule runner", self._look, emitter=emitter)
         self._with_records: set[Stream] = set()
         self._announced: set[Stream] = set(self._streams)
         self._rotation: Rotation[Stream] = Rotation()
@@ -66,7 +62,7 @@ class ScheduleRunner:
     def schedules_changed(self, stream: Stream | None) -> None:
         """A schedule of the stream was added, changed or removed; None: of any stream."""
         self._announced.update(self._streams if stream is None else (stream,))
-        self._service.poke()
+        self.poke()
 
     def _streams_to_look_at(self) -> list[Stream]:
         """The streams that have schedules or may have new ones, and some of the others in turns."""

@@ -24,7 +24,7 @@ TRIM_BATCH = 1000
 GroupProblem = TopicHeld | GroupPassed | OrderDisputed | GroupStalled
 
 
-class TopicKeeping:
+class TopicKeeping(Service):
     def __init__(
         self,
         backend: StreamRouter,
@@ -36,10 +36,8 @@ class TopicKeeping:
         self._backend = backend
         self._rules = {each.topic: each.rules for each in subscriptions}
         self._served = served
-        self._emitter = emitter
         self._announced: set[tuple[type[GroupProblem], Stream]] = set()
-        service = Service("topic keeper", self._keep, emitter=emitter)
-        self.start, self.stop = service.start, service.stop
+        super().__init__("topic keeper", self._keep, emitter=emitter)
 
     async def _keep(self) -> float | None:
         for topic, rules in self._rules.items():
