@@ -335,7 +335,7 @@ def _checked_value(run: Run, value: Any) -> Any:
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError(
-            f"{run.task} returned a coroutine that nobody awaits: declare the task with `async def`, also "
+            f"{run.task} returned a coroutine that is never awaited: declare the task with `async def`, also "
             "where a decorator wraps it"
         )
     return value

@@ -93,7 +93,7 @@ class RunPreparation:
         text = (
             f"no task called {task!r} is registered here"
             if self._of_queue
-            else f"nobody here is subscribed as {claim.whole.name}"
+            else f"this worker has no subscription {claim.whole.name}"
         )
         return FinishedRun(claim, self._policy.unknown(claim, DeadReason.UNKNOWN_TASK, text), task)
 
