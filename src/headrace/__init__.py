@@ -19,8 +19,7 @@ from headrace.core.errors import (
     UnknownEvent,
     UnknownTask,
 )
-from headrace.core.messages.batch_result import BatchResult
-from headrace.core.messages.directives import RetryLater, Snooze, Unrecoverable
+from headrace.core.messages.directives import BatchResult, RetryLater, Snooze, Unrecoverable
 from headrace.core.messages.retry import RetryPolicy
 from headrace.core.messages.sending import Sending
 from headrace.core.records.job_info import JobInfo, JobProgress
@@ -29,12 +28,11 @@ from headrace.core.values.codec import Codec
 from headrace.core.values.secret import Secret
 from headrace.engine.registry import CallNext
 from headrace.engine.running.injection.dependencies import Depends
-from headrace.engine.running.run import Run
+from headrace.engine.running.run import Run, current_job
 from headrace.engine.worker import Worker
 from headrace.events.delivery import Delivery
 from headrace.events.event import Duplicate, Event, Published, Refused
 from headrace.events.topic import Topic, TopicPattern
-from headrace.jobs.current import current_job
 from headrace.jobs.job import Job
 from headrace.jobs.queue import Queue
 from headrace.jobs.schedules import ScheduleInfo

@@ -42,6 +42,7 @@ from headrace.jobs.jobs import Jobs
 from headrace.jobs.options import TaskOptions, TaskSettings
 from headrace.jobs.queue import Queue, declared_queue
 from headrace.jobs.schedules import ScheduleDecorator, Schedules, timing_of
+from headrace.jobs.sending import EnqueueHooks
 from headrace.jobs.task import AsyncTask, Call, SyncTask, Task, TaskDecorator
 from headrace.observability.logs import log_signals
 
@@ -297,9 +298,11 @@ class App:
     def use_sending(self, wrapper: SendingWrapper) -> None:
         """Enter `wrapper(sending)` around everything that this app enqueues or publishes. What the wrapper
         adds to `sending.carried` travels as headers. This is for tracing; an app has at most one wrapper."""
-        if self._jobs.around is not None:
+        if self._events.around is not None:
             raise ConfigurationError("this app has a sending wrapper already")
-        self._jobs.around = self._events.around = wrapper
+        self._events.around = wrapper
+        self._jobs.around = self._jobs.around or EnqueueHooks()
+        self._jobs.around.sending = wrapper
 
     def on(self, signal: type[Signal]) -> Callable[[L], L]:
         """Listen to signals: `@app.on(signals.JobDied)` on a function or coroutine function of one signal."""

@@ -15,6 +15,7 @@ from headrace.core.errors import (
     RequestRefused,
     UnknownEvent,
 )
+from headrace.core.inspector import BRIEF_MARK_US, PURGED_MARKS
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.job_log import NO_LOG, JobLog, LogLine
 from headrace.core.messages.message import (
@@ -88,11 +89,9 @@ from headrace.core.rules.lease import Lease
 from headrace.core.runtime.clock import ClockWatch, SystemClock, TimeSource, datetime_of
 from headrace.core.schedules.schedule_record import ScheduleRecord, ScheduleSwap, Swapped, Timetable
 from headrace.core.store import (
-    BRIEF_MARK_US,
     CLAIM_BYTES,
     CRASH_LIMIT,
     CRASHED,
-    PURGED_MARKS,
     LeaseKeeper,
     PartitionedStore,
 )

@@ -7,7 +7,8 @@ from collections import defaultdict
 from pathlib import Path
 
 import headrace
-from headrace.core.store import Store
+from headrace.core import store as contract
+from headrace.core.store import LeaseKeeper, PartitionedStore, Store
 
 SOURCE = Path(headrace.__file__).parent
 
@@ -27,3 +28,19 @@ def test_no_class_name_stands_for_two_things() -> None:
 
 def test_a_store_implements_at_most_45_verbs() -> None:
     assert len(Store.__abstractmethods__) <= 45
+
+
+def test_the_page_of_the_contract_names_each_verb_and_its_place() -> None:
+    assert contract.__doc__
+    table = contract.__doc__.partition("**All verbs**")[2].partition("**One idea.**")[0]
+    rows: dict[str, set[str]] = {}
+    for line in filter(None, table.splitlines()[1:]):
+        place, named = line[:51].strip(), line[51:].split()
+        rows.setdefault(place or next(reversed(rows)), set()).update(named)
+    assert rows.pop("Examination, core/records/findings.py") == {"examine", "(optional)"}
+    for kind in (*PartitionedStore.__mro__, LeaseKeeper):
+        path = kind.__module__.replace(".", "/").removeprefix("headrace/") + ".py"
+        place = f"{kind.__name__}, {'below' if kind.__module__ == contract.__name__ else path}"
+        verbs = {name for name, verb in vars(kind).items() if hasattr(verb, "__isabstractmethod__")}
+        assert rows.pop(place, set()) == verbs
+    assert rows == {}

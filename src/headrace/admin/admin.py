@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 
 from headrace.core.errors import ConfigurationError, InvalidPayload
-from headrace.core.messages.message import GIVEN_KEY, Stream, decode_envelope, encode_envelope, group_stream
+from headrace.core.messages.message import Stream, decode_envelope, encode_envelope, group_stream
 from headrace.core.messages.outcome import DeadReason
-from headrace.core.records.answers import CancelAnswer, ReplayAnswer, Wanted
 from headrace.core.records.findings import Finding
 from headrace.core.records.job_info import JobInfo, job_info, newest_first
 from headrace.core.records.record import DeadLetter, JobStatus, Page, Record, WorkerInfo
@@ -25,20 +24,17 @@ from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.names import checked_name
 from headrace.core.values.whole_numbers import positive_number
 from headrace.engine.app_loop.app_loop import AppLoop
-from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.registry import Registry
 from headrace.engine.streams import StreamRouter
 
 from .contents import Contents, contents_of
 from .dead_letters import DeadLetters, Replayed, chosen_letters, dead_filter, listed
 from .doctor import Doctor
-from .info import QueueInfo, TopicInfo, Traffic, no_such_group, queue_info, topic_info, traffic_of
-from .place import Place, attempt, checked_place, undamaged
-from .repeatable import Counted, RepeatableSteps
+from .info import QueueInfo, TopicInfo, Traffic, all_queues, no_such_group, topic_info, traffic_of
+from .place import Place, checked_place
+from .repeatable import Counted
+from .steering import Steering
 from .tail import Tail
-
-#: Messages that one step of a store ends.
-STEP = 200
 
 #: `(task, args, kwargs)` → payload bytes.
 Encode = Callable[[str, Sequence[Any], Mapping[str, Any]], bytes]
@@ -66,11 +62,15 @@ class Admin:
     def _backend(self) -> StreamRouter:
         return self._app_loop.backend  # asked for each time: every event loop has its own
 
+    @property
+    def _steering(self) -> Steering:
+        return Steering(self._backend, self._mark_us)
+
     # --- looking -----------------------------------------------------------------------------------------
 
     async def queues(self) -> list[QueueInfo]:
         """Every queue the store knows, by name."""
-        return await self._app_loop.repeat(self._queues)
+        return await self._app_loop.ask(all_queues)
 
     async def topics(self) -> list[TopicInfo]:
         """Every topic the store knows, by name, each with its groups."""
@@ -108,7 +108,8 @@ class Admin:
 
     async def holder(self, key: str, *, queue: str | None = None) -> JobInfo | None:
         """The job that holds a unique key now, in one queue or in any. None: the key is free."""
-        found = await self._app_loop.repeat(self._holder, key, checked_place(queue, None, None))
+        where = checked_place(queue, None, None)
+        found = await self._app_loop.ask(lambda store: where.holder(store, key))
         return job_info(found) if found else None
 
     async def contents(
@@ -132,7 +133,7 @@ class Admin:
     async def doctor(self) -> list[Finding]:
         """What is wrong with the store, its queues, topics and workers: a line each, with the remedy. A store
         that cannot be opened raises its usual error."""
-        return await self._app_loop.call(self._examine)
+        return await self._app_loop.call(lambda: Doctor(self._backend, self._registry).examine())
 
     def tail(
         self, topic: str, *, since: StartAt | None = None, group: str | None = None, follow: bool = True
@@ -166,7 +167,8 @@ class Admin:
 
     async def purge(self, queue: str) -> Counted:
         """Cancel all jobs of this queue that wait, are scheduled or retrying. The answer is their number."""
-        return await self._app_loop.carry_out(self._purge, _queue(queue))
+        stream = _queue(queue)
+        return await self._app_loop.carry_out(lambda: self._steering.purge(stream))
 
     async def split(self, queue: str, partitions: int) -> None:
         """Spread new jobs of a queue over so many parts while the queue is in use. Waiting jobs stay in
@@ -177,10 +179,12 @@ class Admin:
 
     async def pause_group(self, topic: str, group: str) -> None:
         """Give no more events to this group. Running handlers go on; all other events wait."""
-        await self._app_loop.repeat(partial(self._pause_group, paused=True), _group(topic, group))
+        stream = _group(topic, group)
+        await self._app_loop.repeat(lambda: self._steering.pause_group(stream, paused=True))
 
     async def resume_group(self, topic: str, group: str) -> None:
-        await self._app_loop.repeat(partial(self._pause_group, paused=False), _group(topic, group))
+        stream = _group(topic, group)
+        await self._app_loop.repeat(lambda: self._steering.pause_group(stream, paused=False))
 
     async def reset_group(self, topic: str, group: str, *, to: StartAt) -> None:
         """Move a group in the log: to `new` events, to the `beginning`, to the id of an event, or to a time.
@@ -192,7 +196,8 @@ class Admin:
     async def remove_group(self, topic: str, group: str) -> bool:
         """Remove a group with all its events and dead letters. False: there is no such group. The next worker
         that starts with a subscription of this group creates it again."""
-        return await self._app_loop.carry_out(self._remove_group, _group(topic, group))
+        stream = _group(topic, group)
+        return await self._app_loop.carry_out(lambda: self._steering.remove_group(stream))
 
     # --- dead letters ------------------------------------------------------------------------------------
 
@@ -253,14 +258,16 @@ class Admin:
         group: str | None = None,
     ) -> int:
         """Cancel jobs, or events for their groups. The answer is how many could still be cancelled."""
-        return await self._app_loop.carry_out(self._cancel, listed(ids), checked_place(queue, topic, group))
+        chosen, where = listed(ids), checked_place(queue, topic, group)
+        return await self._app_loop.carry_out(lambda: self._steering.cancel(chosen, where))
 
     async def retry_now(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
     ) -> bool:
         """Run a scheduled, retrying or dead job now, or such an event in its groups. False: it is in another
         state."""
-        return await self._app_loop.carry_out(self._retry_now, id, checked_place(queue, topic, group))
+        where = checked_place(queue, topic, group)
+        return await self._app_loop.carry_out(lambda: self._steering.retry_now(id, where))
 
     async def edit(
         self,
@@ -272,103 +279,10 @@ class Admin:
     ) -> bool:
         """Change the arguments of a scheduled, retrying or dead job. They must fit its task. False: the job
         is in another state. Events cannot be edited."""
-        return await self._app_loop.carry_out(
-            self._edit, id, args, kwargs or {}, checked_place(queue, None, None)
-        )
+        where, edited = checked_place(queue, None, None), partial(self._edited, args, kwargs or {})
+        return await self._app_loop.carry_out(lambda: self._steering.edit(id, where, edited))
 
-    # --- on the app's loop -------------------------------------------------------------------------------
-
-    async def _queues(self) -> list[QueueInfo]:
-        streams = await Place().streams(self._backend)
-        queues = [each for each in streams if each.kind == "queue"]
-        return undamaged([await attempt(self._queue_info(each)) for each in queues])
-
-    async def _queue_info(self, stream: Stream) -> QueueInfo:
-        layout = await self._backend.layout(stream)
-        return queue_info(stream, await self._backend.counts(stream), layout.current.parts)
-
-    async def _holder(self, key: str, where: Place) -> Record | None:
-        queues = [stream for stream in await where.streams(self._backend) if stream.kind == "queue"]
-        for stream in queues:
-            wanted = [Wanted(key=stored) for stored in (GIVEN_KEY + key, key)]
-            for id in await self._backend.holders(stream, wanted):
-                found = await self._backend.get(stream, id) if id else None
-                if found is not None:
-                    return found
-        return None
-
-    async def _examine(self) -> list[Finding]:
-        return await Doctor(self._backend, self._registry).examine()
-
-    async def _purge(self, stream: Stream) -> Counted:
-        steps, total = RepeatableSteps(), 0
-        purge = partial(self._backend.purge, stream, mark_us=self._mark_us, limit=STEP)
-        while ended := await steps.take(purge):
-            total += ended
-        return steps.counted(total)
-
-    async def _pause_group(self, stream: Stream, *, paused: bool) -> None:
-        if not await self._is_known(stream):
-            raise no_such_group(stream.topic, stream.group)
-        await self._backend.pause(stream, paused=paused)
-
-    async def _remove_group(self, stream: Stream) -> bool:
-        steps = RepeatableSteps()
-        if not await steps.take(lambda: self._is_known(stream)):
-            return False
-        removed = await steps.take(lambda: self._backend.remove_stream(stream))
-        return removed or steps.doubt is not None  # it was there, and is not any more
-
-    async def _is_known(self, group: Stream) -> bool:
-        topics = await self._backend.topics([group.topic])
-        return any(each.stream == group for topic in topics for each in topic.groups)
-
-    async def _cancel(self, ids: Sequence[str], where: Place) -> int:
-        count = 0
-        for id in ids:
-            found = await with_retries(partial(where.find, self._backend, id))
-            count += any([await self._cancelled(record) for record in found])
-        return count
-
-    async def _cancelled(self, record: Record) -> bool:
-        steps, stream, id = RepeatableSteps(), record.stream, record.id
-        answer = await steps.take(lambda: self._backend.cancel(stream, id, mark_us=self._mark_us))
-        if answer is CancelAnswer.GONE and steps.doubt and not record.status.over:
-            now = await steps.take(lambda: self._backend.get(stream, id))
-            return now is not None and now.status is JobStatus.CANCELLED
-        return answer is not CancelAnswer.GONE
-
-    async def _retry_now(self, id: str, where: Place) -> bool:
-        found = await with_retries(partial(where.find, self._backend, id))
-        return any([await self._retried(record) for record in found])
-
-    async def _retried(self, record: Record) -> bool:
-        """After a lost answer: a record that was dead or not due, and is not any more, was retried."""
-        steps, stream, id = RepeatableSteps(), record.stream, record.id
-        if record.status is JobStatus.DEAD:
-            [answer] = await steps.take(lambda: self._backend.replay(stream, [id]))
-            gone = answer is ReplayAnswer.GONE
-            return answer is ReplayAnswer.REPLAYED or (gone and steps.doubt is not None)
-        hastened = await steps.take(lambda: self._backend.run_now(stream, id))
-        was_waiting = record.status in (JobStatus.SCHEDULED, JobStatus.RETRYING)
-        return hastened or (was_waiting and steps.doubt is not None)
-
-    async def _edit(self, id: str, args: Sequence[Any], kwargs: Mapping[str, Any], where: Place) -> bool:
-        found = await with_retries(partial(where.find, self._backend, id))
-        if not found or found[0].body is None:
-            return False
-        [record, *_] = found
-        if record.stream.kind == "group":
-            raise ConfigurationError(
-                f"{id} is an event, and events cannot be edited: publish a corrected one and discard this one"
-            )
-        steps, body = RepeatableSteps(), self._edited(record, args, kwargs)
-        rewritten = await steps.take(lambda: self._backend.rewrite(record.stream, id, body))
-        if not rewritten and steps.doubt is not None:
-            raise steps.doubt  # it runs already, with the new arguments or with the old ones
-        return rewritten
-
-    def _edited(self, record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    def _edited(self, args: Sequence[Any], kwargs: Mapping[str, Any], record: Record) -> bytes:
         try:
             envelope = decode_envelope(record.body or b"")
         except DECODE_ERRORS as error:

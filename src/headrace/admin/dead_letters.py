@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import cast
 
 import msgspec
 
 from headrace.core.errors import ConfigurationError, RequestRefused
-from headrace.core.messages.message import Stream, StreamKind, decode_envelope
+from headrace.core.messages.message import Stream, decode_envelope
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.answers import DeadFilter, ReplayAnswer
 from headrace.core.records.record import DeadLetter, Page
@@ -136,9 +135,10 @@ def _read_cursor(cursor: str | None) -> tuple[Stream | None, str | None]:
         return None, None
     kind, _, rest = cursor.partition(" ")
     name, _, inner = rest.partition(" ")
-    if kind not in ("queue", "group") or not name:
-        raise ConfigurationError(f"{cursor!r} is no cursor of this listing: pass one that a page gave")
-    return Stream(cast(StreamKind, kind), name), inner or None
+    match kind:
+        case "queue" | "group" if name:
+            return Stream(kind, name), inner or None
+    raise ConfigurationError(f"{cursor!r} is no cursor of this listing: pass one that a page gave")
 
 
 def _with_payload_only(letter: DeadLetter) -> DeadLetter:

@@ -8,10 +8,13 @@ import msgspec
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import Stream
-from headrace.core.records.record import Counts, moment
+from headrace.core.records.record import moment
 from headrace.core.records.traffic import TrafficRecord
 from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.topic import GroupRecord, TopicRecord
+from headrace.engine.streams import StreamRouter
+
+from .place import Place, attempt, undamaged
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
@@ -79,7 +82,14 @@ class Traffic(msgspec.Struct, frozen=True):
     dead: tuple[int, ...] = ()
 
 
-def queue_info(stream: Stream, counts: Counts, partitions: int) -> QueueInfo:
+async def all_queues(store: StreamRouter) -> list[QueueInfo]:
+    """Every queue of the store that is not damaged, by name."""
+    queues = [each for each in await Place().streams(store) if each.kind == "queue"]
+    return undamaged([await attempt(_queue_info(store, each)) for each in queues])
+
+
+async def _queue_info(store: StreamRouter, stream: Stream) -> QueueInfo:
+    layout, counts = await store.layout(stream), await store.counts(stream)
     return QueueInfo(
         name=stream.name,
         queued=counts.queued,
@@ -89,7 +99,7 @@ def queue_info(stream: Stream, counts: Counts, partitions: int) -> QueueInfo:
         dead=counts.dead,
         paused=counts.paused,
         oldest=moment(counts.oldest_us),
-        partitions=partitions,
+        partitions=layout.current.parts,
     )
 
 

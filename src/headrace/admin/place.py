@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.core.errors import ConfigurationError, RequestRefused
-from headrace.core.messages.message import Stream, group_stream
+from headrace.core.messages.message import GIVEN_KEY, Stream, group_stream
+from headrace.core.records.answers import Wanted
 from headrace.core.records.job_info import JobInfo
 from headrace.core.records.record import DeadLetter, JobStatus, Record
 from headrace.core.values.names import found_name
@@ -64,6 +65,17 @@ class Place(msgspec.Struct, frozen=True):
             if found:
                 return sorted(found, key=lambda record: record.status is not JobStatus.DEAD)
         return []
+
+    async def holder(self, backend: StreamRouter, key: str) -> Record | None:
+        """The job that holds a unique key now, in the queues of the place."""
+        for stream in await self.streams(backend):
+            if stream.kind == "queue":
+                wanted = [Wanted(key=stored) for stored in (GIVEN_KEY + key, key)]
+                for id in await backend.holders(stream, wanted):
+                    found = await backend.get(stream, id) if id else None
+                    if found is not None:
+                        return found
+        return None
 
 
 def checked_place(queue: str | None, topic: str | None, group: str | None) -> Place:

@@ -19,7 +19,7 @@ from headrace.engine.running.executor import Executor
 from headrace.engine.running.failure import described
 from headrace.engine.running.injection.resources import Resources
 from headrace.engine.running.outcome_policy import OutcomePolicy
-from headrace.engine.running.preparation import RunPreparation
+from headrace.engine.running.preparation import RunParts, RunPreparation
 from headrace.engine.running.slots import Slots
 from headrace.engine.settling.claim_control import ClaimControl
 from headrace.engine.settling.held_claims import HeldClaims
@@ -28,10 +28,9 @@ from headrace.engine.settling.manual_acks import ManualAcks
 from headrace.engine.settling.settlement_signals import SettlementSignals
 from headrace.engine.settling.settler import Settler
 from headrace.engine.settling.traffic_counter import TrafficCounter
-from headrace.engine.upkeep.heartbeat import Heartbeat
+from headrace.engine.upkeep.heartbeat import Heartbeat, WorkerDescription
 from headrace.engine.upkeep.lease_renewal import LeaseRenewal
 from headrace.engine.upkeep.leases import Leases
-from headrace.engine.upkeep.prefetch_return import PrefetchReturn
 from headrace.engine.upkeep.progress import ProgressWriter
 from headrace.engine.upkeep.promotion import Promotion
 from headrace.engine.upkeep.pruning import Pruning
@@ -43,7 +42,7 @@ from .control import ControlHandler
 from .emitter import Emitter
 from .options import WorkerOptions
 from .registry import Registry
-from .service import ServicePart
+from .service import Service, ServicePart
 from .streams import StreamRouter
 from .subscription import Subscription
 
@@ -53,209 +52,242 @@ class WorkerPlan(msgspec.Struct, frozen=True):
 
     id: str
     options: WorkerOptions
+    store: StreamRouter
     registry: Registry
     subscriptions: Sequence[Subscription]
     emitter: Emitter
     fires: bool  # whether the worker fires schedules
 
 
-class WorkerParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a worker, in the order in which they depend on each other."""
+class ClaimParts(msgspec.Struct, frozen=True):
+    """Which streams are served, which claims are held, and what becomes of them."""
 
-    store: StreamRouter
     served: ServedStreams
     leases: Leases
     readers: WorkerReaders
     held: HeldClaims
+    policy: OutcomePolicy
     in_flight: InFlight
     acks: ManualAcks
+
+
+class RunningParts(msgspec.Struct, frozen=True):
+    """From a claim in a slot to its outcome."""
+
     resources: Resources
+    preparation: RunPreparation
+    processes: ChildPool
     executor: Executor
     slots: Slots
-    subscriptions: Subscriptions
+
+
+class SettlingParts(msgspec.Struct, frozen=True):
+    """From an outcome to its write in the store."""
+
+    signals: SettlementSignals
+    traffic: TrafficCounter
     settler: Settler
+
+
+class IntakeParts(msgspec.Struct, frozen=True):
+    """What brings new work in. It stops first."""
+
+    subscriptions: Subscriptions
+    schedule_runner: ScheduleRunner
+    services: tuple[ServicePart, ...]
+
+
+class UpkeepParts(msgspec.Struct, frozen=True):
+    """What runs at intervals, beside the jobs."""
+
     claim_control: ClaimControl
     lease_renewal: LeaseRenewal
+    progress: ProgressWriter
     promotion: Promotion
     recovery: LeaseRecovery
-    schedule_runner: ScheduleRunner
-    progress: ProgressWriter
     heartbeat: Heartbeat
+    services: tuple[ServicePart, ...]
+
+
+class WorkerParts(msgspec.Struct, frozen=True):
+    """The parts of a worker, in the order in which they are built."""
+
+    store: StreamRouter
+    claims: ClaimParts
+    running: RunningParts
+    settling: SettlingParts
+    intake: IntakeParts
+    upkeep: UpkeepParts
     control: ControlHandler
-    #: Parts that bring new work in. They stop first.
-    intake: tuple[ServicePart, ...]
-    #: Parts that run claims and write their outcomes. They stop last.
-    path: tuple[ServicePart, ...]
-    #: Parts that every worker runs at intervals, beside its jobs.
-    duties: tuple[ServicePart, ...]
+
+    @property
+    def path(self) -> tuple[ServicePart, ...]:
+        """The services that run claims and write their outcomes. They stop last."""
+        return self.running.slots, self.settling.settler, self.settling.traffic
 
 
-def build(plan: WorkerPlan, store: StreamRouter) -> WorkerParts:
+def build(plan: WorkerPlan) -> WorkerParts:
     """Build the parts of a worker on this event loop. Starts nothing, and sends nothing to the store."""
-    options, registry, emitter = plan.options, plan.registry, plan.emitter
+    claims = build_claims(plan)
+    running = build_running(plan, claims)
+    settling = build_settling(plan, claims)
+    intake = build_intake(plan, claims, running, settling)
+    upkeep = build_upkeep(plan, claims, running, intake)
+    control = ControlHandler(
+        upkeep.claim_control, claims.readers, claims.leases, upkeep.promotion, intake.schedule_runner
+    )
+    return WorkerParts(plan.store, claims, running, settling, intake, upkeep, control)
 
-    # Held claims and their outcomes.
-    served = ServedStreams(options.queues)
-    leases = Leases(served, options.lease)
+
+def build_claims(plan: WorkerPlan) -> ClaimParts:
+    served = ServedStreams(plan.options.queues)
+    leases = Leases(served, plan.options.lease)
     readers = WorkerReaders()
     held = HeldClaims()
-    policy = OutcomePolicy(plan.id, options, held)
+    policy = OutcomePolicy(plan.id, plan.options, held)
     in_flight = InFlight(held, policy, readers)
     acks = ManualAcks(policy, in_flight)
+    return ClaimParts(served, leases, readers, held, policy, in_flight, acks)
 
-    # Running.
-    resources = _resources(plan)
-    preparation = RunPreparation(registry, options, held=held, policy=policy, acks=acks, resources=resources)
+
+def build_running(plan: WorkerPlan, claims: ClaimParts) -> RunningParts:
+    problems = _Problems(plan.id, plan.emitter)
+    resources = Resources(
+        lifespan=plan.registry.lifespan,
+        announce=problems.cleanup_failed,
+        left_behind=problems.left_task_failed,
+    )
+    parts = RunParts(
+        plan.id, plan.options, plan.registry, plan.emitter, claims.held, claims.policy, resources
+    )
+    preparation = RunPreparation(parts, claims.acks)
     processes = ChildPool(
-        options.children,
-        freed=readers.room,
-        not_started=lambda error, delay: emitter.emit(ChildNotStarted(plan.id, described(error), delay)),
+        plan.options.children, freed=claims.readers.room, not_started=problems.child_not_started
     )
-    executor = Executor(
-        registry=registry,
-        preparation=preparation,
-        policy=policy,
-        held=held,
-        processes=processes,
-        options=options,
-        consumer=plan.id,
-        emitter=emitter,
-        resources=resources,
+    executor = Executor(parts, preparation, processes)
+    slots = Slots(
+        plan.options.concurrency,
+        executor=executor,
+        held=claims.held,
+        finish=claims.in_flight.finish,
+        hand_back=claims.in_flight.hand_back,
     )
-    slots = Slots(options.concurrency, executor=executor, finish=in_flight.finish)
+    return RunningParts(resources, preparation, processes, executor, slots)
 
-    # Reading: jobs are the first reader, then groups and fan-outs.
-    signals = SettlementSignals(emitter, worker=plan.id)
-    parts = ReaderParts(store, slots, held, in_flight, leases, emitter)
-    queue_readers = _queue_readers(plan, parts, served, readers, processes)
+
+def build_settling(plan: WorkerPlan, claims: ClaimParts) -> SettlingParts:
+    signals = SettlementSignals(plan.emitter, worker=plan.id)
+    traffic = TrafficCounter(plan.store, emitter=plan.emitter)
+    settler = Settler(
+        plan.store,
+        in_flight=claims.in_flight,
+        held=claims.held,
+        readers=claims.readers,
+        signals=signals,
+        traffic=traffic,
+        emitter=plan.emitter,
+    )
+    return SettlingParts(signals, traffic, settler)
+
+
+def build_intake(
+    plan: WorkerPlan, claims: ClaimParts, running: RunningParts, settling: SettlingParts
+) -> IntakeParts:
+    """Jobs are the first reader, then groups and fan-outs."""
+    parts = ReaderParts(plan.store, running.slots, claims.held, claims.in_flight, claims.leases, plan.emitter)
+    queue_readers = _queue_readers(plan, claims, running, parts)
     fairness = SlotFairness(
-        slots,
-        held.running,
-        registry=registry,
+        running.slots,
+        claims.held.running,
+        registry=plan.registry,
         subscriptions=plan.subscriptions,
-        with_jobs=bool(registry.queues().intersection(options.queues)),
-        room_made=readers.room,
+        with_jobs=bool(plan.registry.queues().intersection(plan.options.queues)),
+        room_made=claims.readers.room,
     )
     subscriptions = Subscriptions(
         plan.subscriptions,
         worker=plan.id,
-        registry=registry,
-        served=served,
-        readers=readers,
+        registry=plan.registry,
+        served=claims.served,
+        readers=claims.readers,
         parts=parts,
-        events=EventParts(fairness, acks, preparation, signals),
+        events=EventParts(fairness, claims.acks, running.preparation, settling.signals),
     )
-
-    # Settling.
-    traffic = TrafficCounter(store, emitter=emitter)
-    settler = Settler(
-        store,
-        in_flight=in_flight,
-        held=held,
-        readers=readers,
-        signals=signals,
-        traffic=traffic,
-        emitter=emitter,
-    )
-
-    # Upkeep.
-    claim_control = ClaimControl(plan.id, slots=slots, held=held, in_flight=in_flight, emitter=emitter)
-    lease_renewal = LeaseRenewal(
-        store.lease_keeper(),
-        held=held,
-        leases=leases,
-        report=claim_control.handle_renewals,
-        emitter=emitter,
-    )
-    promotion = Promotion(store, served, emitter=emitter)
-    recovery = LeaseRecovery(store, served, leases=leases, emitter=emitter)
     schedule_runner = ScheduleRunner(
-        store,
-        served.queues,
-        registry.schedules.values(),
-        emitter=emitter,
-        mark_us=microseconds(options.mark_ttl),
+        plan.store,
+        claims.served.queues,
+        plan.registry.schedules.values(),
+        emitter=plan.emitter,
+        mark_us=microseconds(plan.options.mark_ttl),
     )
-    progress = ProgressWriter(store, running=held.running, policy=policy, emitter=emitter)
-    heartbeat = Heartbeat(
-        store,
-        plan.id,
-        options,
-        served=served,
-        readers=readers,
-        held=held,
-        leases=leases,
-        claim_control=claim_control,
-        timings=schedule_runner.timings if plan.fires else (),
-        emitter=emitter,
-    )
-    duties: tuple[ServicePart, ...] = (
-        lease_renewal,
-        PrefetchReturn(slots, held, in_flight=in_flight, emitter=emitter),
-        progress,
-        promotion,
-        recovery,
-        Pruning(store, emitter=emitter),
-        heartbeat,
-    )
-    if not all(each.fan_out for each in plan.subscriptions):
-        duties += (TopicKeeping(store, plan.subscriptions, served, emitter=emitter),)
-    control = ControlHandler(
-        claim_control=claim_control,
-        readers=readers,
-        leases=leases,
-        promotion=promotion,
-        schedule_runner=schedule_runner,
-    )
-    return WorkerParts(
-        store=store,
-        served=served,
-        leases=leases,
-        readers=readers,
-        held=held,
-        in_flight=in_flight,
-        acks=acks,
-        resources=resources,
-        executor=executor,
-        slots=slots,
-        subscriptions=subscriptions,
-        settler=settler,
-        claim_control=claim_control,
-        lease_renewal=lease_renewal,
-        promotion=promotion,
-        recovery=recovery,
-        schedule_runner=schedule_runner,
-        progress=progress,
-        heartbeat=heartbeat,
-        control=control,
-        intake=(*queue_readers, subscriptions, *((schedule_runner,) if plan.fires else ())),
-        path=(slots, settler, traffic),
-        duties=duties,
-    )
+    fired = (schedule_runner,) if plan.fires else ()
+    return IntakeParts(subscriptions, schedule_runner, (*queue_readers, subscriptions, *fired))
 
 
 def _queue_readers(
-    plan: WorkerPlan,
-    parts: ReaderParts,
-    served: ServedStreams,
-    readers: WorkerReaders,
-    processes: ChildPool,
+    plan: WorkerPlan, claims: ClaimParts, running: RunningParts, parts: ReaderParts
 ) -> tuple[QueueReader, ...]:
     """The reader of jobs. A worker without queues has none."""
-    if not served.queues:
+    queues = claims.served.queues
+    if not queues:
         return ()
-    pool = processes if plan.registry.has_children else None
-    reader = QueueReader(parts, served.queues, consumer=plan.id, processes=pool)
-    readers.add(reader, served.queues)
+    processes = running.processes if plan.registry.has_children else None
+    reader = QueueReader(parts, queues, consumer=plan.id, processes=processes)
+    claims.readers.add(reader, queues)
     return (reader,)
 
 
-def _resources(plan: WorkerPlan) -> Resources:
-    emitter = plan.emitter
-    return Resources(
-        lifespan=plan.registry.lifespan,
-        announce=lambda name, error: emitter.emit(CleanupFailed(plan.id, name, described(error))),
-        left_behind=lambda run, error: emitter.emit(
-            LeftTaskFailed(run.id, run.task, run.queue, error=described(error))
-        ),
+def build_upkeep(
+    plan: WorkerPlan, claims: ClaimParts, running: RunningParts, intake: IntakeParts
+) -> UpkeepParts:
+    store, emitter, served, held = plan.store, plan.emitter, claims.served, claims.held
+    claim_control = ClaimControl(
+        plan.id, slots=running.slots, held=held, in_flight=claims.in_flight, emitter=emitter
     )
+    lease_renewal = LeaseRenewal(
+        store.lease_keeper(),
+        held=held,
+        leases=claims.leases,
+        report=claim_control.handle_renewals,
+        emitter=emitter,
+    )
+    prefetch_return = Service("prefetch return", running.slots.return_prefetched, emitter=emitter)
+    progress = ProgressWriter(store, running=held.running, policy=claims.policy, emitter=emitter)
+    promotion = Promotion(store, served, emitter=emitter)
+    recovery = LeaseRecovery(store, served, leases=claims.leases, emitter=emitter)
+    pruning = Pruning(store, emitter=emitter)
+    timings = intake.schedule_runner.timings if plan.fires else ()
+    description = WorkerDescription(plan.id, plan.options, served, claims.readers, held, timings)
+    heartbeat = Heartbeat(
+        store, description, leases=claims.leases, claim_control=claim_control, emitter=emitter
+    )
+    services: list[ServicePart] = [
+        lease_renewal,
+        prefetch_return,
+        progress,
+        promotion,
+        recovery,
+        pruning,
+        heartbeat,
+    ]
+    if not all(each.fan_out for each in plan.subscriptions):
+        services.append(TopicKeeping(store, plan.subscriptions, served, emitter=emitter))
+    return UpkeepParts(
+        claim_control, lease_renewal, progress, promotion, recovery, heartbeat, tuple(services)
+    )
+
+
+class _Problems(msgspec.Struct, frozen=True):
+    """Announces problems that belong to no single outcome."""
+
+    worker: str
+    emitter: Emitter
+
+    def child_not_started(self, error: Exception, delay: float) -> None:
+        self.emitter.emit(ChildNotStarted(self.worker, described(error), delay))
+
+    def cleanup_failed(self, name: str, error: BaseException) -> None:
+        self.emitter.emit(CleanupFailed(self.worker, name, described(error)))
+
+    def left_task_failed(self, id: str, task: str, queue: str, error: BaseException) -> None:
+        self.emitter.emit(LeftTaskFailed(id, task, queue, error=described(error)))

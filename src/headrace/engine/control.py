@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from headrace.core.records.control import (
     CancelNotice,
     ControlMessage,
@@ -19,38 +21,29 @@ from headrace.engine.upkeep.promotion import Promotion
 from headrace.engine.upkeep.schedule_runner import ScheduleRunner
 
 
-class ControlHandler:
-    def __init__(
-        self,
-        *,
-        claim_control: ClaimControl,
-        readers: WorkerReaders,
-        leases: Leases,
-        promotion: Promotion,
-        schedule_runner: ScheduleRunner,
-    ) -> None:
-        self._claim_control = claim_control
-        self._readers = readers
-        self._leases = leases
-        self._promotion = promotion
-        self._schedule_runner = schedule_runner
+class ControlHandler(msgspec.Struct, frozen=True):
+    claim_control: ClaimControl
+    readers: WorkerReaders
+    leases: Leases
+    promotion: Promotion
+    schedule_runner: ScheduleRunner
 
-    def handle(self, order: ControlMessage) -> None:
-        match order:
+    def handle(self, message: ControlMessage) -> None:
+        match message:
             case CancelNotice(stream=stream, id=id):
-                self._claim_control.cancel(stream, id)
+                self.claim_control.cancel(stream, id)
             case PauseNotice(stream=stream, paused=True):
-                self._claim_control.handle_pauses(frozenset({stream}))
+                self.claim_control.handle_pauses(frozenset({stream}))
             case PauseNotice():
-                self._readers.look_again()
+                self.readers.look_again()
             case DueNotice(stream=stream):
-                self._promotion.something_is_due(stream)
+                self.promotion.something_is_due(stream)
             case LeaseNotice(stream=stream, lease_us=lease_us):
-                self._leases.changed({stream: lease_us})
+                self.leases.changed({stream: lease_us})
             case ScheduleNotice(stream=stream):
-                self._schedule_runner.heed(stream)
+                self.schedule_runner.schedules_changed(stream)
             case MissedNotice():
-                self._promotion.something_is_due(None)
-                self._schedule_runner.heed(None)
+                self.promotion.something_is_due(None)
+                self.schedule_runner.schedules_changed(None)
             case LayoutNotice():
                 pass  # the router above the store handles it

@@ -12,18 +12,18 @@ from .build import WorkerParts
 LOOK = 0.02
 
 #: Seconds. In practice a wait without a limit.
-UNTIL_SO = 3600.0
+NO_LIMIT = 3600.0
 
 
 async def until_drained(parts: WorkerParts) -> None:
     """Wait until no work is left for this worker. A job that runs elsewhere may fail and come back, so it
     counts too."""
-    held, slots = parts.held, parts.slots
+    held, slots, subscriptions = parts.claims.held, parts.running.slots, parts.intake.subscriptions
     while True:
-        await slots.until_quiet(UNTIL_SO)
-        await parts.in_flight.flushed(UNTIL_SO)
+        await slots.until_quiet(NO_LIMIT)
+        await parts.claims.in_flight.flushed(NO_LIMIT)
         try:
-            looked = not len(held) and await parts.subscriptions.have_nothing() and await _nothing_left(parts)
+            looked = not len(held) and await subscriptions.have_nothing() and await _nothing_left(parts)
             if looked and slots.quiet and not len(held):
                 return
         except BackendUnavailable:
@@ -32,10 +32,10 @@ async def until_drained(parts: WorkerParts) -> None:
 
 
 async def _nothing_left(parts: WorkerParts) -> bool:
-    for topic in tuple(parts.served.topics):
+    for topic in tuple(parts.claims.served.topics):
         if (await parts.store.counts(topic)).due:
             return False
-    for stream in tuple(parts.served.claimed):
+    for stream in tuple(parts.claims.served.claimed):
         counts = await parts.store.counts(stream)
         waiting = 0 if counts.paused else counts.queued + counts.retrying + counts.due
         if counts.running or waiting:

@@ -49,7 +49,7 @@ class Emitter:
                 if answer is not None and inspect.isawaitable(answer):
                     self._follow(answer, listener, signal)
             except BaseException:  # no error of a listener reaches the caller, not even a cancellation
-                _complain(listener, signal)
+                _log_error(listener, signal)
 
     async def settle(self) -> None:
         """Wait for asynchronous listeners that still run on this loop."""
@@ -94,8 +94,8 @@ async def _await(answer: Awaitable[None], listener: Listener, signal: Signal) ->
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        _complain(listener, signal)
+        _log_error(listener, signal)
 
 
-def _complain(listener: Listener, signal: Signal) -> None:
+def _log_error(listener: Listener, signal: Signal) -> None:
     logger.exception("a listener failed and was passed over: %r on %r", listener, signal)

@@ -8,7 +8,7 @@ import sys
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from headrace.engine.settling.manual_acks import ManualAcks
 
     from .subscription import Subscription
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: Stream objects in the lookup cache, which uses their identity. A full cache is cleared.
 MOST_STREAMS = 1000
@@ -236,12 +239,12 @@ def _is_async_def(function: Callable[..., Any]) -> bool:
     return code is not None and bool(code.co_flags & inspect.CO_COROUTINE)
 
 
-def _awaiting(function: Callable[..., Any]) -> Callable[..., Any]:
+def _awaiting(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Wrap a function that is only marked as a coroutine function. It may return any awaitable, and its own
     StopIteration must not end a coroutine."""
 
     @functools.wraps(function)
-    async def call(*args: Any, **kwargs: Any) -> Any:
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
         return await function(*args, **kwargs)
 
     return call

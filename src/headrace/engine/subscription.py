@@ -6,7 +6,10 @@ import re
 from functools import cached_property
 from typing import Final, Literal
 
+import msgspec
+
 from headrace.core.messages.message import Stream, group_stream
+from headrace.core.messages.retry import RetryFunction, RetryPolicy
 from headrace.core.topics.topic import Start, TopicRules
 
 from .registry import Handler
@@ -23,33 +26,41 @@ def group_name(stream: Stream) -> str:
     return "" if stream.group.startswith(FAN_OUT_MARK) else stream.group
 
 
+class SubscriptionOptions(msgspec.Struct, frozen=True):
+    """The checked options of a subscription."""
+
+    start: Start
+    max_in_flight: int
+    group: str | None = None  # None: a fan-out
+    ack: Acknowledgement = "success"
+    retry: RetryPolicy | RetryFunction | None = None
+    fan_out: bool = False
+    batch: int | None = None
+    ordered: bool = False
+
+
 class Subscription:
-    """`topic` is a name, or a pattern in which `*` stands for one dotted segment."""
+    """`topic` is a name, or a pattern in which `*` stands for one dotted segment. `rules` are None for a
+    pattern: the topics that match have their own."""
 
     def __init__(
         self,
         topic: str,
         group: str,
         handler: Handler,
-        *,
+        options: SubscriptionOptions,
         rules: TopicRules | None = None,
-        ack: Acknowledgement = "success",
-        start: Start,
-        max_in_flight: int,
-        fan_out: bool = False,
-        batch: int | None = None,
-        ordered: bool = False,
     ) -> None:
         self.topic = topic
         self.group = group
         self.handler = handler
         self.rules = rules
-        self.ack = ack
-        self.start = start
-        self.max_in_flight = max_in_flight
-        self.fan_out = fan_out
-        self.batch = batch
-        self.ordered = ordered
+        self.ack = options.ack
+        self.start = options.start
+        self.max_in_flight = options.max_in_flight
+        self.fan_out = options.fan_out
+        self.batch = options.batch
+        self.ordered = options.ordered
 
     def __str__(self) -> str:
         return f"{self.topic} (fan-out)" if self.fan_out else f"{self.topic}/{self.group}"

@@ -12,7 +12,7 @@ from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.app_loop.store_wait import waiting_for_store
 from headrace.engine.producing.identity import new_identity
 from headrace.engine.running.interrupts import guard_tasks
-from headrace.engine.running.slots import STUBBORN
+from headrace.engine.running.slots import CANCEL_WAIT
 
 from .build import WorkerParts, WorkerPlan, build
 from .draining import until_drained
@@ -67,23 +67,23 @@ class Worker:
     def processed(self) -> int:
         """How many jobs and events this worker has ended, with any outcome."""
         parts = self._built
-        return 0 if parts is None else parts.settler.processed + parts.readers.handled
+        return 0 if parts is None else parts.settling.settler.processed + parts.claims.readers.handled
 
     @property
     def running(self) -> int:
         """How many jobs are in a handler now."""
-        return 0 if self._built is None else len(self._built.held.running)
+        return 0 if self._built is None else len(self._built.claims.held.running)
 
     @property
     def last_poll(self) -> float:
         """When a claim last succeeded, or was not needed because every slot was taken. Seconds since 1970;
         0: not yet."""
-        return 0.0 if self._built is None else self._built.readers.polled_at
+        return 0.0 if self._built is None else self._built.claims.readers.polled_at
 
     @property
     def renewals(self) -> int:
         """How many leases this worker has renewed."""
-        return 0 if self._built is None else self._built.lease_renewal.renewed
+        return 0 if self._built is None else self._built.upkeep.lease_renewal.renewed
 
     async def __aenter__(self) -> Worker:
         if self._state != "prepared":
@@ -144,7 +144,7 @@ class Worker:
 
     def _begin_stop(self) -> asyncio.Task[None]:
         self._state = "stopping"
-        self._parts.in_flight.stopping = True
+        self._parts.claims.in_flight.stopping = True
         stopping = asyncio.get_running_loop().create_task(self._stop(), name="headrace stop")
         stopping.add_done_callback(self._stop_ended)
         return stopping
@@ -159,39 +159,40 @@ class Worker:
     async def _stop(self) -> None:
         self._emitter.emit(WorkerStopping(self.id, self.running, self.options.grace))
         parts, shutdown = self._parts, Shutdown(self._hurry, self._stop_failed)
-        for part in parts.intake:
-            await shutdown.take(part.stop)
-        parts.in_flight.hand_back(parts.slots.take_back(parts.readers.may_be_handed_back))
+        claims, running = parts.claims, parts.running
+        for service in parts.intake.services:
+            await shutdown.take(service.stop)
+        claims.in_flight.hand_back(running.slots.take_back(claims.readers.may_be_handed_back))
         await shutdown.take(self._until_quiet)
-        await shutdown.take(self._interrupt_all, 2 * STUBBORN)
-        await shutdown.take(lambda: parts.in_flight.flushed(LAST_WRITES))
-        for part in (*parts.duties, *parts.path):
-            await shutdown.take(part.stop)
-        parts.acks.close()
+        await shutdown.take(self._interrupt_all, 2 * CANCEL_WAIT)
+        await shutdown.take(lambda: claims.in_flight.flushed(LAST_WRITES))
+        for service in (*parts.upkeep.services, *parts.path):
+            await shutdown.take(service.stop)
+        claims.acks.close()
         self._end_listening()
         self._unguard()
-        await shutdown.take(parts.executor.close)
-        await shutdown.take(lambda: parts.resources.close(self._hurry), QUICK_ALL)
-        await shutdown.take(parts.heartbeat.leave)
+        await shutdown.take(running.executor.close)
+        await shutdown.take(lambda: running.resources.close(self._hurry), QUICK_ALL)
+        await shutdown.take(parts.upkeep.heartbeat.leave)
         self._app_loop.unregister_user(self.stop)
         self._registry.running.discard(self)
         self._state = "stopped"
-        self._emitter.emit(WorkerStopped(self.id, self.processed, parts.settler.released))
+        self._emitter.emit(WorkerStopped(self.id, self.processed, parts.settling.settler.released))
 
     def _stop_failed(self, error: BaseException) -> None:
         self._emitter.emit(BackendError("shutdown", f"{type(error).__name__}: {error}", 0.0))
 
     async def _until_quiet(self) -> None:
-        await first_of(self._parts.slots.until_quiet(self.options.grace), self._hurry.wait())
+        await first_of(self._parts.running.slots.until_quiet(self.options.grace), self._hurry.wait())
 
     async def _interrupt_all(self) -> None:
-        parts = self._parts
-        for run in list(parts.held.running.values()):
+        claims, slots = self._parts.claims, self._parts.running.slots
+        for run in list(claims.held.running.values()):
             run.interrupt("shutdown")
             run.abandon()
-        if not await parts.slots.until_quiet(QUICK_STEP if self._hurry.is_set() else STUBBORN):
+        if not await slots.until_quiet(QUICK_STEP if self._hurry.is_set() else CANCEL_WAIT):
             # Some coroutines do not end when cancelled. The worker leaves them, and ignores what they return.
-            parts.in_flight.hand_back(list(parts.held.running))
+            claims.in_flight.hand_back(list(claims.held.running))
 
     async def _prepare(self) -> None:
         """Check that the store accepts the work, and join the groups. Waits for a store that is unreachable
@@ -200,11 +201,11 @@ class Worker:
             raise ConfigurationError("a worker can be started once; ask app.worker() for another")
         with waiting_for_store(self._emitter):
             await self._app_loop.open_here()
-            parts = self._built = build(self._plan(), self._app_loop.backend)
+            parts = self._built = build(self._plan())
             self._registry.running.add(self)
             try:
-                await parts.leases.ask_for(parts.store, self._emitter)
-                await parts.subscriptions.join()
+                await parts.claims.leases.ask_for(parts.store, self._emitter)
+                await parts.intake.subscriptions.join()
             except BaseException:
                 await self._take_back()
                 raise
@@ -212,12 +213,18 @@ class Worker:
 
     def _plan(self) -> WorkerPlan:
         return WorkerPlan(
-            self.id, self.options, self._registry, self.subscriptions, self._emitter, self._fires
+            id=self.id,
+            options=self.options,
+            store=self._app_loop.backend,
+            registry=self._registry,
+            subscriptions=self.subscriptions,
+            emitter=self._emitter,
+            fires=self._fires,
         )
 
     async def _take_back(self) -> None:
         """Undo the preparation. Nothing is started yet, and the caller may try again."""
-        executor = self._parts.executor
+        executor = self._parts.running.executor
         self._state, self._built = "new", None
         self._registry.running.discard(self)
         await executor.close()
@@ -225,15 +232,15 @@ class Worker:
     async def _start(self) -> None:
         parts, options = self._parts, self.options
         try:
-            await parts.resources.open()
+            await parts.running.resources.open()
         except BaseException:
             await self._take_back()
             raise
         self._app_loop.register_user(self.stop)
         self._end_listening = parts.store.listen(parts.control.handle)
         self._unguard = guard_tasks()
-        for part in (*parts.path, *parts.duties, *parts.intake):
-            part.start()
+        for service in (*parts.path, *parts.upkeep.services, *parts.intake.services):
+            service.start()
         self._state = "running"
         store, topics = parts.store.description, tuple(map(str, self.subscriptions))
         started = WorkerStarted(self.id, options.queues, options.concurrency, options.lease, store, topics)

@@ -22,16 +22,15 @@ from headrace.core.messages.message import (
 from headrace.core.messages.sending import TRACEPARENT
 from headrace.core.runtime.clock import SECOND, TimeSource, microseconds
 from headrace.core.values import encoding
-from headrace.core.values.checks import can_be_sent, checked_headers, due_moment
+from headrace.core.values.checks import checked_headers, due_moment, short_text
 from headrace.core.values.codec import Codec
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.whole_numbers import positive_number
 
-T = TypeVar("T")
+from .event import Inherited
 
-#: The trace and the correlation id that an event gets from the run that publishes it.
-Inherited = tuple[str, str]
+T = TypeVar("T")
 
 
 class EventDraft(msgspec.Struct, Generic[T], frozen=True):
@@ -103,17 +102,17 @@ class EventEncoder:
         return EventEnvelope(
             ENVELOPE_VERSION,
             new_id(),
-            _text("kind", draft.kind) or self._kind_of(draft.payload),
+            _optional("kind", draft.kind) or self._kind_of(draft.payload),
             self._clock.now_us(),
             headers,
             None,
             payload,
-            key=_text("key", draft.key),
-            source=_text("source", draft.source),
+            key=_optional("key", draft.key),
+            source=_optional("source", draft.source),
             schema_version=self._version(draft.schema_version),
-            idempotency_key=_text("idempotency_key", draft.idempotency_key),
+            idempotency_key=_optional("idempotency_key", draft.idempotency_key),
             traceparent=(headers or {}).get(TRACEPARENT) or traceparent,
-            correlation_id=_text("correlation_id", draft.correlation_id) or correlation_id,
+            correlation_id=_optional("correlation_id", draft.correlation_id) or correlation_id,
         )
 
     def _version(self, given: int | None) -> int:
@@ -159,9 +158,5 @@ class EventEncoder:
         return UniqueKey(draft.idempotency_key, "elapsed", self._window_us)
 
 
-def _text(name: str, value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str) and can_be_sent(value) and 0 < len(value.encode()) <= 500:
-        return value
-    raise ConfigurationError(f"{name} must be a text of 1 to 500 bytes, not {value!r}")
+def _optional(name: str, value: object) -> str:
+    return "" if value is None else short_text(name, value)

@@ -9,15 +9,21 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from headrace.core.messages.event_envelope import CONTENT_TYPE, EventEnvelope
+from headrace.core.messages.event_envelope import CONTENT_TYPE, EventEnvelope, decode_event
 from headrace.core.messages.sending import TRACEPARENT
 from headrace.core.records.record import moment
 from headrace.core.runtime.clock import datetime_of
-from headrace.engine.producing.inherited import CORRELATION_ID
+from headrace.engine.running.run import current_run
 
 T = TypeVar("T")
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+#: The header of a job in which the correlation id of the event that started it travels.
+CORRELATION_ID = "correlation-id"
+
+#: The trace and the correlation id that an event gets from the run that publishes it.
+Inherited = tuple[str, str]
 
 
 class Event(msgspec.Struct, Generic[T], frozen=True):
@@ -59,6 +65,17 @@ class Refused(msgspec.Struct, frozen=True):
 
 #: The outcome of publishing one of many events.
 PublishOutcome = Published | Duplicate | Refused
+
+
+def inherited() -> Inherited:
+    """What an event inherits from the current run; empty texts if there is none."""
+    run = current_run.get(None)
+    if run is None:
+        return "", ""
+    if run.topic is None:
+        return run.headers.get(TRACEPARENT, ""), run.headers.get(CORRELATION_ID, "")
+    event = decode_event(run.claim.body)
+    return event.traceparent, event.correlation_id or event.id
 
 
 def handed_on(event: Event[Any]) -> dict[str, str]:

@@ -17,13 +17,12 @@ from headrace.core.topics.topic import Start
 from headrace.core.values.names import checked_name
 from headrace.engine.app_loop.app_parts import AppParts
 from headrace.engine.app_loop.retrying import RETRY_TIME, with_retries
-from headrace.engine.producing.inherited import inherited
-from headrace.engine.subscription import FAN_OUT_MARK, Subscription
+from headrace.engine.subscription import FAN_OUT_MARK, Subscription, SubscriptionOptions
 
-from .encoder import EventDraft, EventEncoder, Inherited
-from .event import Duplicate, Published, PublishOutcome, Refused
+from .encoder import EventDraft, EventEncoder
+from .event import Duplicate, Inherited, Published, PublishOutcome, Refused, inherited
 from .handlers import EventReader, handler_of
-from .options import SubscriptionOptions, TopicSettings, checked_pattern, topic_options
+from .options import TopicSettings, checked_pattern, topic_options
 from .topic import Topic, TopicPattern
 
 #: Events that are encoded at a time while the store writes those before.
@@ -100,13 +99,8 @@ class Events:
                 topic.name,
                 group,
                 handler,
+                options,
                 rules=topic.options.rules if isinstance(topic, Topic) else None,
-                ack=options.ack,
-                start=options.start,
-                max_in_flight=options.max_in_flight,
-                fan_out=options.fan_out,
-                batch=options.batch,
-                ordered=options.ordered,
             )
         )
         self._readers.append(reader)

@@ -23,10 +23,10 @@ from headrace.engine.running.injection.dependencies import asked_of_callers, nee
 from headrace.engine.running.injection.injection import provided
 from headrace.engine.running.run import Run
 from headrace.engine.settling.manual_acks import ManualAcks
+from headrace.engine.subscription import SubscriptionOptions
 
 from .delivery import Delivery
 from .event import Event, event_of
-from .options import SubscriptionOptions
 
 #: What a handler takes: the payload, the event, or the delivery.
 Form = Literal["payload", "event", "delivery"]

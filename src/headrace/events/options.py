@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, Never, TypedDict, cast, get_args
+from typing import Literal, Never, TypedDict
 
 import msgspec
 
@@ -14,12 +14,12 @@ from headrace.core.messages.retry import RetryFunction, RetryPolicy, checked_ret
 from headrace.core.rules.layout import checked_partitions
 from headrace.core.runtime.clock import microseconds
 from headrace.core.topics.start import StartAt, start_of
-from headrace.core.topics.topic import Start, TopicRules
+from headrace.core.topics.topic import TopicRules
 from headrace.core.values.checks import flag, unknown_option
 from headrace.core.values.durations import Duration, positive_seconds
 from headrace.core.values.names import PATTERN, checked_name
 from headrace.core.values.whole_numbers import positive_number
-from headrace.engine.subscription import Acknowledgement
+from headrace.engine.subscription import Acknowledgement, SubscriptionOptions
 
 #: How long events are kept by default.
 WEEK = timedelta(days=7)
@@ -115,19 +115,6 @@ class TopicOptions(msgspec.Struct, frozen=True):
     window_us: int  # how long an idempotency key is remembered
     schema_version: int = 1
     partitions: int | None = None  # None: as the store has it
-
-
-class SubscriptionOptions(msgspec.Struct, frozen=True):
-    """The checked options of a subscription."""
-
-    group: str | None
-    ack: Acknowledgement
-    retry: RetryPolicy | RetryFunction | None
-    max_in_flight: int
-    start: Start
-    fan_out: bool
-    batch: int | None
-    ordered: bool
 
 
 def topic_options(
@@ -242,7 +229,8 @@ def checked_pattern(pattern: object) -> str:
     )
 
 
-def _ack(value: Any) -> Acknowledgement:
-    if value in get_args(Acknowledgement):
-        return cast(Acknowledgement, value)
+def _ack(value: object) -> Acknowledgement:
+    match value:
+        case "success" | "receipt" | "manual":
+            return value
     raise ConfigurationError(f"ack must be 'success', 'receipt' or 'manual', not {value!r}")

@@ -12,6 +12,7 @@ from headrace.core.topics.topic import Start
 from headrace.core.values.annotations import names_in_sight
 from headrace.core.values.checks import unknown_option
 from headrace.core.values.shown_options import shows_options
+from headrace.engine.subscription import SubscriptionOptions
 
 from .delivery import Delivery
 from .encoder import EventDraft, EventEncoder
@@ -19,7 +20,6 @@ from .event import Event, PublishOutcome, handed_on
 from .options import (
     BatchSettings,
     EventOptions,
-    SubscriptionOptions,
     SubscriptionSettings,
     TopicOptions,
     subscription_options,

@@ -27,7 +27,7 @@ from .encoder import CheckedCall, JobEncoder
 from .job import Job
 from .lookup import JobLookup
 from .options import TaskOptions, TaskSettings, task_options
-from .sending import carrying, not_a_call, sending_of
+from .sending import EnqueueHooks, carrying, not_a_call, sending_of
 from .task import AsyncTask, Call, SyncTask, Task
 
 R = TypeVar("R")
@@ -47,7 +47,7 @@ class Jobs:
         self._retry = parts.retry
         self._queue_limit = queue_limit
         self._result_ttl = result_ttl
-        self.around: SendingWrapper | None = None  # entered around every sending, for tracing
+        self.around: EnqueueHooks | None = None
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._declared: dict[str, Declared] = {}
         self._encoder = JobEncoder(
@@ -113,11 +113,21 @@ class Jobs:
 
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
         """Store many jobs of any tasks; see `App.enqueue_many`."""
-        calls = list(calls)
-        if self.around is None or not calls:
+        calls, around = list(calls), self.around
+        if around is None or not calls:
+            return await self._enqueue_list(calls)
+        jobs = await self._enqueue_list_traced(around.sending, calls)
+        if around.after is not None:
+            await around.after(jobs)
+        return jobs
+
+    async def _enqueue_list_traced(
+        self, wrapper: SendingWrapper | None, calls: list[Call[Any]]
+    ) -> list[Job[Any]]:
+        if wrapper is None:
             return await self._enqueue_list(calls)
         sending = sending_of(calls)
-        with self.around(sending):
+        with wrapper(sending):
             jobs = await self._enqueue_list([carrying(call, sending.carried) for call in calls])
             sending.ids = [job.id for job in jobs]
             return jobs
@@ -129,11 +139,19 @@ class Jobs:
             parts.setdefault(each.stream, []).append(place)
         return await self._app_loop.carry_out(self._enqueue_many, calls, checked, parts)
 
-    async def _enqueue_wrapped(self, around: SendingWrapper, call: Call[R]) -> Job[R]:
+    async def _enqueue_wrapped(self, around: EnqueueHooks, call: Call[R]) -> Job[R]:
+        job = await self._enqueue_traced(around.sending, call)
+        if around.after is not None:
+            await around.after([job])
+        return job
+
+    async def _enqueue_traced(self, wrapper: SendingWrapper | None, call: Call[R]) -> Job[R]:
+        if wrapper is None:
+            stream, message = self.encode(call)
+            return await self._store_on_app_loop(stream, message, self._keeps_result(call))
         sending = sending_of([call])
-        with around(sending):
-            stream, message = self.encode(carrying(call, sending.carried))
-            job = await self._store_on_app_loop(stream, message, self._keeps_result(call))
+        with wrapper(sending):
+            job = await self._enqueue_traced(None, carrying(call, sending.carried))
             sending.ids = (job.id,)
             return job
 

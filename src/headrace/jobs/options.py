@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Literal, TypedDict, cast, get_args
+from typing import Any, Literal, TypedDict
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -13,7 +13,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.messages.ids import is_given_id
 from headrace.core.messages.message import PRIORITIES, PriorityName
 from headrace.core.messages.retry import RetryFunction, RetryPolicy, checked_retry
-from headrace.core.values.checks import can_be_sent, checked_headers, due_moment, flag, unknown_option
+from headrace.core.values.checks import checked_headers, due_moment, flag, short_text, unknown_option
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.names import checked_name
 
@@ -149,9 +149,10 @@ def _priority(option: str, value: object) -> PriorityName:
 
 
 def _run_in(option: str, value: object) -> RunIn:
-    if value not in get_args(RunIn):
-        raise ConfigurationError(f"run_in must be 'thread' or 'process', not {value!r}")
-    return cast(RunIn, value)
+    match value:
+        case "thread" | "process":
+            return value
+    raise ConfigurationError(f"run_in must be 'thread' or 'process', not {value!r}")
 
 
 def _queue(option: str, value: object) -> str:
@@ -173,14 +174,6 @@ def _timeout(option: str, value: object) -> float:
     return 0.0 if value is None else positive_seconds("timeout", value)
 
 
-def _seconds(option: str, value: object) -> float:
-    return seconds(option, value)
-
-
-def _positive(option: str, value: object) -> float:
-    return positive_seconds(option, value)
-
-
 def _job_id(option: str, value: object) -> str:
     if isinstance(value, str) and is_given_id(value):
         return value
@@ -189,17 +182,12 @@ def _job_id(option: str, value: object) -> str:
     )
 
 
-def _unique_key(option: str, value: object) -> str:
-    if isinstance(value, str) and can_be_sent(value) and 0 < len(value.encode()) <= 500:
-        return value
-    raise ConfigurationError(f"unique_key must be a text of 1 to 500 bytes, not {value!r}")
-
-
 def _unique_until(option: str, value: object) -> UniqueUntil:
-    if isinstance(value, str):
-        if value in get_args(Literal["started", "finished"]):
-            return cast(UniqueUntil, value)
-        raise ConfigurationError(f"unique_until must be 'started', 'finished' or seconds, not {value!r}")
+    match value:
+        case "started" | "finished":
+            return value
+        case str():
+            raise ConfigurationError(f"unique_until must be 'started', 'finished' or seconds, not {value!r}")
     return positive_seconds("unique_until", value)
 
 
@@ -207,20 +195,20 @@ _SHARED_CHECKS: dict[str, Check] = {
     "queue": _queue,
     "priority": _priority,
     "timeout": _timeout,
-    "result_ttl": _seconds,
+    "result_ttl": seconds,
     "unique": flag,
     "unique_until": _unique_until,
-    "expires": _positive,
+    "expires": positive_seconds,
 }
 
 _TASK_CHECKS = {**_SHARED_CHECKS, "name": _name, "retry": _retry, "run_in": _run_in}
 
 _CALL_CHECKS = {
     **_SHARED_CHECKS,
-    "delay": _seconds,
+    "delay": seconds,
     "at": due_moment,
     "retry": _call_retry,
     "job_id": _job_id,
-    "unique_key": _unique_key,
+    "unique_key": short_text,
     "headers": checked_headers,
 }

@@ -22,9 +22,9 @@ from headrace.core.schedules.schedule import (
     Template,
     Timing,
     check_timing,
-    decode_schedule,
     encode_schedule,
     message_of,
+    stored_schedule,
     upcoming,
 )
 from headrace.core.schedules.schedule_record import (
@@ -36,7 +36,6 @@ from headrace.core.schedules.schedule_record import (
     remove,
     resume,
 )
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.names import checked_name
 from headrace.engine.app_loop.app_loop import AppLoop
@@ -224,7 +223,9 @@ class Schedules:
     async def _list(self) -> builtins.list[ScheduleInfo]:
         now_us, records = await self._records()
         infos = {
-            record.name: _info(record, self._declared.get(record.name) or _read(record), now_us)
+            record.name: _info(
+                record, self._declared.get(record.name) or stored_schedule(record.definition), now_us
+            )
             for record in records
             if self._means(record)
         }
@@ -248,7 +249,7 @@ class Schedules:
 
     async def _run_stored(self, name: str) -> Job[Any]:
         record = await self._app_loop.repeat(self._find, name)
-        schedule = _read(record)
+        schedule = stored_schedule(record.definition)
         if schedule is None:
             raise ConfigurationError(
                 f"schedule {name!r} is declared in code that this process does not have: use module:app"
@@ -315,13 +316,6 @@ def _next_us(timing: Timing, last_us: int, now_us: int) -> int | None:
     try:
         return upcoming(timing, last_us, now_us)
     except Exception:
-        return None
-
-
-def _read(record: ScheduleRecord) -> Schedule | None:
-    try:
-        return None if record.definition is None else decode_schedule(record.definition)
-    except DECODE_ERRORS:
         return None
 
 

@@ -1,18 +1,30 @@
-"""What a wrapper of sendings (`App.use_sending`) sees of calls."""
+"""What happens around an enqueue, and what a wrapper of sendings (`App.use_sending`) sees of calls."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import UNSET
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.messages.sending import Sending
+from headrace.core.messages.sending import Sending, SendingWrapper
 
+from .job import Job
 from .task import Call
 
 R = TypeVar("R")
+
+#: Awaited after jobs are stored, before their enqueue returns.
+AfterStoring = Callable[[Sequence[Job[Any]]], Awaitable[None]]
+
+
+class EnqueueHooks(msgspec.Struct):
+    """What happens around every enqueue of an app. Most apps have no hooks, and no object for them."""
+
+    sending: SendingWrapper | None = None  # for tracing
+    after: AfterStoring | None = None  # for tests, which run the jobs there
 
 
 def sending_of(calls: Sequence[Call[Any]]) -> Sending:

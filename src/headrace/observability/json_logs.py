@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from typing import Any
 
 #: Attributes that every record has, and attributes that have another name here.
 _STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
@@ -28,8 +27,8 @@ class JsonLines(logging.Formatter):
         return _line(facts)
 
 
-def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+def _facts(record: logging.LogRecord) -> dict[str, object]:
+    facts: dict[str, object] = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         "level": record.levelname.lower(),
         "logger": record.name,
@@ -41,7 +40,7 @@ def _facts(record: logging.LogRecord) -> dict[str, Any]:
     return facts
 
 
-def _line(facts: dict[str, Any]) -> str:
+def _line(facts: dict[str, object]) -> str:
     """ASCII, because a text may hold characters that no encoding has. Logging must not raise."""
     try:
         return json.dumps(facts, default=repr, allow_nan=False)

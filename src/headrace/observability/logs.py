@@ -6,7 +6,6 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -160,7 +159,7 @@ def _log(signal: Signal, more: str = "") -> None:
     logger.log(level, "%s", text + more, extra=_fields(signal))
 
 
-def _fields(signal: Signal) -> dict[str, Any]:
+def _fields(signal: Signal) -> dict[str, object]:
     """The fields of a signal as attributes of the record. Those of a job have the names of `JobContext`."""
     fields = {"signal": type(signal).__name__, **msgspec.structs.asdict(signal)}
     if "traceback" in fields:
@@ -175,62 +174,61 @@ def _fields(signal: Signal) -> dict[str, Any]:
 
 def _line(signal: Signal) -> tuple[int, str]:
     match signal:
-        case JobRetrying(task=task, id=id, delay=delay, why="snoozed"):
-            return logging.INFO, f"{task} {id} snoozed for {span(delay)}"
-        case JobRetrying(task=task, id=id, attempt=attempt, delay=delay, why=why):
-            return logging.WARNING, f"{task} {id} failed on attempt {attempt}, again in {span(delay)}: {why}"
-        case JobDied(task=task, id=id, attempt=attempt, reason=reason, error_type=kind, error=error):
-            cause = f"{kind}: {error}" if kind and kind != reason else error
-            return logging.ERROR, f"{task} {id} is dead after {attempt} ({reason}): {cause}"
-        case JobRecovered(task=task, id=id, worker=worker, crashes=crashes):
-            return logging.WARNING, f"{task} {id} recovered from {worker}, which is gone (crash {crashes})"
-        case JobExpired(task=task, id=id):
-            return logging.WARNING, f"{task} {id} expired before it could start"
-        case JobCancelled(task=task, id=id):
-            return logging.INFO, f"{task} {id} cancelled"
-        case LeaseLost(task=task, id=id):
-            return (
-                logging.WARNING,
-                f"{task} {id} has lost its lease: another worker may run it, and this outcome is refused",
-            )
-        case ThreadOverdue(task=task, id=id, timeout=timeout):
-            text = (
-                f"{task} {id} is past its timeout of {span(timeout)}; its thread keeps a slot until it ends"
-            )
-            return logging.WARNING, text
-        case EventSignal():
-            return _event_line(signal)
+        case LeftTaskFailed(task=task, id=id, error=error):
+            return logging.WARNING, f"a task that {task} {id} left behind failed: {error}"
+        case JobSignal(task=task, id=id):
+            level, text = _text(signal)
+            return level, f"{task} {id} {text}"
+        case EventSignal(topic=topic, id=id, group=group):
+            level, text = _text(signal)
+            return level, f"{topic} {id}{f' for {group}' if group else ''} {text}"
         case _:
             return _worker_line(signal)
 
 
-def _event_line(signal: EventSignal) -> tuple[int, str]:
-    level, text = _event_text(signal)
-    group = f" for {signal.group}" if signal.group else ""
-    return level, f"{signal.topic} {signal.id}{group} {text}"
-
-
-def _event_text(signal: EventSignal) -> tuple[int, str]:
+def _text(signal: Signal) -> tuple[int, str]:
+    """What happened to one job or event."""
     match signal:
-        case EventRetrying(delay=delay, why="snoozed"):
+        case JobRetrying(delay=delay, why="snoozed") | EventRetrying(delay=delay, why="snoozed"):
             return logging.INFO, f"snoozed for {span(delay)}"
-        case EventRetrying(attempt=attempt, delay=delay, why=why):
-            return logging.WARNING, f"failed on attempt {attempt}, again in {span(delay)}: {why}"
-        case EventDied(attempt=attempt, reason=reason, error_type=kind, error=error):
-            cause = f"{kind}: {error}" if kind and kind != reason else error
-            return logging.ERROR, f"is dead after {attempt} ({reason}): {cause}"
+        case JobRetrying() | EventRetrying():
+            text = f"failed on attempt {signal.attempt}, again in {span(signal.delay)}: {signal.why}"
+            return logging.WARNING, text
+        case JobDied() | EventDied():
+            kind, reason = signal.error_type, signal.reason
+            cause = f"{kind}: {signal.error}" if kind and kind != reason else signal.error
+            return logging.ERROR, f"is dead after {signal.attempt} ({reason}): {cause}"
+        case JobRecovered() | EventRecovered():
+            text = f"recovered from {signal.worker}, which is gone (crash {signal.crashes})"
+            return logging.WARNING, text
+        case JobExpired():
+            return logging.WARNING, "expired before it could start"
         case EventExpired():
             return logging.WARNING, "expired before it was handled"
-        case EventRecovered(worker=worker, crashes=crashes):
-            return logging.WARNING, f"recovered from {worker}, which is gone (crash {crashes})"
+        case LeaseLost():
+            text = "has lost its lease: another worker may run it, and this outcome is refused"
+            return logging.WARNING, text
         case EventUnsettled():
-            return (
-                logging.WARNING,
-                "was not settled by its handler; it is delivered again when its lease ends",
-            )
+            text = "was not settled by its handler; it is delivered again when its lease ends"
+            return logging.WARNING, text
+        case _:
+            return _detail(signal)
+
+
+def _detail(signal: Signal) -> tuple[int, str]:
+    match signal:
+        case ThreadOverdue(timeout=timeout):
+            text = f"is past its timeout of {span(timeout)}; its thread keeps a slot until it ends"
+            return logging.WARNING, text
+        case JobCancelled():
+            return logging.INFO, "cancelled"
+        case JobStarted(attempt=attempt):
+            return logging.DEBUG, f"started, attempt {attempt}"
+        case JobSucceeded(seconds=seconds):
+            return logging.DEBUG, f"done in {span(seconds)}"
         case EventHandled(seconds=seconds):
             return logging.DEBUG, f"handled in {span(seconds)}"
-        case EventFailed():
+        case JobFailed() | EventFailed():
             return logging.DEBUG, "raised"
         case _:
             return logging.DEBUG, repr(signal)
@@ -254,6 +252,8 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
             return logging.WARNING, _store_error(signal)
         case ClockStepped(seconds=seconds):
             return logging.WARNING, _clock_text(seconds)
+        case ChildNotStarted(error=error, delay=delay):
+            return logging.WARNING, f"no child process could be started ({error}); next try in {delay:g} s"
         case CleanupFailed(resource=resource, error=error):
             return logging.ERROR, f"the cleanup of {resource} failed: {error}"
         case _:
@@ -274,29 +274,13 @@ def _topic_line(signal: Signal) -> tuple[int, str]:
             text = f"group {group} of {topic} takes no new events: too many of its keys are stuck"
             return logging.WARNING, text
         case _:
-            return _detail_line(signal)
+            return logging.DEBUG, repr(signal)
 
 
 def _clock_text(seconds: float) -> str:
     if seconds < 0:
         return f"the store's clock was set back by {span(-seconds)}: delayed jobs wait that much longer"
     return f"the store's clock was set forward by {span(seconds)}: nothing is recovered for one lease"
-
-
-def _detail_line(signal: Signal) -> tuple[int, str]:
-    match signal:
-        case LeftTaskFailed(task=task, id=id, error=error):
-            return logging.WARNING, f"a task that {task} {id} left behind failed: {error}"
-        case ChildNotStarted(error=error, delay=delay):
-            return logging.WARNING, f"no child process could be started ({error}); next try in {delay:g} s"
-        case JobStarted(task=task, id=id, attempt=attempt):
-            return logging.DEBUG, f"{task} {id} started, attempt {attempt}"
-        case JobSucceeded(task=task, id=id, seconds=seconds):
-            return logging.DEBUG, f"{task} {id} done in {span(seconds)}"
-        case JobFailed(task=task, id=id):
-            return logging.DEBUG, f"{task} {id} raised"
-        case _:
-            return logging.DEBUG, repr(signal)
 
 
 def _store_error(signal: BackendError) -> str:

@@ -16,13 +16,14 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.directives import RetryLater, Snooze
 from headrace.core.messages.event_envelope import decode_event
 from headrace.core.messages.sending import TRACEPARENT, Sending, SendingWrapper
+from headrace.core.runtime.current_run import RunUnderWay
 from headrace.core.values.decoding import DECODE_ERRORS
 
 try:
@@ -41,39 +42,36 @@ SYSTEM = "headrace"
 _travelling = TraceContextTextMapPropagator()
 
 
-class TracedRun(Protocol):
+class TracedRun(RunUnderWay, Protocol):
     """The part of a run that traces need."""
 
     claim: Claim
 
     @property
-    def id(self) -> str: ...
-    @property
-    def task(self) -> str: ...
-    @property
-    def queue(self) -> str: ...
-    @property
     def topic(self) -> str | None: ...
     @property
     def group(self) -> str | None: ...
     @property
-    def attempt(self) -> int: ...
-    @property
     def headers(self) -> Mapping[str, str]: ...
 
 
-CallNext = Callable[[Any], Awaitable[object]]
+RunT = TypeVar("RunT", bound=TracedRun)
+
+#: The attributes of a span or a measurement.
+Attributes = dict[str, str | int]
 
 
-class TracedApp(Protocol):
+class TracedApp(Protocol[RunT]):
     """The part of an app that traces need."""
 
-    def use(self, middleware: Callable[[Any, Any], Awaitable[object]]) -> object: ...
+    def use(
+        self, middleware: Callable[[RunT, Callable[[RunT], Awaitable[object]]], Awaitable[object]]
+    ) -> object: ...
     def use_sending(self, wrapper: SendingWrapper) -> None: ...
 
 
 def instrument(
-    app: TracedApp,
+    app: TracedApp[RunT],
     *,
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: metrics.MeterProvider | None = None,
@@ -114,7 +112,7 @@ class Traces:
     @contextmanager
     def sending(self, sending: Sending) -> Iterator[None]:
         """A span around sending. It becomes the parent of the consumer's span."""
-        shared: dict[str, Any] = {
+        shared: Attributes = {
             "messaging.system": SYSTEM,
             "messaging.operation.name": "enqueue" if sending.kind == "job" else "publish",
             "messaging.operation.type": "send",
@@ -138,9 +136,9 @@ class Traces:
                 span.set_attribute("messaging.message.id", sending.ids[0])
             self._sent.add(sending.count, shared)
 
-    async def process(self, run: TracedRun, call_next: CallNext) -> object:
+    async def process(self, run: RunT, call_next: Callable[[RunT], Awaitable[object]]) -> object:
         """The middleware around each run."""
-        shared: dict[str, Any] = {
+        shared: Attributes = {
             "messaging.system": SYSTEM,
             "messaging.operation.name": "process",
             "messaging.destination.name": run.topic or run.queue,
@@ -167,28 +165,26 @@ class Traces:
                 self._seconds.record(time.perf_counter() - began, shared)
 
 
-_instrumented: weakref.WeakSet[TracedApp] = weakref.WeakSet()
+_instrumented: weakref.WeakSet[object] = weakref.WeakSet()
 
 
-def _span_name(shared: Mapping[str, Any]) -> str:
+def _span_name(shared: Mapping[str, str | int]) -> str:
     return f"{shared['messaging.operation.name']} {shared.get('messaging.destination.name', '')}".rstrip()
 
 
-def _named(name: str, value: str) -> dict[str, str]:
+def _named(name: str, value: str) -> Attributes:
     return {name: value} if value else {}
 
 
-def _sending_attributes(sending: Sending) -> dict[str, Any]:
-    attributes: dict[str, Any] = _named(
-        "headrace.task" if sending.kind == "job" else "headrace.kind", sending.name
-    )
+def _sending_attributes(sending: Sending) -> Attributes:
+    attributes = _named("headrace.task" if sending.kind == "job" else "headrace.kind", sending.name)
     if sending.count > 1:
         attributes["messaging.batch.message_count"] = sending.count
     return attributes
 
 
-def _run_attributes(run: TracedRun, count: int) -> dict[str, Any]:
-    attributes: dict[str, Any] = {
+def _run_attributes(run: TracedRun, count: int) -> Attributes:
+    attributes: Attributes = {
         "messaging.operation.type": "process",
         "headrace.task" if run.topic is None else "headrace.kind": run.task,
         "headrace.attempt": run.attempt,

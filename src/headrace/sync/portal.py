@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from headrace.core.errors import AppClosed, ConfigurationError
@@ -23,16 +24,25 @@ class Stoppable(Protocol[T_co]):
     async def stop(self) -> None: ...
 
 
+class Waiting(Protocol):
+    """How a thread waits for a call that it submits."""
+
+    def result(self, submit: Callable[[], Future[T]]) -> T: ...
+
+
 class Portal:
     """Runs coroutines of the app for plain code, on the loop of the app's own thread, and waits for them."""
 
     def __init__(self, app_loop: AppLoop) -> None:
         self._app_loop = app_loop
+        self.waiting: Waiting | None = None  # for tests, which use the thread that waits
 
     def run(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` on that loop, and wait for its result."""
         self._check()
         try:
+            if self.waiting is not None:
+                return self.waiting.result(partial(self._app_loop.submit, function, *args, **kwargs))
             return self._app_loop.submit(function, *args, **kwargs).result()
         except CancelledError:
             raise AppClosed("the app was closed before it answered") from None

@@ -16,10 +16,10 @@ from headrace.core.values.durations import seconds as checked_seconds
 class Follower(Protocol):
     """A store that uses the clock."""
 
-    def brace(self, us: int) -> None:
+    def before_move(self, us: int) -> None:
         """Called before the clock is moved by `us`."""
 
-    def stir(self) -> None:
+    def after_move(self) -> None:
         """Called after the clock was moved: messages may be due."""
 
 
@@ -54,10 +54,10 @@ class Clock(MovableClock):
     def advance_us(self, us: int) -> None:
         """`advance` in microseconds."""
         for follower in self._followers:
-            follower.brace(us)
+            follower.before_move(us)
         super().advance_us(us)
         for follower in self._followers:
-            follower.stir()
+            follower.after_move()
 
     @contextmanager
     def _followed_by(self, follower: Follower) -> Iterator[None]:

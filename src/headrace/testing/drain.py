@@ -36,8 +36,7 @@ class Drain:
         clock: Clock,
         *,
         queues: Sequence[str] | None,
-        scheduled: bool,
-        retries: bool,
+        awaited: Sequence[JobStatus],
         concurrency: int,
         timeout: Duration | None,
     ) -> None:
@@ -46,9 +45,8 @@ class Drain:
         self._clock = clock
         self._queues = None if queues is None else chosen_queues(app._registry, queues, required=True)
         self._events = queues is None and bool(app._registry.subscriptions)
-        self._retries = retries
         self._concurrency = concurrency
-        self._awaited = [JobStatus.RETRYING] * retries + [JobStatus.SCHEDULED] * scheduled
+        self._awaited = awaited  # to the time of such messages the clock is moved
         self._left = None if timeout is None else seconds("timeout", timeout)
 
     async def run(self) -> None:
@@ -61,8 +59,8 @@ class Drain:
                 await self._until_done(streams, worker)
 
     async def _until_done(self, streams: Sequence[Stream], worker: Worker) -> None:
-        while not self._done(streams) or not worker._parts.slots.quiet:
-            self._look_after_fan_outs(worker._parts.subscriptions.fan_outs)
+        while not self._done(streams) or not worker._parts.running.slots.quiet:
+            self._look_after_fan_outs(worker._parts.intake.subscriptions.fan_outs)
             if all(_idle(counts) for counts in self._counts(streams)):
                 self._move_clock(streams)
             looked_at = time.monotonic()
@@ -71,7 +69,7 @@ class Drain:
 
     def _look_after_fan_outs(self, readers: Sequence[FanOutReader]) -> None:
         """Note the events that fan-outs are done with, and run their retries now."""
-        for reader in readers if self._retries else ():
+        for reader in readers if JobStatus.RETRYING in self._awaited else ():
             reader.retry_now()
         at_rest = all(reader.limit.idle for reader in readers)
         for topic in self._store.unseen():

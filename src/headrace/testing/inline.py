@@ -2,70 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import JobStatus
 from headrace.jobs.job import Job
-from headrace.jobs.task import Call
+from headrace.jobs.sending import EnqueueHooks
 
-from .caller import Caller
+from .caller import CallerWaits
 from .drain import LOOK
 from .failures import raise_first
 from .kit import Kit
 from .working import working
 
-R = TypeVar("R")
-
 
 @contextmanager
 def inline(kit: Kit, *, raise_errors: bool) -> Iterator[None]:
     """Make the enqueue methods of the app wait for the end of their jobs."""
-    verbs = Inline(kit, raise_errors=raise_errors)
-    with (
-        _overridden(kit.app._jobs, enqueue=verbs.enqueue, enqueue_many=verbs.enqueue_many),
-        _overridden(kit.app.sync, enqueue=verbs.enqueue_sync, enqueue_many=verbs.enqueue_many_sync),
-    ):
+    jobs, portal = kit.app._jobs, kit.app.sync._portal
+    hooks = jobs.around = jobs.around or EnqueueHooks()
+    after, waiting = hooks.after, portal.waiting  # of an outer block
+    hooks.after, portal.waiting = Inline(kit, raise_errors=raise_errors).finish, CallerWaits()
+    try:
         yield
+    finally:
+        hooks.after, portal.waiting = after, waiting
+        jobs.around = None if hooks == EnqueueHooks() else hooks
 
 
 class Inline:
-    """The four enqueue methods, each around the original."""
+    """Runs the jobs that were enqueued, before their enqueue returns."""
 
     def __init__(self, kit: Kit, *, raise_errors: bool) -> None:
-        app = kit.app
         self._kit = kit
         self._store = kit._store
         self._raise_errors = raise_errors
-        self._enqueue, self._enqueue_many = app._jobs.enqueue, app._jobs.enqueue_many
-        self._enqueue_sync, self._enqueue_many_sync = app.sync.enqueue, app.sync.enqueue_many
 
-    async def enqueue(self, call: Call[R], /) -> Job[R]:
-        __tracebackhide__ = True
-        job = await self._enqueue(call)
-        await self._finish([job])
-        return job
-
-    async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
-        __tracebackhide__ = True
-        jobs = await self._enqueue_many(calls)
-        await self._finish(jobs)
-        return jobs
-
-    def enqueue_sync(self, call: Call[R]) -> Job[R]:
-        __tracebackhide__ = True
-        return self._enqueue_sync(call) if _on_a_loop() else Caller().wait_for(self._enqueue_sync, call)
-
-    def enqueue_many_sync(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
-        __tracebackhide__ = True
-        if _on_a_loop():
-            return self._enqueue_many_sync(calls)
-        return Caller().wait_for(self._enqueue_many_sync, calls)
-
-    async def _finish(self, jobs: Sequence[Job[Any]]) -> None:
+    async def finish(self, jobs: Sequence[Job[Any]]) -> None:
         __tracebackhide__ = True
         new = [(Stream("queue", job.queue or ""), job.id) for job in jobs if not job.duplicate]
         if new:
@@ -93,25 +68,3 @@ class Inline:
                     await self._store.run_now(stream, id)
                 case _:
                     return  # the job is over, or its handler asked for a later run
-
-
-@contextmanager
-def _overridden(owner: object, **verbs: Callable[..., Any]) -> Iterator[None]:
-    """Replace methods of `owner` during this block."""
-    before = {name: vars(owner)[name] for name in verbs if name in vars(owner)}  # by an outer block
-    vars(owner).update(verbs)
-    try:
-        yield
-    finally:
-        for name in verbs:
-            del vars(owner)[name]
-        vars(owner).update(before)
-
-
-def _on_a_loop() -> bool:
-    """Whether an event loop runs in this thread. It must not wait for itself."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -10,12 +10,14 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import msgspec
 
 from headrace.app import App
+from headrace.core.records.record import JobStatus
 from headrace.core.values.durations import Duration
 from headrace.engine.registry import CallNext, Handler
 from headrace.engine.running.run import Abandoned, Run
 from headrace.events.event import Event
 from headrace.events.topic import Topic
 from headrace.jobs.task import Call, Task
+from headrace.sync.portal import Portal
 
 from .caller import caller
 from .clock import Clock
@@ -79,8 +81,7 @@ class Kit:
             self._store,
             self.clock,
             queues=queues,
-            scheduled=scheduled,
-            retries=retries,
+            awaited=[JobStatus.RETRYING] * retries + [JobStatus.SCHEDULED] * scheduled,
             concurrency=concurrency,
             timeout=timeout,
         )
@@ -197,7 +198,7 @@ class SyncKit:
     def drain(self, **options: Unpack[DrainOptions]) -> None:
         """`Kit.drain` for plain functions."""
         __tracebackhide__ = True
-        self._kit.app.sync._portal.run(self._kit.drain, **options)
+        Portal(self._kit.app._app_loop).run(self._kit.drain, **options)
 
 
 def _within_reach(handler: Handler) -> Handler:
@@ -208,5 +209,5 @@ def _within_reach(handler: Handler) -> Handler:
         handler = msgspec.structs.replace(handler, run_in="loop" if is_async else "thread")
     waiting = caller.get(None)
     if waiting is not None and handler.run_in == "thread":
-        return msgspec.structs.replace(handler, function=waiting.lent_to(handler.function))
+        return msgspec.structs.replace(handler, function=waiting.run_here(handler.function))
     return handler

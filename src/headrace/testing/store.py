@@ -51,7 +51,7 @@ class KitStore(MemoryStore):
         self.appended: list[Appended] = []
         self.deaths: list[Death] = []
         self._succeeded: set[tuple[Stream, str]] = set()
-        self._bells: set[Waiter[None]] = set()
+        self._waiters: set[Waiter[None]] = set()
 
     async def append(self, batch: Batch) -> list[Answer]:
         if batch.stream.kind == "topic":
@@ -112,18 +112,18 @@ class KitStore(MemoryStore):
         for settlement, verdict in zip(settlements, verdicts, strict=True):
             if verdict is Verdict.KEPT:
                 self._remember(settlement)
-        for bell in self._bells:
-            bell.wake(None)
+        for waiter in self._waiters:
+            waiter.wake(None)
         return verdicts
 
     async def something_settled(self, timeout: float) -> None:
         """Wait until a message is settled, at most `timeout` seconds."""
-        bell: Waiter[None] = Waiter()
-        self._bells.add(bell)
+        waiter: Waiter[None] = Waiter()
+        self._waiters.add(waiter)
         try:
-            await bell.heard(timeout, otherwise=None)
+            await waiter.heard(timeout, otherwise=None)
         finally:
-            self._bells.discard(bell)
+            self._waiters.discard(waiter)
 
     def record(self, stream: Stream, id: str) -> Record:
         """What is known of a message, also of a success without an end record."""
@@ -141,14 +141,14 @@ class KitStore(MemoryStore):
             ]
             return min((entry.due_us for entry in entries if entry.status in statuses), default=None)
 
-    def brace(self, us: int) -> None:
+    def before_move(self, us: int) -> None:
         # The time passes for waiting messages only. A worker that runs a job is alive: its lease must hold.
         with self._lock:
             for stream_state in self._store.stream_states.values():
                 for entry in stream_state.running.values():
                     entry.leased_us += us
 
-    def stir(self) -> None:
+    def after_move(self) -> None:
         with self._lock:
             for stream in list(self._store.stream_states):
                 self._store.announce(DueNotice(stream))

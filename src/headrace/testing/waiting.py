@@ -40,5 +40,5 @@ async def _value(condition: Callable[[], object | Awaitable[object]]) -> object:
 
 def _check(deadline: float, timeout: float, message: Message) -> None:
     if time.monotonic() >= deadline:
-        told = message() if callable(message) else message
-        raise AssertionError(f"not within {timeout:g} s: {told or 'the condition'}")
+        text = message() if callable(message) else message
+        raise AssertionError(f"not within {timeout:g} s: {text or 'the condition'}")

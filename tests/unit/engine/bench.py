@@ -23,7 +23,7 @@ from headrace.engine.running.children.pool import ChildPool
 from headrace.engine.running.executor import Executor
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.running.outcome_policy import OutcomePolicy
-from headrace.engine.running.preparation import RunPreparation
+from headrace.engine.running.preparation import RunParts, RunPreparation
 from headrace.engine.running.slots import Slots
 from headrace.engine.settling.held_claims import HeldClaims
 from headrace.engine.settling.in_flight import InFlight
@@ -60,24 +60,11 @@ class Bench:
         self.finished += finished if isinstance(finished, list) else finished.parts
 
     def executor(self, concurrency: int = 10) -> Executor:
-        preparation = RunPreparation(
-            self.registry,
-            self.options(),
-            held=self.held,
-            policy=self.policy,
-            acks=ManualAcks(self.policy, self.in_flight),
-            resources=None,
+        parts = RunParts(
+            "worker", self.options(concurrency), self.registry, self.emitter, self.held, self.policy, None
         )
-        return Executor(
-            registry=self.registry,
-            preparation=preparation,
-            policy=self.policy,
-            held=self.held,
-            processes=ChildPool(1),
-            options=self.options(concurrency),
-            consumer="worker",
-            emitter=self.emitter,
-        )
+        preparation = RunPreparation(parts, ManualAcks(self.policy, self.in_flight))
+        return Executor(parts, preparation, ChildPool(1))
 
     def options(self, concurrency: int = 10) -> WorkerOptions:
         return WorkerOptions(
@@ -91,7 +78,13 @@ class Bench:
         )
 
     def slots(self, size: int) -> Slots:
-        return Slots(size, executor=self.executor(size), finish=self.finish)
+        return Slots(
+            size,
+            executor=self.executor(size),
+            held=self.held,
+            finish=self.finish,
+            hand_back=self.in_flight.hand_back,
+        )
 
     def task(self, function: Callable[..., Any]) -> str:
         """Register a function that takes no arguments, under its own name."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 import pytest
 
 from headrace import App, JobFailed, JobStatus, ResultNotKept, RetryPolicy, Snooze, current_job
+from headrace.core.messages.sending import Sending
 from headrace.testing import Kit, memory, run_inline
 from headrace.testing.caller import Caller, caller
 from tests.support.waiting import wait_until
@@ -314,8 +318,11 @@ def test_an_interrupt_of_the_test_is_not_swallowed() -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        Caller().wait_for(lambda: caller.get().lent_to(interrupted)())
+    def submit() -> Future[None]:
+        return threads.submit(caller.get().run_here(interrupted))
+
+    with ThreadPoolExecutor(1) as threads, pytest.raises(KeyboardInterrupt):
+        Caller().wait_for(submit)
 
 
 def test_afterwards_enqueue_is_what_it_was(app: App) -> None:
@@ -328,3 +335,24 @@ def test_afterwards_enqueue_is_what_it_was(app: App) -> None:
             pass
         assert app.sync.status(app.sync.enqueue(work.call())) is JobStatus.QUEUED
         kit.sync.drain()
+
+
+async def test_a_sending_wrapper_that_is_added_meanwhile_stays(app: App) -> None:
+    sent: list[int] = []
+
+    @contextmanager
+    def wrapper(sending: Sending) -> Iterator[None]:
+        sent.append(sending.count)
+        yield
+
+    @app.task(name="work")
+    async def work() -> int:
+        return 1
+
+    with memory(app):
+        with run_inline(app):
+            app.use_sending(wrapper)
+            assert await (await work.enqueue()).status() is JobStatus.SUCCEEDED
+        job, _ = await app.enqueue_many([work.call(), work.call()])
+        assert await job.status() is JobStatus.QUEUED
+    assert sent == [1, 2]

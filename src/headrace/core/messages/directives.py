@@ -1,6 +1,10 @@
-"""The exceptions that a handler raises to decide the outcome of its job."""
+"""What a handler raises or returns to decide the outcome of its job, or of single events."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
 
 from headrace.core.values.durations import Duration, seconds
 
@@ -23,6 +27,13 @@ class Snooze(Exception):
 
 class Unrecoverable(Exception):
     """Trying again is useless: move this job to the dead letters now."""
+
+
+class BatchResult(msgspec.Struct, frozen=True):
+    """What a batch handler may return. `failed` has the events of the list that failed, by index, each with
+    its error: an exception or a text. All others succeeded."""
+
+    failed: Mapping[int, BaseException | str] = {}
 
 
 # Tracebacks and dead letters show these by the names that users import, as with the errors.

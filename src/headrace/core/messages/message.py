@@ -181,34 +181,34 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     @property
     def begun(self) -> bool:
         """Whether a handler has begun with the message: then it does not expire."""
-        return self.attempt > 1 or any(trouble.what == "snoozed" for trouble in self.trail)
+        return self.attempt > 1 or any(entry.what == "snoozed" for entry in self.trail)
 
     def expired(self, expires_us: int, now_us: int) -> bool:
         """Whether a message that waits in this state has expired; 0: it never expires."""
         return 0 < expires_us <= now_us and not self.begun
 
-    def failed(self, trouble: TrailEntry) -> State:
-        return self._after(trouble, failures=self.failures + 1)
+    def failed(self, entry: TrailEntry) -> State:
+        return self._after(entry, failures=self.failures + 1)
 
-    def crashed(self, trouble: TrailEntry) -> State:
-        return self._after(trouble, crashes=self.crashes + 1)
+    def crashed(self, entry: TrailEntry) -> State:
+        return self._after(entry, crashes=self.crashes + 1)
 
-    def released(self, trouble: TrailEntry | None = None) -> State:
-        return self._after(trouble, releases=self.releases + 1)
+    def released(self, entry: TrailEntry | None = None) -> State:
+        return self._after(entry, releases=self.releases + 1)
 
-    def snoozed(self, trouble: TrailEntry) -> State:
-        return self._after(trouble)
+    def snoozed(self, entry: TrailEntry) -> State:
+        return self._after(entry)
 
-    def unknown(self, trouble: TrailEntry) -> State:
-        since = self.unknown_since_us or trouble.at_us
-        return self._after(trouble, releases=self.releases + 1, unknown_since_us=since)
+    def unknown(self, entry: TrailEntry) -> State:
+        since = self.unknown_since_us or entry.at_us
+        return self._after(entry, releases=self.releases + 1, unknown_since_us=since)
 
     def logged(self, log: JobLog, most: int = LINES_MOST) -> State:
         """The state with the log of one more run."""
         return msgspec.structs.replace(self, log=self.log.then(log, most)) if log is not NO_LOG else self
 
-    def _after(self, trouble: TrailEntry | None, **counts: int) -> State:
-        trail = (*self.trail, trouble)[-TRAIL_LENGTH:] if trouble else self.trail
+    def _after(self, entry: TrailEntry | None, **counts: int) -> State:
+        trail = (*self.trail, entry)[-TRAIL_LENGTH:] if entry else self.trail
         return msgspec.structs.replace(self, trail=trail, **counts)
 
 

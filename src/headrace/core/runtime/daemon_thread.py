@@ -10,12 +10,13 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
-async def in_daemon_thread(function: Callable[..., T], *args: Any) -> T:
+async def in_daemon_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call `function` in a thread of its own, and wait for its result. When the caller is cancelled, the
     thread runs on."""
     loop = asyncio.get_running_loop()

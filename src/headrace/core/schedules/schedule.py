@@ -35,6 +35,7 @@ from headrace.core.messages.message import (
 from headrace.core.messages.overrides import Overrides
 from headrace.core.runtime.clock import SECOND
 from headrace.core.values.bounds import SpanUs
+from headrace.core.values.decoding import DECODE_ERRORS
 
 CatchUp = Literal["skip", "one", "all"]
 
@@ -115,6 +116,15 @@ class Firing(msgspec.Struct, frozen=True):
 
 encode_schedule = msgspec.msgpack.Encoder().encode
 decode_schedule = msgspec.msgpack.Decoder(Schedule).decode
+
+
+def stored_schedule(definition: bytes | None) -> Schedule | None:
+    """The schedule in the definition of a record. None: only other code declares it, or its version is
+    newer."""
+    try:
+        return None if definition is None else decode_schedule(definition)
+    except DECODE_ERRORS:
+        return None
 
 
 def check_timing(timing: Timing) -> None:

@@ -49,6 +49,13 @@ def checked_headers(option: str, value: object) -> dict[str, str]:
     raise ConfigurationError(f"headers must be a mapping of text to text, not {value!r}")
 
 
+def short_text(option: str, value: object) -> str:
+    """`value` if it is a text that fits into a key or a header."""
+    if isinstance(value, str) and can_be_sent(value) and 0 < len(value.encode()) <= 500:
+        return value
+    raise ConfigurationError(f"{option} must be a text of 1 to 500 bytes, not {value!r}")
+
+
 def can_be_sent(text: str) -> bool:
     """Whether a text has a form in UTF-8. Half a surrogate pair has none, though Python takes it as text."""
     try:

@@ -184,8 +184,8 @@ def _revealed(value: Any) -> Any:
 def _unquoted(error: ValueError) -> ValueError:
     """The text of a `ValidationError` in one line, without the input, which may be secret."""
     details = error.errors(include_input=False, include_url=False) if hasattr(error, "errors") else []
-    told = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details]
-    return ValueError("; ".join(told) or "it does not fit")
+    problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details]
+    return ValueError("; ".join(problems) or "it does not fit")
 
 
 # --- the comparison ---------------------------------------------------------------------------------------

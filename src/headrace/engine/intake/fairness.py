@@ -47,9 +47,9 @@ class SlotFairness:
             return self._slots.free
         promised = {who: each for who, each in self._promised.items() if who is not reader}
         at_work = self._at_work() | {each for each, _ in promised.values()}
-        starving = sum(each not in at_work for each in self._subscriptions if each is not subscription)
+        without_slot = sum(each not in at_work for each in self._subscriptions if each is not subscription)
         for_jobs = self._with_jobs and None not in at_work
-        return -self._slots.waiting - sum(count for _, count in promised.values()) - starving - for_jobs
+        return -self._slots.waiting - sum(count for _, count in promised.values()) - without_slot - for_jobs
 
     def promise(self, reader: object, subscription: Subscription, slots: int) -> None:
         """Promise this many slots to a reader until its read is answered."""

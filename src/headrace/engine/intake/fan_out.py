@@ -93,12 +93,6 @@ class FanOutReader(WorkerReader):
             self._end(each)
         return []
 
-    def written(self, finished: FinishedRun) -> None:
-        """Events of a fan-out are not settled."""
-
-    def lost(self) -> None:
-        """Events of a fan-out have no lease."""
-
     def retry_now(self) -> None:
         """Run now the retries that wait for their time."""
         for handle, put in list(self._again.items()):

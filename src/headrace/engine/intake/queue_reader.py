@@ -11,7 +11,6 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.engine.emitter import Emitter
 from headrace.engine.running.children.pool import ChildPool
-from headrace.engine.running.finished import FinishedRun
 from headrace.engine.running.slots import Slots
 from headrace.engine.service import Service
 from headrace.engine.settling.held_claims import HeldClaims
@@ -104,15 +103,6 @@ class QueueReader(WorkerReader):
             # A child is free, so end the claim that takes no jobs for child processes.
             self.due_for_more = self.childless = False
             self.wake()
-
-    def ended(self, finished: list[FinishedRun]) -> list[FinishedRun]:
-        return finished
-
-    def written(self, finished: FinishedRun) -> None:
-        """Jobs have no limit that would count them."""
-
-    def lost(self) -> None:
-        """Jobs have no limit that would count them."""
 
     async def _step(self) -> float | None:
         ahead = min(AHEAD_MOST, int(self._measured_pace() * AHEAD_SECONDS))

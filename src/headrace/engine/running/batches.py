@@ -8,8 +8,7 @@ retried later, as long as each of them has a retry left.
 
 from __future__ import annotations
 
-from headrace.core.messages.batch_result import BatchResult
-from headrace.core.messages.directives import RetryLater, Snooze
+from headrace.core.messages.directives import BatchResult, RetryLater, Snooze
 from headrace.core.messages.outcome import DONE, Dead, Failure, Outcome, Retry, Snoozed
 
 from .bundle import Bundle, FinishedBundle, bundle_of
@@ -92,26 +91,26 @@ class _Handling:
     async def _failed(self, runs: list[Run], together: Run, error: BaseException, seconds: float) -> None:
         for run in runs:
             run.interruption = together.interruption
-        judged = [self._judged(run, error) for run in runs]
-        if len(runs) == 1 or together.interruption or self._is_for_all(error, judged):
-            for run, (outcome, failure) in zip(runs, judged, strict=True):
+        decided = [self._decided(run, error) for run in runs]
+        if len(runs) == 1 or together.interruption or self._is_for_all(error, decided):
+            for run, (outcome, failure) in zip(runs, decided, strict=True):
                 self._finish(run, outcome, failure, seconds)
             return
         middle = len(runs) // 2
         await self.handle(runs[:middle])
         await self.handle(runs[middle:])
 
-    def _judged(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
+    def _decided(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
         outcome, failure = self._policy.raised(run, error)
         if run.interruption and isinstance(outcome, Dead):
             # The call was interrupted, and there is no time to find the failing event. So none is dead.
             return self._policy.released(run.claim), failure
         return outcome, failure
 
-    def _is_for_all(self, error: BaseException, judged: list[tuple[Outcome, Failure | None]]) -> bool:
+    def _is_for_all(self, error: BaseException, decided: list[tuple[Outcome, Failure | None]]) -> bool:
         """Whether the error applies to the whole list. A `Snooze` or `RetryLater` of the handler does. But no
         event becomes a dead letter because of the others."""
-        if not all(isinstance(outcome, Retry | Snoozed) for outcome, _ in judged):
+        if not all(isinstance(outcome, Retry | Snoozed) for outcome, _ in decided):
             return False
         asked_for = isinstance(error, Snooze | RetryLater)
         return asked_for or (self._failures >= HOPELESS and not self._successes)

@@ -15,27 +15,27 @@ SMALLEST_SWEEP = 1024
 
 
 class Deadlines:
-    """Calls `strike` with each run whose timeout has passed. It watches only runs with a timeout."""
+    """Calls `time_out` with each run whose timeout has passed. It watches only runs with a timeout."""
 
-    def __init__(self, strike: Callable[[Run], None]) -> None:
-        self._strike = strike
+    def __init__(self, time_out: Callable[[Run], None]) -> None:
+        self._time_out = time_out
         self._heap: list[tuple[float, int, Run]] = []
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
         self._sweep_at = SMALLEST_SWEEP
 
     def watch(self, run: Run, timeout: float) -> None:
-        """Strike `run` in `timeout` seconds unless it has ended by then. This replaces an earlier timeout."""
+        """End `run` in `timeout` seconds unless it has ended by then. This replaces an earlier timeout."""
         if len(self._heap) >= self._sweep_at:
             self._sweep()
-        at = run.strike_at = asyncio.get_running_loop().time() + timeout
+        at = run.ends_at = asyncio.get_running_loop().time() + timeout
         heapq.heappush(self._heap, (at, next(self._order), run))
         if self._timer is None or at < self._timer.when():
             self._arm(at)
 
     def pause(self, run: Run) -> None:
-        """Do not strike the run until it is watched again."""
-        run.strike_at = inf
+        """Do not time the run out until it is watched again."""
+        run.ends_at = inf
 
     def close(self) -> None:
         self._heap.clear()
@@ -60,7 +60,7 @@ class Deadlines:
         self._timer = None
         while self._heap and (self._heap[0][0] <= now or self._heap[0][2].ended):
             _, _, run = heapq.heappop(self._heap)
-            if not run.ended and run.strike_at <= now:
-                self._strike(run)
+            if not run.ended and run.ends_at <= now:
+                self._time_out(run)
         if self._heap:
             self._arm(self._heap[0][0])

@@ -15,20 +15,14 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import ENVELOPE_VERSION, decode_envelope
 from headrace.core.messages.outcome import DONE, Failure, Outcome
 from headrace.core.signals import JobStarted, ThreadOverdue
-from headrace.engine.emitter import Emitter
-from headrace.engine.options import WorkerOptions
-from headrace.engine.registry import Registry
 from headrace.engine.running.children.child_call import ChildCall, EncodedResult, result_of
 from headrace.engine.running.children.pool import ChildPool
-from headrace.engine.running.injection.resources import Resources
 from headrace.engine.running.job_log.capture import capture
-from headrace.engine.settling.held_claims import HeldClaims
 
 from .deadlines import Deadlines
 from .finished import FinishedRun
 from .interrupts import is_from_terminal
-from .outcome_policy import OutcomePolicy
-from .preparation import RunPreparation
+from .preparation import RunParts, RunPreparation
 from .run import Run, current_run
 from .slot import Slot
 from .suspension import NOT_CLOSING, Suspension
@@ -38,33 +32,21 @@ from .threads import Threads
 class Executor:
     """Runs claims. All slots share it, with its running claims, threads and deadlines."""
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        preparation: RunPreparation,
-        policy: OutcomePolicy,
-        held: HeldClaims,
-        processes: ChildPool,
-        options: WorkerOptions,
-        consumer: str,
-        emitter: Emitter,
-        resources: Resources | None = None,
-    ) -> None:
-        self.running = held.running
+    def __init__(self, parts: RunParts, preparation: RunPreparation, processes: ChildPool) -> None:
+        self.running = parts.held.running
         self.prepare = preparation.prepare
-        self.policy = policy
-        self._handlers = registry.handlers
-        self._folded = registry.fold(self._call)
-        self._emitter = emitter
-        self._consumer = consumer
-        self._max_payload = options.max_payload
-        self._resources = resources
-        self._threads = Threads(options.concurrency)
-        self._registry = registry
+        self.policy = parts.policy
+        self._handlers = parts.registry.handlers
+        self._folded = parts.registry.fold(self._call)
+        self._emitter = parts.emitter
+        self._consumer = parts.worker
+        self._max_payload = parts.options.max_payload
+        self._resources = parts.resources
+        self._threads = Threads(parts.options.concurrency)
+        self._registry = parts.registry
         self._processes = processes
-        self._deadlines = Deadlines(self._strike)
-        self._release_logs = capture() if registry.job_logs else lambda: None
+        self._deadlines = Deadlines(self._time_out)
+        self._release_logs = capture() if parts.registry.job_logs else lambda: None
 
     def begin(self, claim: Claim, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
         """Decode the claim, find its handler, run it and decide the outcome. When the handler suspends, it
@@ -299,7 +281,7 @@ class Executor:
             return result_of(await self._processes.run(call))
         finally:
             run.children = tuple(each for each in run.children if each is not call)
-            if run.strike_at == inf and not run.children and not run.ended:
+            if run.ends_at == inf and not run.children and not run.ended:
                 self._begin_timeout(run)  # the function never began, but the middleware goes on
 
     async def _call(self, run: Run) -> object:
@@ -321,7 +303,7 @@ class Executor:
                 JobStarted(*names, run.attempt, self._consumer, waited=waited, late=_lateness(run))
             )
 
-    def _strike(self, run: Run) -> None:
+    def _time_out(self, run: Run) -> None:
         run.interrupt("timeout")
         if run.in_thread:
             self._emitter.emit(ThreadOverdue(run.id, run.task, run.queue, timeout=run.timeout or 0.0))
@@ -353,7 +335,7 @@ def _checked_value(run: Run, value: Any) -> Any:
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError(
-            f"{run.task} returned a coroutine that nobody awaits: declare the task with `async def`, also "
+            f"{run.task} returned a coroutine that is never awaited: declare the task with `async def`, also "
             "where a decorator wraps it"
         )
     return value

@@ -9,10 +9,13 @@ import opcode
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
 from types import CodeType, CoroutineType, FrameType
-from typing import Any
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from .run import Run, current_run
+
+T = TypeVar("T")
 
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 
@@ -39,32 +42,42 @@ def guard_tasks() -> Callable[[], None]:
     task raises RuntimeError instead. If its run has already ended, a signal announces the error.
     """
     loop = asyncio.get_running_loop()
-    standing = loop.get_task_factory()
-    factory = standing if isinstance(standing, TaskFactory) else TaskFactory(standing)
-    if factory is not standing:
+    before = loop.get_task_factory()
+    factory = before if isinstance(before, TaskFactory) else TaskFactory(before)
+    if factory is not before:
         loop.set_task_factory(factory)
     factory.users += 1
     return lambda: factory.leave(loop)
 
 
+class TaskArguments(TypedDict, total=False):
+    """What an event loop passes to its task factory. Later versions of Python pass more: it goes on as it
+    is."""
+
+    name: str | None
+    context: Context | None
+
+
 class TaskFactory:
     """Guards the tasks of handlers, and then calls the task factory that the loop had before."""
 
-    def __init__(self, inner: Callable[..., Any] | None) -> None:
+    def __init__(self, inner: Callable[..., asyncio.Future[Any]] | None) -> None:
         self.users = 0
         self._inner = inner
 
     def __call__(
-        self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any
-    ) -> asyncio.Future[Any]:
-        context = options.get("context")
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Coroutine[Any, Any, T] | Generator[Any, Any, T],
+        **arguments: Unpack[TaskArguments],
+    ) -> asyncio.Future[T]:
+        context = arguments.get("context")
         run = current_run.get(None) if context is None else context.get(current_run)
         if run is not None and inspect.iscoroutine(coroutine):
             coroutine = _Guarded(coroutine, run)
         if self._inner is not None:
-            made: asyncio.Future[Any] = self._inner(loop, coroutine, **options)
-            return made
-        return asyncio.Task(coroutine, loop=loop, **options)
+            return self._inner(loop, coroutine, **arguments)
+        return asyncio.Task(coroutine, loop=loop, **arguments)
 
     def leave(self, loop: asyncio.AbstractEventLoop) -> None:
         self.users -= 1
@@ -72,13 +85,13 @@ class TaskFactory:
             loop.set_task_factory(self._inner)
 
 
-class _Guarded(Coroutine[Any, Any, Any]):
+class _Guarded(Coroutine[Any, Any, T]):
     """A coroutine of a handler's task. It is a class and not a wrapping coroutine: a wrapper could be
     cancelled before its first step. Then the inner coroutine would never start, and Python warns of that."""
 
     __slots__ = ("_inner", "_run")
 
-    def __init__(self, inner: CoroutineType[Any, Any, Any], run: Run) -> None:
+    def __init__(self, inner: CoroutineType[Any, Any, T], run: Run) -> None:
         self._inner = inner
         self._run = run
 
@@ -88,16 +101,16 @@ class _Guarded(Coroutine[Any, Any, Any]):
         except (KeyboardInterrupt, SystemExit) as error:
             raise self._instead_of(error) from error
 
-    def throw(self, *error: Any) -> Any:
+    def throw(self, error: BaseException | type[BaseException], /) -> Any:  # type: ignore[override]
         try:
-            return self._inner.throw(*error)
+            return self._inner.throw(error)
         except (KeyboardInterrupt, SystemExit) as raised:
             raise self._instead_of(raised) from raised
 
     def close(self) -> None:
         self._inner.close()
 
-    def __await__(self) -> Generator[Any, Any, Any]:
+    def __await__(self) -> Generator[Any, Any, T]:
         return self._inner.__await__()
 
     def _instead_of(self, error: BaseException) -> BaseException:
@@ -105,7 +118,7 @@ class _Guarded(Coroutine[Any, Any, Any]):
             return error
         run = self._run
         if run.ended and run.resources is not None:
-            run.resources.left_behind(run, error)
+            run.resources.left_behind(run.id, run.task, run.queue, error)
         text = f": {error}" if str(error) else ""
         return RuntimeError(f"a task of {run.task} raised {type(error).__name__}{text}")
 

@@ -93,7 +93,7 @@ class OutcomePolicy:
             case "shutdown" | "lost", asyncio.CancelledError() | Abandoned() | ChildDied():
                 return self.released(run.claim), None
             case _, Snooze(delay=delay):
-                state = run.claim.state.snoozed(self._trouble(run.claim, "snoozed", str(error)))
+                state = run.claim.state.snoozed(self._trail_entry(run.claim, "snoozed", str(error)))
                 return Snoozed(state, microseconds(delay)), None
             case "timeout", asyncio.CancelledError() | ChildDied():
                 return self._failed(run, _timed_out(run), what="timed out")
@@ -109,7 +109,7 @@ class OutcomePolicy:
 
     def released(self, claim: Claim) -> Released:
         """Hand the claim back at once. This uses up no retry."""
-        return Released(claim.state.released(self._trouble(claim, "released")))
+        return Released(claim.state.released(self._trail_entry(claim, "released")))
 
     def left_behind(self, run: Run) -> Outcome:
         """Hand back the claim of a handler that cannot be ended and goes on."""
@@ -118,7 +118,7 @@ class OutcomePolicy:
     def unknown(self, claim: Claim, reason: DeadReason, text: str) -> Outcome:
         """Another worker may know the task (a rolling deploy). So hand the message back for an hour; then it
         is dead."""
-        state = claim.state.unknown(self._trouble(claim, "unknown", text))
+        state = claim.state.unknown(self._trail_entry(claim, "unknown", text))
         if claim.claimed_us - state.unknown_since_us >= microseconds(UNKNOWN_FOR):
             return self.refused(claim, reason, text)
         delay = min(LONGEST_UNKNOWN_DELAY, 2.0 ** min(claim.state.releases, 10))
@@ -126,7 +126,7 @@ class OutcomePolicy:
 
     def refused(self, claim: Claim, reason: DeadReason, text: str) -> Dead:
         """The outcome of a message that never reached a handler."""
-        state = claim.state.failed(self._trouble(claim, "failed", text))
+        state = claim.state.failed(self._trail_entry(claim, "failed", text))
         return Dead(state, reason, Failure(error_type=reason.value, error=storable(text)))
 
     def unwritable(self, settlement: Settlement, error: Exception) -> Dead:
@@ -139,7 +139,9 @@ class OutcomePolicy:
     def broken(self, claim: Claim, error: BaseException) -> tuple[Outcome, Failure]:
         """The outcome after an error of the engine itself: a retry, and after the last one a dead letter."""
         failure = failure_of(error)
-        state = claim.state.failed(self._trouble(claim, "failed", f"{failure.error_type}: {failure.error}"))
+        state = claim.state.failed(
+            self._trail_entry(claim, "failed", f"{failure.error_type}: {failure.error}")
+        )
         delay = DEFAULT_RETRY.delay(state.failures)
         if delay is None:
             return Dead(state, DeadReason.EXHAUSTED, failure), failure
@@ -149,7 +151,7 @@ class OutcomePolicy:
         failure = failure_of(error)
         text = f"{failure.error_type}: {failure.error}"
         label = "timed out" if what == "timed out" else "failed"
-        state = run.claim.state.failed(self._trouble(run.claim, label, text))
+        state = run.claim.state.failed(self._trail_entry(run.claim, label, text))
         if isinstance(error, Unrecoverable):
             return Dead(state, DeadReason.UNRECOVERABLE, failure), failure
         delay = self._delay(run, state.failures, error)
@@ -160,7 +162,7 @@ class OutcomePolicy:
     def _crashed(self, run: Run, error: BaseException) -> tuple[Outcome, Failure]:
         """The outcome when the child process died during the run. It counts as a crash and has that limit."""
         failure = failure_of(error)
-        state = run.claim.state.crashed(self._trouble(run.claim, "crashed", failure.error))
+        state = run.claim.state.crashed(self._trail_entry(run.claim, "crashed", failure.error))
         if state.crashes >= CRASH_LIMIT:
             return Dead(state, DeadReason.CRASHED, failure), failure
         return Retry(state, microseconds(self._delay(run, state.crashes, error) or 0.0)), failure
@@ -183,7 +185,7 @@ class OutcomePolicy:
             return Kept(None, microseconds(ttl), note)
         return Kept(encoded, microseconds(ttl))
 
-    def _trouble(self, claim: Claim, what: str, text: str = "") -> TrailEntry:
+    def _trail_entry(self, claim: Claim, what: str, text: str = "") -> TrailEntry:
         return TrailEntry(self._clock_us(claim), what, self._worker, text[:TRAIL_TEXT])  # type: ignore[arg-type]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from headrace.core.errors import PayloadError
@@ -9,6 +11,7 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Stream, decode_envelope
 from headrace.core.messages.outcome import DeadReason, Expired
 from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.engine.emitter import Emitter
 from headrace.engine.options import WorkerOptions
 from headrace.engine.registry import Fit, Handler, Registry
 from headrace.engine.running.injection.resources import Resources
@@ -20,27 +23,30 @@ from .outcome_policy import OutcomePolicy
 from .run import Run
 
 
+class RunParts(NamedTuple):
+    """The parts of a worker that every run needs."""
+
+    worker: str
+    options: WorkerOptions
+    registry: Registry
+    emitter: Emitter
+    held: HeldClaims
+    policy: OutcomePolicy
+    resources: Resources | None
+
+
 class RunPreparation:
     """Prepares the runs of one worker. Every message gets an outcome, whatever it contains."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        options: WorkerOptions,
-        *,
-        held: HeldClaims,
-        policy: OutcomePolicy,
-        acks: ManualAcks,
-        resources: Resources | None,
-    ) -> None:
-        self._registry = registry
-        self._find = registry.find
-        self._policy = policy
+    def __init__(self, parts: RunParts, acks: ManualAcks) -> None:
+        self._registry = parts.registry
+        self._find = parts.registry.find
+        self._policy = parts.policy
         self._acks = acks
-        self._max_body = options.max_payload + ENVELOPE_ROOM
-        self._max_payload = options.max_payload
-        self._clock_us = held.store_clock_us
-        self._resources = resources
+        self._max_body = parts.options.max_payload + ENVELOPE_ROOM
+        self._max_payload = parts.options.max_payload
+        self._clock_us = parts.held.store_clock_us
+        self._resources = parts.resources
         self._stream: Stream | None = None  # of the last claim; the next one mostly has the same
         self._of_queue = False
 
@@ -87,7 +93,7 @@ class RunPreparation:
         text = (
             f"no task called {task!r} is registered here"
             if self._of_queue
-            else f"nobody here is subscribed as {claim.whole.name}"
+            else f"this worker has no subscription {claim.whole.name}"
         )
         return FinishedRun(claim, self._policy.unknown(claim, DeadReason.UNKNOWN_TASK, text), task)
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
+from headrace.core.errors import HeadraceError
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Envelope
 from headrace.core.runtime.current_run import under_way
@@ -63,11 +64,11 @@ class Run(msgspec.Struct, eq=False):
     settled: bool = False  # its handler has settled it
     value: object = None  # what a batch handler returned
     error: BaseException | None = None  # what a batch handler raised
-    _said: Callable[[float, str], None] | None = None
+    _listen: Callable[[float, str], None] | None = None
     _asked: Interruption | None = None
     _slot: Slot | None = None
     _future: asyncio.Future[Any] | None = None
-    strike_at: float = inf  # when its timeout strikes, on the clock of the loop
+    ends_at: float = inf  # when its timeout ends it, on the clock of the loop
     children: tuple[Delegated, ...] = ()  # its calls in child processes
     delegated: bool = False  # it has requested a child process
 
@@ -118,7 +119,7 @@ class Run(msgspec.Struct, eq=False):
 
     @property
     def deadline(self) -> datetime | None:
-        """When the run's timeout strikes; None for a task without one."""
+        """When the run's timeout ends it; None for a task without one."""
         return None if self.timeout is None else datetime.fromtimestamp(self.timeout_at, UTC)
 
     @property
@@ -148,12 +149,12 @@ class Run(msgspec.Struct, eq=False):
         if self.ended:
             return  # from a thread that goes on after the end of its job
         report = self.reported = Report(self.claim, float(fraction), _printable(text))
-        if self._said is not None:
-            self._said(float(fraction), report.text)
+        if self._listen is not None:
+            self._listen(float(fraction), report.text)
 
-    def tell_progress(self, said: Callable[[float, str], None]) -> None:
-        """From now on call `said`, in any thread, with each progress report of the job."""
-        self._said = said
+    def on_progress(self, listen: Callable[[float, str], None]) -> None:
+        """From now on call `listen`, in any thread, with each progress report of the job."""
+        self._listen = listen
 
     def begin_on_loop(self, slot: Slot) -> None:
         """From now on an interruption cancels the task of `slot`."""
@@ -224,3 +225,11 @@ def _printable(text: str) -> str:
 
 
 current_run: ContextVar[Run] = cast("ContextVar[Run]", under_way)
+
+
+def current_job() -> Run:
+    """The run of the job that calls this function, in a coroutine, a thread or a child process."""
+    run = current_run.get(None)
+    if run is None:
+        raise HeadraceError("current_job() was called outside of a job")
+    return run

@@ -12,9 +12,10 @@ from typing import Any
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import FRESH
+from headrace.engine.settling.held_claims import HeldClaims
 
 from .batches import Batches
-from .bundle import Bundle, FinishedBundle
+from .bundle import Bundle, FinishedBundle, parts_of
 from .executor import Executor
 from .finished import FinishedRun
 from .slot import Slot
@@ -24,7 +25,10 @@ from .slot import Slot
 STREAK_SECONDS = 0.001
 
 #: Seconds that a handler has to end after its last cancellation.
-STUBBORN = 1.0
+CANCEL_WAIT = 1.0
+
+#: Buffered claims older than this many seconds are handed back: the pace has dropped.
+LONGEST_BUFFERED = 0.25
 
 #: A slot whose handler suspends wakes this many others. So all hundred are awake after a few turns of the
 #: loop, while handlers that never suspend run in one slot and wake no other.
@@ -39,14 +43,17 @@ class Slots:
         size: int,
         *,
         executor: Executor,
+        held: HeldClaims,
         finish: Callable[[list[FinishedRun] | FinishedBundle], None],
+        hand_back: Callable[[list[Claim]], None],
     ) -> None:
         self.size = size
         self.ready: deque[Claim] = deque()
         self.finished = 0
         self.crowded = False  # claims got old while slots were free: the handlers do not suspend
-        self.trusted_until = inf  # buffered claims, by `perf_counter`; later `doubt` is called
-        self.doubt: Callable[[], None] = lambda: None
+        self.fresh_until = inf  # by `perf_counter`; later a slot checks the buffer before it begins a claim
+        self._held = held
+        self._hand_back = hand_back
         self._executor = executor
         self._batches = Batches(executor)
         self._finish = finish
@@ -103,6 +110,22 @@ class Slots:
             self._changed.set()
         return taken
 
+    async def return_prefetched(self) -> float:
+        """The step of a duty that hands back claims which wait too long. Returns seconds until the next."""
+        self.hand_back_old()
+        return LONGEST_BUFFERED / 2
+
+    def hand_back_old(self) -> None:
+        """Hand back buffered claims if the first of them is old. Other workers may be idle, or may hold these
+        claims already if this process stood still. After a standstill a slot may run before the duty does,
+        so slots call this too."""
+        self.fresh_until = perf_counter() + LONGEST_BUFFERED
+        # Claims of a fan-out have no lease and so no age. They stay.
+        ages = (self._held.age(parts_of(claim)[0]) for claim in self.ready)
+        if next(filter(None, ages), 0.0) > LONGEST_BUFFERED:
+            self.crowded = not self.full
+            self._hand_back(self.take_back(lambda claim: parts_of(claim)[0] in self._held))
+
     async def until_quiet(self, timeout: float) -> bool:
         """Wait until nothing is buffered or running; False after `timeout` seconds."""
         deadline = asyncio.get_running_loop().time() + timeout
@@ -122,7 +145,7 @@ class Slots:
         self._closed = True
         self._wake(self.size)
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=STUBBORN)
+            await asyncio.wait(self._tasks, timeout=CANCEL_WAIT)
 
     def _begin(self) -> None:
         task = asyncio.get_running_loop().create_task(self._slot(), name="headrace slot")
@@ -164,8 +187,8 @@ class Slots:
         ready, run_plain = self.ready, self._executor.run_plain
         finished: list[FinishedRun] = []
         now = perf_counter()
-        if now > self.trusted_until:
-            self.doubt()
+        if now > self.fresh_until:
+            self.hand_back_old()
         until = now + STREAK_SECONDS
         try:
             while ready:

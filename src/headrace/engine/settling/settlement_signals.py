@@ -3,8 +3,6 @@ without a listener."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import decode_envelope
 from headrace.core.messages.outcome import Cancelled, Dead, Done, Expired, Outcome, Retry, Snoozed, Verdict
@@ -58,19 +56,13 @@ class SettlementSignals:
         failure = finished.failure
         if failure is None:
             return
-        said: dict[str, Any] = {
-            "attempt": finished.claim.state.attempt,
-            "worker": self._worker,
-            "seconds": finished.seconds,
-            "error_type": failure.error_type,
-            "error": failure.error,
-            "traceback": failure.traceback,
-        }
-        if not _is_event(finished):
+        run = finished.claim.state.attempt, self._worker, finished.seconds
+        error = failure.error_type, failure.error, failure.traceback
+        if finished.claim.stream.kind == "queue":
             if JobFailed in self._emitter.wanted:
-                self._emitter.emit(JobFailed(*_names(finished), **said))
+                self._emitter.emit(JobFailed(*_names(finished), *run, *error))
         elif EventFailed in self._emitter.wanted:
-            self._emitter.emit(EventFailed(*_event_names(finished), **said))
+            self._emitter.emit(EventFailed(*_event_names(finished), *run, *error))
 
     def ended(self, finished: FinishedRun) -> None:
         """Announce the outcome."""
@@ -95,14 +87,8 @@ class SettlementSignals:
             case Snoozed(delay_us=delay_us):
                 return EventRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why="snoozed")
             case Dead(reason=reason, failure=failure):
-                return EventDied(
-                    *names,
-                    attempt=attempt,
-                    reason=reason.value,
-                    error_type=failure.error_type,
-                    error=failure.error,
-                    traceback=failure.traceback,
-                )
+                error = failure.error_type, failure.error, failure.traceback
+                return EventDied(*names, attempt, reason.value, *error)
             case _:
                 return EventExpired(*names)
 
@@ -116,14 +102,8 @@ class SettlementSignals:
             case Snoozed(delay_us=delay_us):
                 return JobRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why="snoozed")
             case Dead(reason=reason, failure=failure):
-                return JobDied(
-                    *names,
-                    attempt=attempt,
-                    reason=reason.value,
-                    error_type=failure.error_type,
-                    error=failure.error,
-                    traceback=failure.traceback,
-                )
+                error = failure.error_type, failure.error, failure.traceback
+                return JobDied(*names, attempt, reason.value, *error)
             case Cancelled():
                 return JobCancelled(*names)
             case _:
@@ -157,10 +137,6 @@ def _why(finished: FinishedRun) -> str:
 def _waited(claim: Claim) -> float:
     """Seconds since the event was published. Its envelope holds that time."""
     return max(0, claim.claimed_us - decode_envelope(claim.body).enqueued_us) / SECOND
-
-
-def _is_event(finished: FinishedRun) -> bool:
-    return finished.claim.stream.kind == "group"
 
 
 def _event_names(finished: FinishedRun) -> tuple[str, str, str, str]:

@@ -26,7 +26,7 @@ BATCH = 500
 _KEPT = Verdict.KEPT
 
 
-class Settler:
+class Settler(Service):
     """Uses no timers: a single outcome is written at once, many are written in hundreds."""
 
     def __init__(
@@ -48,13 +48,10 @@ class Settler:
         self._readers = readers
         self._signals = signals
         self._traffic = traffic
-        self._emitter = emitter
         self._doubtful = False  # the last write failed, but the store may have written a part
-        self._service = Service("settler", self._step, emitter=emitter, poked=in_flight.arrived)
-        self.start = self._service.start
-        self.stop = self._service.stop
+        super().__init__("settler", self._settle, emitter=emitter, poked=in_flight.arrived)
 
-    async def _step(self) -> float | None:
+    async def _settle(self) -> float | None:
         if not self._in_flight.unwritten:
             self._in_flight.nothing_to_write()
             return 3600.0  # the next outcome ends the pause
@@ -78,27 +75,27 @@ class Settler:
 
     async def _write_apart(self, batch: list[FinishedRun]) -> None:
         """Write each outcome alone: the store refused the batch because of one of them."""
-        trouble: Exception | None = None
+        refusal: Exception | None = None
         for finished in batch:
             try:
                 written, verdicts = finished, await self._backend.settle([finished])
             except Exception as error:
                 if _is_away(error):
                     raise
-                written, verdicts = await self._bury(finished, error, alone=finished is batch[0])
-                trouble = error
+                written, verdicts = await self._write_as_dead(finished, error, alone=finished is batch[0])
+                refusal = error
             self._conclude([written], verdicts, doubtful=True)
-        if trouble is not None:
-            raise trouble
+        if refusal is not None:
+            raise refusal
 
-    async def _bury(
+    async def _write_as_dead(
         self, finished: FinishedRun, error: Exception, *, alone: bool
     ) -> tuple[FinishedRun, list[Verdict]]:
         """Make a message a dead letter, because the store will never write its outcome. `alone`: nothing was
         written since the store began to refuse."""
-        buried = self._in_flight.refuse(finished, error)
+        dead = self._in_flight.refuse(finished, error)
         try:
-            return buried, await self._backend.settle([buried])
+            return dead, await self._backend.settle([dead])
         except Exception as another:
             if _is_away(another):
                 raise

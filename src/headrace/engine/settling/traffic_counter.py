@@ -16,7 +16,7 @@ from headrace.engine.streams import StreamRouter
 EVERY = 1.0
 
 
-class TrafficCounter:
+class TrafficCounter(Service):
     """Counts for plots. Counts that are not written when the process dies are lost."""
 
     def __init__(self, backend: StreamRouter, *, emitter: Emitter) -> None:
@@ -24,8 +24,7 @@ class TrafficCounter:
         self._counts: dict[Stream, list[int]] = {}
         self._stream: Stream | None = None  # of the last message; the next one mostly has the same
         self._current: list[int] = []
-        self._service = Service("traffic", self._step, emitter=emitter)
-        self.start = self._service.start
+        super().__init__("traffic", self._write_counts, emitter=emitter)
 
     def count(self, finished: FinishedRun) -> None:
         """Count an outcome that the store has written."""
@@ -54,13 +53,13 @@ class TrafficCounter:
         self._current = self._counts.setdefault(claim.whole, [0, 0, 0])
 
     async def stop(self) -> None:
-        await self._service.stop()
+        await super().stop()
         try:
             await self._write()
         except BackendUnavailable:
             pass  # the store is unreachable: the last counts are lost
 
-    async def _step(self) -> float | None:
+    async def _write_counts(self) -> float | None:
         await self._write()
         return EVERY
 

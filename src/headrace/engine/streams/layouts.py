@@ -20,9 +20,9 @@ from headrace.core.store import PartitionedStore, Store
 
 from .routing import Plan, plan_of, sealed_parts
 
-#: Seconds for which a producer trusts the known layout of a stream that was split. This is far less than the
+#: Seconds after which a producer reads the layout of a split stream again. This is far less than the
 #: time after which a generation is forgotten, with its seal.
-TRUSTED = 60.0
+READ_AGAIN_AFTER = 60.0
 
 #: Seconds for which a process that only reads trusts a known layout.
 RECENT = 2.0
@@ -90,9 +90,9 @@ class KnownLayouts:
         self._used: set[Stream] = set()
         self._beginning: dict[Stream, asyncio.Lock] = {}
 
-    def on_first_use(self, heed: FirstUse) -> None:
-        """Let `heed` decide about a layout that was read for the first time."""
-        self._first_use = heed
+    def on_first_use(self, decide: FirstUse) -> None:
+        """Let `decide` decide about a layout that was read for the first time."""
+        self._first_use = decide
 
     @property
     def any_split(self) -> bool:
@@ -157,11 +157,11 @@ class KnownLayouts:
                 self._used.discard(base)
                 self.whole.discard(base)
 
-    async def trusted_plan(self, stream: Stream) -> Plan | None:
+    async def plan_for_append(self, stream: Stream) -> Plan | None:
         """`plan` for a caller that is about to append. It reads an old layout again."""
         base = base_of(stream)
         read_at = self._read_at.get(base)
-        if stream not in self.whole and read_at is not None and time.monotonic() - read_at > TRUSTED:
+        if stream not in self.whole and read_at is not None and time.monotonic() - read_at > READ_AGAIN_AFTER:
             await self.refresh(base)
         return await self.plan(stream)
 
@@ -171,9 +171,9 @@ class KnownLayouts:
 
     async def refresh(self, stream: Stream) -> Layout:
         base = base_of(stream)
-        return await self.heed(base, await self.stored.read(base))
+        return await self.accept(base, await self.stored.read(base))
 
-    async def heed(self, base: Stream, layout: Layout) -> Layout:
+    async def accept(self, base: Stream, layout: Layout) -> Layout:
         """Accept a layout that was just read. If the store has lost a newer one, restore that."""
         known = self._layouts.get(base)
         if known is not None and layout.is_older_than(known):

@@ -26,7 +26,7 @@ class PartCursor(msgspec.Struct, array_like=True):
     shown: tuple[str, ...] = ()
 
 
-#: Items that are read of each part for a page, besides twice its share of the page.
+#: Items that are read of each part for a page, besides twice its equal share of the page.
 LEAST_AHEAD = 5
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,16 +67,16 @@ async def page_of_records(
 
     each = min(limit, LEAST_AHEAD + 2 * limit // max(1, len(places)))
     pages = await asyncio.gather(*(read(place, each) for place in places))
-    shares = _shares(pages, limit)
-    again = [index for index, page in enumerate(pages) if 0 < shares[index] < len(page)]
+    counts = _counts(pages, limit)
+    again = [index for index, page in enumerate(pages) if 0 < counts[index] < len(page)]
     for index, page in zip(
-        again, await asyncio.gather(*(read(places[i], shares[i]) for i in again)), strict=True
+        again, await asyncio.gather(*(read(places[i], counts[i]) for i in again)), strict=True
     ):
         pages[index] = page
     items: list[Record] = []
     further: list[PartCursor] = []
-    for place, page, share in zip(places, pages, shares, strict=True):
-        if share or not page.items:  # a page may be empty and not the last
+    for place, page, count in zip(places, pages, counts, strict=True):
+        if count or not page.items:  # a page may be empty and not the last
             items += page.items
             place.cursor = page.cursor
             if page.cursor is None:
@@ -85,21 +85,21 @@ async def page_of_records(
     return Page(tuple(sorted(items, key=rank, reverse=True)), cursor_of(further))
 
 
-def _shares(pages: Sequence[Page[Record]], limit: int) -> list[int]:
+def _counts(pages: Sequence[Page[Record]], limit: int) -> list[int]:
     """How many records of each part are among the next records of all parts."""
-    shares = [0] * len(pages)
-    while sum(shares) < limit:
-        if any(share == len(page) and page.cursor for share, page in zip(shares, pages, strict=True)):
+    counts = [0] * len(pages)
+    while sum(counts) < limit:
+        if any(count == len(page) and page.cursor for count, page in zip(counts, pages, strict=True)):
             break  # this part has more records than its page shows, and the next one is not known
         heads = [
-            (rank(page.items[share]), index)
-            for index, (share, page) in enumerate(zip(shares, pages, strict=True))
-            if share < len(page)
+            (rank(page.items[count]), index)
+            for index, (count, page) in enumerate(zip(counts, pages, strict=True))
+            if count < len(page)
         ]
         if not heads:
             break
-        shares[max(heads)[1]] += 1
-    return shares
+        counts[max(heads)[1]] += 1
+    return counts
 
 
 async def page_of_dead(

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from headrace.core.errors import after_a_part
+from headrace.core.inspector import PURGED_MARKS
 from headrace.core.messages.message import Stream
 from headrace.core.records.answers import CancelAnswer, DeadFilter, ReplayAnswer, Wanted
 from headrace.core.records.findings import Finding
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.rules.layout import parts_of, whole_stream
-from headrace.core.store import PURGED_MARKS
 
 from .layouts import Routed
 from .listing import page_of_dead, page_of_records

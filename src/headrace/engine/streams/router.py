@@ -34,10 +34,10 @@ from .splitting import Declarations, Splitting
 from .topic_reader import TopicReader
 from .topics import TopicVerbs
 from .whole_names import (
-    order_of_whole,
+    message_of_whole,
     promoted_of_whole,
     recovered_of_whole,
-    standing_of_whole,
+    state_of_whole,
     worker_with_parts,
 )
 
@@ -64,7 +64,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
         self._topic_reader = TopicReader(store)
         self._splitting = Splitting(store, self._layouts)
         self._declarations = Declarations(store, self._splitting)
-        self._layouts.on_first_use(self._declarations.heed)
+        self._layouts.on_first_use(self._declarations.apply)
         self._sender = Sender(store, self._layouts, self._splitting, self._refresh_soon)
         self._forgetting = Forgetting(store, self._layouts)
         self._consumers: set[str] = set()
@@ -93,11 +93,11 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
-        self._layouts.served.add(source)
-        plan = await self._layouts.plan(source)
-        self._leases[source] = lease_us
-        previous = await self.store.declare_stream(source, lease_us)
+    async def declare_stream(self, stream: Stream, lease_us: int) -> int | None:
+        self._layouts.served.add(stream)
+        plan = await self._layouts.plan(stream)
+        self._leases[stream] = lease_us
+        previous = await self.store.declare_stream(stream, lease_us)
         if plan is not None:
             await self._make_ready(plan)
         return previous
@@ -129,7 +129,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
 
     def claim(
         self,
-        sources: Sequence[Stream],
+        streams: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -139,17 +139,17 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
     ) -> Coroutine[Any, Any, list[Claim]]:
         self._consumers.add(consumer)
         whole = self._layouts.whole
-        if all([source in whole for source in sources]):
+        if all([stream in whole for stream in streams]):
             return self.store.claim(
-                sources, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
+                streams, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
             )
         return self._claim(
-            sources, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
+            streams, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
         )
 
     async def _claim(
         self,
-        sources: Sequence[Stream],
+        streams: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -158,7 +158,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
         wait: float,
     ) -> list[Claim]:
         claims = await self.store.claim(
-            await self._claimable(sources),
+            await self._claimable(streams),
             consumer=consumer,
             limit=limit,
             suspects=suspects,
@@ -171,13 +171,13 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
             for claim in claims
         ]
 
-    async def _claimable(self, sources: Sequence[Stream]) -> list[Stream]:
+    async def _claimable(self, streams: Sequence[Stream]) -> list[Stream]:
         """All parts of these streams, ready for claims."""
-        for source in sources:
-            plan = await self._layouts.plan(source)
+        for stream in streams:
+            plan = await self._layouts.plan(stream)
             if plan is not None:
                 await self._make_ready(plan)
-        return await self._sources(sources)
+        return await self._parts_of(streams)
 
     def wake(self, consumer: str) -> None:
         self.store.wake(consumer)
@@ -195,15 +195,15 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         reclaimed = await self.store.reclaim(
-            await self._sources(sources), limit=limit, every_us=every_us, after_outage=after_outage
+            await self._parts_of(streams), limit=limit, every_us=every_us, after_outage=after_outage
         )
         return recovered_of_whole(reclaimed)
 
-    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
-        return promoted_of_whole(await self.store.promote(await self._sources(sources), limit=limit))
+    async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
+        return promoted_of_whole(await self.store.promote(await self._parts_of(streams), limit=limit))
 
     async def prune(self, *, limit: int) -> int:
         await self._forgetting.forget_what_is_over()
@@ -219,35 +219,35 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
         streams = await self._with_parts(worker.streams)
         if len(streams) > len(worker.streams):
             worker = worker_with_parts(worker, streams)
-        standing = await self.store.heartbeat(worker, readers)
-        for stream, layout in standing.layouts.items():
+        state = await self.store.heartbeat(worker, readers)
+        for stream, layout in state.layouts.items():
             if whole_stream(stream) is stream:
-                await self._layouts.heed(stream, layout)
+                await self._layouts.accept(stream, layout)
         if next(self._beats) % REFRESH_EVERY == 0:
             await self._refresh_all()
-        return standing_of_whole(standing)
+        return state_of_whole(state)
 
     async def _with_parts(self, streams: Sequence[Stream]) -> list[Stream]:
         """These streams and their parts. The pause and the lease of a stream are stored under its own name,
         even when only its parts have messages."""
-        parts = list(await self._sources(streams))
+        parts = list(await self._parts_of(streams))
         return list(dict.fromkeys((*streams, *parts)))
 
     def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
-        def hear_of_whole(order: ControlMessage) -> None:
-            if isinstance(order, LayoutNotice):
-                self._refresh_soon(order.stream)
-            elif (whole := order_of_whole(order)) is not None:
+        def hear_of_whole(message: ControlMessage) -> None:
+            if isinstance(message, LayoutNotice):
+                self._refresh_soon(message.stream)
+            elif (whole := message_of_whole(message)) is not None:
                 hear(whole)
 
         return self.store.listen(hear_of_whole)
 
-    async def _sources(self, sources: Iterable[Stream]) -> list[Stream]:
+    async def _parts_of(self, streams: Iterable[Stream]) -> list[Stream]:
         """All parts, as a worker knows them. It gets announcements of changes, and asks at heartbeats."""
         places: list[Stream] = []
-        for source in sources:
-            plan = await self._layouts.plan(source)
-            places += [source] if plan is None else plan.sources
+        for stream in streams:
+            plan = await self._layouts.plan(stream)
+            places += [stream] if plan is None else plan.parts
         return places
 
     # --- layouts -----------------------------------------------------------------------------------------

@@ -41,10 +41,6 @@ class Plan(msgspec.Struct, frozen=True):
     def current(self) -> list[Stream]:
         return parts_of(self.stream, self.layout.current)
 
-    @property
-    def sources(self) -> list[Stream]:
-        return list(self.parts)
-
     def likely(self, id: str) -> Stream:
         """The part of a message with this id, unless it has a key or is older than the last change."""
         return part_in(self.stream, self.layout.current, id)

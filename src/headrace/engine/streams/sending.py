@@ -82,7 +82,7 @@ class Sender:
             del self._sent_to_whole[next(iter(self._sent_to_whole))]
 
     async def _planned(self, batch: Batch) -> SendState:
-        plan = await self._layouts.trusted_plan(batch.stream)
+        plan = await self._layouts.plan_for_append(batch.stream)
         if plan is None:
             return _to_one(batch)
         sending = SendState(batch)

@@ -114,7 +114,7 @@ class Declarations:
         self._splitting = splitting
         self.parts: dict[Stream, int] = {}
 
-    async def heed(self, stream: Stream, layout: Layout) -> Layout:
+    async def apply(self, stream: Stream, layout: Layout) -> Layout:
         """Give a stream the declared parts at its first use. For any other stream the stored layout counts,
         and a difference is logged once."""
         wanted = self.parts.get(stream)

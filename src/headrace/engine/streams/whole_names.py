@@ -24,15 +24,15 @@ from headrace.core.rules.layout import whole_stream
 from headrace.core.topics.topic import GroupRecord, KeptTopics, TopicRecord
 
 
-def order_of_whole(order: ControlMessage) -> ControlMessage | None:
+def message_of_whole(message: ControlMessage) -> ControlMessage | None:
     """The control message for the whole stream. None: the whole stream gets its own message, or only the
     router needs it."""
-    if isinstance(order, MissedNotice):
-        return order
-    whole = whole_stream(order.stream)
-    if whole == order.stream:
-        return None if isinstance(order, LayoutNotice) else order
-    match order:
+    if isinstance(message, MissedNotice):
+        return message
+    whole = whole_stream(message.stream)
+    if whole == message.stream:
+        return None if isinstance(message, LayoutNotice) else message
+    match message:
         case CancelNotice(id=id):
             return CancelNotice(whole, id)
         case DueNotice():
@@ -56,15 +56,14 @@ def recovered_of_whole(reclaimed: Reclaimed) -> Reclaimed:
 
 
 def _recovery(recovery: Recovery) -> Recovery:
-    source = whole_stream(recovery.stream)
-    return msgspec.structs.replace(recovery, stream=source)
+    return msgspec.structs.replace(recovery, stream=whole_stream(recovery.stream))
 
 
-def standing_of_whole(standing: ControlState) -> ControlState:
+def state_of_whole(state: ControlState) -> ControlState:
     """The state of whole streams. The pause and the lease of a stream are its own; its parts follow it."""
     return ControlState(
-        paused=frozenset(stream for stream in standing.paused if whole_stream(stream) is stream),
-        leases={stream: us for stream, us in standing.leases.items() if whole_stream(stream) is stream},
+        paused=frozenset(stream for stream in state.paused if whole_stream(stream) is stream),
+        leases={stream: us for stream, us in state.leases.items() if whole_stream(stream) is stream},
     )
 
 
@@ -109,7 +108,7 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
 
 
 def merged_topic(topic: Stream, parts: Sequence[TopicRecord], count: int) -> TopicRecord:
-    """One record from the used parts, in their order; `count` is the number of all parts. Each part has the
+    """One record from the used parts, in their message; `count` is the number of all parts. Each part has the
     rules of the topic."""
     filled = [part for part in parts if part.length]
     last = sum(part.last for part in parts)

@@ -20,27 +20,25 @@ STEP = 1.0
 class DueTimes:
     def __init__(self) -> None:
         self._due_at: dict[Stream, float] = {}
-        self._announced: set[Stream] = set()
+        self._sooner: set[Stream] = set()
         self._rotation: Rotation[Stream] = Rotation()
         self._looked_at = -inf
 
-    def heed(self, stream: Stream | None) -> None:
+    def announced(self, stream: Stream | None) -> None:
         """A message was scheduled that is due sooner; None: announcements may have been missed."""
         if stream is None:
             self._due_at.clear()
         else:
-            self._announced.add(stream)
+            self._sooner.add(stream)
 
     def choose(self, streams: Sequence[Stream]) -> list[Stream]:
         """The streams where a message is or may be due, and every few seconds some others. With few streams,
         all of them."""
-        announced, self._announced = self._announced, set()
+        sooner, self._sooner = self._sooner, set()
         if len(streams) <= FEW:
             return list(streams)
         now = time.monotonic()
-        chosen = [
-            stream for stream in streams if stream in announced or self._due_at.get(stream, -inf) <= now
-        ]
+        chosen = [stream for stream in streams if stream in sooner or self._due_at.get(stream, -inf) <= now]
         if now >= self._looked_at + LOOK:
             self._looked_at = now
             chosen += self._rotation.some([stream for stream in streams if stream not in chosen])
@@ -56,7 +54,7 @@ class DueTimes:
         now = time.monotonic()
         for stream in asked:
             due_at = now + due_in_us.get(stream, inf) / SECOND
-            if due_at < self._due_at.get(stream, -inf) - STEP and stream not in self._announced:
+            if due_at < self._due_at.get(stream, -inf) - STEP and stream not in self._sooner:
                 self._due_at.clear()
             self._due_at[stream] = due_at
 

@@ -7,7 +7,10 @@ import random
 import time
 from itertools import islice
 
+import msgspec
+
 from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlState
 from headrace.core.records.record import RunningJob, WorkerInfo
 from headrace.core.runtime.clock import SECOND
@@ -30,37 +33,58 @@ BEAT_EVERY = 2.5
 NAMED = 100
 
 
-class Heartbeat:
+class WorkerDescription(msgspec.Struct, frozen=True):
+    """A worker as the store lists it."""
+
+    worker: str
+    options: WorkerOptions
+    served: ServedStreams
+    readers: WorkerReaders
+    held: HeldClaims
+    timings: tuple[str, ...]  # the timetables by which it fires schedules
+
+    def info(self, started_us: int) -> WorkerInfo:
+        running = islice(self.held.running.values(), NAMED)
+        return WorkerInfo(
+            consumer=self.worker,
+            host=host_name(),
+            pid=os.getpid(),
+            started_us=started_us,
+            queues=self.options.queues,
+            concurrency=self.options.concurrency,
+            polled_us=round(self.readers.polled_at * SECOND),
+            groups=tuple(stream.name for stream in self.served.groups),
+            timings=self.timings,
+            running=tuple(RunningJob(run.id, run.task, run.claim.claimed_us) for run in running),
+        )
+
+    def consumers(self) -> dict[str, list[Stream]]:
+        """The names under which the worker claims, with the streams of each."""
+        return {self.worker: list(self.served.queues)} | {
+            reader.consumer: list(reader.streams) for reader in self.readers if reader.streams
+        }
+
+
+class Heartbeat(Service):
     def __init__(
         self,
         backend: StreamRouter,
-        worker: str,
-        options: WorkerOptions,
+        description: WorkerDescription,
         *,
-        served: ServedStreams,
-        readers: WorkerReaders,
-        held: HeldClaims,
         leases: Leases,
         claim_control: ClaimControl,
-        timings: tuple[str, ...],
         emitter: Emitter,
     ) -> None:
         self._backend = backend
-        self._worker = worker
-        self._options = options
-        self._served = served
-        self._readers = readers
-        self._held = held
+        self._description = description
+        self._started_us = 0
         self._leases = leases
         self._claim_control = claim_control
-        self._timings = timings  # the timetables by which this worker fires schedules
-        self._started_us = 0
-        self._service = Service("heartbeat", self._beat, emitter=emitter)
-        self.stop, self.poke = self._service.stop, self._service.poke
+        super().__init__("heartbeat", self._beat, emitter=emitter)
 
     def start(self) -> None:
-        self._started_us = round(time.time() * SECOND)
-        self._service.start()
+        self._started_us = self._started_us or round(time.time() * SECOND)
+        super().start()
 
     async def leave(self) -> None:
         """Remove the worker and its readers from the store's list."""
@@ -70,28 +94,11 @@ class Heartbeat:
             pass  # the store is unreachable: it forgets this worker by itself
 
     async def _beat(self) -> float | None:
-        standing = await self._send()
-        self._claim_control.handle_pauses(standing.paused)
-        self._leases.changed(standing.leases)
+        state = await self._send()
+        self._claim_control.handle_pauses(state.paused)
+        self._leases.changed(state.leases)
         return BEAT_EVERY * random.uniform(0.9, 1.1)
 
     async def _send(self, *, leaving: bool = False) -> ControlState:
-        readers = {self._worker: list(self._served.queues)} | {
-            reader.consumer: list(reader.streams) for reader in self._readers if reader.streams
-        }
-        return await self._backend.heartbeat(self._described(), readers, leaving=leaving)
-
-    def _described(self) -> WorkerInfo:
-        running = islice(self._held.running.values(), NAMED)
-        return WorkerInfo(
-            consumer=self._worker,
-            host=host_name(),
-            pid=os.getpid(),
-            started_us=self._started_us,
-            queues=self._options.queues,
-            concurrency=self._options.concurrency,
-            polled_us=round(self._readers.polled_at * SECOND),
-            groups=tuple(stream.name for stream in self._served.groups),
-            timings=self._timings,
-            running=tuple(RunningJob(run.id, run.task, run.claim.claimed_us) for run in running),
-        )
+        worker, consumers = self._description.info(self._started_us), self._description.consumers()
+        return await self._backend.heartbeat(worker, consumers, leaving=leaving)

@@ -127,9 +127,9 @@ class LeaseRenewal:
             try:
                 renewals = await self._lease_keeper.renew(batch, after_outage=after_outage)
             except Exception as error:
-                self._complain(error, min(self._interval, backoff(self._failures + 1)))
+                self._announce_error(error, min(self._interval, backoff(self._failures + 1)))
                 return refused.union(claim.stream for rest, _ in batches for claim in rest)
-            refused |= self._heed(list(zip(batch, renewals, strict=True)))
+            refused |= self._handle(list(zip(batch, renewals, strict=True)))
             del batches[0]
         return refused
 
@@ -148,7 +148,7 @@ class LeaseRenewal:
             for start in range(0, len(part), BATCH)
         ]
 
-    def _heed(self, answers: list[tuple[Claim, Renewal]]) -> set[Stream]:
+    def _handle(self, answers: list[tuple[Claim, Renewal]]) -> set[Stream]:
         """Report lost and cancelled claims. Returns the streams that could not be reached."""
         unknown = {claim.stream for claim, renewal in answers if renewal is Renewal.UNKNOWN}
         self.renewed += sum(renewal is not Renewal.UNKNOWN for _, renewal in answers)
@@ -161,7 +161,7 @@ class LeaseRenewal:
             self._on_loop(self._report, notable)
         return unknown
 
-    def _complain(self, error: Exception, delay: float) -> None:
+    def _announce_error(self, error: Exception, delay: float) -> None:
         text = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
         self._on_loop(self._emitter.emit, BackendError(service="lease renewal", error=text, delay=delay))
 

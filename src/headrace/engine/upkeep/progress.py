@@ -20,36 +20,34 @@ REPORT_EVERY = 0.5
 BATCH = 500
 
 
-class ProgressWriter:
+class ProgressWriter(Service):
     def __init__(
         self, backend: StreamRouter, *, running: Mapping[Claim, Run], policy: OutcomePolicy, emitter: Emitter
     ) -> None:
         self._backend = backend
         self._running = running
         self._policy = policy
-        self._service = Service("progress", self._report, emitter=emitter)
-        self.start = self._service.start
-        self.stop = self._service.stop
+        super().__init__("progress", self._report, emitter=emitter)
 
     async def _report(self) -> float | None:
         changed = [run for run in self._running.values() if run.reported is not run.written or _wrote(run)]
         for start in range(0, len(changed), BATCH):
             batch = [(run, run.reported) for run in changed[start : start + BATCH]]
             try:
-                await self._backend.report_progress([self._whole(run, said) for run, said in batch])
+                await self._backend.report_progress([self._whole(run, report) for run, report in batch])
             except BaseException:
                 for run, _ in batch:
                     if run.log is not None:
                         run.log.unwritten = True
                 raise
-            for run, said in batch:
-                run.written = said  # a newer report goes with the next write
+            for run, report in batch:
+                run.written = report  # a newer report goes with the next write
         return REPORT_EVERY
 
-    def _whole(self, run: Run, said: Report | None) -> Report:
+    def _whole(self, run: Run, report: Report | None) -> Report:
         """The whole report: it replaces the one before, so it must be complete."""
-        said = said or Report(run.claim)
-        return said if run.log is None else msgspec.structs.replace(said, log=self._policy.log_of(run))
+        report = report or Report(run.claim)
+        return report if run.log is None else msgspec.structs.replace(report, log=self._policy.log_of(run))
 
 
 def _wrote(run: Run) -> bool:

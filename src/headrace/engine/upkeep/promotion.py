@@ -18,19 +18,17 @@ PROMOTE_BATCH = 200
 PROMOTE_FALLBACK = 5.0
 
 
-class Promotion:
+class Promotion(Service):
     def __init__(self, backend: StreamRouter, served: ServedStreams, *, emitter: Emitter) -> None:
         self._backend = backend
         self._served = served
         self._due_times = DueTimes()
-        self._service = Service("promotion", self._promote, emitter=emitter)
-        self.start = self._service.start
-        self.stop = self._service.stop
+        super().__init__("promotion", self._promote, emitter=emitter)
 
     def something_is_due(self, stream: Stream | None = None) -> None:
         """A message was scheduled that may be due before the next check; None: in any stream."""
-        self._due_times.heed(stream)
-        self._service.poke()
+        self._due_times.announced(stream)
+        self.poke()
 
     async def _promote(self) -> float | None:
         asked = self._due_times.choose([*self._served.claimed, *self._served.topics])
@@ -39,7 +37,7 @@ class Promotion:
         self._due_times.forget(asked)
         promoted = await self._backend.promote(asked, limit=PROMOTE_BATCH)
         if promoted.by_stream is None:
-            self._due_times.heed(None)  # there is no time for each stream, so all are asked every time
+            self._due_times.announced(None)  # there is no time for each stream, so all are asked every time
             left_us = promoted.next_in_us
             pause = PROMOTE_FALLBACK if left_us is None else min(PROMOTE_FALLBACK, max(0, left_us) / SECOND)
         else:

@@ -15,11 +15,10 @@ PRUNE_BATCH = 1000
 PRUNE_EVERY = 30.0
 
 
-class Pruning:
+class Pruning(Service):
     def __init__(self, backend: StreamRouter, *, emitter: Emitter) -> None:
         self._backend = backend
-        service = Service("pruning", self._prune, emitter=emitter)
-        self.start, self.stop = service.start, service.stop
+        super().__init__("pruning", self._prune, emitter=emitter)
 
     async def _prune(self) -> float | None:
         pruned = await self._backend.prune(limit=PRUNE_BATCH)

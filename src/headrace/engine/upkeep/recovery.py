@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.answers import Recovery
@@ -27,7 +26,7 @@ RECLAIMS = 5
 LONG_GAP = 0.8
 
 
-class LeaseRecovery:
+class LeaseRecovery(Service):
     """Checks a few times in each lease, and at once when the lease changes."""
 
     def __init__(
@@ -36,13 +35,11 @@ class LeaseRecovery:
         self._backend = backend
         self._served = served
         self._leases = leases
-        self._emitter = emitter
         self._elapsed_us = SystemClock().elapsed_us
         self._reached_us: int | None = None  # when a check last succeeded
         self._refused = False  # a check failed since then
-        service = Service("recovery", self._reclaim, emitter=emitter)
-        self.start, self.stop, self.poke = service.start, service.stop, service.poke
-        leases.on_change(service.poke)
+        super().__init__("recovery", self._reclaim, emitter=emitter)
+        leases.on_change(self.poke)
 
     async def _reclaim(self) -> float | None:
         every = self._leases.shortest / RECLAIMS
@@ -85,7 +82,7 @@ def recovered(recovery: Recovery) -> Signal | None:
     """The signal for a job that was recovered from a worker that is gone."""
     names = recovery.id, recovery.task, recovery.stream.name
     if recovery.status is JobStatus.DEAD:
-        return JobDied(*names, **_death(recovery))
+        return JobDied(*names, recovery.crashes, DeadReason.CRASHED.value, "", _crashes(recovery))
     if recovery.status is JobStatus.QUEUED:
         return JobRecovered(*names, crashes=recovery.crashes, worker=recovery.worker)
     return None
@@ -96,14 +93,9 @@ def recovered_event(recovery: Recovery) -> Signal | None:
     stream = recovery.stream
     names = recovery.id, recovery.task, stream.topic, stream.group
     if recovery.status is JobStatus.DEAD:
-        return EventDied(*names, **_death(recovery))
+        return EventDied(*names, recovery.crashes, DeadReason.CRASHED.value, "", _crashes(recovery))
     return EventRecovered(*names, crashes=recovery.crashes, worker=recovery.worker)
 
 
-def _death(recovery: Recovery) -> dict[str, Any]:
-    return {
-        "attempt": recovery.crashes,
-        "reason": DeadReason.CRASHED.value,
-        "error_type": "",
-        "error": f"its worker was lost {recovery.crashes} times, last {recovery.worker}",
-    }
+def _crashes(recovery: Recovery) -> str:
+    return f"its worker was lost {recovery.crashes} times, last {recovery.worker}"

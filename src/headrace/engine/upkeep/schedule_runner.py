@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.messages.message import EXPIRED_MARK_US, Message, Stream
 from headrace.core.rules.rotation import Rotation
 from headrace.core.runtime.clock import SECOND
-from headrace.core.schedules.schedule import Firing, Schedule, decode_schedule, due, message_at, next_after
+from headrace.core.schedules.schedule import Firing, Schedule, due, message_at, next_after, stored_schedule
 from headrace.core.schedules.schedule_record import (
     ScheduleRecord,
     ScheduleSwap,
@@ -19,7 +19,6 @@ from headrace.core.schedules.schedule_record import (
     establish,
 )
 from headrace.core.signals import BackendError, JobEnqueued
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.engine.emitter import Emitter
 from headrace.engine.service import Service
 from headrace.engine.streams import StreamRouter
@@ -34,7 +33,7 @@ LOOK, LOOK_IDLE = 5.0, 30.0
 BEATEN = 0.05
 
 
-class ScheduleRunner:
+class ScheduleRunner(Service):
     """Fires schedules by the store's clock, so an error of this machine's clock has no effect."""
 
     def __init__(
@@ -54,20 +53,16 @@ class ScheduleRunner:
             if (stream := Stream("queue", each.queue)) in self._streams
         }
         self._precedence = SchedulePrecedence(backend, self._declared)
-        self._emitter = emitter
         self._mark_us = mark_us
-        self._service = Service("schedule runner", self._look, emitter=emitter)
-        self.start = self._service.start
-        self.stop = self._service.stop
-        self.poke = self._service.poke
+        super().__init__("schedule runner", self._look, emitter=emitter)
         self._with_records: set[Stream] = set()
         self._announced: set[Stream] = set(self._streams)
         self._rotation: Rotation[Stream] = Rotation()
 
-    def heed(self, stream: Stream | None) -> None:
+    def schedules_changed(self, stream: Stream | None) -> None:
         """A schedule of the stream was added, changed or removed; None: of any stream."""
         self._announced.update(self._streams if stream is None else (stream,))
-        self._service.poke()
+        self.poke()
 
     def _streams_to_look_at(self) -> list[Stream]:
         """The streams that have schedules or may have new ones, and some of the others in turns."""
@@ -116,7 +111,7 @@ class ScheduleRunner:
 
     def _standing(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
         for record in table.records:
-            schedule = self._declared.get((record.stream, record.name)) or _read(record)
+            schedule = self._declared.get((record.stream, record.name)) or stored_schedule(record.definition)
             if schedule is not None and not record.paused and self._precedence.holds(record):
                 yield schedule, record
 
@@ -146,12 +141,3 @@ class ScheduleRunner:
 
     def _message(self, schedule: Schedule, moment_us: int, now_us: int) -> Message:
         return msgspec.structs.replace(message_at(schedule, moment_us, now_us), mark_us=self._mark_us)
-
-
-def _read(record: ScheduleRecord) -> Schedule | None:
-    """The schedule that is stored in the record. None: only other code declares it, or its version is
-    newer."""
-    try:
-        return None if record.definition is None else decode_schedule(record.definition)
-    except DECODE_ERRORS:
-        return None

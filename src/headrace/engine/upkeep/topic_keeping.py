@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from headrace.core.messages.message import Stream
 from headrace.core.signals import GroupPassed, GroupStalled, OrderDisputed, TopicHeld
@@ -22,7 +21,10 @@ KEEP_EVERY = 5.0
 TRIM_BATCH = 1000
 
 
-class TopicKeeping:
+GroupProblem = TopicHeld | GroupPassed | OrderDisputed | GroupStalled
+
+
+class TopicKeeping(Service):
     def __init__(
         self,
         backend: StreamRouter,
@@ -34,28 +36,26 @@ class TopicKeeping:
         self._backend = backend
         self._rules = {each.topic: each.rules for each in subscriptions}
         self._served = served
-        self._emitter = emitter
-        self._announced: set[tuple[type, Stream]] = set()
-        service = Service("topic keeper", self._keep, emitter=emitter)
-        self.start, self.stop = service.start, service.stop
+        self._announced: set[tuple[type[GroupProblem], Stream]] = set()
+        super().__init__("topic keeper", self._keep, emitter=emitter)
 
     async def _keep(self) -> float | None:
         for topic, rules in self._rules.items():
             if rules is not None:
                 await self._backend.declare_topic(Stream("topic", topic), rules)
-        tended = await self._backend.keep_topics(list(self._served.groups), limit=TRIM_BATCH)
-        self._announce(tended)
-        return None if tended.more else KEEP_EVERY * random.uniform(0.8, 1.2)
+        kept = await self._backend.keep_topics(list(self._served.groups), limit=TRIM_BATCH)
+        self._announce(kept)
+        return None if kept.more else KEEP_EVERY * random.uniform(0.8, 1.2)
 
-    def _announce(self, tended: KeptTopics) -> None:
+    def _announce(self, kept: KeptTopics) -> None:
         """Announce each problem of a group once, until the problem is gone."""
-        found = {
-            TopicHeld: tended.holding,
-            GroupPassed: tended.passed,
-            OrderDisputed: tended.disputed,
-            GroupStalled: tended.stalled,
+        found: dict[type[GroupProblem], Iterable[Stream]] = {
+            TopicHeld: kept.holding,
+            GroupPassed: kept.passed,
+            OrderDisputed: kept.disputed,
+            GroupStalled: kept.stalled,
         }
-        signals: dict[tuple[type, Stream], Any] = {
+        signals = {
             (kind, stream): kind(stream.topic, stream.group)
             for kind, streams in found.items()
             for stream in streams

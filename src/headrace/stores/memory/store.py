@@ -11,6 +11,7 @@ from time import monotonic
 import msgspec
 
 from headrace.core.errors import BackendUnavailable
+from headrace.core.inspector import PURGED_MARKS
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
@@ -30,7 +31,7 @@ from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Re
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.runtime.clock import ClockWatch, TimeSource
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
-from headrace.core.store import PURGED_MARKS, LeaseKeeper, PartitionedStore
+from headrace.core.store import LeaseKeeper, PartitionedStore
 from headrace.core.topics.topic import (
     KeptTopics,
     Reading,

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from headrace.core.inspector import PURGED_MARKS
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
@@ -29,7 +30,7 @@ from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Re
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.runtime.clock import ClockWatch, TimeSource
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
-from headrace.core.store import PURGED_MARKS, LeaseKeeper, PartitionedStore
+from headrace.core.store import LeaseKeeper, PartitionedStore
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
 from headrace.stores.sqlite.connection.filesystem import check_folder
 from headrace.stores.sqlite.threads.open_file import OpenFile

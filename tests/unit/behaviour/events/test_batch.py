@@ -282,7 +282,7 @@ async def test_a_list_that_will_not_end_is_handed_back_whole(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (slots_module, worker_module):
-        monkeypatch.setattr(module, "STUBBORN", 0.01)
+        monkeypatch.setattr(module, "CANCEL_WAIT", 0.01)
     orders = orders_of(app)
     gate, inside = asyncio.Event(), asyncio.Event()
 

@@ -190,7 +190,7 @@ async def test_a_handler_that_will_not_end_leaves_what_it_wrote_with_the_job(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (worker_module, slots_module):
-        monkeypatch.setattr(module, "STUBBORN", 0.01)
+        monkeypatch.setattr(module, "CANCEL_WAIT", 0.01)
     inside, go = asyncio.Event(), asyncio.Event()
 
     @app.task(name="cling")

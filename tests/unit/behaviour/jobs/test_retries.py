@@ -289,7 +289,7 @@ async def test_a_failure_travels_as_type_message_and_traceback(app: App) -> None
     assert failed.value.error_type.endswith("OutOfStock")
     assert failed.value.error == "no more socks"
     assert 'raise OutOfStock("no more socks")' in failed.value.traceback
-    assert "engine" not in failed.value.traceback
+    assert "headrace/engine" not in failed.value.traceback
     assert job.id in str(failed.value)
     info = await job.info()
     assert (info.reason, info.error, info.failures) == ("exhausted", "no more socks", 1)
@@ -305,7 +305,7 @@ async def test_the_traceback_of_a_plain_function_begins_in_it_too(app: App) -> N
     await drain(app)
     (letter,) = await app.admin.dead()
     assert 'raise OutOfStock("no more socks")' in letter.traceback
-    assert "engine" not in letter.traceback
+    assert "headrace/engine" not in letter.traceback
 
 
 async def test_the_trail_tells_what_went_wrong_and_when(app: App) -> None:

@@ -829,7 +829,7 @@ async def test_a_coroutine_that_nobody_awaits_is_a_failure_and_no_silent_success
         return real()
 
     failure = await slot.failure(handler)
-    assert "returned a coroutine that nobody awaits" in failure.error
+    assert "returned a coroutine that is never awaited" in failure.error
 
 
 # --- generators and context managers -------------------------------------------------------------------

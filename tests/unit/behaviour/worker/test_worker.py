@@ -34,7 +34,6 @@ from headrace.core.runtime.clock import MovableClock, microseconds
 from headrace.engine import worker as worker_module
 from headrace.engine.running import slots as slots_module
 from headrace.engine.running.outcome_policy import OutcomePolicy
-from headrace.engine.upkeep import prefetch_return as prefetch_return_module
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import LONG, drain, of, until
@@ -216,7 +215,7 @@ async def test_a_coroutine_that_will_not_end_is_left_behind_and_its_job_handed_b
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (slots_module, worker_module):
-        monkeypatch.setattr(module, "STUBBORN", 0.01)
+        monkeypatch.setattr(module, "CANCEL_WAIT", 0.01)
     inside, gate = asyncio.Event(), asyncio.Event()
     ended: list[int] = []
 
@@ -525,7 +524,7 @@ async def crash(store: InterceptedStore, count: int) -> None:
 async def test_jobs_that_were_claimed_ahead_and_not_started_are_given_to_others(
     app: App, store: InterceptedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefetch_return_module, "HOARDED", 0.02)
+    monkeypatch.setattr(slots_module, "LONGEST_BUFFERED", 0.02)
     inside, gate = asyncio.Event(), asyncio.Event()
 
     @app.task(name="see")

@@ -11,7 +11,7 @@ from headrace.core.messages.message import Stream, group_stream
 from headrace.core.topics.topic import NEW
 from headrace.engine.intake.fairness import SlotFairness
 from headrace.engine.registry import Registry
-from headrace.engine.subscription import Subscription
+from headrace.engine.subscription import Subscription, SubscriptionOptions
 
 
 class Stand:
@@ -19,7 +19,8 @@ class Stand:
         self.registry = Registry()
         handler: Any = None
         self.subscriptions = [
-            Subscription("orders", each, handler, start=NEW, max_in_flight=9) for each in groups
+            Subscription("orders", each, handler, SubscriptionOptions(NEW, max_in_flight=9))
+            for each in groups
         ]
         for each in self.subscriptions:
             self.registry.subscriptions.append(each)

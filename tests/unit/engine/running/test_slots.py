@@ -240,7 +240,7 @@ async def test_a_wake_up_is_not_wasted_on_a_slot_that_is_gone(bench: Bench) -> N
 async def test_a_handler_that_will_not_end_does_not_keep_the_slots_from_stopping(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots_module, "STUBBORN", 0.01)
+    monkeypatch.setattr(slots_module, "CANCEL_WAIT", 0.01)
     gate, inside = asyncio.Event(), asyncio.Event()
 
     async def task() -> None:

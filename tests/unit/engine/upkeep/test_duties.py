@@ -12,7 +12,7 @@ from headrace.core.messages.message import Stream
 from headrace.core.records.answers import Reclaimed
 from headrace.core.runtime.clock import microseconds
 from headrace.engine.settling.claim_control import ClaimControl
-from headrace.engine.upkeep.heartbeat import Heartbeat
+from headrace.engine.upkeep.heartbeat import Heartbeat, WorkerDescription
 from headrace.engine.upkeep.promotion import PROMOTE_BATCH, PROMOTE_FALLBACK, Promotion
 from headrace.engine.upkeep.pruning import Pruning
 from headrace.engine.upkeep.recovery import RECLAIM_BATCH, LeaseRecovery
@@ -30,11 +30,7 @@ class Desk:
         self.slots = bench.slots(1)
         self.heartbeat = Heartbeat(
             bench.backend,
-            "worker",
-            bench.options(1),
-            served=bench.served,
-            readers=bench.readers,
-            held=bench.held,
+            WorkerDescription("worker", bench.options(1), bench.served, bench.readers, bench.held, ()),
             leases=bench.leases,
             claim_control=ClaimControl(
                 "worker",
@@ -43,7 +39,6 @@ class Desk:
                 in_flight=bench.in_flight,
                 emitter=bench.emitter,
             ),
-            timings=(),
             emitter=bench.emitter,
         )
 

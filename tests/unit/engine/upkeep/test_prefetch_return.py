@@ -11,8 +11,8 @@ from headrace import App, signals
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.outcome import Released
 from headrace.engine.intake import queue_reader as queue_reader_module
-from headrace.engine.upkeep import prefetch_return as prefetch_return_module
-from headrace.engine.upkeep.prefetch_return import HOARDED, PrefetchReturn
+from headrace.engine.running import slots as slots_module
+from headrace.engine.running.slots import LONGEST_BUFFERED
 from tests.unit.engine.bench import Bench
 
 
@@ -27,17 +27,16 @@ async def test_a_process_that_stood_still_begins_nothing_that_it_had_buffered(
 
     bench.task(task)
     slots = bench.slots(3)
-    balancer = PrefetchReturn(slots, bench.held, in_flight=bench.in_flight, emitter=bench.emitter)
     old = await bench.claims(count=5)
     bench.held.take(old)
     slots.put(old)
-    balancer.unhoard()
+    slots.hand_back_old()
     assert (handed_back(bench), list(slots.ready)) == ([], old)
     # All clocks go on meanwhile; on the event loop nothing happens.
-    slots.trusted_until -= 2 * HOARDED
+    slots.fresh_until -= 2 * LONGEST_BUFFERED
     now = time.monotonic()
     with monkeypatch.context() as later:
-        later.setattr(time, "monotonic", lambda: now + 2 * HOARDED)
+        later.setattr(time, "monotonic", lambda: now + 2 * LONGEST_BUFFERED)
         assert slots._streak(None) is None  # type: ignore[arg-type]
     assert (handed_back(bench), list(slots.ready), bench.finished) == (old, [], [])
     assert slots.crowded, "no slot had anything to do, and yet they lay there"
@@ -60,7 +59,6 @@ async def test_what_waits_for_slots_that_are_all_taken_says_nothing_of_handlers(
 
     bench.task(task)
     slots = bench.slots(1)
-    balancer = PrefetchReturn(slots, bench.held, in_flight=bench.in_flight, emitter=bench.emitter)
     slots.start()
     running, *waiting = await bench.claims(count=3)
     slots.put([running])
@@ -70,8 +68,8 @@ async def test_what_waits_for_slots_that_are_all_taken_says_nothing_of_handlers(
     slots.put([received, *waiting])
     now = time.monotonic()
     with monkeypatch.context() as later:
-        later.setattr(time, "monotonic", lambda: now + 2 * HOARDED)
-        balancer.unhoard()
+        later.setattr(time, "monotonic", lambda: now + 2 * LONGEST_BUFFERED)
+        slots.hand_back_old()
     assert list(slots.ready) == [received]
     gate.set()
     assert await slots.until_quiet(10)
@@ -82,7 +80,7 @@ async def test_what_waits_for_slots_that_are_all_taken_says_nothing_of_handlers(
 async def test_jobs_that_hold_the_loop_are_not_claimed_and_handed_back_again_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prefetch_return_module, "HOARDED", 0.05)
+    monkeypatch.setattr(slots_module, "LONGEST_BUFFERED", 0.05)
     monkeypatch.setattr(queue_reader_module, "AHEAD_SECONDS", 0.02)
     app = App("memory://")
     stopped: list[signals.WorkerStopped] = []

@@ -58,7 +58,7 @@ class ChildCall:
     def started(self) -> None:
         self._started(self._run)
 
-    def said(self, message: Progressed | Logged) -> None:
+    def reported(self, message: Progressed | Logged) -> None:
         run = self._run
         if isinstance(message, Progressed):
             run.progress_sync(message.fraction, message.text)

@@ -29,7 +29,7 @@ class ExitWatch:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = None
-        self._exited = _nobody
+        self._exited = _no_listener
 
     def _tell(self) -> None:
         exited = self._exited
@@ -59,4 +59,4 @@ def _open(pid: int) -> int | None:
         raise
 
 
-def _nobody() -> None: ...
+def _no_listener() -> None: ...

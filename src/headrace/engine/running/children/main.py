@@ -49,7 +49,7 @@ class Child:
         self._jobs: queue.SimpleQueue[ChildJob | None] = queue.SimpleQueue()
         self._taken = self._answered = 0
         self._resources: dict[Registry, Resources] = {}
-        self._telling = ChildReports(connection)
+        self._reports = ChildReports(connection)
         self._captures = False
         self._loop = asyncio.new_event_loop()
 
@@ -59,7 +59,7 @@ class Child:
             answer = self._do(assignment)
             self._answered += 1
             try:
-                self._telling.answer(answer)
+                self._reports.answer(answer)
             except OSError:
                 break  # the worker is gone
         self._leave()
@@ -137,14 +137,14 @@ class Child:
         envelope = decode_envelope(assignment.body)
         args, kwargs = handler.decode(envelope.payload)
         run = Run(claim, envelope, handler, args, kwargs, resources)
-        run.tell_progress(partial(self._telling.progress, assignment.number))
+        run.on_progress(partial(self._reports.progress, assignment.number))
         if handler.job_logs and not self._captures:
             # Only after the program's modules are loaded: they may set up logging.
             self._captures = True
-            capture(lambda run: self._telling.log(run.handler.job_logs))
+            capture(lambda run: self._reports.log(run.handler.job_logs))
         context = copy_context()
         context.run(current_run.set, run)
-        self._telling.begin(assignment.number)
+        self._reports.begin(assignment.number)
         if assignment.timeout is not None:
             run.begin_timeout(assignment.timeout)
         try:

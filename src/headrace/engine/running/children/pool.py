@@ -63,7 +63,7 @@ class ChildPool:
         self._failing = False  # the last try to start a child failed
         self._numbers = count(1)
         self._closed = False
-        self._nobody = asyncio.Event()
+        self._all_gone = asyncio.Event()
 
     @property
     def free(self) -> int:
@@ -105,9 +105,9 @@ class ChildPool:
 
     async def _until_gone(self) -> None:
         if self._children:
-            self._nobody.clear()
+            self._all_gone.clear()
             try:
-                await asyncio.wait_for(self._nobody.wait(), PATIENCE)
+                await asyncio.wait_for(self._all_gone.wait(), PATIENCE)
             except TimeoutError:
                 pass
 
@@ -163,7 +163,7 @@ class ChildPool:
         if child in self._idle:
             self._idle.remove(child)
         if not self._children:
-            self._nobody.set()
+            self._all_gone.set()
         self._start_more()
         self._freed()
 

@@ -56,7 +56,7 @@ class ChildListener(Protocol):
 
     def started(self) -> None: ...
 
-    def said(self, message: Progressed | Logged) -> None: ...
+    def reported(self, message: Progressed | Logged) -> None: ...
 
 
 class ChildProcess(asyncio.Protocol):
@@ -157,7 +157,7 @@ class ChildProcess(asyncio.Protocol):
         if isinstance(message, Progressed | Logged):
             # Messages from a thread of an earlier job are ignored.
             if current and self._call is not None:
-                self._call.said(message)
+                self._call.reported(message)
         elif not current:
             self.kill("it spoke of an assignment that it does not have")
         elif isinstance(message, Started):

@@ -12,7 +12,7 @@ from headrace.engine.running.job_log.run_log import RunLog
 from .protocol import FRAME_MOST, FromChild, Logged, Progressed, Raised, Returned, Started, frame
 
 #: Seconds between two progress messages, however often a function reports progress.
-TELL_EVERY = 0.2
+SEND_EVERY = 0.2
 
 
 class ChildReports:
@@ -37,40 +37,40 @@ class ChildReports:
     def progress(self, number: int, fraction: float, text: str) -> None:
         """Report progress, from any thread of the job."""
         self._latest = Progressed(number, fraction, text)
-        self._stir()
+        self._notify()
 
     def log(self, most: int) -> RunLog:
         """A log for the current job. Its new lines are sent to the worker."""
-        self._log = RunLog(most, self._stir)
+        self._log = RunLog(most, self._notify)
         return self._log
 
     def answer(self, answer: Returned | Raised) -> None:
         """Send the answer. The job is over, so unsent progress is dropped."""
         with self._lock:
             self._latest = None
-            self._tell_log()
+            self._send_log()
             self._log = None
             self._send(_bounded(answer))
 
-    def _stir(self) -> None:
+    def _notify(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._tell, name="headrace progress", daemon=True)
+            self._thread = threading.Thread(target=self._send_reports, name="headrace progress", daemon=True)
             self._thread.start()
         self._changed.set()
 
-    def _tell(self) -> None:
-        told: Progressed | None = None
+    def _send_reports(self) -> None:
+        sent: Progressed | None = None
         while self._changed.wait():
             self._changed.clear()
             with self._lock:
-                self._tell_log()
+                self._send_log()
                 latest = self._latest
-                if latest is not None and latest is not told:
+                if latest is not None and latest is not sent:
                     self._send(latest)
-                    told = latest
-            time.sleep(TELL_EVERY)
+                    sent = latest
+            time.sleep(SEND_EVERY)
 
-    def _tell_log(self) -> None:
+    def _send_log(self) -> None:
         if self._log is not None and self._log.unwritten:
             lines, dropped = self._log.taken()
             self._send(Logged(self._number, list(lines), dropped))

@@ -6,36 +6,52 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from headrace.engine.running.run import current_run
 
 from .dependencies import Need
 from .resources import Carry, JobScope, Resources, refuse_to_wait
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+#: The dependencies that a call with these arguments does not pass itself.
+Missing = Callable[[tuple[object, ...], dict[str, object]], tuple[Need, ...]]
+
 
 def provided(function: Callable[..., Any], needs: tuple[Need, ...]) -> Callable[..., Any]:
     """The function with its dependencies provided. A dependency that the caller passes is used as it is."""
     signature = inspect.signature(function)
 
-    def missing(args: Any, kwargs: Any) -> tuple[Need, ...]:
+    def missing(args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[Need, ...]:
         given = signature.bind_partial(*args, **kwargs).arguments
         return tuple(need for need in needs if need.name not in given)
 
-    if inspect.iscoroutinefunction(function):
+    wrap = _provided_async if inspect.iscoroutinefunction(function) else _provided_plain
+    return wrap(function, missing)
 
-        @functools.wraps(function)
-        async def call_async(*args: Any, **kwargs: Any) -> Any:
-            async with JobScope(_resources()) as scope:
-                return await function(*args, **kwargs, **await scope.provide(missing(args, kwargs)))
 
-        return call_async
-
+def _provided_async(
+    function: Callable[P, Coroutine[Any, Any, T]], missing: Missing
+) -> Callable[P, Coroutine[Any, Any, T]]:
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        async def scoped(carry: Carry) -> Any:
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        async with JobScope(_resources()) as scope:
+            kwargs.update(await scope.provide(missing(args, kwargs)))
+            return await function(*args, **kwargs)
+
+    return call
+
+
+def _provided_plain(function: Callable[P, T], missing: Missing) -> Callable[P, T]:
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        async def scoped(carry: Carry) -> T:
             async with JobScope(_resources(), carry) as scope:
-                return function(*args, **kwargs, **await scope.provide(missing(args, kwargs)))
+                kwargs.update(await scope.provide(missing(args, kwargs)))
+                return function(*args, **kwargs)
 
         return _in_this_thread(scoped)
 
@@ -47,7 +63,7 @@ def _resources() -> Resources | None:
     return None if run is None else run.resources
 
 
-def _in_this_thread(scoped: Callable[[Carry], Coroutine[Any, Any, Any]]) -> Any:
+def _in_this_thread(scoped: Callable[[Carry], Coroutine[Any, Any, T]]) -> T:
     resources = _resources()
     if resources is not None:
         return _driven(scoped, resources.carry_from_thread)
@@ -59,8 +75,8 @@ def _in_this_thread(scoped: Callable[[Carry], Coroutine[Any, Any, Any]]) -> Any:
 
 
 def _driven(
-    scoped: Callable[[Carry], Coroutine[Any, Any, Any]], run: Callable[[Coroutine[Any, Any, Any]], Any]
-) -> Any:
+    scoped: Callable[[Carry], Coroutine[Any, Any, T]], run: Callable[[Coroutine[Any, Any, Any]], Any]
+) -> T:
     async def carry(coroutine: Coroutine[Any, Any, Any]) -> Any:
         try:
             return run(coroutine)
@@ -72,5 +88,6 @@ def _driven(
     try:
         scoped(carry).send(None)
     except StopIteration as stop:
-        return stop.value
+        value: T = stop.value
+        return value
     raise RuntimeError("the dependencies of a plain function suspended in its thread")

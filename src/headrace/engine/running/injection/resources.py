@@ -21,13 +21,14 @@ from contextlib import (
     contextmanager,
 )
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, ParamSpec, Protocol, TypeVar
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.runtime.daemon_thread import in_daemon_thread
 
 from .dependencies import Need
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Seconds to leave all resources after `hurry`.
@@ -122,11 +123,11 @@ class Resources:
         *,
         lifespan: Lifespan | None = None,
         announce: Callable[[str, BaseException], None],
-        left_behind: Callable[[Any, BaseException], None] = lambda run, error: None,
+        left_behind: Callable[[str, str, str, BaseException], None] = lambda id, task, queue, error: None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.state: Any = None
-        self.left_behind = left_behind  # reports the error of a task that outlived its run
+        self.left_behind = left_behind  # reports the error of a task that outlived its job: id, task, queue
         self._lifespan = lifespan
         self._announce = announce
         self._idle_loop = loop  # of a child process; it stands still while a plain function runs
@@ -215,15 +216,15 @@ class Resources:
     async def _making(self, need: Need) -> Any:
         async with AsyncExitStack() as stack:
             arguments = {each.name: await self.shared(each) for each in need.needs}
-            value = await self._beside(need.factory, **arguments)
+            value = await self._call(need.factory, **arguments)
             if (plain := _as_plain_manager(value)) is not None:
-                yield await stack.enter_async_context(_Beside(plain, self._beside))
+                yield await stack.enter_async_context(_Threaded(plain, self._call))
             elif (manager := _as_async_manager(value)) is not None:
                 yield await stack.enter_async_context(manager)
             else:
                 yield await value if inspect.iscoroutine(value) else value
 
-    async def _beside(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a plain function in a thread, so that it does not block the event loop. A child process calls
         it directly: its loop has nothing else to do."""
         asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
@@ -232,19 +233,26 @@ class Resources:
         return await in_daemon_thread(functools.partial(function, *args, **kwargs))
 
 
-class _Beside(AbstractAsyncContextManager[Any]):
-    """A plain context manager that is entered and left through `call`, for example in a thread."""
+class CallPlain(Protocol):
+    """Calls a plain function, maybe in a thread."""
 
-    def __init__(self, manager: AbstractContextManager[Any], call: Callable[..., Any]) -> None:
+    async def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+
+class _Threaded(AbstractAsyncContextManager[Any]):
+    """A plain context manager that is entered and left through `call`."""
+
+    def __init__(self, manager: AbstractContextManager[Any], call: CallPlain) -> None:
         self._manager = manager
         self._call = call
 
     async def __aenter__(self) -> Any:
         return await self._call(self._manager.__enter__)
 
-    async def __aexit__(self, *error: Any) -> bool | None:
-        left: bool | None = await self._call(self._manager.__exit__, *error)
-        return left
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._call(self._manager.__exit__, kind, error, traceback)
 
 
 class _Carried(AbstractAsyncContextManager[Any]):
@@ -281,8 +289,10 @@ class JobScope(AsyncExitStack):
         self._carry = carry
         self._made: dict[Callable[..., Any], Any] = {}
 
-    async def __aexit__(self, *error: Any) -> bool:
-        await super().__aexit__(*error)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> Literal[False]:
+        await super().__aexit__(kind, error, traceback)
         return False  # a cleanup that suppresses the error does not make a failed job succeed
 
     async def provide(self, needs: tuple[Need, ...]) -> dict[str, Any]:

@@ -101,8 +101,8 @@ def _text(record: logging.LogRecord) -> str:
     if error is None:
         return _head(text, LINE_BYTES)
     # The end of a traceback says what happened. So the beginning is cut off.
-    told = "".join(traceback.format_exception(error)).rstrip()
-    return f"{_head(text, LINE_BYTES // 2)}\n{_tail(told, LINE_BYTES // 2)}"
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    return f"{_head(text, LINE_BYTES // 2)}\n{_tail(trace, LINE_BYTES // 2)}"
 
 
 def _head(text: str, most: int) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from headrace.core.errors import after_a_part
+from headrace.core.inspector import PURGED_MARKS, Inspector
 from headrace.core.messages.message import EXPIRED_MARK_US, Stream
 from headrace.core.records.answers import DeadFilter, ReplayAnswer, Wanted
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.store import PURGED_MARKS, Inspector
 from headrace.core.values.decoding import DECODE_ERRORS, text_of
 from headrace.stores.redis.keys import label_of, stream_of
 from headrace.stores.redis.labels import labels_of

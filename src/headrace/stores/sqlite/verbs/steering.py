@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.core.inspector import BRIEF_MARK_US, PURGED_MARKS
 from headrace.core.messages.message import EXPIRED_MARK_US, Stream, UniqueKey
 from headrace.core.records.answers import CancelAnswer, ReplayAnswer
 from headrace.core.records.control import CancelNotice, LeaseNotice, PauseNotice
 from headrace.core.rules.lease import Lease
-from headrace.core.store import BRIEF_MARK_US, PURGED_MARKS
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.rows.lanes import (
     CANCELLED,
