@@ -216,12 +216,12 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
 def _table(found: list[DeadLetter]) -> FittedTable:
     listing = FittedTable(
         Column("id"),
-        Column("task", cut=True),
-        Column("from", cut=True, spare=1),
+        Column("task", keeps="end"),
+        Column("from", keeps="end", spare=1),
         Column("reason"),
         Column("attempts", right=True, spare=3),
         Column("died", right=True, spare=2),
-        Column("error", cut=True),
+        Column("error", keeps="start"),
     )
     for letter in found:
         error = f"{letter.error_type}: {letter.error}" if letter.error_type else letter.error

@@ -244,11 +244,11 @@ def _table(found: list[JobInfo]) -> FittedTable:
     listing = FittedTable(
         Column("id"),
         Column("status"),
-        Column("kind" if events else "task", cut=True),
-        Column("group" if events else "queue", cut=True, spare=1),
+        Column("kind" if events else "task", keeps="end"),
+        Column("group" if events else "queue", keeps="end", spare=1),
         Column("attempts", right=True, spare=3),
         Column("enqueued", right=True, spare=2),
-        Column("note", cut=True),
+        Column("note", keeps="start"),
     )
     for info in found:
         listing.add(

@@ -141,12 +141,12 @@ def _tell(line: str, as_json: bool) -> None:
 def _table(found: list[ScheduleInfo]) -> FittedTable:
     listing = FittedTable(
         Column("schedule"),
-        Column("when", cut=True, least=30),
+        Column("when", keeps="start", least=30),
         Column("next", right=True),
         Column("at", spare=3),
         Column("last", right=True, spare=1),
-        Column("task", cut=True, spare=4),
-        Column("queue", cut=True, spare=2),
+        Column("task", keeps="end", spare=4),
+        Column("queue", keeps="end", spare=2),
     )
     for info in found:
         listing.add(

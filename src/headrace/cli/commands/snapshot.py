@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headrace.admin import QueueInfo, TopicInfo, Traffic
+from headrace.admin import GroupInfo, QueueInfo, TopicInfo, Traffic
 from headrace.app import App
 from headrace.cli.output.render import number_text
 from headrace.cli.output.table import Column, FittedTable
@@ -78,21 +78,28 @@ def snapshot_document(seen: Snapshot) -> dict[str, Any]:
     }
 
 
+def state_cells(info: QueueInfo | GroupInfo) -> list[str | Text]:
+    """What a queue or a group holds besides waiting jobs, and since when the first of those waits."""
+    return [
+        number_text(info.running, "green"),
+        number_text(info.scheduled),
+        number_text(info.retrying, "yellow"),
+        number_text(info.dead, "red"),
+        age_text(info.oldest),
+    ]
+
+
 def _table(queues: list[QueueInfo]) -> FittedTable:
     paused = (Column(""),) if any(queue.paused for queue in queues) else ()
     parts = (Column("parts", right=True, spare=4),) if any(queue.partitions > 1 for queue in queues) else ()
     numbers = (Column(name, right=True, spare=spare) for name, spare in _NUMBERS.items())
-    listing = FittedTable(Column("queue", cut=True), *parts, *numbers, *paused)
+    listing = FittedTable(Column("queue", keeps="end"), *parts, *numbers, *paused)
     for queue in queues:
         listing.add(
             queue.name,
             *(number_text(queue.partitions) for _ in parts),
             number_text(queue.queued),
-            number_text(queue.running, "green"),
-            number_text(queue.scheduled),
-            number_text(queue.retrying, "yellow"),
-            number_text(queue.dead, "red"),
-            age_text(queue.oldest),
+            *state_cells(queue),
             *(Text("paused" if queue.paused else "", style="yellow") for _ in paused),
         )
     return listing

@@ -164,12 +164,12 @@ def topics_table(found: list[TopicInfo]) -> FittedTable:
     later = any(topic.scheduled for topic in found)
     split = any(topic.partitions > 1 for topic in found)
     columns = [
-        Column("topic", cut=True),
+        Column("topic", keeps="end"),
         *([Column("parts", right=True, spare=6)] if split else ()),
         Column("events", right=True),
         *([Column("later", right=True, spare=3)] if later else ()),
         Column("last", right=True, spare=5),
-        Column("group", cut=True),
+        Column("group", keeps="end"),
         Column("lag", right=True),
         Column("running", right=True),
         Column("retrying", right=True, spare=1),

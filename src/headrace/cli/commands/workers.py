@@ -76,12 +76,12 @@ def summary(found: list[WorkerInfo]) -> str:
 def workers_table(found: list[WorkerInfo]) -> FittedTable:
     """A line for each worker, with its load as a bar."""
     listing = FittedTable(
-        Column("worker", cut=True),
+        Column("worker", keeps="end"),
         Column("load", spare=2),
         Column("slots", right=True),
         Column("up", right=True, spare=1),
         Column("last poll", right=True),
-        Column("serves", cut=True, spare=3),
+        Column("serves", keeps="start", spare=3),
     )
     for worker in found:
         load, polled = len(worker.running) / worker.concurrency, moment(worker.polled_us)
@@ -99,7 +99,7 @@ def workers_table(found: list[WorkerInfo]) -> FittedTable:
 
 def _running(found: list[WorkerInfo]) -> FittedTable:
     listing = FittedTable(
-        Column("running", cut=True), Column("for", right=True), Column("id"), Column("worker", cut=True)
+        Column("running", keeps="end"), Column("for", right=True), Column("id"), Column("worker", keeps="end")
     )
     jobs = [(job, worker) for worker in found for job in worker.running]
     for job, worker in sorted(jobs, key=lambda pair: pair[0].since_us)[:SHOWN]:
