@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +19,7 @@ from headrace.dashboard import asgi
 
 if TYPE_CHECKING:
     import uvicorn
+    from starlette.applications import Starlette
 
 
 @click.command()
@@ -81,7 +82,7 @@ def dashboard(
         runner.run(_serve(app, server, door))
 
 
-def _server(page: Any) -> uvicorn.Server:
+def _server(page: Starlette) -> uvicorn.Server:
     try:
         from .dashboard_server import DashboardServer
     except ModuleNotFoundError as error:

@@ -10,7 +10,16 @@ import click
 from headrace.admin.place import Place, place_of
 from headrace.app import App
 from headrace.cli.output.job_page import job_document, read_page, show_page
-from headrace.cli.output.render import echo, progress_text, short, show, show_json, status_text
+from headrace.cli.output.render import (
+    echo,
+    json_list_option,
+    json_option,
+    progress_text,
+    short,
+    show,
+    show_json,
+    status_text,
+)
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.option_types import span_option
 from headrace.cli.target.place import known_groups, known_queues, place_options
@@ -81,7 +90,7 @@ def jobs() -> None:
 )
 @click.option("--newer-than", type=span_option, metavar="SPAN", help="Enqueued (or ended) since.")
 @limit_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_list_option
 @on_store
 def list_jobs(
     app: App,
@@ -127,7 +136,7 @@ def list_jobs(
 
 @jobs.command("show")
 @place_options
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@json_option
 @on_store_with("ID")
 def show_job(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> None:
     """Show a job: its arguments, its history, and its result or error.

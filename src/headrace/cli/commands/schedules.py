@@ -7,15 +7,13 @@ from rich.text import Text
 
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
-from headrace.cli.output.render import clock_time, echo, short, show, show_json
+from headrace.cli.output.render import clock_time, echo, json_list_option, json_option, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.values.times import ago
 from headrace.jobs.schedules import ScheduleInfo
 
 from .listing_group import ListingGroup
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 
 
 @click.group(cls=ListingGroup)
@@ -34,7 +32,7 @@ def schedules() -> None:
 
 
 @schedules.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_list_option
 @on_store
 def list_schedules(app: App, as_json: bool) -> None:
     """List schedules by name, with the last and the next time.
@@ -54,7 +52,7 @@ def list_schedules(app: App, as_json: bool) -> None:
 
 
 @schedules.command()
-@_json_option
+@json_option
 @on_store_with("NAME...")
 def run(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """Enqueue the job of a schedule now; prints its id.
@@ -74,7 +72,7 @@ def run(app: App, names: tuple[str, ...], as_json: bool) -> None:
 
 
 @schedules.command()
-@_json_option
+@json_option
 @on_store_with("NAME...")
 def pause(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """Pause a schedule: it makes no jobs until it is resumed.
@@ -93,7 +91,7 @@ def pause(app: App, names: tuple[str, ...], as_json: bool) -> None:
 
 
 @schedules.command()
-@_json_option
+@json_option
 @on_store_with("NAME...")
 def resume(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """Resume a paused schedule.
@@ -113,7 +111,7 @@ def resume(app: App, names: tuple[str, ...], as_json: bool) -> None:
 
 @schedules.command()
 @yes_option
-@_json_option
+@json_option
 @on_store_with("NAME...")
 def remove(app: App, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove a schedule that was added at run time, after a question.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -67,7 +66,7 @@ def snapshot_view(seen: Snapshot) -> RenderableType:
     return Group(*parts, "", Text(summary(seen.workers), style=style))
 
 
-def snapshot_document(seen: Snapshot) -> dict[str, Any]:
+def snapshot_document(seen: Snapshot) -> dict[str, object]:
     """A document for a program."""
     return {
         "store": seen.store,

@@ -10,7 +10,15 @@ from rich.text import Text
 from headrace.admin import GroupInfo, TopicInfo
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
-from headrace.cli.output.render import clock_time, counted, echo, number_text, show, show_json
+from headrace.cli.output.render import (
+    clock_time,
+    counted,
+    echo,
+    json_list_option,
+    number_text,
+    show,
+    show_json,
+)
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.option_types import start_option
 from headrace.cli.target.place import remark
@@ -38,7 +46,7 @@ def topics() -> None:
 
 
 @topics.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_list_option
 @on_store
 def list_topics(app: App, as_json: bool) -> None:
     """List topics by name, each with its groups.

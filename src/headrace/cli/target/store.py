@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -26,6 +25,7 @@ from .locate import locate
 _MODULE_AND_APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
 
+#: click passes the values of its parameters by name. It knows their types; a type checker does not.
 Command = Callable[..., None]
 
 
@@ -43,7 +43,7 @@ def on_store(command: Command) -> Command:
     @click.argument("target", required=False, metavar="[MODULE:APP]")
     @_options
     @wraps(command)
-    def run(target: str | None, given: StoreOptions, **options: Any) -> None:
+    def run(target: str | None, given: StoreOptions, **options: object) -> None:
         with opened(chosen(target, given)) as app:
             command(app, **options)
 
@@ -57,7 +57,7 @@ def on_store_with(words: str, *, least: int = 1) -> Callable[[Command], Command]
         @click.argument("words", nargs=-1, metavar=f"[MODULE:APP] {words}")
         @_options
         @wraps(command)
-        def run(words: tuple[str, ...], given: StoreOptions, **options: Any) -> None:
+        def run(words: tuple[str, ...], given: StoreOptions, **options: object) -> None:
             said = _on_command_line("app") or _on_command_line("url")
             # Where nothing else names the store, a word that looks like one names it.
             remain = least if _is_known(given) else 0
@@ -177,7 +177,7 @@ def _options(command: Command) -> Command:
         help="With --url: the app's, if it is not headrace.",
     )
     @wraps(command)
-    def run(app: str | None, url: str | None, namespace: str | None, **others: Any) -> None:
+    def run(app: str | None, url: str | None, namespace: str | None, **others: object) -> None:
         command(given=StoreOptions(app, url, namespace), **others)
 
     return run

@@ -7,14 +7,13 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Collection, Coroutine
-from typing import Any
+from collections.abc import Collection, Coroutine
 
 import click
 
 from headrace import __version__
 from headrace.app import App
-from headrace.cli.output.render import echo
+from headrace.cli.output.render import counted, echo
 from headrace.cli.target.locate import locate
 from headrace.core.errors import ConfigurationError
 from headrace.core.values.times import span
@@ -129,22 +128,12 @@ def worker(
     app = locate(target)
     if log_level == "debug":
         log_every_job(lambda signal, listener: app.on(signal)(listener))
-    _run(
-        lambda: _serve(
-            app,
-            target,
-            app.worker(
-                queues=_names(queues),
-                topics=_names(topics),
-                concurrency=concurrency,
-                lease=lease,
-                grace=grace,
-            ),
-            burst=burst,
-            banner=log_format == "text" and SUPERVISOR not in os.environ,
-            metrics=(metrics_host, metrics_port, _names(metrics_names) or ()),
-        )
+    worker = app.worker(
+        queues=_names(queues), topics=_names(topics), concurrency=concurrency, lease=lease, grace=grace
     )
+    if log_format == "text" and SUPERVISOR not in os.environ:
+        _banner(app, target, worker)
+    _run(_serve(app, worker, burst, (metrics_host, metrics_port, _names(metrics_names) or ())))
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -158,16 +147,8 @@ def _names(text: str | None) -> list[str] | None:
 
 
 async def _serve(
-    app: App,
-    target: str,
-    worker: Worker,
-    *,
-    burst: bool,
-    banner: bool,
-    metrics: tuple[str, int | None, Collection[str]],
+    app: App, worker: Worker, burst: bool, metrics: tuple[str, int | None, Collection[str]]
 ) -> None:
-    if banner:
-        _banner(app, target, worker)
     try:
         async with metrics_port(app, worker, *metrics), ProcessMonitor(worker):
             with StopSignals(first=lambda: None, second=_exit_soon):
@@ -188,9 +169,9 @@ def _exit() -> None:
     os._exit(0)
 
 
-def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def _run(main: Coroutine[object, None, None]) -> None:
     runner = asyncio.Runner(loop_factory=loop_factory())
-    runner.run(main())
+    runner.run(main)
     left = asyncio.all_tasks(runner.get_loop())
     for task in left:
         task.cancel()
@@ -203,7 +184,7 @@ def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     runner.close()
 
 
-async def _wait(tasks: set[asyncio.Task[Any]]) -> None:
+async def _wait(tasks: set[asyncio.Task[object]]) -> None:
     """Give tasks that a handler left running a second to end."""
     await asyncio.wait(tasks, timeout=1.0)
 
@@ -215,7 +196,7 @@ def _banner(app: App, target: str, worker: Worker) -> None:
     declared = {"default", *(task.options.queue for task in app.tasks.values())}
     strange = [queue for queue in options.queues if queue not in declared]
     lines = (
-        ("app", f"{target}, {_count(len(list(app.tasks)), 'task')}"),
+        ("app", f"{target}, {counted(len(app.tasks), 'task')}"),
         ("store", app.description),
         ("queues", ", ".join(options.queues) or "none"),
         *((("note", f"no task is declared for {', '.join(strange)}"),) if strange else ()),
@@ -230,10 +211,6 @@ def _banner(app: App, target: str, worker: Worker) -> None:
     for name, text in lines:
         echo(f"    {name:<7} {text}", err=True)
     echo(err=True)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _arguments() -> list[str]:
