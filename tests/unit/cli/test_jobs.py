@@ -73,7 +73,7 @@ def test_the_table_tells_what_one_wants_to_know_next(headrace: Shell) -> None:
     lines = {line.split()[0]: line for line in headrace("jobs", "list", "shop:app").stdout.splitlines()}
     assert "due in" in lines["retrying"]
     assert "OSError: the bank is closed" in lines["retrying"]
-    assert "exhausted: ValueError: cannot send to ada" in lines["dead"]
+    assert "ValueError: cannot send to ada (exhausted)" in lines["dead"]
     assert "due in" in lines["scheduled"]
     assert "ended" in lines["succeeded"]
 

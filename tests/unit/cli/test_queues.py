@@ -45,7 +45,9 @@ def test_a_purge_cancels_what_waits(app: App, headrace: Shell, enqueue: Enqueue)
     result = headrace("purge", "shop:app", "default", "--yes")
     assert (result.exit_code, result.stdout) == (0, "2 jobs of default cancelled\n")
     assert queue(app, "default") == QueueInfo("default")
-    assert headrace("purge", "shop:app", "default").stdout == "default is empty: nothing to cancel\n"
+    assert (
+        headrace("purge", "shop:app", "default").stdout == "default has no waiting jobs: nothing to cancel\n"
+    )
 
 
 def test_a_purge_asks_first(
@@ -85,6 +87,10 @@ def test_a_queue_is_split_after_asking(
     assert headrace("split", "shop:app", "default", "2", typed="n\n").exit_code == 1
     assert queue(app, "default").partitions == 4
     assert queue(app, "default").queued == 1
+
+
+def test_a_queue_that_only_the_code_knows_is_suggested(app: App, headrace: Shell) -> None:
+    assert "did you mean mails?" in headrace("pause", "shop:app", "maisl").stderr
 
 
 def test_a_split_wants_a_queue_and_a_number(app: App, headrace: Shell, enqueue: Enqueue) -> None:

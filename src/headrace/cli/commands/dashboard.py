@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 65_535),
     default=8400,
     show_default=True,
+    metavar="PORT",
     help="0: any that is free.",
 )
 @click.option(
@@ -60,7 +61,9 @@ if TYPE_CHECKING:
 def dashboard(
     app: App, host: str, port: int, password: str | None, trusted_proxies: str, read_only: bool
 ) -> None:
-    """Show queues, jobs, dead letters, schedules, topics and workers in a browser.
+    """Serve the dashboard, to look at a store in a browser.
+
+    Its pages show queues, jobs, dead letters, schedules, topics and workers.
 
     \b
     Examples:

@@ -38,7 +38,7 @@ STEP = 500
 @click.argument("target", metavar="MODULE:APP")
 @click.argument("task")
 @click.argument("arguments", metavar="[JSON]", required=False)
-@click.option("--delay", type=span_option, metavar="SPAN", help="Run it after 90, 15m, 2h, 3d; default: now.")
+@click.option("--delay", type=span_option, metavar="SPAN", help="Run it after 90 (seconds), 15m, 2h or 3d.")
 @click.option("--queue", metavar="QUEUE", help="Another queue than the task's.")
 @click.option("--priority", type=click.Choice(list(PRIORITIES)), help="Another priority than the task's.")
 @click.option("--unique-key", metavar="KEY", help="Do nothing when a job with this key waits or runs.")

@@ -86,7 +86,7 @@ def jobs() -> None:
     "--older-than",
     type=span_option,
     metavar="SPAN",
-    help="Enqueued (or ended) before: 90, 15m, 2h or 3d ago.",
+    help="Enqueued (or ended) before: 90 (seconds), 15m, 2h or 3d ago.",
 )
 @click.option("--newer-than", type=span_option, metavar="SPAN", help="Enqueued (or ended) since.")
 @limit_option
@@ -103,7 +103,7 @@ def list_jobs(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List jobs: running ones, then the newest of those that wait or have ended.
+    """List jobs: running ones first, then the newest.
 
     Jobs that ended are listed for as long as the store keeps their result. With --topic, the events that its
     groups hold are listed instead.
@@ -160,7 +160,8 @@ def cancel(app: App, ids: tuple[str, ...], place: Place) -> None:
     \b
     Examples:
       headrace cancel shop:app 01m7f9vj79fnjrwh4myfs88p3r
-      headrace jobs shop:app --task shop.add --json | jq -r '.[].id' | xargs headrace cancel shop:app
+      headrace jobs shop:app --task shop.add --json | jq -r '.[].id' |
+        xargs headrace cancel shop:app
     """
     _each(ids, lambda id: _cancelled(app, id, place))
 
@@ -257,7 +258,7 @@ def _table(found: list[JobInfo]) -> FittedTable:
         Column("group" if events else "queue", keeps="end", spare=1),
         Column("attempts", right=True, spare=3),
         Column("enqueued", right=True, spare=2),
-        Column("note", keeps="start"),
+        Column("note", keeps="start", least=18),
     )
     for info in found:
         listing.add(
@@ -284,7 +285,7 @@ def _remark(info: JobInfo) -> str:
         case JobStatus.RETRYING:
             return f"due {ago(info.due_at)}: {error}"
         case JobStatus.DEAD:
-            return f"{info.reason}: {error}"
+            return f"{error} ({info.reason})" if error else info.reason
         case JobStatus.QUEUED:
             return error
         case _:

@@ -40,7 +40,9 @@ def _headers(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 )
 @click.option("--kind", metavar="KIND", help="What sort of event; default: the name of its type.")
 @click.option("--source", metavar="SOURCE", help="Where it comes from.")
-@click.option("--delay", type=span_option, metavar="SPAN", help="Deliver it after 90, 15m, 2h, 3d.")
+@click.option(
+    "--delay", type=span_option, metavar="SPAN", help="Deliver it after 90 (seconds), 15m, 2h or 3d."
+)
 @click.option("--expires", type=span_option, metavar="SPAN", help="Deliver it no later than after this.")
 @click.option(
     "--idempotency-key", metavar="KEY", help="Do nothing when an event with this key was stored recently."
@@ -56,7 +58,7 @@ def publish(target: str, topic: str, payload: str, as_json: bool, **options: Unp
     \b
     Examples:
       headrace publish shop:app orders '{"order_id": 7}' --key customer-3
-      headrace publish shop:app orders '{"order_id": 7}' --header source=web --delay 10m
+      headrace publish shop:app orders '{"order_id": 7}' --delay 10m
       headrace publish shop:app orders - --idempotency-key order-7 < order.json
     """
     with opened(located(target)) as app:

@@ -75,7 +75,7 @@ def purge(app: App, queues: tuple[str, ...], dry_run: bool, yes: bool) -> None:
 def _purge(app: App, queue: QueueInfo, *, dry_run: bool, yes: bool) -> None:
     total = _waiting(queue)
     if not total:
-        echo(f"{queue.name} is empty: nothing to cancel")
+        echo(f"{queue.name} has no waiting jobs: nothing to cancel")
         return
     what = f"{counted(total, 'job')} of {queue.name} ({_parts(queue)})"
     if dry_run:
@@ -141,7 +141,7 @@ def _remark_unknown(app: App, name: str) -> None:
     known = [queue.name for queue in app.sync.admin.queues()]
     declared = [task.options.queue for task in app.tasks.values()]
     if name not in (*known, *declared):
-        remark(unknown("queue", name, known))
+        remark(unknown("queue", name, {*known, *declared}))
 
 
 def _waiting(queue: QueueInfo) -> int:

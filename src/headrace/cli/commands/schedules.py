@@ -10,7 +10,7 @@ from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.render import clock_time, echo, json_list_option, json_option, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.store import on_store, on_store_with
-from headrace.core.values.times import ago
+from headrace.core.values.times import ago, parse_span, span
 from headrace.jobs.schedules import ScheduleInfo
 
 from .listing_group import ListingGroup
@@ -162,4 +162,8 @@ def _table(found: list[ScheduleInfo]) -> FittedTable:
 def _when(info: ScheduleInfo) -> str:
     if info.cron is not None:
         return f"{info.cron} {info.tz}"
-    return "in the code" if info.every is None else f"every {info.every:g} s"
+    if info.every is None:
+        return "in the code"
+    # Rounded only where nothing is lost: 3600 s are 60 min, and 3601 s are not.
+    rounded = span(info.every)
+    return f"every {rounded if parse_span(rounded) == info.every else f'{info.every:g} s'}"

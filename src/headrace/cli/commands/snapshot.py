@@ -37,7 +37,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 def snapshot(app: App) -> Snapshot:
     """Read the store once."""
     admin = app.sync.admin
-    return Snapshot(app.description, datetime.now(UTC), admin.queues(), admin.topics(), admin.workers())
+    queues, topics, workers = admin.queues(), admin.topics(), admin.workers()
+    # The name of the store last: its version is known when it has answered.
+    return Snapshot(app.description, datetime.now(UTC), queues, topics, workers)
 
 
 async def look(app: App) -> Snapshot:
@@ -45,14 +47,9 @@ async def look(app: App) -> Snapshot:
     raises at once."""
     admin = app.admin
     with without_retries():
-        return Snapshot(
-            app.description,
-            datetime.now(UTC),
-            await admin.queues(),
-            await admin.topics(),
-            await admin.workers(),
-            await admin.traffic(),
-        )
+        queues, topics = await admin.queues(), await admin.topics()
+        workers, traffic = await admin.workers(), await admin.traffic()
+        return Snapshot(app.description, datetime.now(UTC), queues, topics, workers, traffic)
 
 
 def snapshot_view(seen: Snapshot) -> RenderableType:

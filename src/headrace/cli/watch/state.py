@@ -66,6 +66,7 @@ class WatchState:
     def update(self, snapshot: Snapshot, findings: list[Finding]) -> None:
         """The store has answered."""
         before = self._position()
+        self.store = snapshot.store
         self.snapshot, self.findings, self._problem, self._asked_at = snapshot, findings, "", None
         self.rows = _rows(snapshot)
         self.rates.update(snapshot.traffic)

@@ -46,10 +46,22 @@ LAST_MOMENTS = 1.7
     help="Topics to handle events of; default: all that the app subscribes to.",
 )
 @click.option(
-    "--concurrency", envvar="HEADRACE_CONCURRENCY", type=click.IntRange(1), default=100, show_default=True
+    "--concurrency",
+    envvar="HEADRACE_CONCURRENCY",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Jobs and events that a process runs at a time.",
 )
 @click.option(
-    "--processes", envvar="HEADRACE_PROCESSES", type=click.IntRange(1), default=1, show_default=True
+    "--processes",
+    envvar="HEADRACE_PROCESSES",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Worker processes; one that dies is replaced.",
 )
 @click.option("--burst", envvar="HEADRACE_BURST", is_flag=True, help="Stop when nothing is left to do.")
 @click.option(
@@ -91,8 +103,24 @@ LAST_MOMENTS = 1.7
     metavar="NAMES",
     help="Names with dots by which that port is asked, with commas between; addresses need not be named.",
 )
-@click.option("--log-level", envvar="HEADRACE_LOG_LEVEL", type=LEVELS, default="info", show_default=True)
-@click.option("--log-format", envvar="HEADRACE_LOG_FORMAT", type=FORMATS, default="text", show_default=True)
+@click.option(
+    "--log-level",
+    envvar="HEADRACE_LOG_LEVEL",
+    type=LEVELS,
+    default="info",
+    show_default=True,
+    metavar="LEVEL",
+    help="The least level to log: debug, info, warning or error. debug logs every job.",
+)
+@click.option(
+    "--log-format",
+    envvar="HEADRACE_LOG_FORMAT",
+    type=FORMATS,
+    default="text",
+    show_default=True,
+    metavar="FORMAT",
+    help="Log lines as text or json.",
+)
 def worker(
     target: str,
     queues: str | None,
