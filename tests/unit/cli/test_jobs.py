@@ -193,7 +193,7 @@ def test_arguments_and_results_that_cannot_be_read_do_not_hide_the_rest(headrace
 
 def test_a_job_that_nobody_knows_is_a_failure(app: App, headrace: Shell) -> None:
     assert "there is no job nix" in headrace.failed("jobs", "show", "shop:app", "nix")
-    assert "one ID is wanted" in headrace.refused("jobs", "show", "shop:app", "one", "two")
+    assert "Expected 'ID', not 'one two'" in headrace.refused("jobs", "show", "shop:app", "one", "two")
     assert "Missing argument 'ID'" in headrace.refused("jobs", "show", "--app", "shop:app")
 
 

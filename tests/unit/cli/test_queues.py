@@ -96,6 +96,6 @@ def test_a_queue_that_only_the_code_knows_is_suggested(app: App, headrace: Shell
 def test_a_split_wants_a_queue_and_a_number(app: App, headrace: Shell, enqueue: Enqueue) -> None:
     enqueue("shop.add", 1)
     assert "did you mean default?" in headrace.refused("split", "shop:app", "defualt", "4")
-    assert "a number of PARTITIONS" in headrace.refused("split", "shop:app", "default", "many")
+    assert "PARTITIONS is a number" in headrace.refused("split", "shop:app", "default", "many")
     assert "partitions must be 64 at most" in headrace.refused("split", "shop:app", "default", "300")
     assert "Missing argument 'QUEUE PARTITIONS'" in headrace.refused("split", "shop:app", "default")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from functools import partial, wraps
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -25,10 +25,10 @@ from headrace.core.records.record import DeadLetter, JobStatus
 from headrace.core.values.times import ago
 from headrace.sync import SyncAdmin
 
-from .jobs import find_job, limit_option, only_one, tell_if_cut
+from .jobs import all_pages, find_job, limit_option, tell_if_cut
 from .listing_group import ListingGroup
 
-#: Dead letters asked of the store, replayed or discarded at once.
+#: Dead letters replayed or discarded at once.
 STEP = 200
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def on_letters(command: Command) -> Command:
     @click.option("--dry-run", is_flag=True, help="Only list what would be done.")
     @yes_option
     @json_option
-    @on_store_with("[ID...]", least=0)
+    @on_store_with("[ID...]")
     @wraps(command)
     def run(
         app: App,
@@ -129,7 +129,7 @@ def list_dead(
         known_queues(admin, place.queue)
     if place.topic is not None:
         known_groups(admin, place)
-    found = [*islice(_letters(admin, **place.options, task=task, reason=reason), limit + 1)]
+    found = [*islice(_letters(app, place, task, reason), limit + 1)]
     if as_json:
         show_json([_document(letter) for letter in found[:limit]])
     elif found:
@@ -143,14 +143,14 @@ def list_dead(
 @place_options
 @json_option
 @on_store_with("ID")
-def show_dead(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> None:
+def show_dead(app: App, ids: tuple[str], place: Place, as_json: bool) -> None:
     """Show a dead letter: its arguments, its history and its error.
 
     \b
     Examples:
       headrace dead show shop:app 01m7f9vj79fnjrwh4myfs88p3r
     """
-    info = find_job(app, only_one(ids), place)
+    info = find_job(app, ids[0], place)
     if info.status is not JobStatus.DEAD:
         noun = "event" if info.topic else "job"
         raise click.ClickException(f"{noun} {info.id} is not dead: it is {info.status}")
@@ -211,14 +211,8 @@ def discard(app: App, wish: LetterSelection, dry_run: bool, yes: bool, as_json: 
     _report(f"{counted(discarded, 'dead letter')} discarded", {"discarded": discarded}, missing, as_json)
 
 
-def _letters(admin: SyncAdmin, **only: str | None) -> Iterator[DeadLetter]:
-    cursor: str | None = None
-    while True:
-        page = admin.dead(**only, cursor=cursor, limit=STEP)
-        yield from page
-        cursor = page.cursor
-        if cursor is None:
-            return
+def _letters(app: App, place: Place, task: str | None, reason: str | None) -> Iterator[DeadLetter]:
+    return all_pages(partial(app.sync.admin.dead, **place.options, task=task, reason=reason))
 
 
 def _document(letter: DeadLetter) -> dict[str, object]:
@@ -259,7 +253,7 @@ def _chosen(app: App, wish: LetterSelection) -> tuple[Chosen, list[str]]:
     chosen: Chosen = defaultdict(list)
     missing: list[str] = []
     if not wish.ids:
-        for letter in _letters(admin, **wish.place.options, task=wish.task, reason=wish.reason):
+        for letter in _letters(app, wish.place, wish.task, wish.reason):
             chosen[place_of(letter)].append(letter.id)
     for id in dict.fromkeys(wish.ids):
         places = _where_dead(admin, id, wish.place)

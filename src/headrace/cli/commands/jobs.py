@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 import click
 
@@ -25,7 +27,7 @@ from headrace.cli.target.option_types import span_option
 from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.records.job_info import JobInfo, newest_first
-from headrace.core.records.record import JobStatus
+from headrace.core.records.record import JobStatus, Page
 from headrace.core.values.times import age_text, ago, seconds_since
 from headrace.sync import SyncAdmin
 
@@ -43,8 +45,10 @@ ORDER = (
     JobStatus.SUCCEEDED,
 )
 
-#: Jobs asked of the store at once.
+#: Jobs or dead letters asked of the store at once.
 PAGE = 200
+
+T = TypeVar("T")
 
 limit_option = click.option(
     "--limit",
@@ -138,7 +142,7 @@ def list_jobs(
 @place_options
 @json_option
 @on_store_with("ID")
-def show_job(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> None:
+def show_job(app: App, ids: tuple[str], place: Place, as_json: bool) -> None:
     """Show a job: its arguments, its history, and its result or error.
 
     \b
@@ -146,7 +150,7 @@ def show_job(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> Non
       headrace jobs show shop:app 01m7f9vj79fnjrwh4myfs88p3r
       headrace jobs show --url sqlite:///jobs.db 01m7f9vj79fnjrwh4myfs88p3r --json
     """
-    show_page(app, read_page(app, find_job(app, only_one(ids), place)), as_json=as_json)
+    show_page(app, read_page(app, find_job(app, ids[0], place)), as_json=as_json)
 
 
 @click.command()
@@ -191,12 +195,6 @@ def find_job(app: App, id: str, place: Place) -> JobInfo:
     return info
 
 
-def only_one(ids: tuple[str, ...]) -> str:
-    if len(ids) > 1:
-        raise click.UsageError(f"one ID is wanted, not {' '.join(ids)}")
-    return ids[0]
-
-
 def tell_if_cut(cut: bool, limit: int) -> None:
     if cut:
         echo(f"… there are more than these {limit:,}; --limit shows more", err=True)
@@ -209,7 +207,7 @@ def _matching(
     seen: set[tuple[Place, str]] = set()
     for state in states:
         for place in places:
-            for info in _pages(admin, place, state, task):
+            for info in all_pages(partial(admin.jobs, **place.options, state=state, task=task)):
                 if (place, info.id) not in seen:
                     seen.add((place, info.id))
                     yield info
@@ -227,10 +225,11 @@ def _holding(
     return (info for info in _matching(admin, places, states, task) if info.unique_key == key)
 
 
-def _pages(admin: SyncAdmin, place: Place, state: JobStatus, task: str | None) -> Iterator[JobInfo]:
+def all_pages(ask: Callable[..., Page[T]]) -> Iterator[T]:
+    """All that a listing of the admin has, a page after the other."""
     cursor: str | None = None
     while True:
-        page = admin.jobs(**place.options, state=state, task=task, cursor=cursor, limit=PAGE)
+        page = ask(cursor=cursor, limit=PAGE)
         yield from page
         cursor = page.cursor
         if cursor is None:

@@ -79,11 +79,6 @@ def show_json(value: object) -> None:
     echo(msgspec.json.format(_encoded(value), indent=2))
 
 
-def json_line(value: object) -> str:
-    """One document on one line, for programs."""
-    return _encoded(value)
-
-
 def compact_json(value: object) -> str:
     """A value on one line."""
     return _encoded(value)

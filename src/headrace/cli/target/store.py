@@ -50,11 +50,16 @@ def on_store(command: Command) -> Command:
     return run
 
 
-def on_store_with(words: str, *, least: int = 1) -> Callable[[Command], Command]:
-    """As `on_store`, for a command that takes names or ids: it is called with the app and these."""
+def on_store_with(expected: str) -> Callable[[Command], Command]:
+    """As `on_store`, for a command that takes names or ids: it is called with the app and these.
+
+    `expected` names them for the user, and says how many there are: `ID`, `TOPIC GROUP`, `ID...`, `[ID...]`.
+    """
+    least = sum(not word.startswith("[") for word in expected.split())
+    most = None if "..." in expected else least
 
     def wrap(command: Command) -> Command:
-        @click.argument("words", nargs=-1, metavar=f"[MODULE:APP] {words}")
+        @click.argument("words", nargs=-1, metavar=f"[MODULE:APP] {expected}")
         @_options
         @wraps(command)
         def run(words: tuple[str, ...], given: StoreOptions, **options: object) -> None:
@@ -64,10 +69,11 @@ def on_store_with(words: str, *, least: int = 1) -> Callable[[Command], Command]
             target, names = (None, words) if said else split(words, least=remain)
             if len(names) < least:
                 raise click.UsageError(f"Missing argument '{expected}'.")
+            if most is not None and len(names) > most:
+                raise click.UsageError(f"Expected '{expected}', not '{' '.join(names)}'.")
             with opened(chosen(target, given)) as app:
                 command(app, names, **options)
 
-        expected = words
         return run
 
     return wrap

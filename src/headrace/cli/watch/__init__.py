@@ -13,7 +13,7 @@ from typing import NoReturn
 from headrace.admin.doctor import RecentFindings
 from headrace.app import App
 from headrace.cli.commands.snapshot import Snapshot, look, snapshot_document, snapshot_view
-from headrace.cli.output.render import clock_time, console, echo, is_terminal, json_line, show
+from headrace.cli.output.render import clock_time, compact_json, console, echo, is_terminal, show
 from headrace.core.errors import BackendUnavailable
 from headrace.core.records.findings import Finding
 
@@ -58,7 +58,7 @@ async def _print_lines(app: App, every: float, *, as_json: bool) -> NoReturn:
 
 def _print(seen: Snapshot, findings: list[Finding], *, as_json: bool) -> None:
     if as_json:
-        echo(json_line(snapshot_document(seen)))
+        echo(compact_json(snapshot_document(seen)))
         return
     echo(clock_time(seen.at))
     show(snapshot_view(seen))
@@ -70,7 +70,7 @@ def _print(seen: Snapshot, findings: list[Finding], *, as_json: bool) -> None:
 def _print_problem(app: App, problem: str, *, as_json: bool) -> None:
     now = datetime.now(UTC)
     if as_json:
-        echo(json_line({"store": app.description, "at": now, "error": problem}))
+        echo(compact_json({"store": app.description, "at": now, "error": problem}))
     else:
         echo(f"{clock_time(now)}\n{app.description}\n\n! {problem}\n")
 
