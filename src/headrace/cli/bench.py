@@ -19,6 +19,7 @@ from headrace.app import App, Durability
 from headrace.cli.output.render import console, echo, is_terminal, json_option, show, show_json
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.locate import locate
+from headrace.cli.target.option_types import setting
 from headrace.cli.target.store import sqlite_file
 from headrace.cli.worker.event_loop import loop_factory
 from headrace.core.errors import ConfigurationError
@@ -39,15 +40,11 @@ Say = Callable[[str], None]
 
 @click.command()
 @click.argument("target", required=False, metavar="[URL | MODULE:APP]")
-@click.option(
-    "--url", envvar="HEADRACE_URL", metavar="URL", help="The store; default: sqlite:///headrace.db."
-)
-@click.option(
-    "--durability",
-    envvar="HEADRACE_DURABILITY",
+@setting("url", metavar="URL", help="The store; default: sqlite:///headrace.db.")
+@setting(
+    "durability",
     type=click.Choice(get_args(Durability)),
     default="default",
-    show_default=True,
     help="How safely jobs are stored meanwhile.",
 )
 @json_option

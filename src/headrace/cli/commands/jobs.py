@@ -23,7 +23,7 @@ from headrace.cli.output.render import (
     status_text,
 )
 from headrace.cli.output.table import Column, FittedTable
-from headrace.cli.target.option_types import span_option
+from headrace.cli.target.option_types import setting, span_option
 from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.records.job_info import JobInfo, newest_first
@@ -50,15 +50,7 @@ PAGE = 200
 
 T = TypeVar("T")
 
-limit_option = click.option(
-    "--limit",
-    envvar="HEADRACE_LIMIT",
-    type=click.IntRange(1),
-    default=50,
-    metavar="N",
-    show_default=True,
-    help="At most so many.",
-)
+limit_option = setting("limit", type=click.IntRange(1), default=50, metavar="N", help="At most so many.")
 
 
 @click.group(cls=ListingGroup)

@@ -21,6 +21,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.stores import DEFAULT_URL
 
 from .locate import locate
+from .option_types import setting
 
 _MODULE_AND_APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
@@ -167,20 +168,10 @@ def _shared(app: App) -> App:
 
 
 def _options(command: Command) -> Command:
-    @click.option("--app", envvar="HEADRACE_APP", metavar="MODULE:APP", show_envvar=True, help="The app.")
-    @click.option(
-        "--url",
-        envvar="HEADRACE_URL",
-        metavar="URL",
-        show_envvar=True,
-        help="Or its store, such as sqlite:///jobs.db.",
-    )
-    @click.option(
-        "--namespace",
-        envvar="HEADRACE_NAMESPACE",
-        metavar="NAME",
-        show_envvar=True,
-        help="With --url: the app's, if it is not headrace.",
+    @setting("app", metavar="MODULE:APP", show_envvar=True, help="The app.")
+    @setting("url", metavar="URL", show_envvar=True, help="Or its store, such as sqlite:///jobs.db.")
+    @setting(
+        "namespace", metavar="NAME", show_envvar=True, help="With --url: the app's, if it is not headrace."
     )
     @wraps(command)
     def run(app: str | None, url: str | None, namespace: str | None, **others: object) -> None:

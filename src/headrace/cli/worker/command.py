@@ -15,6 +15,7 @@ from headrace import __version__
 from headrace.app import App
 from headrace.cli.output.render import counted, echo
 from headrace.cli.target.locate import locate
+from headrace.cli.target.option_types import setting
 from headrace.core.errors import ConfigurationError
 from headrace.core.values.times import span
 from headrace.engine.process_signals import StopSignals
@@ -27,97 +28,71 @@ from .metrics_port import metrics_port
 from .process_monitor import ProcessMonitor
 from .supervisor import SUPERVISOR, Supervisor
 
-LEVELS = click.Choice(["debug", "info", "warning", "error"])
-FORMATS = click.Choice(["text", "json"])
-
 #: Seconds after the second signal.
 LAST_MOMENTS = 1.7
 
 
 @click.command()
 @click.argument("target", metavar="MODULE:APP")
-@click.option(
-    "--queues", envvar="HEADRACE_QUEUES", metavar="A,B", help="Queues to serve; default: all the app's."
-)
-@click.option(
-    "--topics",
-    envvar="HEADRACE_TOPICS",
-    metavar="A,B",
-    help="Topics to handle events of; default: all that the app subscribes to.",
-)
-@click.option(
-    "--concurrency",
-    envvar="HEADRACE_CONCURRENCY",
+@setting("queues", metavar="A,B", help="Queues to serve; default: all the app's.")
+@setting("topics", metavar="A,B", help="Topics to handle events of; default: all that the app subscribes to.")
+@setting(
+    "concurrency",
     type=click.IntRange(1),
     default=100,
-    show_default=True,
     metavar="N",
     help="Jobs and events that a process runs at a time.",
 )
-@click.option(
-    "--processes",
-    envvar="HEADRACE_PROCESSES",
+@setting(
+    "processes",
     type=click.IntRange(1),
     default=1,
-    show_default=True,
     metavar="N",
     help="Worker processes; one that dies is replaced.",
 )
-@click.option("--burst", envvar="HEADRACE_BURST", is_flag=True, help="Stop when nothing is left to do.")
-@click.option(
-    "--grace",
-    envvar="HEADRACE_GRACE",
+@setting("burst", is_flag=True, help="Stop when nothing is left to do.")
+@setting(
+    "grace",
     type=click.FloatRange(0),
     default=25.0,
-    show_default=True,
     metavar="S",
     help="Seconds that running jobs have to end after the first SIGTERM.",
 )
-@click.option(
-    "--lease",
-    envvar="HEADRACE_LEASE",
+@setting(
+    "lease",
     type=click.FloatRange(0, min_open=True),
     default=15.0,
-    show_default=True,
     metavar="S",
     help="Seconds after which the jobs of a worker that died are taken over.",
 )
-@click.option(
-    "--metrics-port",
-    envvar="HEADRACE_METRICS_PORT",
+@setting(
+    "metrics-port",
     type=click.IntRange(0, 65_535),
     metavar="P",
     help="Answer /metrics, /healthz and /readyz there; of several processes each on the next port. 0: any.",
 )
-@click.option(
-    "--metrics-host",
-    envvar="HEADRACE_METRICS_HOST",
+@setting(
+    "metrics-host",
     default="127.0.0.1",
-    show_default=True,
     metavar="ADDRESS",
     help="The address of that port; 0.0.0.0 for probes from elsewhere.",
 )
-@click.option(
-    "--metrics-names",
-    envvar="HEADRACE_METRICS_NAMES",
+@setting(
+    "metrics-names",
     metavar="NAMES",
     help="Names with dots by which that port is asked, with commas between; addresses need not be named.",
 )
-@click.option(
-    "--log-level",
-    envvar="HEADRACE_LOG_LEVEL",
-    type=LEVELS,
+@setting(
+    "log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
-    show_default=True,
     metavar="LEVEL",
     help="The least level to log: debug, info, warning or error. debug logs every job.",
 )
-@click.option(
-    "--log-format",
-    envvar="HEADRACE_LOG_FORMAT",
-    type=FORMATS,
+@setting(
+    "log-format",
+    type=click.Choice(["text", "json"]),
     default="text",
-    show_default=True,
     metavar="FORMAT",
     help="Log lines as text or json.",
 )
