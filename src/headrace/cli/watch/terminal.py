@@ -34,25 +34,21 @@ class Terminal:
         self._live = Live(
             console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
         )
-        # On Windows there are no keys; Ctrl-C ends it.
-        self.has_keys = sys.platform != "win32" and is_terminal("stdin")
+        # Where keys are read from. On Windows there are none; Ctrl-C ends it.
+        has_keys = sys.platform != "win32" and is_terminal("stdin")
+        self.keys = sys.stdin.fileno() if has_keys else None
 
     @contextmanager
     def entered(self) -> Iterator[None]:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")  # for a terminal that is not UTF-8
-        with _single_keys() if self.has_keys else nullcontext():
+        with nullcontext() if self.keys is None else _single_keys():
             try:
                 self._live.start()
                 yield
             finally:
                 with suppress(OSError):  # the terminal is gone
                     self._live.stop()
-
-    @property
-    def keys(self) -> int | None:
-        """The descriptor to read keys from, if there are keys."""
-        return sys.stdin.fileno() if self.has_keys else None
 
     @property
     def size(self) -> tuple[int, int]:

@@ -90,10 +90,11 @@ def _lines(lines: Sequence[Text]) -> Group:
 
 def _title(state: WatchState, width: int) -> Text:
     clock = datetime.now().astimezone().strftime("%H:%M:%S")
-    title = Text("headrace", style="bold").append(f"  {state.store}", "not bold")
+    title = Text("headrace", style="bold")
     if state.problem:
-        title.append("  unavailable", "bold red")
-        title.append(f" since {state.snapshot.at.astimezone():%H:%M:%S}" if state.snapshot else "", "red")
+        since = f" since {state.snapshot.at.astimezone():%H:%M:%S}" if state.snapshot else ""
+        title.append(f"  unavailable{since}", "red")
+    title.append(f"  {state.store}", "not bold")
     title.truncate(max(0, width - len(clock) - 2), overflow="ellipsis", pad=True)
     return title.append(f"  {clock}", "dim")
 
@@ -133,7 +134,7 @@ def _warnings(state: WatchState, width: int, most: int) -> list[Text]:
         found += [(text, "red" if level is Level.FAIL else "yellow") for text, level in known]
     lines = [Text(f"! {short(text, 300)}", style=style) for text, style in found[:most]]
     if rest := len(found) - len(lines):
-        more = f", and {rest:,} more"
+        more = f" (and {rest:,} more)"
         lines[-1].truncate(width - len(more), overflow="ellipsis")
         lines[-1].append(more, "dim")
     return lines

@@ -36,6 +36,7 @@ class FedTerminal(Terminal):
         self.shown = ""
         self.depth = 0
         self._out, self._in = os.pipe()
+        self.keys = self._out
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -44,10 +45,6 @@ class FedTerminal(Terminal):
             yield
         finally:
             self.depth -= 1
-
-    @property
-    def keys(self) -> int:
-        return self._out
 
     @property
     def size(self) -> tuple[int, int]:
