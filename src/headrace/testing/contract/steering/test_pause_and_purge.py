@@ -11,7 +11,7 @@ from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
 from headrace.testing.contract.kit.heartbeats import beat
-from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, worker_info
+from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, queue_and_group, worker_info
 from headrace.testing.waiting import wait_until
 
 
@@ -86,6 +86,7 @@ async def test_pausing_twice_and_resuming_twice_is_harmless(stand: Stand) -> Non
     assert await stand.claim_ids() == [id]
 
 
+@queue_and_group
 async def test_pause_and_resume_are_announced_to_every_process(stand: Stand) -> None:
     here: list[ControlMessage] = []
     there: list[ControlMessage] = []
