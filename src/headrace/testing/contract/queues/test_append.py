@@ -1,4 +1,4 @@
-"""Appending: what is accepted, what is known already, what is refused, and where a message goes."""
+"""Appending: which messages are accepted, known already or refused, and where an accepted one goes."""
 
 from __future__ import annotations
 

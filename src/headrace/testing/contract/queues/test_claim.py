@@ -1,4 +1,4 @@
-"""Claiming: who gets what, how often, and how a claim waits."""
+"""Claiming: which messages a claim gets, how often a message is handed out, and how a claim waits."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ async def _recovers(stand: Stand, claim: Claim) -> bool:
 
 
 async def _is_offered_again(stand: Stand, id: str) -> None:
-    """To the same consumer at once, or to anyone when the lease has run out."""
+    """The message is offered to the same consumer at once, or to any when the lease has run out."""
     if id in await stand.claim_ids():
         return
     await stand.advance(LEASE + 1)

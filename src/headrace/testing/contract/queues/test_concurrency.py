@@ -1,4 +1,4 @@
-"""Several processes do the same thing at once: it happens once, and everyone is told the truth."""
+"""Several processes do the same thing at once: it happens once, and every answer is true."""
 
 from __future__ import annotations
 

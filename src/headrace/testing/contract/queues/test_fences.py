@@ -1,4 +1,4 @@
-"""Who may still say how a message ended: the holder alone; but a success counts from a former holder, too."""
+"""Only the holder of a message settles it. A success is the exception: a former holder's counts, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for the end of a message: at once when it is over, else woken by the step that ends it."""
+"""Waiting for the end of a message: the answer comes at once, or when a step ends the message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters: they keep everything until they are discarded, and run again when they are replayed."""
+"""Dead letters: they stay until someone discards them, and run again when someone replays them."""
 
 from __future__ import annotations
 

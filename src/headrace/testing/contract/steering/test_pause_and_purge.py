@@ -1,4 +1,4 @@
-"""Pausing stops the hand-out of a stream; purging ends what waits in it."""
+"""Pausing stops the hand-out of a stream. Purging ends what waits in it."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ async def _purge(stand: Stand, *, limit: int = 100) -> int:
 
 
 async def test_purges_leave_marks_of_some_within_the_time_that_these_stay(stand: Stand) -> None:
-    """On a queue in parts each part leaves so many."""
+    """On a queue in parts, each part leaves this number."""
     ids = [await stand.add() for _ in range(40 * stand.parts)]
     waited = ids[-1]
     other = await stand.other()

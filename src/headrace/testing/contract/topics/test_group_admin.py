@@ -1,4 +1,4 @@
-"""Groups from outside: reset, removed, paused, purged."""
+"""Steering a group: reset, removal, pause and purge."""
 
 from __future__ import annotations
 

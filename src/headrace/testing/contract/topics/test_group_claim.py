@@ -1,4 +1,4 @@
-"""Claiming for groups: every group gets every event, its members share them, and where a group begins."""
+"""Claiming for groups: each group gets every event, its members share them, and a group has a start."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def test_several_that_join_at_once_make_one_group(orders: Orders) -> None:
 
 
 async def test_a_group_that_the_store_has_lost_begins_at_the_beginning(orders: Orders) -> None:
-    """A group that nobody joined is as good as one that was lost."""
+    """For the store, a group without a join is the same as a lost group."""
     await orders.publish("a", "b")
     group = group_stream("orders", "billing")
     assert await orders.claim_ids(group) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""What a group has drawn is its own: retries, crashes, dead letters and replays are nobody else's."""
+"""Each group has its own retries, crashes, dead letters and replays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renewing: a synchronous object for the keeper's thread, fenced, and never raising a count."""
+"""Renewing: the lease keeper renews in a thread of its own. Only the holder of a message can renew it."""
 
 from __future__ import annotations
 
