@@ -63,7 +63,7 @@ class ClaimSome:
 
 @dataclass(frozen=True)
 class Settle:
-    """How a worker settles what it holds, or with `late` what it once held and does not know better."""
+    """A worker settles a claim that it holds, or with `late` one that it has lost without knowing."""
 
     stream: Stream
     process: int
@@ -113,7 +113,7 @@ class Settle:
 
 @dataclass(frozen=True)
 class Renew:
-    """One that is held, one that was lost, and the first again."""
+    """Renew a claim that is held, one that was lost, and the first again."""
 
     choice: int
 
