@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace import App
 from headrace.stores.redis.scripts import CLAIM
-from tests.servers import Server, require
+from tests.support.servers import Server, require
 
 #: Entries that the slow log keeps: more than are made.
 ENTRIES = 1_000_000

@@ -11,7 +11,7 @@ import resource
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 
-from tests.servers import Server
+from tests.support.servers import Server
 
 from .case import loop_factory
 from .measures import Bench

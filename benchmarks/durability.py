@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace import App, HeadraceError
-from tests.constellations import QUICKLY, replicas_of
-from tests.servers import HOST, Server, available
-from tests.waiting import wait_until_sync
+from tests.support.server_groups import QUICKLY, replicas_of
+from tests.support.servers import HOST, Server, available
+from tests.support.waiting import wait_until_sync
 
 from .case import loop_factory
 from .measures import Figures

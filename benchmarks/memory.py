@@ -52,8 +52,8 @@ from headrace.core.schedules.schedule_record import establish
 from headrace.core.store import Store
 from headrace.core.topics.topic import BEGINNING, TopicRules
 from headrace.stores import open_store
-from tests.servers import Server, available
-from tests.waiting import wait_until
+from tests.support.servers import Server, available
+from tests.support.waiting import wait_until
 
 HOUR = 3600 * SECOND
 STEP = 500

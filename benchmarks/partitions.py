@@ -27,9 +27,9 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from tests.constellations import BUS, QUICKLY, STANDS, Cluster, text_of
-from tests.servers import HOST, available, require
-from tests.waiting import wait_until_sync
+from tests.support.server_groups import BUS, QUICKLY, STANDS, Cluster, text_of
+from tests.support.servers import HOST, available, require
+from tests.support.waiting import wait_until_sync
 
 from .case import loop_factory
 from .measures import Bench, Figures

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.servers import Server, available
+from tests.support.servers import Server, available
 
 from .environments import peer_command
 from .peers import EVENTS, PEERS, TWO, Peer

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.servers import Fleet, Server, rows
+from tests.support.servers import Fleet, Server, rows
 
 # `pytest --hypothesis-profile=nightly` looks for what the same quick examples at every commit do not find.
 settings.register_profile("commit", max_examples=120, stateful_step_count=40, derandomize=True, deadline=None)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.browser.sample_app import SampleApp
-from tests.servers import Fleet, available, missing, require
-from tests.waiting import wait_until_sync
+from tests.support.servers import Fleet, available, missing, require
+from tests.support.waiting import wait_until_sync
 
 STORES = ("sqlite", pytest.param("redis", marks=pytest.mark.more))
 

@@ -13,7 +13,7 @@ import uvicorn
 
 from headrace import App, Job, RetryPolicy, Secret, current_job
 from headrace.dashboard import asgi
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 PASSWORD = "open sesame"
 

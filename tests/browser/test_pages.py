@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.waiting import wait_until_sync
+from tests.support.waiting import wait_until_sync
 
 from .conftest import Stand, Tab, wait_for
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.browser.sample_app import PASSWORD, SampleApp
-from tests.integration.dashboards import running
-from tests.servers import Server, require
+from tests.integration.support.dashboard_processes import running
+from tests.support.servers import Server, require
 
 from .conftest import Stand, Tab, redis_kind
 from .tls_proxy import tls_proxy

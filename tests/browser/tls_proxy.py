@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.integration.certificates import Authority
+from tests.integration.support.certificates import Authority
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from headrace.stores import open_store
 from headrace.stores.redis.intake import reader
 from headrace.stores.redis.store import RedisStore
 from headrace.testing.contract import StoreUnderTest
-from tests.constellations import Cluster, Watched
 from tests.contract.forgotten import check_forgotten
-from tests.servers import Fleet, rows
+from tests.support.server_groups import Cluster, Watched
+from tests.support.servers import Fleet, rows
 
 LOCAL_STORES = ("memory", "sqlite")
 
@@ -29,7 +29,7 @@ MORE = pytest.mark.more
 
 #: What runs on parts in `make test`, and in `make test-more` also on a cluster, where they are on different
 #: nodes. There every other module runs on parts, too.
-SPLIT_CORE = ("test_claim", "test_settle")
+SPLIT_CORE = ("test_claim", "test_fences", "test_settle")
 
 #: Several servers that belong together: the core of the suite runs on them too.
 CONSTELLATIONS: dict[str, tuple[type[Watched | Cluster], str]] = {
@@ -46,6 +46,7 @@ CORE = {
             "append",
             "claim",
             "children",
+            "fences",
             "settle",
             "reclaim",
             "renew",

@@ -12,7 +12,7 @@ from headrace.stores.redis.client.connection import pack
 from headrace.stores.redis.keys import GROUP, LANES, is_permanent
 from headrace.stores.redis.store import RedisStore
 from headrace.stores.sqlite.store import SqliteStore
-from headrace.testing.contract.heartbeats import leave
+from headrace.testing.contract.kit.heartbeats import leave
 
 #: The tables of messages and of what belongs to one.
 SQLITE_TABLES: Final = ("messages", "unique_keys", "producers", "progress")

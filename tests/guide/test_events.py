@@ -28,7 +28,7 @@ from headrace import (
     UnknownEvent,
     signals,
 )
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 class OrderPlaced(msgspec.Struct, frozen=True):

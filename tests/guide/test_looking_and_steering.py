@@ -19,7 +19,7 @@ from headrace import (
     Worker,
     WorkerInfo,
 )
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 async def test_queues_jobs_and_pages() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 from headrace import App, Job, JobProgress, current_job
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 async def seen(job: Job[int]) -> JobProgress:

@@ -8,7 +8,7 @@ import pytest
 
 from headrace import App, ConfigurationError
 from headrace.core.runtime.clock import MovableClock
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 async def test_schedules_are_declared_beside_the_function() -> None:

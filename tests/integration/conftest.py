@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import Server, require
+from tests.integration.support.worker_processes import Workshop
+from tests.support.servers import Server, require
 
-from .workshop import Workshop
-
-pytest.register_assert_rewrite("tests.integration.story", "tests.integration.load")
+pytest.register_assert_rewrite(
+    "tests.integration.support.all_job_outcomes", "tests.integration.support.steady_load"
+)
 
 
 @pytest.fixture

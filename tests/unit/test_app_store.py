@@ -11,7 +11,7 @@ import pytest
 from headrace import App, ConfigurationError
 from headrace.core.messages.ids import new_id
 from headrace.stores import open_store
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 def app_on(store_url: str) -> App:

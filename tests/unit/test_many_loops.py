@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace import App, Job
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 THREADS, CALLS = 8, 15
 

@@ -22,14 +22,16 @@ from headrace import (
     RetryPolicy,
     Task,
 )
-from tests.waiting import wait_until_sync
+from tests.support.intercepted_store import InterceptedStore
+from tests.support.waiting import wait_until_sync
 
 
 class Shop:
     """An app with a few tasks."""
 
     def __init__(self) -> None:
-        self.app = app = App("memory://")
+        self.store = InterceptedStore()
+        self.app = app = App(store=self.store)
 
         @app.task(name="add")
         async def add(a: int, b: int) -> int:
@@ -145,10 +147,10 @@ def test_whoever_waits_when_it_is_closed_is_told(shop: Shop) -> None:
         except BaseException as error:
             errors.append(error)
 
+    waits = shop.store.watch("wait_for_end")
     thread = threading.Thread(target=wait)
     thread.start()
-    store: Any = shop.app._app_loop.backend
-    wait_until_sync(lambda: store.store._watching)
+    wait_until_sync(lambda: waits.under_way)
     shop.app.sync.close()
     thread.join(10)
     assert not thread.is_alive()
@@ -157,16 +159,17 @@ def test_whoever_waits_when_it_is_closed_is_told(shop: Shop) -> None:
 
 def test_a_call_that_the_portals_end_cuts_off_is_told_so(shop: Shop) -> None:
     inside = threading.Event()
-    portal = shop.app.sync._portal
     errors: list[BaseException] = []
 
     async def forever() -> None:
         inside.set()
         await asyncio.Event().wait()
 
+    shop.store.intercept("workers", forever)
+
     def wait() -> None:
         try:
-            portal.run(forever)
+            shop.app.sync.admin.workers()
         except BaseException as error:
             errors.append(error)
 
@@ -248,13 +251,13 @@ def test_the_admins_verbs_for_topics_are_there_too(shop: Shop) -> None:
 
 
 def test_a_tail_is_left_with_the_loop_over_it(shop: Shop) -> None:
+    reads = shop.store.watch("read")
     for number in (1, 2):
         shop.app.sync.publish(shop.orders, number)
     for event in shop.app.sync.admin.tail("orders", since="beginning"):
         assert event.payload == 1
         break
-    store: Any = shop.app._app_loop.backend
-    wait_until_sync(lambda: not any(store.store._waiting.values()))
+    wait_until_sync(lambda: not reads.under_way)
 
 
 # --- beside a loop -------------------------------------------------------------------------------------
@@ -345,10 +348,11 @@ def test_closing_the_app_from_async_code_leaves_the_portal_usable(shop: Shop) ->
 
 
 async def test_an_app_is_opened_by_its_first_use_and_closed_by_leaving(shop: Shop) -> None:
+    opened, closed = shop.store.watch("open"), shop.store.watch("close")
     await shop.add.enqueue(1, 1)
-    assert shop.app._app_loop.here
+    assert (len(opened.made), len(closed.made)) == (1, 0)
     await shop.app.close()
-    assert not shop.app._app_loop.in_use
+    assert (len(opened.made), len(closed.made)) == (1, 1)
 
 
 async def test_an_app_may_be_opened_again_and_again(shop: Shop) -> None:
@@ -366,14 +370,14 @@ async def test_many_first_uses_at_once_are_no_trouble(shop: Shop) -> None:
     await shop.app.close()
 
 
-async def test_using_an_app_while_it_closes_is_refused(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_using_an_app_while_it_closes_is_refused(shop: Shop) -> None:
     closing, gate = asyncio.Event(), asyncio.Event()
 
     async def slowly() -> None:
         closing.set()
         await gate.wait()
 
-    monkeypatch.setattr(shop.app._app_loop.backend, "close", slowly)
+    shop.store.intercept("close", slowly)
     await shop.add.enqueue(1, 1)
     task = asyncio.create_task(shop.app.close())
     await closing.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.waiting import wait_until, wait_until_sync
+from tests.support.waiting import wait_until, wait_until_sync
 
 
 async def test_waiting_ends_when_the_condition_is_true() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from headrace import App, signals
 from headrace.core.runtime.clock import MovableClock
+from tests.support.intercepted_store import InterceptedStore
 
 
 @pytest.fixture
@@ -14,8 +15,13 @@ def clock() -> MovableClock:
 
 
 @pytest.fixture
-async def app(clock: MovableClock) -> AsyncIterator[App]:
-    app = App("memory://", clock=clock)
+def store(clock: MovableClock) -> InterceptedStore:
+    return InterceptedStore(clock)
+
+
+@pytest.fixture
+async def app(store: InterceptedStore, clock: MovableClock) -> AsyncIterator[App]:
+    app = App(store=store, clock=clock)
     yield app
     await app.close()
 

@@ -21,8 +21,9 @@ from headrace import (
     current_job,
 )
 from headrace.core.runtime.clock import MovableClock
-from tests.unit.behaviour.work import LONG, claimed_ahead, drain, until
-from tests.waiting import wait_until
+from tests.support.intercepted_store import InterceptedStore
+from tests.support.waiting import wait_until
+from tests.unit.behaviour.work import LONG, drain, until
 
 # --- looking -------------------------------------------------------------------------------------------
 
@@ -136,7 +137,6 @@ async def test_workers_announce_what_they_do(app: App) -> None:
     async with app.worker(concurrency=7) as worker:
         job = await see.enqueue()
         await inside.wait()
-        worker._parts.upkeep.heartbeat.poke()
 
         async def is_named() -> bool:
             return any(info.running for info in await app.admin.workers())
@@ -352,8 +352,8 @@ async def test_a_page_of_jobs_begins_with_running_ones_and_then_the_newest(app: 
     assert [job.id for job in page] == [running.id, *(job.id for job in reversed(jobs))]
 
 
-async def test_edited_arguments_are_checked_as_enqueued_ones_are() -> None:
-    async with App("memory://", max_payload=100) as app:
+async def test_edited_arguments_are_checked_as_enqueued_ones_are(store: InterceptedStore) -> None:
+    async with App(store=store, max_payload=100) as app, App(store=store.for_other_loop()) as other:
 
         @app.task(name="see")
         async def see(text: str) -> int:
@@ -364,9 +364,8 @@ async def test_edited_arguments_are_checked_as_enqueued_ones_are() -> None:
             await app.admin.edit(job.id, args=["x" * 200])
         with pytest.raises(InvalidPayload, match="Expected `str`, got `int` - at `text`"):
             await app.admin.edit(job.id, args=[7])
-        del app._jobs._declared["see"]
         with pytest.raises(UnknownTask, match="no task called 'see'"):
-            await app.admin.edit(job.id, args=["other"])
+            await other.admin.edit(job.id, args=["other"])
 
 
 # --- pause, resume, purge ------------------------------------------------------------------------------
@@ -411,7 +410,9 @@ async def test_what_runs_goes_on_when_its_queue_is_paused(app: App) -> None:
         assert await job.result(timeout=10) == 1
 
 
-async def test_buffered_jobs_are_handed_back_when_their_queue_is_paused(app: App) -> None:
+async def test_buffered_jobs_are_handed_back_when_their_queue_is_paused(
+    app: App, store: InterceptedStore
+) -> None:
     gate, ran = asyncio.Event(), list[int]()
 
     @app.task(name="see")
@@ -421,9 +422,9 @@ async def test_buffered_jobs_are_handed_back_when_their_queue_is_paused(app: App
         return n
 
     jobs = await app.enqueue_many([see.call(n) for n in range(3)])
-    async with app.worker(concurrency=1) as worker:
+    store.ahead = 2
+    async with app.worker(concurrency=1):
         await wait_until(lambda: ran)
-        await claimed_ahead(worker, 2)
         await app.admin.pause("default")
         await until(jobs[1], JobStatus.QUEUED)
         await until(jobs[2], JobStatus.QUEUED)
@@ -444,7 +445,7 @@ async def test_a_burst_does_not_wait_for_a_paused_queue(app: App) -> None:
     assert await job.status() is JobStatus.QUEUED
 
 
-async def test_a_purge_cancels_what_waits_and_nothing_else(app: App, clock: MovableClock) -> None:
+async def test_a_purge_cancels_what_waits_and_nothing_else(app: App) -> None:
     gate, inside = asyncio.Event(), asyncio.Event()
 
     @app.task(name="see", unique=True, retry=RetryPolicy.fixed(1, 60))

@@ -22,8 +22,9 @@ from headrace import (
     Unrecoverable,
 )
 from headrace.core.runtime.clock import MovableClock
+from tests.support.intercepted_store import InterceptedStore
+from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import LONG, drain
-from tests.waiting import wait_until
 
 #: Id, queue, topic and group of a dead letter.
 Letter = tuple[str, str | None, str | None, str | None]
@@ -304,7 +305,7 @@ async def test_an_event_may_be_retried_by_its_id(app: App, shop: Shop) -> None:
     assert not await app.admin.retry_now(three)
 
 
-async def test_a_retrying_event_is_hastened_or_cancelled(app: App, clock: MovableClock) -> None:
+async def test_a_retrying_event_is_hastened_or_cancelled(app: App) -> None:
     orders = app.topic("orders", int)
     seen: list[int] = []
 
@@ -450,16 +451,16 @@ async def test_a_tail_follows_what_is_published_until_it_is_stopped(app: App, sh
     assert (await app.admin.topics())[0].groups == ()
 
 
-async def test_closing_the_app_ends_a_tail_that_waits(app: App, shop: Shop) -> None:
+async def test_closing_the_app_ends_a_tail_that_waits(app: App, store: InterceptedStore, shop: Shop) -> None:
     await shop.publish(1)
+    reads, opened = store.watch("read"), store.watch("open")
     tail = app.admin.tail("orders", since="beginning")
     await anext(tail)
     waiting = asyncio.create_task(anext(tail, None))
-    store: Any = app._app_loop.backend
-    await wait_until(lambda: any(store.store._waiting.values()))
+    await wait_until(lambda: reads.under_way)
     await app.close()
     assert await asyncio.wait_for(waiting, 10) is None
-    assert not app._app_loop.in_use, "the store was opened anew"
+    assert not opened.made, "the store was opened anew"
 
 
 async def test_a_tail_begins_where_a_group_has_not_begun(app: App, shop: Shop, clock: MovableClock) -> None:

@@ -10,6 +10,7 @@ import pytest
 from headrace import App, InvalidPayload, RetryPolicy
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Stream
+from headrace.stores import open_store
 from tests.unit.behaviour.work import drain
 
 
@@ -36,13 +37,13 @@ async def app(url: str) -> AsyncIterator[App]:
         yield app
 
 
-async def test_arguments_and_results_go_through_it_and_back(app: App) -> None:
+async def test_arguments_and_results_go_through_it_and_back(app: App, url: str) -> None:
     @app.task(name="double")
     async def double(text: str) -> str:
         return text * 2
 
     job = await double.with_(headers={"a": "b"}).enqueue("secret" * 100)
-    record = await app._app_loop.backend.get(Stream("queue", "default"), job.id)
+    record = await open_store(url).get(Stream("queue", "default"), job.id)
     assert record is not None
     assert record.body is not None
     assert b"secret" not in record.body

@@ -11,15 +11,10 @@ from headrace.admin import diagnosis
 from headrace.core.errors import BackendUnavailable
 from headrace.core.records.record import WorkerInfo
 from headrace.core.runtime.clock import SECOND, MovableClock
-from headrace.engine.streams import StreamRouter
-from headrace.testing.contract.heartbeats import beat
-from tests.examined import OK, WARN, examined
+from headrace.testing.contract.kit.heartbeats import beat
+from tests.support.doctor_findings import OK, WARN, examined
+from tests.support.intercepted_store import InterceptedStore
 from tests.unit.behaviour.work import drain
-
-
-@pytest.fixture
-def backend(app: App) -> StreamRouter:
-    return app._app_loop.backend
 
 
 def worker(*queues: str, groups: tuple[str, ...] = (), quiet: float = 0.0) -> WorkerInfo:
@@ -36,7 +31,7 @@ async def test_a_store_that_nobody_uses_is_well(app: App) -> None:
     assert "ends with it" in found["store"].text
 
 
-async def test_work_without_a_worker_is_told(app: App, backend: StreamRouter) -> None:
+async def test_work_without_a_worker_is_told(app: App, store: InterceptedStore) -> None:
     @app.task(queue="mails")
     async def mail() -> None: ...
 
@@ -44,12 +39,12 @@ async def test_work_without_a_worker_is_told(app: App, backend: StreamRouter) ->
     found = await examined(app)
     assert (found.level("workers"), found.level("served")) == (WARN, WARN)
 
-    await beat(backend, worker("default"))
+    await beat(store, worker("default"))
     found = await examined(app)
     assert (found.level("workers"), found.level("served")) == (OK, WARN)
     assert "mails (1)" in found["served"].text
 
-    await beat(backend, worker("mails"))
+    await beat(store, worker("mails"))
     assert (await examined(app)).level("served") == OK
 
 
@@ -63,12 +58,12 @@ async def test_what_is_due_waits_too(app: App, clock: MovableClock) -> None:
     assert (await examined(app)).level("served") == WARN
 
 
-async def test_a_worker_that_does_not_ask_is_told(app: App, backend: StreamRouter) -> None:
-    await beat(backend, worker("default", quiet=60))
+async def test_a_worker_that_does_not_ask_is_told(app: App, store: InterceptedStore) -> None:
+    await beat(store, worker("default", quiet=60))
     found = await examined(app)
     assert found.level("workers") == WARN
     assert "worker-1" in found["workers"].text
-    await beat(backend, worker("default"))
+    await beat(store, worker("default"))
     assert (await examined(app)).level("workers") == OK
 
 
@@ -87,7 +82,7 @@ async def test_a_paused_queue_is_told_once_work_waits(app: App) -> None:
 
 
 async def test_groups_that_lag_are_told(
-    app: App, backend: StreamRouter, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+    app: App, store: InterceptedStore, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders = app.topic("orders", int)
 
@@ -103,10 +98,10 @@ async def test_groups_that_lag_are_told(
 
     clock.advance(301)
     assert (await examined(app)).level("groups") == OK  # without a worker more workers are no remedy
-    await beat(backend, worker(groups=("orders/billing",)))
+    await beat(store, worker(groups=("orders/billing",)))
     assert (await examined(app)).level("groups") == WARN
     await drain(app)
-    await beat(backend, worker(groups=("orders/billing",)))
+    await beat(store, worker(groups=("orders/billing",)))
     assert (await examined(app)).level("groups") == OK
 
     monkeypatch.setattr(diagnosis, "LATE_EVENTS", 2)
@@ -118,17 +113,17 @@ async def test_groups_that_lag_are_told(
 
 
 async def test_a_queue_that_does_not_keep_up_is_told(
-    app: App, backend: StreamRouter, clock: MovableClock
+    app: App, store: InterceptedStore, clock: MovableClock
 ) -> None:
     @app.task(queue="mails")
     async def mail() -> None: ...
 
-    await beat(backend, worker("mails"))
+    await beat(store, worker("mails"))
     await mail.enqueue()
     clock.advance(299)
     assert (await examined(app)).level("queues") == OK
     clock.advance(2)
-    await beat(backend, worker("mails"))
+    await beat(store, worker("mails"))
     found = await examined(app)
     assert found.level("queues") == WARN
     assert "mails (1)" in found["queues"].text
@@ -166,13 +161,11 @@ async def test_tasks_that_the_app_does_not_have_are_told() -> None:
     assert "shop.renamed in default" in found["tasks"].text
 
 
-async def test_contents_that_cannot_be_looked_at_are_a_line(
-    app: App, backend: StreamRouter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_contents_that_cannot_be_looked_at_are_a_line(app: App, store: InterceptedStore) -> None:
     async def denied() -> list[WorkerInfo]:
         raise BackendUnavailable("the server denies this user a right")
 
-    monkeypatch.setattr(backend, "workers", denied)
+    store.intercept("workers", denied)
     found = await examined(app)
     assert found.level("contents") == WARN
     assert "denies" in found["contents"].text

@@ -11,8 +11,8 @@ import pytest
 
 from headrace import App, JobFailed, JobStatus, RetryPolicy, Run, Snooze, current_job, signals
 from headrace.engine.registry import CallNext
+from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import drain, of
-from tests.waiting import wait_until
 
 request_id: ContextVar[str] = ContextVar("request_id", default="none")
 

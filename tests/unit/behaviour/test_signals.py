@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from headrace import App, RetryPolicy, current_job, signals
+from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import drain, of
-from tests.waiting import wait_until
 
 
 async def test_a_success_is_announced_from_beginning_to_end(app: App, heard: list[signals.Signal]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace import App, RetryPolicy
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 async def test_what_workers_do_is_counted_by_queue_and_group() -> None:

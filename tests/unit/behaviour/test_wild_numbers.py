@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -13,10 +11,10 @@ from headrace import App, ConfigurationError, JobStatus, RetryLater, RetryPolicy
 from headrace.core.messages.claim import Report
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import ENVELOPE_VERSION, Batch, Message, Stream
-from headrace.core.runtime.clock import MovableClock
 from headrace.core.schedules.schedule import Schedule, Template, Timing, encode_schedule
 from headrace.core.schedules.schedule_record import add as add_schedule
 from headrace.core.values.durations import LONGEST
+from tests.support.intercepted_store import InterceptedStore
 from tests.unit.behaviour.work import drain
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -26,12 +24,6 @@ WRITTEN = [*WILD, 10**30, pytest.param(10**5000, id="of 5,001 digits"), True]
 
 wild = pytest.mark.parametrize("number", WILD)
 written = pytest.mark.parametrize("number", WRITTEN)
-
-
-@pytest.fixture
-async def app(clock: MovableClock) -> AsyncIterator[App]:
-    async with App(f"memory://{new_id()}", clock=clock) as app:
-        yield app
 
 
 # --- where they are written -----------------------------------------------------------------------------
@@ -107,10 +99,10 @@ HOSTILE = {
 }
 
 
-async def put(app: App, *bodies: bytes) -> None:
+async def put(store: InterceptedStore, *bodies: bytes) -> None:
     """Store messages as they are."""
     messages = [Message(new_id(), "see", body) for body in bodies]
-    await app._app_loop.backend.append(Batch(Stream("queue", "default"), new_id(), 1, messages))
+    await store.append(Batch(Stream("queue", "default"), new_id(), 1, messages))
 
 
 def body(*, enqueued_us: Any = 1, given: list[Any] | None = None) -> bytes:
@@ -120,7 +112,9 @@ def body(*, enqueued_us: Any = 1, given: list[Any] | None = None) -> bytes:
 
 @wild
 @pytest.mark.parametrize("field", [*HOSTILE, "enqueued_us"])
-async def test_it_is_dead_and_the_others_run(app: App, field: str, number: Any) -> None:
+async def test_it_is_dead_and_the_others_run(
+    app: App, store: InterceptedStore, field: str, number: Any
+) -> None:
     @app.task(name="see")
     async def see() -> int:
         raise ValueError("it is to be tried again, if anybody believes what it says")
@@ -130,7 +124,7 @@ async def test_it_is_dead_and_the_others_run(app: App, field: str, number: Any) 
         return 1
 
     bad = body(enqueued_us=number) if field == "enqueued_us" else body(given=HOSTILE[field](number))
-    await put(app, bad)
+    await put(store, bad)
     jobs = [await well.enqueue() for _ in range(21)]
     await drain(app)
     assert [await job.result() for job in jobs] == [1] * 21
@@ -138,12 +132,14 @@ async def test_it_is_dead_and_the_others_run(app: App, field: str, number: Any) 
     assert (letter.reason, letter.task) == ("undecodable", "see")
 
 
-async def test_schedules_that_nobody_can_compute_are_listed_beside_the_others(app: App) -> None:
+async def test_schedules_that_nobody_can_compute_are_listed_beside_the_others(
+    app: App, store: InterceptedStore
+) -> None:
     @app.every(60)
     @app.task(name="well")
     async def well() -> None: ...
 
-    store, queue, template = app._app_loop.backend, Stream("queue", "default"), Template("see", b"\x91\x90")
+    queue, template = Stream("queue", "default"), Template("see", b"\x91\x90")
     await well.enqueue()
     odd = {"words": Timing(cron="now and then"), "zone": Timing(cron="* * * * *", tz="Mars")}
     for name, timing in odd.items():
@@ -158,21 +154,17 @@ async def test_schedules_that_nobody_can_compute_are_listed_beside_the_others(ap
 
 
 @pytest.mark.parametrize(("stored", "shown"), [(NAN, 0.0), (1e300, 1.0), (-INFINITE, 0.0)])
-async def test_progress_is_a_fraction_whatever_is_stored(app: App, stored: float, shown: float) -> None:
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
+async def test_progress_is_a_fraction_whatever_is_stored(
+    app: App, store: InterceptedStore, stored: float, shown: float
+) -> None:
     @app.task(name="see")
-    async def see() -> None:
-        begun.set()
-        await go_on.wait()
+    async def see() -> None: ...
 
     job = await see.enqueue()
-    async with app.worker() as worker:
-        await begun.wait()
-        [claim] = worker._parts.claims.held.running
-        await app._app_loop.backend.report_progress([Report(claim, stored)])
-        progress = (await job.info()).progress
-        go_on.set()
+    queue = Stream("queue", "default")
+    [claim] = await store.claim([queue], consumer="worker", limit=1, suspects=0, wait=0)
+    await store.report_progress([Report(claim, stored)])
+    progress = (await job.info()).progress
     assert progress is not None
     assert progress.fraction == shown
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from headrace import App, Job, JobStatus, Worker, signals
-from headrace.core.messages.claim import Claim
-from headrace.core.runtime.clock import MovableClock
-from tests.waiting import wait_until
+from headrace import App, Job, JobStatus, signals
+from tests.support.waiting import wait_until
 
 S = TypeVar("S", bound=signals.Signal)
 
@@ -30,23 +28,6 @@ async def until(job: Job[Any], status: JobStatus) -> None:
     await wait_until(is_there, message=f"{job} is {status}")
 
 
-def pass_time(worker: Worker, clock: MovableClock, seconds: float) -> None:
-    """Move the store's clock under a running worker, which looks at once what is due now."""
-    clock.advance(seconds)
-    worker._parts.upkeep.promotion.something_is_due()
-
-
 def of(kind: type[S], heard: Sequence[signals.Signal]) -> list[S]:
     """The signals of a kind."""
     return [signal for signal in heard if isinstance(signal, kind)]
-
-
-async def claimed_ahead(worker: Worker, count: int) -> list[Claim]:
-    """Have a worker hold claims that wait for a slot, as if its pace had asked for them."""
-    parts = worker._parts
-    claims = await parts.store.claim(
-        parts.claims.served.claimed, consumer=worker.id, limit=count, suspects=0, wait=0
-    )
-    parts.claims.in_flight.take(claims)
-    parts.running.slots.put(claims)
-    return claims

@@ -18,9 +18,8 @@ from click.testing import CliRunner, Result
 
 from headrace import App, Job, Secret
 from headrace.cli.main import cli
-from tests.waiting import wait_until
-
-from .shop import Placed, make_shop
+from tests.support.waiting import wait_until
+from tests.unit.cli.sample_app import Placed, make_shop
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from headrace.core.schedules.schedule import Schedule, Template, Timing, encode_
 from headrace.core.schedules.schedule_record import add as add_schedule
 from headrace.core.topics.topic import BEGINNING, TopicRules
 from headrace.stores import open_store
-from headrace.testing.contract.heartbeats import beat
+from headrace.testing.contract.kit.heartbeats import beat
 from tests.unit.cli.conftest import Shell
 
 #: A colour, the title of a window, C1's own introducer, DEL, a text turned around, a joiner that nobody sees.

@@ -10,9 +10,9 @@ import pytest
 
 from headrace import App
 from headrace.cli.target.store import split
+from tests.unit.cli.sample_app import make_shop
 
 from .conftest import Shell
-from .shop import make_shop
 
 Enqueue = Callable[..., Any]
 

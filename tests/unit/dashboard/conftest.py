@@ -10,8 +10,7 @@ import httpx
 import pytest
 
 from headrace.dashboard import asgi
-
-from .shop import Shop
+from tests.unit.dashboard.sample_app import Shop
 
 HOST = "http://localhost:8400"
 

@@ -17,9 +17,9 @@ from headrace.dashboard import asgi
 from headrace.dashboard.access.attempts import ALL_ATTEMPTS, ATTEMPTS
 from headrace.dashboard.access.sessions import COOKIE
 from headrace.dashboard.actions import forms
+from tests.unit.dashboard.sample_app import Shop
 
 from .conftest import Visitor, tags_of
-from .shop import Shop
 
 PATHS = ("/", "/queues/default", "/job?id=x", "/dead", "/schedules", "/topics", "/topics/orders/audit")
 OTHERS = ("/workers", "/live?path=/", "/metrics", "/nowhere", "/static/../dead", "/static/nothing.js")

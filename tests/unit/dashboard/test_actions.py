@@ -12,9 +12,9 @@ import pytest
 from headrace import JobStatus
 from headrace.core.records.record import DeadLetter
 from headrace.dashboard import asgi
+from tests.unit.dashboard.sample_app import Placed, Shop
 
 from .conftest import Visitor, tags_of, text_of
-from .shop import Placed, Shop
 
 
 async def dead(shop: Shop) -> list[DeadLetter]:

@@ -16,11 +16,11 @@ from headrace.core.records.record import RunningJob, WorkerInfo
 from headrace.dashboard import asgi
 from headrace.dashboard.actions.actions import ACTIONS
 from headrace.dashboard.text import clean
-from headrace.testing.contract.heartbeats import beat
-from tests.waiting import wait_until
+from headrace.testing.contract.kit.heartbeats import beat
+from tests.support.waiting import wait_until
+from tests.unit.dashboard.sample_app import HOSTILE, Placed, Shop
 
 from .conftest import Visitor, tags_of, text_of
-from .shop import HOSTILE, Placed, Shop
 
 #: Tags and attributes that our own pages have; anything else came from a text.
 TAGS = frozenset(
@@ -91,7 +91,7 @@ class TestHostileTexts:
 
     async def test_in_the_store_itself(self, shop: Shop, visitor: Visitor, text: str) -> None:
         """Names that no client of ours would send, from whoever can write to the store."""
-        backend = shop.app._app_loop.backend
+        backend = shop.backend
         await shop.app.open()
         text = text[:10_000]
         message = Message(id="id " + text, task="task " + text, body=text.encode(errors="replace"))
@@ -192,7 +192,7 @@ async def test_secrets_are_not_overwritten_by_editing(shop: Shop, visitor: Visit
     assert "textarea" not in page.text
     said = await visitor.act("edit", id=job.id, queue="default", args='["ada", "***"]', kwargs="{}")
     assert "secrets" in said
-    contents = await shop.app._app_loop.backend.get(Stream("queue", "default"), job.id)
+    contents = await shop.backend.get(Stream("queue", "default"), job.id)
     assert contents is not None
     assert b"hunter2" in (contents.body or b"")
 

@@ -10,9 +10,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from headrace.dashboard import asgi, live
+from tests.unit.dashboard.sample_app import Shop
 
 from .conftest import Visitor, tags_of
-from .shop import Shop
 
 
 async def first_event(visitor: Visitor, page: Any, path: str) -> tuple[str, Any]:

@@ -16,11 +16,11 @@ from headrace.core.runtime.clock import MovableClock
 from headrace.dashboard import asgi
 from headrace.dashboard.pages import search
 from headrace.dashboard.text import clock_time, exact
-from headrace.testing.contract.heartbeats import beat
-from tests.waiting import wait_until
+from headrace.testing.contract.kit.heartbeats import beat
+from tests.support.waiting import wait_until
+from tests.unit.dashboard.sample_app import Placed, Shop
 
 from .conftest import Visitor, tags_of, text_of
-from .shop import Placed, Shop
 
 
 async def text(visitor: Visitor, path: str, status: int = 200) -> str:
@@ -68,11 +68,10 @@ async def test_the_overview_counts_what_groups_have_put_off(shop: Shop, visitor:
 
 
 async def test_the_overview_points_out_what_is_wrong(shop: Shop, visitor: Visitor) -> None:
-    backend = shop.app._app_loop.backend
     await shop.app.open()
     long_ago = int(datetime.now(UTC).timestamp() - 60) * 1_000_000
     quiet = WorkerInfo("quiet", "h", 1, 1, ("default",), 10, polled_us=long_ago)
-    await beat(backend, quiet)
+    await beat(shop.backend, quiet)
     await shop.add.enqueue(1)
     await shop.app.admin.pause("default")
     shown = await text(visitor, "/")
@@ -86,7 +85,7 @@ async def test_the_overview_and_the_doctor_warn_by_the_same_bounds(shop: Shop, v
         polled = datetime.now(UTC) - timedelta(seconds=seconds)
         polled_us = round(polled.timestamp() * 1_000_000)
         worker = WorkerInfo("sleepy", "h", 1, 1, ("default",), 10, polled_us=polled_us)
-        await beat(shop.app._app_loop.backend, worker)
+        await beat(shop.backend, worker)
         findings = {finding.name: finding for finding in await shop.app.admin.doctor()}
         assert ("sleepy" in findings["workers"].text) is warned
         assert ("worker sleepy has not asked for work" in await text(visitor, "/")) is warned
@@ -94,9 +93,7 @@ async def test_the_overview_and_the_doctor_warn_by_the_same_bounds(shop: Shop, v
 
 async def test_plots_show_the_last_hour(shop: Shop, visitor: Visitor) -> None:
     await shop.add.enqueue(1)
-    await shop.app._app_loop.backend.count_traffic(
-        [TrafficCount(Stream("queue", "default"), done=90, failed=10)]
-    )
+    await shop.backend.count_traffic([TrafficCount(Stream("queue", "default"), done=90, failed=10)])
     page = await visitor.get("/")
     labels = [attributes.get("aria-label") or "" for tag, attributes in tags_of(page.text) if tag == "svg"]
     assert "default, the last 60 minutes: 90 done, 10 failed, at most 100 in a minute" in labels

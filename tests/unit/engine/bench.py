@@ -30,7 +30,7 @@ from headrace.engine.settling.in_flight import InFlight
 from headrace.engine.settling.manual_acks import ManualAcks
 from headrace.engine.streams import StreamRouter
 from headrace.engine.upkeep.leases import Leases
-from tests.routers import open_router
+from tests.support.intercepted_store import InterceptedStore
 
 SOURCE = Stream("queue", "work")
 LEASE = 30.0
@@ -39,7 +39,8 @@ LEASE = 30.0
 class Bench:
     def __init__(self) -> None:
         self.clock = MovableClock()
-        self.backend: StreamRouter = open_router("memory://", clock=self.clock)
+        self.store = InterceptedStore(self.clock)
+        self.backend = StreamRouter(self.store)
         self.registry = Registry()
         self.emitter = Emitter()
         self.heard: list[signals.Signal] = []

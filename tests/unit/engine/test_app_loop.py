@@ -14,8 +14,8 @@ import pytest
 from headrace import AppClosed, BackendUnavailable
 from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.streams import StreamRouter
-from tests.routers import open_router
-from tests.waiting import wait_until
+from tests.support.routers import open_router
+from tests.support.waiting import wait_until
 
 
 class Watched:

@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 
 from headrace.engine.process_signals import StopSignals
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 class Asked:

@@ -10,7 +10,7 @@ import pytest
 from headrace.core.signals import BackendError, Signal
 from headrace.engine.emitter import Emitter
 from headrace.engine.service import LONGEST_BACKOFF, Service, Step, backoff
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 def service(step: Step, hear: Callable[[Signal], None] = lambda signal: None) -> Service:

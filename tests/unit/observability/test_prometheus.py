@@ -20,7 +20,7 @@ from headrace.observability import gauges as gauges_module
 from headrace.observability import prometheus as prometheus_module
 from headrace.observability.gauges import BoundedLabel, Gauges
 from headrace.observability.prometheus import Metrics, exposed, instrument
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 from .conftest import Drain
 

@@ -19,7 +19,7 @@ from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.runtime.clock import SECOND
 from headrace.core.store import Store
 from headrace.stores import open_store
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 STREAM = Stream("queue", "work")
 SOURCE = STREAM

@@ -11,7 +11,7 @@ import pytest
 from headrace import App, ConfigurationError, JobStatus, RetryPolicy
 from headrace.core.messages.message import Stream
 from headrace.testing import Clock, Kit
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 def test_the_clock_goes_on_by_itself_and_further_when_it_is_moved() -> None:

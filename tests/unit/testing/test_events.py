@@ -122,7 +122,7 @@ async def test_the_real_store_hears_of_nothing() -> None:
     with memory(app) as kit:
         await orders.publish(OrderPlaced(7))
         kit.assert_published(orders)
-    assert await app._app_loop.call(app._app_loop.backend.topics) == []
+    assert await app.admin.topics() == []
     await app.close()
 
 
@@ -134,7 +134,7 @@ def test_plain_tests(app: App, kit: Kit) -> None:
     def bill(order: OrderPlaced) -> None:
         seen.append(order.order_id)
 
-    app.sync._portal.run(orders.publish, OrderPlaced(7))
+    app.sync.publish(orders, OrderPlaced(7))
     kit.sync.drain()
     assert seen == [7]
 

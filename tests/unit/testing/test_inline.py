@@ -15,7 +15,7 @@ from headrace import App, JobFailed, JobStatus, ResultNotKept, RetryPolicy, Snoo
 from headrace.core.messages.sending import Sending
 from headrace.testing import Kit, memory, run_inline
 from headrace.testing.caller import Caller, caller
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 async def test_enqueue_runs_the_job_and_returns_it_finished(app: App) -> None:

@@ -63,7 +63,8 @@ class ListingWalk:
         self._limit = limit
         self._items: list[Record] = []
         self._requests = 0
-        self.began, self.after = 0, ""
+        self.began: int = 0
+        self.after: str = ""
         if cursor:
             self._go_on(cursor)
 

@@ -19,8 +19,8 @@ class DeferredKeys:
     """All deferred keys of a group. `hungry` are the keys of which more events can be drawn."""
 
     def __init__(self, keys: dict[str, DeferredKey] | None = None, hungry: set[str] | None = None) -> None:
-        self.keys = keys or {}
-        self.hungry = hungry or set()
+        self.keys: dict[str, DeferredKey] = keys or {}
+        self.hungry: set[str] = hungry or set()
 
     def copy(self) -> DeferredKeys:
         keys = {key: DeferredKey(each.number, each.passed) for key, each in self.keys.items()}

@@ -101,8 +101,12 @@ class LookingVerbs(Routed):
                 replayed = await self.store.replay(part, free) if free else ()
             answers |= {letter.id: ReplayAnswer.DUPLICATE for letter in letters}
             answers |= zip(free, replayed, strict=True)
-        # An id that is named twice is gone the second time.
-        return [answers.pop(id, ReplayAnswer.GONE) for id in ids]
+        named: list[ReplayAnswer] = []
+        for id in ids:
+            named.append(answers.get(id, ReplayAnswer.GONE))
+            if named[-1] is ReplayAnswer.REPLAYED:
+                del answers[id]  # when the caller names it again, it is gone
+        return named
 
     async def _dead_by_part(self, plan: Plan, ids: Sequence[str]) -> dict[Stream, list[Record]]:
         """The ids that are dead letters, by part, in their order: of several with one key the first is

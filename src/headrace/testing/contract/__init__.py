@@ -14,16 +14,24 @@ and `test_contract.py` brings in the tests:
 
 `pytest test_contract.py -k test_append` runs those of one verb. The suite needs anyio, hypothesis and pytest:
 `pip install 'headrace[testing]'`.
+
+A new store is best written in the order of these folders: `queues`, `unique_keys`, `upkeep`, `looking`,
+`steering`, `topics`, `machines`. `kit` has what the tests share.
 """
 
+from importlib.util import find_spec
+
+from headrace.core.errors import ConfigurationError
 from headrace.core.runtime.clock import MovableClock
 
-from .needs import check_needs
+if missing := [name for name in ("anyio", "hypothesis", "pytest") if find_spec(name) is None]:
+    raise ConfigurationError(
+        f"headrace.testing.contract needs {', '.join(missing)}, which is not installed: "
+        "pip install 'headrace[testing]'"
+    )
 
-check_needs()
-
-from .suite import Suite  # noqa: E402  what it imports may be missing
-from .under_test import StoreUnderTest  # noqa: E402
+from .suite import Suite
+from .under_test import StoreUnderTest
 
 #: Brought into a test module, it stands for all tests of the contract.
 suite = Suite()

@@ -20,7 +20,7 @@ from headrace.cli.commands.snapshot import Snapshot
 from headrace.cli.watch import screen as screen_module
 from headrace.cli.watch.screen import Terminal, WatchScreen
 from headrace.core.errors import BackendUnavailable, ConfigurationError
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 from .snapshots import snapshot
 

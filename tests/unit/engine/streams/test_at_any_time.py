@@ -36,7 +36,7 @@ from headrace.core.records.answers import DeadFilter, ReplayAnswer
 from headrace.core.records.record import JobStatus
 from headrace.core.rules.layout import WHOLE, Layout, parts_of
 from headrace.stores.memory.shared_state import SharedState
-from tests.layouts import propose, seal
+from tests.support.queue_split_steps import propose, seal
 
 from .test_sending import QUEUE, SOURCE, Process
 

@@ -18,8 +18,8 @@ from headrace.core.runtime.clock import MovableClock, microseconds
 from headrace.engine.streams import StreamRouter
 from headrace.stores.memory.shared_state import SharedState
 from headrace.stores.memory.store import MemoryStore
-from tests.layouts import propose, seal
-from tests.waiting import wait_until
+from tests.support.queue_split_steps import propose, seal
+from tests.support.waiting import wait_until
 
 QUEUE = Stream("queue", "emails")
 SOURCE = QUEUE

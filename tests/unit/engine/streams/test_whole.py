@@ -23,8 +23,8 @@ from headrace.engine.streams import StreamRouter
 from headrace.engine.streams.routing import hash_of
 from headrace.stores.memory.shared_state import SharedState
 from headrace.stores.memory.store import MemoryStore
-from headrace.testing.contract.heartbeats import beat
-from tests.waiting import wait_until
+from headrace.testing.contract.kit.heartbeats import beat
+from tests.support.waiting import wait_until
 
 QUEUE = Stream("queue", "emails")
 SOURCE = QUEUE

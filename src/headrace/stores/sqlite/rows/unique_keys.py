@@ -87,6 +87,6 @@ def _owners(
     for key, id, until_us, own, seq, place, priority, expires_us, state in rows:
         if own and has_expired(place, expires_us, state, now_us):
             expired[key] = ExpiredOwner(seq, id, place, priority)
-        elif (place is not None and place <= RETRYING) if until_us is None else until_us > now_us:
+        elif until_us is not None or (place is not None and place <= RETRYING):
             owners[key] = id
     return owners, expired

@@ -151,6 +151,7 @@ SELECT json_group_array(json_array(
 FROM headrace_unique_keys AS keys LEFT JOIN headrace_messages AS message
     ON message.stream = ?1 AND message.id = keys.id
 WHERE keys.stream = ?1 AND key IN (SELECT value FROM json_each(?2))
+    AND (keys.expires_us IS NULL OR keys.expires_us > ?3)
 """
 
 # [[key, id, expires_us], ...]

@@ -115,7 +115,10 @@ def replay(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> list
             answers.append(ReplayAnswer.GONE)
         elif subject.unique_key is not None and keys.owner(subject.unique_key) is not None:
             # In an ordered group the key decides the order: the event waits behind the others of its key.
-            parked += [subject] if ordered else []
+            if ordered:
+                parked.append(subject)
+            else:
+                dead[id] = subject  # it stays dead, also when the caller names it again
             answers.append(ReplayAnswer.REPLAYED if ordered else ReplayAnswer.DUPLICATE)
         else:
             if subject.unique_key is not None:

@@ -1,0 +1,1 @@
+"""The log of a topic, and the groups that get its events."""

@@ -1,0 +1,1 @@
+"""Unique keys: which message holds a key, and until when."""

@@ -1,0 +1,140 @@
+"""A store on a server whose keys a test damages."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import msgspec
+
+from headrace.testing.contract.kit.stand import inner_of
+from tests.integration.support.damaged_store import PASSED, fill
+from tests.support.routers import open_router
+from tests.support.servers import HOST, Server, ask
+
+#: A database of the server that nobody else uses.
+DATABASE = 9
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """A key, or a part of it: a field of a hash, a member of a set, a field of an entry of a stream.
+
+    `structural`: it belongs to the queue or the topic, not to a message in it."""
+
+    kind: str
+    key: bytes
+    part: bytes = b""
+    field: bytes = b""
+    structural: bool = False
+
+
+class RedisStore:
+    """A database of a server, filled anew for each example."""
+
+    def __init__(self, server: Server) -> None:
+        self.url = f"redis://{HOST}:{server.port}/{DATABASE}"
+        self._socket = socket.create_connection((HOST, server.port))
+        self._ask("SELECT", DATABASE)
+        self._content: list[tuple[bytes, bytes, int]] = []
+
+    def close(self) -> None:
+        self._ask("FLUSHDB")
+        self._socket.close()
+
+    def _ask(self, *words: bytes | str | int) -> Any:
+        return ask(self._socket, *words)
+
+    async def make(self) -> None:
+        self._ask("FLUSHDB")
+        backend = open_router(self.url)
+        await backend.open()
+        await fill(backend)
+        store = inner_of(backend)
+        await store._age_pending(PASSED)  # type: ignore[attr-defined]
+        await backend.close()
+        self._content = [
+            (key, self._ask("DUMP", key), self._ask("PTTL", key)) for key in self._ask("KEYS", "*")
+        ]
+
+    def spots(self) -> list[Spot]:
+        return [spot for key, _, _ in self._content if b":other}" not in key for spot in self._spots(key)]
+
+    def _spots(self, key: bytes) -> list[Spot]:
+        kind = self._ask("TYPE", key).decode()
+        structural = key.endswith((b":meta", b"/meta", b":groups", b":streams"))
+        # A key of a message is one thing, a key of all of them another.
+        parts = [Spot("key", key, structural=not any(mark in key for mark in (b"}:r:", b"}:u:", b"}:p:")))]
+        match kind:
+            case "hash":
+                parts += [
+                    Spot("hash", key, field, structural=structural) for field in self._words(kind, key)[::2]
+                ]
+            case "zset":
+                parts += [
+                    Spot(what, key, member) for member in self._words(kind, key) for what in ("zset", "score")
+                ]
+            case "set":
+                parts.append(Spot("set", key, structural=structural))
+            case "stream":
+                for entry, fields in self._ask("XRANGE", key, "-", "+"):
+                    if not any(b"healthy" in field for field in fields):
+                        parts += [Spot("stream", key, entry, field) for field in fields[::2]]
+                parts.append(Spot("entry", key, structural=key.endswith(b":log")))
+        return [part for part in parts if b"healthy" not in part.part]
+
+    def _words(self, kind: str, key: bytes) -> list[bytes]:
+        match kind:
+            case "hash":
+                found: list[bytes] = self._ask("HGETALL", key)
+            case "zset":
+                found = self._ask("ZRANGE", key, 0, -1)
+            case "set":
+                found = self._ask("SMEMBERS", key)
+            case _:
+                found = []
+        return found
+
+    def damage(self, spot: Spot, value: bytes) -> None:
+        self._ask("FLUSHDB")
+        for key, content, ttl in self._content:
+            self._ask("RESTORE", key, max(0, ttl), content)
+        key = spot.key
+        match spot.kind:
+            case "key":
+                self._ask("DEL", key)
+                self._ask(*(("LPUSH", key, value) if len(value) % 2 else ("SET", key, value)))
+            case "hash":
+                self._ask("HSET", key, spot.part, value)
+            case "zset":
+                score = self._ask("ZSCORE", key, spot.part)
+                self._ask("ZREM", key, spot.part)
+                self._ask("ZADD", key, score, value)
+            case "score":
+                self._ask("ZADD", key, ("inf", "-inf", "-1", "1e300")[len(value) % 4], spot.part)
+            case "set":
+                self._ask("SADD", key, value, b"group:" + value, b"topic:" + value)
+            case "entry":
+                self._ask("XADD", key, "*", value, value)
+                self._ask("XADD", key, "*", "i", value, "t", value, "m", value, "s", value)
+            case "stream":
+                self._rewrite(key, spot, value)
+
+    def _rewrite(self, key: bytes, spot: Spot, value: bytes) -> None:
+        """Make the stream anew with another value in one entry: entries cannot be changed."""
+        groups = [dict(zip(row[::2], row[1::2], strict=True)) for row in self._ask("XINFO", "GROUPS", key)]
+        held = [row for group in groups for row in self._ask("XPENDING", key, group[b"name"], "-", "+", 100)]
+        rows = self._ask("XRANGE", key, "-", "+")
+        self._ask("DEL", key)
+        for entry, fields in rows:
+            if entry == spot.part:
+                at = fields.index(spot.field) + 1
+                fields = (
+                    [*fields[:at], value, *fields[at + 1 :]]
+                    if value
+                    else [*fields[: at - 1], *fields[at + 1 :]]
+                )
+            self._ask("XADD", key, entry, *fields)
+        for group in groups:
+            self._ask("XGROUP", "CREATE", key, group[b"name"], group[b"last-delivered-id"])
+            for entry, consumer, idle, _ in held:
+                self._ask("XCLAIM", key, group[b"name"], consumer, 0, entry, "IDLE", idle, "FORCE", "JUSTID")

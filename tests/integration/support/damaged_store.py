@@ -1,0 +1,313 @@
+"""A store with healthy and other work in it, which a test then damages, and what must go on all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext, suppress
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import msgspec
+from click.testing import CliRunner
+
+from headrace import App, HeadraceError, signals
+from headrace.cli.main import cli
+from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.event_envelope import EventEnvelope
+from headrace.core.messages.message import (
+    ENVELOPE_VERSION,
+    FRESH,
+    Batch,
+    Envelope,
+    Message,
+    Stream,
+    TrailEntry,
+    UniqueKey,
+    encode_envelope,
+    group_stream,
+)
+from headrace.core.messages.outcome import Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement
+from headrace.core.records.record import DeadLetter, RunningJob, WorkerInfo
+from headrace.core.records.traffic import TrafficCount
+from headrace.core.runtime.clock import MovableClock, microseconds
+from headrace.core.schedules.schedule import Schedule, Template, Timing, encode_schedule
+from headrace.core.schedules.schedule_record import add as add_schedule
+from headrace.core.schedules.schedule_record import establish
+from headrace.core.topics.topic import BEGINNING
+from headrace.dashboard import asgi
+from headrace.engine.streams import StreamRouter
+from headrace.testing.contract.kit.heartbeats import beat
+from tests.support.routers import open_router
+from tests.support.waiting import wait_until
+
+#: Seconds: of the leases in the store, until what is scheduled is due, and by which the clock is moved.
+LEASE, DELAY, PASSED = 30.0, 20.0, 40.0
+
+WORK, OTHER = Stream("queue", "work"), Stream("queue", "other")
+TOPIC, GROUP = Stream("topic", "orders"), group_stream("orders", "billing")
+
+#: What is put in place of something.
+Value = bytes | bytearray | int | None
+
+
+# --- what is in the store --------------------------------------------------------------------------------
+
+
+def job(id: str, **options: Any) -> Message:
+    payload = msgspec.msgpack.encode([[id]])
+    return Message(
+        id, "note", encode_envelope(Envelope(ENVELOPE_VERSION, id, "note", 1, None, None, payload)), **options
+    )
+
+
+def event(id: str, key: str, **options: Any) -> Message:
+    envelope = EventEnvelope(ENVELOPE_VERSION, id, "?", 1, None, None, msgspec.msgpack.encode(id), key=key)
+    return Message(id, "?", encode_envelope(envelope), key=key, **options)
+
+
+async def fill(backend: StreamRouter) -> None:
+    for stream in (WORK, OTHER):
+        await backend.declare_stream(stream, microseconds(LEASE))
+        await _append(backend, stream, job(f"healthy-{stream.name}-held"))
+        if stream is WORK:
+            await _append(backend, stream, job("victim-held", unique=UniqueKey("v"), priority=0))
+        held = await _claim(backend, stream)
+        await backend.report_progress([Report(claim, 0.5, "half") for claim in held])
+        await _end(backend, stream, f"healthy-{stream.name}-again", _retry())
+        if stream is WORK:
+            await _end_victims(backend)
+        await _append(
+            backend,
+            stream,
+            job(f"healthy-{stream.name}-queued"),
+            job(f"healthy-{stream.name}-due", delay_us=microseconds(DELAY)),
+        )
+    await _append(
+        backend,
+        WORK,
+        job("victim-queued"),
+        job("victim-due", delay_us=microseconds(DELAY), unique=UniqueKey("d", "elapsed", microseconds(3600))),
+        job("victim-late", lifetime_us=microseconds(DELAY)),
+    )
+    await backend.cancel(
+        WORK, (await _append(backend, WORK, job("victim-cancelled")))[0], mark_us=microseconds(3600)
+    )
+    await _publish(backend)
+    await backend.swap_schedules([establish(OTHER, "often")])
+    victim = Schedule(
+        "victim", "work", Timing(every_us=microseconds(10)), Template("note", b"\x91\x91\xa4tock")
+    )
+    await backend.swap_schedules([add_schedule(WORK, "victim", encode_schedule(victim))])
+    await backend.count_traffic([TrafficCount(WORK, 3, 2, 1)])
+    running = (RunningJob("victim-held", "note", 1),)
+    await beat(
+        backend, WorkerInfo("gone", "host", 1, 1, ("work", "other"), 10, 1, running, (GROUP.name,), ("t",))
+    )
+
+
+async def _end_victims(backend: StreamRouter) -> None:
+    await _end(backend, WORK, "victim-again", _retry())
+    await _end(
+        backend,
+        WORK,
+        "victim-dead",
+        Dead(FRESH, DeadReason.EXHAUSTED, Failure("ValueError", "no", "Traceback")),
+    )
+    await _end(backend, WORK, "victim-done", Done(Kept(b"\x07", microseconds(3600), "fine")))
+
+
+async def _publish(backend: StreamRouter) -> None:
+    await backend.join(GROUP, BEGINNING, ordered=True)
+    await _append(
+        backend,
+        TOPIC,
+        event("victim-event", "v"),
+        event("victim-event-parked", "v"),
+        event("victim-event-2", ""),
+    )
+    await _claim(backend, GROUP)
+    later = event("victim-event-due", "", delay_us=microseconds(DELAY))
+    await _append(
+        backend,
+        TOPIC,
+        event("victim-event-3", "v"),
+        later,
+        event("healthy-event", "h"),
+        event("healthy-event-2", "h"),
+    )
+
+
+def _retry() -> Retry:
+    return Retry(FRESH.failed(TrailEntry(1, "failed", "gone", "no")), microseconds(DELAY))
+
+
+async def _append(backend: StreamRouter, stream: Stream, *messages: Message) -> list[str]:
+    await backend.append(Batch(stream, f"by-{messages[0].id}", 1, list(messages)))
+    return [message.id for message in messages]
+
+
+async def _claim(backend: StreamRouter, stream: Stream) -> list[Claim]:
+    return await backend.claim([stream], consumer="gone", limit=10, suspects=1, wait=0)
+
+
+async def _end(backend: StreamRouter, stream: Stream, id: str, outcome: Outcome) -> None:
+    await _append(backend, stream, job(id))
+    [claim] = await _claim(backend, stream)
+    await backend.settle([Settlement(claim, outcome)])
+
+
+# --- the shop that works on it ---------------------------------------------------------------------------
+
+
+class Shop:
+    """An app on the store, and what its handlers were given."""
+
+    def __init__(self, url: str, clock: MovableClock) -> None:
+        self._url, self._clock = url, clock
+        self.app = App(url, clock=clock)
+        self.seen: list[str] = []
+        self.errors: list[str] = []
+
+        @self.app.task(name="note", queue="work")
+        async def note(id: str) -> None:
+            self.seen.append(id)
+
+        @self.app.task(name="elsewhere", queue="other")
+        async def elsewhere() -> None: ...
+
+        @self.app.every(10, name="often", catch_up="one")
+        @self.app.task(name="tick", queue="other")
+        async def tick() -> None:
+            self.seen.append("tick")
+
+        @self.app.topic("orders", str).subscribe(group="billing", ordered=True)
+        async def bill(id: str) -> None:
+            self.seen.append(id)
+
+        @self.app.on(signals.BackendError)
+        def hear(signal: signals.BackendError) -> None:
+            self.errors.append(f"{signal.service}: {signal.error}")
+
+    async def work(self, expected: Iterable[str]) -> None:
+        """Have a worker run until it has done all of this."""
+        wanted = set(expected)
+        await self._reclaim()
+        async with self.app.worker(lease=LEASE, grace=1):
+            await wait_until(lambda: wanted <= set(self.seen), timeout=8, message=self._left(wanted))
+
+    async def _reclaim(self) -> None:
+        """At once, where workers on a server wait a moment before they look."""
+        backend = open_router(self._url, clock=self._clock)
+        await backend.open()
+        try:
+            await backend.reclaim([stream for stream in (WORK, GROUP, OTHER)], limit=100)
+        finally:
+            await backend.close()
+
+    def _left(self, wanted: set[str]) -> Any:
+        return lambda: f"left: {sorted(wanted - set(self.seen))}; errors: {self.errors[-3:]}"
+
+
+HEALTHY = [
+    *(
+        f"healthy-{stream.name}-{kind}"
+        for stream in (WORK, OTHER)
+        for kind in ("held", "again", "queued", "due")
+    ),
+    "healthy-event",
+    "healthy-event-2",
+    "tick",
+]
+
+#: What must go on even when somebody has damaged the queue `work` and the topic themselves.
+ELSEWHERE = [each for each in HEALTHY if "other" in each or each == "tick"]
+
+
+async def look(app: App, url: str, *, structural: bool = False) -> None:
+    """Everything that people look with. Nothing fails; only what is damaged itself may be refused, with an
+    error that says so."""
+    admin = app.admin
+    looks: list[Callable[[], Awaitable[object]]] = [
+        admin.queues,
+        admin.topics,
+        admin.workers,
+        admin.traffic,
+        admin.doctor,
+        app.schedules.list,
+        lambda: _look_at_jobs(app, "work"),
+        lambda: _look_at_jobs(app, "other"),
+        lambda: admin.jobs(topic="orders", group="billing"),
+        lambda: _read_all(app),
+        lambda: look_at_pages(app, structural=structural),
+        lambda: asyncio.to_thread(look_by_commands, url),
+    ]
+    for each in looks:
+        try:
+            await each()
+        except HeadraceError:
+            if not structural:
+                raise
+
+
+async def _look_at_jobs(app: App, queue: str) -> None:
+    for info in await app.admin.jobs(queue):
+        await app.admin.job(info.id)
+        await app.admin.contents(info.id)
+
+
+async def _read_all(app: App) -> None:
+    async for _ in app.admin.tail("orders", since="beginning", follow=False):
+        pass
+
+
+PAGES = (
+    *("/", "/queues/work", "/queues/other", "/topics/orders/billing", "/dead", "/schedules"),
+    *("/topics", "/workers", "/metrics"),
+)
+
+
+async def look_at_pages(app: App, *, structural: bool) -> None:
+    allowed = (200, 404, 503) if structural else (200, 404)
+    jobs = [f"/job?queue=work&id={quote(letter.id)}" for letter in await app.admin.dead()]
+    transport = httpx.ASGITransport(app=asgi(app), client=("127.0.0.1", 4711), raise_app_exceptions=True)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8400") as client:
+        for path in (*PAGES, *jobs):
+            answer = await client.get(path)
+            assert answer.status_code in allowed, (path, answer.status_code, answer.text[-500:])
+
+
+def look_by_commands(url: str) -> None:
+    for words in ("status", "jobs --queue work", "dead", "topics", "schedules", "workers", "doctor"):
+        run(url, *words.split())
+
+
+def run(url: str, *words: str) -> str:
+    """What a command prints; it may fail, but never with a traceback."""
+    result = CliRunner().invoke(cli, [*words, "--url", url], prog_name="headrace")
+    assert result.exception is None or isinstance(result.exception, SystemExit), (words, result.exception)
+    return result.output
+
+
+async def check(url: str, *, structural: bool) -> None:
+    """Look at a store that was damaged, work on it, and look at what has become of it."""
+    clock = MovableClock()
+    clock.advance(PASSED)
+    shop = Shop(url, clock)
+    try:
+        async with asyncio.timeout(30), shop.app:
+            await look(shop.app, url, structural=structural)
+            with suppress(HeadraceError) if structural else nullcontext():
+                await shop.work(ELSEWHERE if structural else HEALTHY)
+            assert structural or shop.errors == []
+            with suppress(HeadraceError) if structural else nullcontext():
+                for letter in await dead_letters(shop.app):
+                    await shop.app.admin.job(letter.id)
+                await shop.app.admin.discard(queue="work")
+    finally:
+        await shop.app.close()
+
+
+async def dead_letters(app: App) -> list[DeadLetter]:
+    return [*await app.admin.dead()]

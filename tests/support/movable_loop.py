@@ -1,0 +1,64 @@
+"""An event loop whose time a test moves, so that it need not wait for the pauses of a service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+from tests.support.waiting import wait_until
+
+#: Seconds by which the time is moved at once, while a test measures a pause.
+STEP: Final = 0.05
+
+
+class MovableLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._offset = 0.0
+        super().__init__()
+
+    def time(self) -> float:
+        return super().time() + self._offset
+
+    def advance(self, seconds: float) -> None:
+        """Have all timers that are due within so many seconds fire now."""
+        self._offset += seconds
+
+
+class Part(Protocol):
+    """A part of a worker that runs between its start and its stop."""
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+@asynccontextmanager
+async def running(part: Part) -> AsyncIterator[None]:
+    part.start()
+    try:
+        yield
+    finally:
+        await part.stop()
+
+
+async def pause_after(count: Callable[[], int], number: int = 1) -> float:
+    """Wait until a service has done something so many times; then the seconds until it does it again."""
+    await wait_until(lambda: count() >= number)
+    await idle()
+    before, passed = count(), 0.0
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, MovableLoop), "a fixture `anyio_backend` names the loop of a test"
+    while count() == before:
+        assert passed < 3600, "it is never done again"
+        loop.advance(STEP)
+        passed += STEP
+        await idle()
+    return passed
+
+
+async def idle() -> None:
+    """Let everything that can go on without a timer do so."""
+    for _ in range(10):
+        await asyncio.sleep(0)

@@ -1,0 +1,180 @@
+"""However a worker is made to leave, leases end or are handed back, and closing the app returns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from headrace import App, Job, JobStatus, signals
+from headrace.engine.worker import Worker
+from tests.support.intercepted_store import InterceptedStore
+from tests.support.waiting import wait_until
+from tests.unit.behaviour.work import of
+
+
+class Waiting:
+    """A job that runs until it is cancelled."""
+
+    def __init__(self, app: App) -> None:
+        self.inside = asyncio.Event()
+
+        @app.task(name="wait")
+        async def wait() -> None:
+            self.inside.set()
+            await asyncio.Event().wait()
+
+        self.task = wait
+
+    async def running(self) -> Job[None]:
+        job = await self.task.enqueue()
+        await self.inside.wait()
+        return job
+
+
+async def cut_short(app: App) -> tuple[Worker, Job[None]]:
+    """A worker whose stop was given up while a job ran, and that job."""
+    waiting = Waiting(app)
+    worker = app.worker()
+    await worker.__aenter__()
+    job = await waiting.running()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(worker.stop(), 0.01)
+    return worker, job
+
+
+async def test_a_stop_that_is_cut_short_is_completed(app: App, heard: list[signals.Signal]) -> None:
+    worker, job = await cut_short(app)
+    await asyncio.wait_for(worker.stop(), 10)
+    assert await job.status() is JobStatus.QUEUED
+    assert len(of(signals.WorkerStopped, heard)) == 1
+    await asyncio.wait_for(app.close(), 10)
+
+
+async def test_closing_the_app_after_a_stop_that_was_cut_short(app: App) -> None:
+    _, job = await cut_short(app)
+    await asyncio.wait_for(app.close(), 10)
+    assert await job.status() is JobStatus.QUEUED
+
+
+async def test_a_second_stop_takes_the_grace_away(app: App) -> None:
+    waiting = Waiting(app)
+    async with app.worker() as worker:
+        job = await waiting.running()
+        first = asyncio.create_task(worker.stop())
+        await asyncio.sleep(0)
+        await asyncio.wait_for(worker.stop(), 10)
+        await first
+    assert await job.status() is JobStatus.QUEUED
+
+
+async def test_a_stop_that_is_cancelled_before_its_first_step_is_begun_anew(
+    app: App, heard: list[signals.Signal]
+) -> None:
+    worker = app.worker()
+    await worker.__aenter__()
+    others = asyncio.all_tasks()
+    stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(0)  # it has made a task of its own, which has not begun
+    for task in asyncio.all_tasks() - others:
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    await asyncio.wait_for(worker.stop(), 10)
+    assert len(of(signals.WorkerStopped, heard)) == 1
+    await asyncio.wait_for(app.close(), 10)
+
+
+def test_a_worker_is_stopped_while_its_event_loop_is_torn_down() -> None:
+    """As by a second Ctrl-C in a program that has a worker in it."""
+    app = App("memory://")
+    jobs: list[Job[None]] = []
+
+    async def main() -> None:
+        waiting = Waiting(app)
+        async with app.worker():
+            jobs.append(await waiting.running())
+            asyncio.get_running_loop().call_soon(_interrupt)
+            await asyncio.Event().wait()
+
+    def _interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert app.sync.status(jobs[0]) is JobStatus.RETRYING  # its handler was cancelled, by whomever
+    app.sync.close()
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, SystemExit, ValueError])
+@pytest.mark.parametrize("in_a_task", [False, True])
+async def test_whatever_a_listener_raises_the_worker_goes_on(
+    app: App, error: type[BaseException], in_a_task: bool
+) -> None:
+    @app.task(name="double")
+    async def double(n: int) -> int:
+        return 2 * n
+
+    def plain(signal: signals.Signal) -> None:
+        raise error
+
+    async def asynchronous(signal: signals.Signal) -> None:
+        raise error
+
+    app.on(signals.Signal)(asynchronous if in_a_task else plain)
+    async with app.worker():
+        for n in range(3):
+            assert await (await double.enqueue(n)).result(timeout=10) == 2 * n
+    await asyncio.wait_for(app.close(), 10)
+
+
+async def test_a_service_that_somebody_cancels_goes_on(app: App) -> None:
+    @app.task(name="double")
+    async def double(n: int) -> int:
+        return 2 * n
+
+    async with app.worker():
+        for task in asyncio.all_tasks():
+            if task is not asyncio.current_task() and task.get_name().startswith("headrace"):
+                task.cancel()
+        assert await (await double.enqueue(4)).result(timeout=10) == 8
+
+
+async def test_a_second_signal_ends_a_worker_whose_store_hangs(
+    app: App, store: InterceptedStore, heard: list[signals.Signal]
+) -> None:
+    waiting = Waiting(app)
+    worker = app.worker()
+    running = asyncio.create_task(worker.run())
+    await waiting.running()
+    hanging: list[str] = []
+
+    def hangs(verb: str) -> Any:
+        def hang(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, None]:
+            hanging.append(verb)
+            return asyncio.sleep(3600)
+
+        return hang
+
+    for verb in (
+        "claim",
+        "settle",
+        "heartbeat",
+        "promote",
+        "reclaim",
+        "prune",
+        "report_progress",
+        "count_traffic",
+    ):
+        store.intercept(verb, hangs(verb))
+    store.wake(worker.id)
+    await wait_until(lambda: "claim" in hanging)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await wait_until(lambda: of(signals.WorkerStopping, heard))
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(running, 5)
+    assert "settle" in hanging
